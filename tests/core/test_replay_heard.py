@@ -133,3 +133,50 @@ def test_what_may_not_raise_and_is_not_read_is_left_out():
         p.grad(X)
     kept = p.forms["grad"].programs[0].program
     assert not kept.asked and len(kept.code) < kept.recorded - 3
+
+
+def flags_in_a_loop(x):
+    path = np.zeros((30, 3))
+    path[0] = x
+    try:
+        with np.errstate(all="raise"):
+            for t in range(29):
+                path[t + 1] = path[t] * 0.9 + 0.01
+                np.sqrt(path[t])
+                np.log(path[t] + 0.5)
+    except FloatingPointError:
+        return (x**4).sum() + 1.0
+    return (path**2).sum()
+
+
+def factors_in_a_loop(x):
+    y = x
+    for _ in range(40):
+        y = np.tanh(y) * 1.1
+        try:
+            np.linalg.cholesky(np.eye(3) * 0.7 + np.diag(y))
+        except np.linalg.LinAlgError:
+            return (x**4).sum()
+    return (y**2).sum()
+
+
+def flags_of_large_arrays(x):
+    line = np.linspace(0.0, 1.0, 5000) * x[0] + x[1]
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter("always")
+        np.log(line).sum()
+        np.sqrt(line + 0.1)
+    return (line**3).sum() if heard else (line**2).sum()
+
+
+@pytest.mark.parametrize("compile", [False, True])
+@pytest.mark.parametrize("f", [flags_in_a_loop, factors_in_a_loop, flags_of_large_arrays], ids=lambda f: f.__name__)
+def test_in_loops_and_groups(f, compile):
+    points = [
+        np.array(x) for x in ([0.5, 0.3, 0.2], [0.6, 0.3, 0.2], [0.5, 0.2, 0.1], [-1.5, 0.3, 0.2], [0.4, 0.3, 0.9], [0.5, -0.2, -3.3])
+    ]
+    p = tg.prepare(f, points[0], compile=compile)
+    for x in (*points, *points):
+        got, want = p.value_and_grad(x), tg.value_and_grad(f)(x)
+        assert np.allclose(got[0], want[0], rtol=1e-12) and np.allclose(got[1], want[1], rtol=1e-11), x
+        assert np.allclose(p.grad(x), want[1], rtol=1e-11) and np.allclose(p.value(x), want[0], rtol=1e-12), x
