@@ -105,7 +105,7 @@ class Batch(Trace):
 
     def note(self, x: Any) -> None:
         """What is not followed, and may be altered."""
-        if id(x) not in self.noted:
+        if id(x) not in self.noted and self.count > 1:
             content = content_of(x)
             if content is not None:
                 self.noted[id(x)] = x, content

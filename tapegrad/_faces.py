@@ -24,7 +24,7 @@ from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
 from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
-from .ops.creation import CREATORS, arange, array, linspace, made, placed
+from .ops.creation import CREATORS, arange, array, linspace, made, placed, room
 from .ops.gathering import concatenate
 
 
@@ -41,6 +41,22 @@ def has_variable(xs: Any) -> bool:
     return False
 
 
+def held(x: Any) -> Any:
+    """The Variable that an object gives as its array; of another x itself."""
+    if type(x) is list or type(x) is tuple:
+        return type(x)([held(v) for v in x])
+    if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
+        return x
+    y = x.__array__()
+    return y if isinstance(y, Variable) else x
+
+
+def with_arrays_of(objects: tuple) -> list | None:
+    """Arguments of a function of NumPy, which has refused what the `__array__` of one gives; None where that is no Variable."""
+    found = [held(x) for x in objects]
+    return found if has_variable(found) else None
+
+
 class Ufunc:
     """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's.  `device`: the module of
     CuPy that has this function for CuPy arrays."""
@@ -53,7 +69,13 @@ class Ufunc:
     def __call__(self, *args, **kwargs):
         if has_variable(args) or has_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
-        return library_function(self.f, self.device, args)(*args, **kwargs)
+        try:
+            return library_function(self.f, self.device, args)(*args, **kwargs)
+        except ValueError:
+            given = with_arrays_of(args)
+            if given is None:
+                raise
+            return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
         if has_variable(args) or has_variable(kwargs.values()):
@@ -125,16 +147,22 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
             adapter = ADAPTERS.get(key)
             if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
                 if not kwargs:
-                    return adapter.ours(*args)
+                    return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
                 if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
-                    return adapter.ours(*args, **kwargs)
+                    return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
             y = call(f, args, kwargs, key)
-            return placed(y) if theirs and makes else y
-        if makes:
-            if args and issubclass(c, Elements):
-                return call(f, args, kwargs, key)
-            return made(f(*args, **kwargs), (*args, *kwargs.values()))
-        return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
+            return placed(y) if theirs and makes else room(key, y) if makes else y
+        if makes and args and issubclass(c, Elements):
+            return call(f, args, kwargs, key)
+        try:
+            if makes:
+                return room(key, made(f(*args, **kwargs), (*args, *kwargs.values())))
+            return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
+        except ValueError:
+            given = with_arrays_of(args)
+            if given is None:
+                raise
+        return on_variables(*given, **kwargs)
 
     move = translation(f, key) if theirs else None
     return on_variables if move is None else translated(f, on_variables, move)

@@ -7,7 +7,7 @@ import types
 from collections.abc import Collection, Iterator
 from typing import Any
 
-from ._reads import UNASKED, Walk, is_left
+from ._reads import UNASKED, Walk, is_left, walked
 from ._variable import Variable
 
 LOADS = frozenset((
@@ -65,6 +65,12 @@ def code_of(f: Any) -> Any:
             return method.__code__ if isinstance(method, types.FunctionType) else None
         f = inside[0]
     return f.__code__
+
+
+def may_catch(roots: list) -> bool:
+    """May code that can be reached from there catch an exception?"""
+    codes = [code for c in walked(roots, lambda x: x.dtype.kind != "O", Codes).codes for code in inner(c)]
+    return any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
 
 
 def inner(code: types.CodeType) -> Iterator:

@@ -18,7 +18,7 @@ import numpy as np
 from . import _flags
 from ._dual import FORWARD
 from ._flags import Setting, leave
-from ._primitive import OPEN
+from ._primitive import OPEN, Primitive
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -67,6 +67,7 @@ def operation(frame: Any) -> str:
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
         name = here["self"].__name__ if code.co_name == "__call__" and hasattr(here.get("self"), "__name__") else code.co_name
+        name = here["prim"].name if isinstance(here.get("prim"), Primitive) else name  # while it is recorded
         name = NUMPYS.get(name, name)
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
@@ -142,6 +143,25 @@ class Watched:
             if modes != self.before.modes or last.user is not self.before.user:
                 np.seterr(**modes)
                 np.seterrcall(last.user)
+
+
+LAST: tuple = (None, 0, None, False)  # the filters of warnings, their number and the first of them, and what was found
+
+
+def raises_warnings() -> bool:
+    """Is a warning of floating-point arithmetic an exception, perhaps?  (Filters that are added come first.)"""
+    global LAST
+    filters = warnings.filters
+    known, count, first, found = LAST
+    if filters is known and len(filters) == count and (not count or filters[0] is first):
+        return found
+    telling = [
+        action
+        for action, message, category, module, _ in filters
+        if issubclass(RuntimeWarning, category) and (action == "error" or (message is None and module is None))
+    ]
+    LAST = filters, len(filters), filters[0] if filters else None, telling[:1] == ["error"]
+    return LAST[3]
 
 
 # --- NumPy's own functions, for code that runs under a transform ---

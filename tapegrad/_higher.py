@@ -38,6 +38,13 @@ class vectorize(np.vectorize):
         return laid_alike(found, whole, each)
 
 
+class ndenumerate(np.ndenumerate):
+    """`numpy.ndenumerate`, whose array may be tracked."""
+
+    def __init__(self, arr):
+        self.iter = asarray(arr).flat
+
+
 def laid_alike(found, whole, each):
     """The numbers as an array that lies as a ufunc's result would."""
     return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})

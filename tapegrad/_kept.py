@@ -22,11 +22,12 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._carried import Buffer, Marks
 from ._counted import CONTAINERS as COUNTED
-from ._counted import content_of, is_same, put_back
+from ._counted import Held, content_of, is_same, put_back
 from ._dual import Dual
 from ._first_read import Codes
 from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
 from ._reads import walked
+from ._shadow.ambient import Ambient
 from ._shadow.builtin import Names
 from ._shadow.classes import Members, State
 from ._shadow.containers import Contents, base_of
@@ -134,7 +135,8 @@ def frozen_count(x: Any) -> tuple:
 
 
 def counts_of(change: tuple, trace: Batch) -> list:
-    return [v for v in put_by(change, trace) if is_count(v)]
+    """Those among the values, and in objects and collections of other things."""
+    return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else held(v, {})) if is_count(x)]
 
 
 def counts_before(trace: Batch) -> dict:
@@ -189,7 +191,7 @@ def bound_by(change: tuple) -> Any:
         return Names.bound(new)
     if kind is Bare:
         return new.__dict__.items()
-    return [("cell_contents", v) for v in Cell.put(change)] if kind is Cell else ()
+    return [(kind.words, v) for v in kind.put(change)] if kind is Cell or kind is Ambient else ()
 
 
 # --- the same in another run? ---
@@ -309,8 +311,8 @@ class Counts:
         return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
-        """Are arrays of integers and bytes others after another run?  A loop would leave them as they are after many."""
-        return any([not is_same(x, content) for x, content in self.noted if not isinstance(x, COUNTED)])
+        """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as they are after many."""
+        return any([not is_same(x, content) for x, content in self.noted if type(content) is Held or not isinstance(x, COUNTED)])
 
     def put_back(self) -> None:
         """A function that counts its runs has counted one."""
@@ -318,12 +320,18 @@ class Counts:
             for name, v in found:
                 if kind is Names:
                     dict.__setitem__(new, name, v)
-                elif kind is Cell or kind is Members:
+                elif kind is Cell:
+                    new.cell_contents = v
+                elif kind is Ambient:
+                    new.set(v)
+                elif kind is Members:
                     setattr(new, name, v)
                 else:
                     put_state(new, {name: v})
         for x, content in self.noted:
-            if not is_same(x, content) and not (isinstance(x, COUNTED) and objects_in(x) + objects_in(content)):
+            if type(content) is Held or is_same(x, content):
+                continue
+            if not isinstance(x, COUNTED) or not objects_in(x) + objects_in(content):
                 put_back(x, content)
         for new, flat in self.mixed:
             now = base_of(new).read(new)

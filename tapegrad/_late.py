@@ -19,6 +19,7 @@ GIVEN = {
     "class_of": ("ops._attach", ("_variable",)),
     "write_value": ("ops._attach", ("ops._protocols",)),
     "index": ("ops._attach", ("ops._protocols",)),
+    "held_by": ("_reads", ("_counted",)),
 }
 
 # tapegrad.<name> on first use

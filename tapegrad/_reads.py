@@ -28,9 +28,11 @@ import numpy as np
 import scipy.special
 
 from ._array import is_array
+from ._late import late
 from ._primitive import values_of
 from ._shadow import is_foreign
-from ._shadow.routes import BUFFERS
+from ._shadow.classes import POOL
+from ._shadow.routes import BUFFERS, leads_away
 from ._tree import Const
 from ._variable import Variable
 
@@ -57,8 +59,9 @@ UNASKED = frozenset((
     "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
     "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
     "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
-    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__", POOL,
 )) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
+OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
 LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
 SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
     "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
@@ -238,7 +241,7 @@ class Walk:
         values = [space[n] for n in names]
         self.form.append(tuple(names))
         self.expect_names(path, holder, names, values)
-        absent = frozenset(absent).difference(names)
+        absent = frozenset(absent).difference(names, OF_CLASSES)
         if absent:
             self.expect(path + ".keys().isdisjoint({1})", holder, absent)
         if self.all:
@@ -379,6 +382,10 @@ class Walk:
                 base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
                 self.form.append(base.__repr__(x))
             self.attributes(x)
+            if isinstance(x, RANDOM):
+                self.sources.append(x)
+            elif is_native(kind):
+                self.opaque(x)
         elif root == "tapegrad":
             self.form.append(Same(x))
             inner = getattr(x, "__dict__", {})
@@ -409,6 +416,7 @@ class Walk:
         if is_array(x):
             self.probe(lambda: x.get().tobytes())
             return
+        self.volatile |= leads_away(type(x))
         try:
             memoryview(x)
         except TypeError:
@@ -467,13 +475,11 @@ class Walk:
         for c in kind.__mro__[:-1]:
             space = c.__dict__
             if is_left(c):
-                for n in self.names.intersection(space):
+                for n in (self.names | SYNTAX).intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
             names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
-            names += [
-                n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in ("__dict__", "__weakref__")
-            ]
+            names += [n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in OF_CLASSES]
             self.space("{0}.__dict__", c, space, names, self.names | SYNTAX)
         if not is_left(type(kind)):
             self.class_of(type(kind), made)
@@ -526,6 +532,13 @@ class Walk:
         self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
 
 
+@functools.lru_cache(4096)
+def is_native(kind: type) -> bool:
+    """Has an object of this class, the user's, something in it that a class written in C keeps there?"""
+    made = [c for c in kind.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType)]
+    return not {object, int, float, complex, str, bytes, *PLAIN}.issuperset(made)
+
+
 def codes_of(x: Any) -> list:
     """The code that an attribute of a class may run."""
     inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
@@ -566,6 +579,15 @@ def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) ->
         if walk.found <= names:
             return walk
         names = names.union(walk.found)
+
+
+def held_by(x: Any) -> list:
+    """What an object holds, all of its attributes included, so far as that can be told."""
+    walk = Walk([x], ANYTHING)
+    return [*walk.form, *[state(source) for source in walk.sources]]
+
+
+late.held_by = held_by
 
 
 def snapshot(x: Any) -> Any:

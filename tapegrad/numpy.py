@@ -17,6 +17,7 @@ from ._float_errors import seterrcall as seterrcall
 from ._higher import apply_along_axis as apply_along_axis
 from ._higher import apply_over_axes as apply_over_axes
 from ._higher import fromiter as fromiter
+from ._higher import ndenumerate as ndenumerate
 from ._higher import vectorize as vectorize
 from ._late import load as _load
 from ._random import random as random

@@ -27,6 +27,12 @@ class Ambient(Holder):
         self.first = self.first or token
         return token
 
+    words = "a context variable"
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return change[2].placed[-1:]
+
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         return False  # what f set was set at once

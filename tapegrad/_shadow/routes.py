@@ -201,6 +201,15 @@ def overlap(x: Any, y: Any) -> bool:
     return True
 
 
+def leads_away(kind: type) -> bool:
+    """Is an object of this class of ctypes, or something in it, the address of other memory?"""
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
+    if issubclass(kind, ctypes.Array):
+        return leads_away(kind._type_)
+    return issubclass(kind, ctypes._Pointer) or (issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO")
+
+
 # --- what is noted on the way ---
 
 

@@ -21,7 +21,7 @@ from .._late import late
 from .._loans import lend
 from .._primitive import OPEN, is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._variable import Variable, View
-from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from ..errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError
 from . import _families as _families
 from . import _protocols as _protocols
 from . import creation as creation
@@ -364,6 +364,11 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 
 
 def _array(x, dtype=None, copy=None):
+    if is_tracked(x) and layout_of(x).dtype.kind in "biu":
+        raise BatchError(
+            "integers or truth values that differ between samples cannot be stored in an array made outside of the function, which holds "
+            "those of one sample: make it inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
+        )
     if is_tracked(x):
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value in silence; "

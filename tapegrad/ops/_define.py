@@ -291,7 +291,7 @@ def _pushed(vjp: tuple) -> Callable:
         for d, rule in zip(t, vjp, strict=True):
             if d is not None:
                 c = rule(d if shape(d) == shape(out) else late.widened(d, out), out, *args, **settings)
-                total = c if total is None else total + c
+                total = c if total is None else total if c is None else total + c
         return total
 
     return jvp

@@ -28,6 +28,15 @@ CREATORS = {
 }  # fmt: skip
 
 
+BUFFERS = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like))
+
+
+def room(f: Any, x: Any) -> Any:
+    """A fresh array of integers or truth values that f made, to be filled: where values differ between samples, it can hold them."""
+    of_samples = f in BUFFERS and type(x) is np.ndarray and x.dtype.kind in "biu" and any([t.samples for t in OPEN.hiding])
+    return variable(x) if of_samples else x
+
+
 def made(x: Any, given: Any = ()) -> Any:
     """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
     anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_tape.keep`) makes right."""

@@ -69,7 +69,7 @@ def getitem(x: Any, at: Any) -> Any:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
             raise no_element(x)
-        if rank > 1 or (rank and xp(x) is not np):  # CuPy answers with a view even for one element
+        if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):  # CuPy gives a view even of one element
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
     else:

@@ -5,6 +5,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
+from .._foreign import ORDINARY, argument
 from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
 from .._variable import Elements, Variable, View
 from ..errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
@@ -41,6 +42,8 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             y = array_beside(x, y)
         elif isinstance(y, Elements):
             y = y.plain_elements()
+        elif type(y) not in ORDINARY and not is_array(y) and hasattr(type(y), "__array__"):
+            y = argument(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
@@ -52,7 +55,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
         raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
     kind = here.dtype.kind
-    if kind not in "fc" and is_tracked(y):
+    if kind not in "fc" and is_tracked(y) and given.dtype.kind in "fc":
         raise DroppedDerivativeError(
             f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
         )

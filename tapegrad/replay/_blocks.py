@@ -507,7 +507,7 @@ def runs(program: Program) -> list:
     can = [kinds.can(k, i) for k, i in program.code]
     of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
     outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
-    outside.update([k for k, _ in program.outputs], [k for _, k in program.written])
+    outside.update(program.ends)
     found, start = [], None
     for n, ok in enumerate([*can, False]):
         if ok and start is None:

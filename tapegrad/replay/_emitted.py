@@ -104,8 +104,7 @@ class Emitted:
         self.last: dict = {}
         for n, (_, i) in enumerate(program.code):
             self.last.update(dict.fromkeys(i.args, n))
-        ends = [k for k, _ in program.outputs if k is not None] + [k for _, k in program.written]
-        self.last.update(dict.fromkeys(ends, END))
+        self.last.update(dict.fromkeys(program.ends, END))
         self.free: dict = {}  # layout -> names of dead memory
         made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
         self.wanted = collections.Counter([self.large(k) for k in made])

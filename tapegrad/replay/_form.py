@@ -1,5 +1,6 @@
 """One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
 
+import functools
 import math
 import warnings
 from collections.abc import Callable
@@ -10,7 +11,9 @@ import numpy as np
 from .._array import shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
+from .._first_read import may_catch
 from .._flags import now
+from .._float_errors import raises_warnings
 from .._late import load
 from .._primitive import OPEN, watching
 from .._random import DRAW
@@ -201,7 +204,7 @@ class Form:
             self.numbers = False
             return self.recorded(args)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen)
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, raises_warnings() and may_catch(roots))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
@@ -261,7 +264,7 @@ class Kept:
 
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
-        self.setting, self.modes = now(), np.geterr()
+        self.setting, self.modes, self.raising = now(), np.geterr(), raises_warnings()
         self.emitted: Any = None
         self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
         self.cuda_graph = owner.cuda_graph
@@ -280,7 +283,12 @@ class Kept:
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
-        return (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        return modes and (raises_warnings() is self.raising or not self.may_catch)
+
+    @functools.cached_property
+    def may_catch(self) -> bool:
+        return may_catch(self.surroundings.roots)
 
     def values(self, args: tuple) -> list | None:
         """The inputs of the program, if it holds for a call of this kind."""

@@ -44,7 +44,7 @@ class Kinds:
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.done: set = set()  # what has been read
-        self.ends = {k for k, _ in program.outputs} | {k for _, k in program.written} | set(program.guards)
+        self.ends = {*program.ends, *program.guards}
         self.numbers: dict = {}
         self.counts = self.counted() if self.extended else set()
         self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}

@@ -15,7 +15,7 @@ from .._primitive import READ, Primitive
 from .._random import DRAW
 from .._tape import COLLECTOR
 from ._recorder import Guard, Instruction, Recorded
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, PURE, is_of_another, is_total
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -62,6 +62,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
+    `asked`: numbers of what nobody reads, perhaps, but may raise;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -75,8 +76,9 @@ class Program:
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(rows)
+        self.asked = asked(trace)
         self.needed = needed = bytearray(self.size)
-        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
+        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards, *self.asked):
             needed[k] = True
         for k in [k for k, row in enumerate(rows) if row[0] is DRAW] if trace.generators else ():
             needed[k] = True
@@ -103,6 +105,11 @@ class Program:
         drawn = [row[2]["real"] for row in self.rows if row[0] is DRAW] if trace.generators else []
         self.generators = list({id(real): real for real in drawn}.values())
 
+    @property
+    def ends(self) -> list:
+        """Numbers of what is to be made, and of no use for other instructions."""
+        return [*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.asked]
+
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
@@ -128,7 +135,7 @@ class Program:
                 return failed
         HEARD.shown = None
         last = {j: n for n, (_, i) in enumerate(self.code) for j in i.args}  # the memory of what is read no more serves what comes
-        for k in (*[k for k, _ in self.outputs], *[k for _, k in self.written]):
+        for k in self.ends:
             last.pop(k, None)
         watched: Any = None
         own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
@@ -173,6 +180,7 @@ class Program:
                 rest.code.append((k, i))
         if any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
             return None
+        rest.asked = [k for k in self.asked if k not in env]
         rest.guards = {k: g for k, g in self.guards.items() if k not in env}
         read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
         rest.constants = {k: v for k, v in env.items() if k in read}
@@ -183,6 +191,23 @@ class Program:
             if not (bool(value) is g.value if g.truth else same_value(value, g.value)):
                 return g
         return None
+
+
+def asked(trace: Any) -> list:
+    """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
+    whether it reads what they give or not."""
+    rows, looks, same, known = trace.rows, trace.looks, trace.same, {}
+    for row in rows:
+        if len(row) > 1 and row[0] not in known:
+            known[row[0]] = not is_total(row[0])
+    places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and rows[k][0] is not CONSTANT}
+    by_places = {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"} if places else set()
+    return [
+        same.get(k, k)
+        for k, row in enumerate(rows)
+        if (len(row) > 3 and LOUD in row[3])
+        or (len(row) > 1 and (known[row[0]] or (row[0] in by_places and not places.isdisjoint(row[1]))))
+    ]
 
 
 def done(i: Instruction, args: list) -> Any:

@@ -10,6 +10,7 @@ Each value keeps its memory order in a replay, so that regions given in bytes me
 
 import functools
 import sys
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -31,7 +32,7 @@ from ..errors import BatchError, callers_line
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
 from ._tape_over import TapeOver
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")
@@ -85,7 +86,8 @@ class Record(Trace):
     hides = holds = adopts = tells = notes_draws = True
     tape = TapeOver
 
-    def __init__(self, constants: list):
+    def __init__(self, constants: list, heard: bool = False):
+        """`heard`: a warning of floating-point arithmetic is an exception, which the function may catch."""
         super().__init__()
         self.rows: list = []
         self.known: list = []
@@ -100,6 +102,8 @@ class Record(Trace):
         self.drawn: str | None = None  # why random numbers cannot be drawn anew
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
+        self.filters = warnings.filters
+        self.shown = None if heard else self.filters  # those under which a warning is shown, and nothing else
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
@@ -306,7 +310,7 @@ class Record(Trace):
 
     def single(self, prim, x, v, i):
         setting = now()
-        if setting is not self.setting or (self.weak and i in self.weak):
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and i in self.weak):
             return self.done(prim, (i,), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -342,7 +346,7 @@ class Record(Trace):
         if j is None:
             j = self.operand(b, w)
         setting = now()
-        if setting is not self.setting or (self.weak and not self.weak.isdisjoint((i, j))):
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and not self.weak.isdisjoint((i, j))):
             return self.done(prim, (i, j), NOTHING)
         short = self.short.get(prim)
         if not short:
@@ -385,8 +389,8 @@ class Record(Trace):
         return self.done(prim, tuple(slots), params)
 
     def heed(self, setting):
-        self.setting = self if setting is None else setting
-        self.flagged(looked_at(setting))
+        self.setting, self.filters = self if setting is None else setting, warnings.filters
+        self.flagged(looked_at(setting, self.filters is self.shown))
 
     def flagged(self, watched):
         self.watched = watched
@@ -406,7 +410,7 @@ class Record(Trace):
         """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
         if not numbers:
             setting = now()
-            if setting is not self.setting:
+            if setting is not self.setting or warnings.filters is not self.filters:
                 self.heed(setting)
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
@@ -511,8 +515,9 @@ def values_in(x: Any) -> Any:
     return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
-def looked_at(setting: Any) -> tuple:
-    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep."""
+def looked_at(setting: Any, shown: bool) -> tuple:
+    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  And
+    whether they are heard by code, not just `shown` to the user."""
     if setting is not None and setting is SWEEPING.value:
         return ()
     handler, modes = np.geterrcall(), np.geterr()
@@ -520,7 +525,9 @@ def looked_at(setting: Any) -> tuple:
         modes = handler.modes
     elif setting is None and modes["invalid"] == "call":
         return ()
-    return tuple([kind for kind in KINDS if modes[kind] != "ignore"])
+    found = [kind for kind in KINDS if modes[kind] != "ignore"]
+    heard = any([modes[kind] != "warn" or not shown for kind in found])
+    return (*found, LOUD) if heard else tuple(found)
 
 
 # --- one run ---
@@ -560,9 +567,9 @@ class Recorded:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
     `arrays`: ids of arrays that a replay reads anew."""
 
-    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list):
+    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, heard: bool = False):
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants)
+        self.trace = trace = Record(inputs.constants, heard)
         self.outputs: list = []
         self.leaves: list = []
         try:

@@ -10,6 +10,7 @@ from ..ops import elementwise as e
 from ..ops._define import PRIMITIVES
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
+LOUD = "loud"  # among the flags that are looked at: one may become an exception, or be seen by the function in another way
 INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
 PURE: set = set()  # operations of tapegrad's own
 WAYS: dict = {}  # how they are done (`ways_of`)
@@ -35,6 +36,19 @@ def ways_of(prim: Primitive) -> tuple:
         if found[1]:
             WAYS[prim] = found
     return found
+
+
+WORDS = frozenset(("elementwise", "axis", "moves"))
+TOTAL = frozenset((
+    "assign", "around", "copy", "relaid", "noted", "matmul", "contract", "convolve_full", "det", "sign_and_log", "take_last", "put_last",
+    "diagonals", "with_diagonals", "backwards", "lower_part", "upper_part", "diagonal_of", "on_diagonal", "mirrored", "triangle",
+    "cofactor", "add_at", "extreme_at", "added_at", "added_by", "gathered_back",
+))  # fmt: skip
+
+
+def is_total(prim: Any) -> bool:
+    """Does it give a result for all numbers?  (Of integers, which may be indices, that is not said.)"""
+    return type(prim) is str or (is_pure(prim) and (prim.batch in WORDS if type(prim.batch) is str else False) or prim.name in TOTAL)
 
 
 def is_of_another(out: Any, values: list) -> bool:

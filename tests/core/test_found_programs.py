@@ -122,7 +122,31 @@ def contiguous_copy_of_a_strided_view(x):
     return (kept * ends * np.array([1.0, 3.0])).sum() + (x**3).sum()
 
 
+class Quantity:
+    """Its array is one that was captured, or that depends on the argument."""
+
+    def __init__(self, a):
+        self.a = a
+
+    def __array__(self, dtype=None, copy=None):
+        return self.a
+
+
+def objects_with_arrays(x):
+    fixed, own, y = Quantity(np.linspace(0.2, 1.0, 5)), Quantity(x * x), np.zeros(5)
+    y[1:] = Quantity(x[:-1])
+    return (np.asarray(own) ** 2).sum() + np.sum(own) * np.dot(x, fixed) + np.sqrt(Quantity(x * x + 1.0)).sum() + (y * np.add(own, x)).sum()
+
+
+def enumerated_elements(x):
+    y, s = np.outer(x[:2], x[2:]), np.zeros((2, 3))
+    for (i, j), v in np.ndenumerate(y):
+        s[i, j] = v * v + i * j * v
+    return (s * np.arange(6.0).reshape(2, 3)).sum() + sum([i * v**3 for (i,), v in np.ndenumerate(x)])
+
+
 PROGRAMS = [
+    objects_with_arrays, enumerated_elements,
     index_array_from_a_view, sum_whose_tangent_is_a_term, captured_parts_of_a_complex_array, fortran_copies,
     ravel_copies_what_is_not_contiguous, pullback_at_a_read_only_view, memory_order_of_what_was_broadcast,
     real_tangent_of_a_complex_array, python_complex_times_element, broadcast_view_of_the_imaginary_part,

@@ -733,3 +733,40 @@ def test_a_function_that_takes_another_way_at_each_call():
         x = X + n % 5
         np.testing.assert_allclose(q.grad(x), tg.grad(ways)(x), rtol=1e-12)
     assert recordings(q) == 5 and replayed(q)
+
+
+class Held:
+    """Of which code reads the namespace."""
+
+    def __init__(self, a):
+        self.a = a
+
+    @property
+    def twice(self):
+        return self.__dict__.setdefault("kept", 2.0 * self.a)
+
+
+class Weak(Held):
+    def __getattr__(self, name):
+        if name == "a" or name[:2] == "__":
+            raise AttributeError(name)
+        return getattr(self.a, name)
+
+
+@pytest.mark.parametrize("kind", (Held, Weak))
+@pytest.mark.parametrize("read", (lambda h: h.twice, lambda h: vars(h)["a"], copy.copy, lambda h: getattr(h, "a")))  # noqa: B009
+def test_what_is_as_it_was_is_not_walked_through_again(read, kind):
+    """One comparison for each place that was passed is enough, whatever the way that code reads it."""
+    outer = kind(np.array([1.0, 2.0, 3.0]))
+
+    def f(x):
+        inner = kind(x * outer.a)
+        found = read(outer), read(inner)
+        return sum([(getattr(y, "a", y) ** 2).sum() for y in found])
+
+    p = tg.prepare(f, X)
+    for _ in range(3):
+        np.testing.assert_allclose(p.grad(X), tg.grad(f)(X))
+    kept = p.forms["grad"].programs[0].surroundings
+    kept.look()
+    assert kept.same()

@@ -1,9 +1,12 @@
 """What is an input of a recorded program, so that it differs from replay to replay: index arrays, masks, random numbers."""
 
+import array
+import collections
 import concurrent.futures
 import ctypes
 import itertools
 import math
+import random
 import threading
 
 import numpy as np
@@ -570,3 +573,68 @@ def test_what_a_call_changes_by_any_way(way):
     plain, prepared = made(), tg.prepare(made(), points[0])
     for x in points:
         assert np.allclose(prepared.grad(x), tg.grad(plain)(x))
+
+
+class Fields(ctypes.Structure):
+    _fields_ = [("at", ctypes.POINTER(ctypes.c_double)), ("number", ctypes.c_double)]
+
+
+class Numbers(array.array):
+    pass
+
+
+class Raw(bytearray):
+    pass
+
+
+class Table(collections.UserDict):
+    pass
+
+
+class Row(collections.UserList):
+    pass
+
+
+class Die(random.Random):
+    pass
+
+
+def holders():
+    """name -> (what a function reads, what alters it); of memory that classes of C keep, under the user's own classes"""
+    doubles, number, fields, numbers = (ctypes.c_double * 2)(1.0, 2.0), ctypes.c_double(1.0), Fields(None, 1.0), Numbers("d", [1.0])
+    raw, table, row, die = Raw(b"\1\2"), Table(a=1.0), Row([1.0]), Die(0)
+    pointer, cast, fields.at = ctypes.pointer(number), ctypes.cast(doubles, ctypes.POINTER(ctypes.c_double)), ctypes.pointer(number)
+    row.twice = lambda: row[0] * 2.0
+
+    def puts(x, k):
+        return lambda v: x.__setitem__(k, v)
+
+    return {
+        "an array of C": (lambda: doubles[1], puts(doubles, 1)),
+        "as an array": (lambda: np.ctypeslib.as_array(doubles).sum(), puts(doubles, 0)),
+        "a pointer": (lambda: pointer.contents.value, lambda v: setattr(number, "value", v)),
+        "a pointer to an array": (lambda: cast[1], puts(doubles, 1)),
+        "a pointer in a structure": (lambda: fields.at.contents.value, lambda v: setattr(number, "value", v)),
+        "a structure": (lambda: fields.number, lambda v: setattr(fields, "number", v)),
+        "array.array": (lambda: numbers[0], puts(numbers, 0)),
+        "bytes": (lambda: raw[1], puts(raw, 1)),
+        "UserDict": (lambda: table["a"], puts(table, "a")),
+        "UserList": (lambda: row[0], puts(row, 0)),
+        "a function in it": (lambda: row.twice(), puts(row, 0)),
+        "random numbers": (lambda: die.random(), die.seed),
+    }
+
+
+@pytest.mark.parametrize("form", ("value", "grad"))
+@pytest.mark.parametrize("name", holders())
+def test_what_is_altered_in_between(name, form):
+    get, put = holders()[name]
+    f = lambda x: (x**2).sum() * get()
+    p = tg.prepare(f, X)
+    for _ in range(3):
+        replayed(form, p, X)
+    for v in (3, 7, 5):
+        put(v)
+        got = replayed(form, p, X)
+        put(v)
+        assert close(got, plainly(form, f, X)), v

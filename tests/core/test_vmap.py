@@ -817,3 +817,37 @@ def test_a_write_into_memory_that_was_handed_out_raises():
             return x.sum()
 
         tg.vmap(refuses)(np.arange(6.0).reshape(2, 3))
+
+
+def test_an_element_of_a_view_is_all_that_is_read():
+    """The rest of the view is written only afterwards."""
+    waves = np.full((3, 6), 0.5)
+
+    def f(x):
+        new = waves[2]
+        new[1:-1] = x[0] ** 2
+        new[0], new[-1] = new[1] * x[1], new.reshape(2, 3)[0, 2] + 1.0
+        rows = waves[:2]
+        rows[1, 2:] = x[1]
+        rows[1][1] = rows[1][2] ** 2
+        rows[1][0] = rows[1, 1] * 2.0
+        return new.sum() + rows[1].sum()
+
+    x = np.arange(6.0).reshape(3, 2) / 7
+    want = [f(row) for row in x]
+    left = waves.copy()
+    for form in (tg.vmap(f), lambda x: tg.vmap(tg.value_and_grad(f))(x)[0], lambda x: tg.prepare(tg.vmap(f), x).value(x)):
+        waves[:] = 0.5
+        assert np.allclose(form(x), want) and np.array_equal(waves, left)
+
+
+def test_a_rule_that_reads_its_result_under_several_transforms():
+    """The slope of tanh is worked out of its value, which counts for nothing in the derivative of the slope."""
+    w = np.array([[1.0, 0.2], [-0.3, 0.8]])
+    flow = lambda z: np.tanh(w @ z) + z
+    f = lambda x: np.linalg.slogdet(tg.jacobian(flow)(x))[1] + (flow(x) ** 2).sum()
+    x, v = np.array([[0.5, 0.2], [0.4, -0.1], [1.5, 0.3]]), np.array([[1.0, -0.5], [0.3, 0.7], [0.2, 0.1]])
+    got = tg.hvp(lambda x: tg.vmap(f)(x).sum(), x, v)
+    assert np.allclose(got, [tg.hvp(f, a, b) for a, b in zip(x, v, strict=True)], rtol=1e-12)
+    forward = tg.jvp(lambda x: tg.vmap(tg.grad(f))(x), (x,), (v,))[1]
+    assert np.allclose(forward, got, rtol=1e-12)

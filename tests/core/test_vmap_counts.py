@@ -3,9 +3,15 @@ depend on them, or it is told; counts are of one run."""
 
 import array
 import collections
+import contextvars
+import ctypes
 import functools
 import itertools
+import mmap
+import os
+import random
 import types
+from queue import Queue
 
 import numpy as np
 import pytest
@@ -22,6 +28,21 @@ class Owner:
 
     def __init__(self):
         self.count, self.inner = 1, types.SimpleNamespace(count=1)
+
+
+class Pair(ctypes.Structure):
+    _fields_ = [("count", ctypes.c_int), ("number", ctypes.c_double)]
+
+
+class Single:
+    only = None
+
+    def __new__(cls):
+        if cls.only is None:
+            cls.only = super().__new__(cls)
+            cls.only.count = 0
+        cls.only.count += 1
+        return cls.only
 
 
 def counters():
@@ -85,11 +106,59 @@ def counters():
         held[0] += 1
         return held[0]
 
+    numbered, chosen, failure, setting = (), frozenset(), ValueError(0), contextvars.ContextVar("setting", default=0)
+    waiting, die, doubles_of_c = Queue(), random.Random(0), (ctypes.c_double * 2)(1.0, 1.0)
+    pair, mapped = Pair(1, 1.0), mmap.mmap(-1, 8)
+    waiting.put(1)
+    surroundings = os.environ
+    surroundings["RUNS"] = "0"
+    Single.only = None
+
+    def in_a_tuple():
+        nonlocal numbered
+        numbered = (*numbered, 1)
+        return len(numbered)
+
+    def in_a_frozenset():
+        nonlocal chosen
+        chosen = chosen | {len(chosen)}
+        return len(chosen)
+
+    def of_an_exception():
+        failure.args = (failure.args[0] + 1,)
+        return failure.args[0]
+
+    def of_a_context():
+        setting.set(setting.get() + 1)
+        return setting.get()
+
+    def of_the_process():
+        surroundings["RUNS"] = str(int(surroundings["RUNS"]) + 1)
+        return int(surroundings["RUNS"])
+
+    def waited_for():
+        n = waiting.get()
+        waiting.put(n + 1)
+        return n
+
+    def field():
+        pair.count += 1
+        return pair.count
+
+    def number():
+        pair.number += 1
+        return int(pair.number)
+
+    kept_aside = [
+        in_a_tuple, in_a_frozenset, of_an_exception, of_a_context, of_the_process, waited_for, field, number, lambda: Single().count,
+        lambda: die.randint(1, 10**6), functools.partial(of_array, doubles_of_c, 1), functools.partial(of_array, mapped, 3),
+        functools.partial(of_array, memoryview(bytearray(4)), 2), functools.partial(of_array, memoryview(bytearray(16)).cast("d"), 1),
+    ]  # fmt: skip
     return [attribute, attribute_of_attribute, of_class, of_function, of_cell, of_global, member, appended, beside_an_array, of_a_set,
             of_a_queue, default], [by_key], [
         functools.partial(of_array, integers, (1, 0)), functools.partial(of_array, raw, 0), functools.partial(of_array, doubles, 0),
         functools.partial(of_array, flags, 1),
-    ]  # fmt: skip
+    ], kept_aside  # fmt: skip
 
 
 def of_array(x, at):
@@ -113,6 +182,25 @@ def test_what_hands_a_count_on_is_told(k, n, form):
     goes_on = counters()[k][n]
     with pytest.raises(BatchError, match="keeps a value in"):
         FORMS[form](lambda x: x * goes_on())(X)
+
+
+def test_a_value_in_a_context_variable():
+    last = contextvars.ContextVar("last", default=0.0)
+
+    def bound_first(x):
+        last.set(x.sum())
+        return (x * last.get()).sum()
+
+    def read_first(x):
+        y = (x * last.get()).sum()
+        last.set(x.sum())
+        return y
+
+    np.testing.assert_array_equal(tg.vmap(tg.grad(bound_first))(X), [tg.grad(bound_first)(x) for x in X])
+    assert last.get() == X[-1].sum()
+    for form in ("vmap", "vmap of grad"):
+        with pytest.raises(BatchError, match="keeps a value in a context variable"):
+            FORMS[form](read_first)(X)
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from looped import WEIGHTS, looped, same, vmapped, weighed
+from looped import WEIGHTS, forms, further_forms, looped, same, vmapped, weighed
 
 import tapegrad as tg
 from tapegrad.errors import BatchError
@@ -211,3 +211,74 @@ def test_a_captured_array_written_at_places_that_differ_raises():
 
     with pytest.raises(BatchError, match="from sample to sample"):
         tg.vmap(g)(X, K)
+
+
+# --- arrays of integers and truth values that are filled ---
+
+
+def order_of_a_sort(x):
+    order = np.zeros(5, int)
+    order[:] = np.argsort(x)
+    order[1:] += order[:-1] * 0
+    return (x[order] * np.arange(5.0)).sum()
+
+
+def back_pointers(x):
+    back, score, k, path = np.zeros((4, 5), dtype=np.int32), x, 0, []
+    for t in range(1, 4):
+        steps = score[:, None] + np.outer(x, x)
+        back[t] = steps.argmax(0)
+        score = steps.max(0)
+    k = score.argmax()
+    for t in range(3, 0, -1):
+        path.append(k)
+        k = back[t, k]
+    return score.max() + sum([x[k] ** 2 for k in path])
+
+
+def chosen_one_by_one(x):
+    used, total = np.zeros_like(x, dtype=bool), 0.0
+    for n in range(5):
+        k = np.argmin(np.where(used, np.inf, x))
+        total = total + (n + 1) * x[k] ** 2
+        used[k] = True
+    return total + used.sum()
+
+
+def counted_in_cells(x):
+    cells = np.full(9, 0)
+    np.add.at(cells, (x * 8.0).astype(int), 1)
+    return (cells * np.arange(9)).sum() * x.sum() + x[(cells > 1)[:5]].sum()
+
+
+def counts_that_all_share(x):
+    sizes, flags = np.zeros(2, int), np.ones(3, bool)
+    sizes[0], sizes[1] = 2, 3
+    flags[1] = False
+    parts = [x[: sizes[0]], x[sizes[0] :]]
+    y = np.zeros(sizes.sum())
+    if flags.any() and sizes[0] == 2:
+        y[: sizes[0]] = parts[0] * len(flags)
+    return (y**2).sum() + x[sizes].sum() + np.repeat(x[:2], sizes).sum() + parts[1][flags].sum() * int(sizes[1])
+
+
+FILLED = [order_of_a_sort, back_pointers, chosen_one_by_one, counted_in_cells, counts_that_all_share]
+
+
+@pytest.mark.parametrize("f", FILLED, ids=lambda f: f.__name__)
+def test_arrays_of_integers_that_are_filled(f):
+    stacks = [np.random.default_rng(3).uniform(0.05, 0.95, (4, 5))]
+    v = [np.linspace(0.3, 1.0, 20).reshape(4, 5)]
+    for form, batched, loop in (*forms(lambda: f, 1, v), *further_forms(lambda: f, 1)):
+        assert same(batched(*stacks), loop(*stacks)), form
+
+
+def test_arrays_of_integers_made_outside_are_told():
+    order = np.zeros(5, int)
+
+    def f(x):
+        order[:] = np.argsort(x)
+        return x[order][0]
+
+    with pytest.raises(BatchError, match="make it inside"):
+        tg.vmap(f)(np.random.default_rng(3).uniform(size=(4, 5)))
