@@ -217,8 +217,9 @@ REPLACED: dict = {  # what a shadow has put in the place of an object, which ano
 def refuse(call: str, now: Any) -> None:
     if any(is_tracked(v) for v in leaves(now)):
         raise ArgumentError(
-            f"{call}: the function binds a name or attribute outside of itself to a new value; a checkpoint can follow what is "
-            "returned and what is written into arrays: write name[...] = value, or return it"
+            f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is called "
+            "again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
+            "name[...] = value, or keep tapegrad.value(v)"
         )
 
 

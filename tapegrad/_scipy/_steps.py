@@ -13,7 +13,7 @@ from .. import numpy as np
 from .._primitive import primal_of
 from .._transforms import grad, jacobian
 from .._tree import Const
-from ..errors import ConvergenceError
+from ..errors import ConvergenceError, GuardError, callers_line
 from ..ops._define import ndim, shape
 from ._adjoint import solved as by_adjoint
 from ._declare import Carrier, array, bare, refusal, tracked
@@ -121,6 +121,25 @@ def retraced(fun: Any, steps: Steps, y0: Any, method: Any, dense: bool) -> tuple
     if not dense:
         return states, None
     return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else powers)
+
+
+GROWTH = 1e3  # a step multiplies what two runs differ by, by less
+
+
+def compared(states: list, theirs: Any) -> None:
+    """Is what was computed again what SciPy computed?  A function that goes by something that it alters itself (a count, a flag, a random
+    generator) has given other slopes.  Rounding grows from step to step where the equation is chaotic, but does not leap."""
+    least = 1e5 * plain_np.finfo(theirs.dtype).eps * float(abs(theirs).max(initial=0.0))
+    off = 0.0
+    for ours, y in zip(states, theirs, strict=False):
+        now = float(abs(bare(ours) - y).max(initial=0.0))
+        if now > GROWTH * off + least:
+            raise GuardError(
+                f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
+                "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
+                "the interval by a terminal event where a switch is thrown"
+            )
+        off = now
 
 
 def of_dop853(fun: Any, t: Any, h: Any, y: Any, new: Any, stages: list, method: Any) -> Any:
@@ -270,6 +289,7 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
     wanted = t_eval is not None
     if explicit:
         states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted or bool(watch))
+        compared(states, found.y.T if found.status == 0 else found.y.T[:-1])
     else:
         states, sol = retraced_implicitly(on, steps, y0 * 1.0)
     whole = sol if explicit else Shifted(found.sol, sol)

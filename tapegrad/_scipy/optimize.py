@@ -110,7 +110,9 @@ MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": i
 
 def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
     """SciPy's solution x with its derivative by args, and by what f captured."""
-    exact = MAKE[kind](Equation(f, form), sharpened(kind, name))(x, *args)
+    problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
+    problem.__name__ = name
+    exact = problem(x, *args)
     off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
     if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
         raise ConvergenceError(f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}")
