@@ -11,7 +11,7 @@ from ._array import is_array, is_differentiable, xp_of
 from ._calls import check_function, full_like, name_of, value_out
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, layout_of, own, primal_of
-from ._rebind import Rebind, drawn_to, ended, held, hold, moved, out_of, set_state, with_all
+from ._rebind import Rebind, drawn, ended, held, hold, moved, out_of, set_state, with_all
 from ._shadow import MAKERS, Shadow
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -216,7 +216,7 @@ class Step:
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
         with shadow as (g, (*args, kwargs)):
-            later = [(r, drawn_to(r)) for r in shadow.generators]
+            later = drawn(shadow)
             if again:
                 for r, state in self.draws:
                     set_state(r, state)

@@ -130,6 +130,7 @@ class Trace:
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
     over = False  # was it open?
+    lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
@@ -162,6 +163,10 @@ class Trace:
         if self.hides:
             OPEN.hiding = [t for t in OPEN.hiding if t is not self]
         self.__class__ = Ended
+        self.fall()
+
+    def fall(self) -> None:
+        """Handles that rose to this level become what they are one level down."""
         for x in self.risen:
             if x._trace is self:
                 below = x._value

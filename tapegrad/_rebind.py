@@ -66,6 +66,8 @@ class Rebind(Shadow):
         found = self.seen.get(id(x))
         if found is not None:
             return found
+        if is_lost(x):
+            return x
         if type(x) is View:
             y = view(self(x._base), x._path[0])
             y._path = x._path
@@ -160,6 +162,12 @@ class Rebind(Shadow):
             for now in change[0].put(change):
                 if id(now) not in own:
                     refuse(call, now)
+
+
+def is_lost(x: Variable) -> bool:
+    """Does nobody know its derivative?  Then it is no input of the function, which may look at it."""
+    trace = (x._base if type(x) is View else x)._trace
+    return trace is not None and trace.lost
 
 
 def ask(space: Globals, names: set) -> None:
@@ -264,6 +272,32 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
         shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
+
+
+def drawn(shadow: Rebind) -> list:
+    """The generators that a function draws from, with their states."""
+    return [(r, drawn_to(r)) for r in shadow.generators]
+
+
+def forgotten(shadow: Rebind, draws: list) -> None:
+    """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
+    for r, state in draws:
+        set_state(r, state)
+    for x, before in shadow.state:
+        if moved(x, before):
+            hold(x, before)
+    ended(shadow)
+
+
+def once_more(f: Callable, *args: Any) -> Any:
+    """f(*args), which has been called already: what f alters stays as it is."""
+    shadow = Rebind(f, [*args])
+    with shadow as (g, args):
+        draws = drawn(shadow)
+        y = g(*args)
+        shadow.arrays = []
+    forgotten(shadow, draws)
+    return y
 
 
 def drawn_to(generator: Any) -> Any:

@@ -1,0 +1,92 @@
+"""What a search of SciPy's asks functions of the user for, on its way to a solution.
+
+SciPy computes with plain numbers.  The points at which it asks move with the parameters, but no operation says how; so what the user's
+functions keep of them, a path of iterates, the best value so far, has no derivative that anybody knows."""
+
+import copy
+import functools
+from typing import Any
+
+import numpy as np
+
+from .._primitive import OPEN, Trace, bind, handle, primal_of
+from .._variable import variable
+from ._declare import bare, refusal, tracked
+
+
+class Passing(Trace):
+    """Its Variables are the points at which the search asks, and what is computed of them.  When the search is over they are `lost`:
+    they may be printed and compared, and computing with them is an error.  After the transform they are plain."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.name = name
+        OPEN.shadows[-1].ending += (self,)
+
+    def watch(self, x: Any) -> Any:
+        """A copy: SciPy may go on in the same memory."""
+        kind = getattr(x, "dtype", None)
+        if type(x) is float or (kind is not None and kind.kind in "fc"):
+            return variable(np.float64(x) if kind is None else x.copy(), self, 0)
+        return x
+
+    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+        if self.lost:
+            self.refuse()
+        # no derivative is wanted of what is made here; but a buffer has its own
+        out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
+        if prim.jvp is None:
+            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+        return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
+
+    def refuse(self) -> None:
+        raise refusal(
+            f"what a function kept while {self.name} searched",
+            "the points of the search move with the parameters",
+            "the solution that it returns, and compute it of that once more",
+        )
+
+
+class Search:
+    """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given something tracked, or are `args`?
+    (Where the search begins is constant.)"""
+
+    def __init__(self, name: str, *args: Any):
+        self.name, self.moves, self.by_args = name, False, tracked(*args)
+        self.trace: Any = None
+
+    def point(self, x: Any) -> Any:
+        if not (self.moves and OPEN.shadows):
+            return x
+        if self.trace is None:
+            self.trace = Passing(self.name)
+        return self.trace.watch(x)
+
+    def of(self, f: Any, first: int = 0, last: int = 1) -> Any:
+        """f on plain values.  The point is in its arguments from `first` up to `last`."""
+        if not callable(f):
+            return f
+
+        @functools.wraps(f, updated=())
+        def plainly(*args, **settings):
+            asked = [*args]
+            asked[first:last] = map(self.point, asked[first:last])
+            if "intermediate_result" in settings:
+                found = settings["intermediate_result"] = copy.copy(settings["intermediate_result"])
+                found.update({key: self.point(found[key]) for key in ("x", "fun") if key in found})
+            y = f(*asked, **settings)
+            self.moves = self.moves or self.by_args or tracked(y)
+            return bare(y)
+
+        return plainly
+
+    def __enter__(self) -> "Search":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.moves = self.moves or self.by_args
+        if self.trace is not None:
+            self.trace.fall()
+            self.trace.lost = True
