@@ -146,7 +146,7 @@ class Trace:
     below: Any = None  # of a tape directly over a recording: that
     tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
-    element: Any = None  # a method (x, at): the element x[at] of an array, if its values are hidden (of a tape: by `below`)
+    element: Any = None  # a method (x, at): the element x[at] of an array (of a tape: if its values are hidden by `below`)
     single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
     pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
     put: Any = None  # a method (x, y, at): x[at] = y for a buffer x that was written before, and places; was it done?

@@ -3,10 +3,11 @@ function of values (checkpoint, implicit functions, calls for one sample after a
 
 Reading order: `Rebind`; iterators; captured numbers and generators, as they were; `with_all`."""
 
+import contextlib
 import random
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from . import _stand_ins
 from ._array import is_array, kept, xp_of
 from ._calls import number
-from ._primitive import OPEN, is_tracked, live, primal_of, view
+from ._primitive import OPEN, handle, is_tracked, live, own, primal_of, view
 from ._shadow import Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Contents, Reference
@@ -289,15 +290,31 @@ def forgotten(shadow: Rebind, draws: list) -> None:
     ended(shadow)
 
 
-def once_more(f: Callable, *args: Any) -> Any:
-    """f(*args), which has been called already: what f alters stays as it is."""
-    shadow = Rebind(f, [*args])
-    with shadow as (g, args):
+@contextlib.contextmanager
+def once_more(*functions: Any, arrays: bool = True) -> Iterator:
+    """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
+    what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
+    shadow = Rebind(functions, [])
+    with shadow as (again, _):
         draws = drawn(shadow)
-        y = g(*args)
-        shadow.arrays = []
-    forgotten(shadow, draws)
-    return y
+        try:
+            yield again
+            for x, y in shadow.handles:
+                if arrays and getattr(y, "_version", 0) > 0:
+                    taken(x, handle(out_of(y)))
+        finally:
+            shadow.arrays = []
+            forgotten(shadow, draws)
+
+
+def taken(x: Variable, out: Any) -> None:
+    """A captured array is what a run has left in its stand-in."""
+    if not getattr(x, "_version", 0):
+        own(x)
+    if out._trace is not None and out._trace is not x._trace:
+        out._trace.risen.append(x)
+    x._become(out)
+    x._saved = True
 
 
 def drawn_to(generator: Any) -> Any:

@@ -13,7 +13,7 @@ from ..ops._define import shape
 from ._declare import array, bare, refusal, tracked
 from ._piecewise import PPoly
 from ._search import Search
-from .optimize import as_array, derived
+from .optimize import as_array, derived, value_at
 
 NAME = "scipy.integrate.solve_bvp"
 
@@ -68,6 +68,6 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     z = derived("root", NAME, Collocation(fun, bc, mesh, n), as_array, z, ())
     found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
     found.p = None if p is None else z[n * m :]
-    found.yp = as_array(fun(mesh, found.y, *([] if p is None else [found.p])))
+    found.yp = as_array(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
     found.sol = spline(mesh, found.y, found.yp)
     return found

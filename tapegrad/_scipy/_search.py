@@ -5,13 +5,30 @@ functions keep of them, a path of iterates, the best value so far, has no deriva
 
 import copy
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from .._primitive import OPEN, Trace, bind, handle, primal_of
-from .._variable import variable
+from .._shadow import MAKERS
+from .._variable import Variable, variable
 from ._declare import bare, refusal, tracked
+
+
+class Made:
+    """A function of ours made of some of the user's, which a shadow finds there."""
+
+    def __init__(self, make: Callable, *functions: Any):
+        self.make, self.functions, self.run = make, functions, make(*functions)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+
+MAKERS[Made] = lambda shadow, x: Made(x.make, *map(shadow, x.functions))
+
+PLAIN = frozenset((np.ndarray, np.float64, float, int))
 
 
 class Passing(Trace):
@@ -32,33 +49,50 @@ class Passing(Trace):
             return variable(np.float64(x) if kind is None else x.copy(), self, 0)
         return x
 
+    # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its own.
+
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         if self.lost:
             self.refuse()
-        # no derivative is wanted of what is made here; but a buffer has its own
         out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
 
+    def single(self, prim: Any, x: Any, v: Any, i: Any) -> Any:
+        if type(v) not in PLAIN or self.lost:
+            return self.step(prim, (x,), (v,), (i,), {})
+        return variable(prim.run(v), self, 0)
+
+    def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
+        v, w = [primal_of(u) if type(u) is Variable else u for u in (v, w)]
+        if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
+            return self.step(prim, (a, b), (v, w), (i, j), {})
+        return variable(prim.run(v, w), self, 0)
+
+    def element(self, x: Any, at: Any) -> Any:
+        if self.lost:
+            self.refuse()
+        return variable(x._value[at], self, 0)
+
     def refuse(self) -> None:
         raise refusal(
-            f"what a function kept while {self.name} searched",
-            "the points of the search move with the parameters",
-            "the solution that it returns, and compute it of that once more",
+            f"what a function kept while {self.name} ran",
+            "the points at which it is asked move with the parameters, and nobody knows how",
+            "what it returns, and compute the rest of that",
         )
 
 
 class Search:
     """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given something tracked, or are `args`?
-    (Where the search begins is constant.)"""
+    Before, its points are constant, unless they move from the beginning; `fixed`: they always are."""
 
-    def __init__(self, name: str, *args: Any):
-        self.name, self.moves, self.by_args = name, False, tracked(*args)
+    def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
+        self.name, self.moves, self.by_args, self.fixed = name, moves, tracked(*args), fixed
         self.trace: Any = None
 
     def point(self, x: Any) -> Any:
-        if not (self.moves and OPEN.shadows):
+        if self.fixed or not (self.moves and OPEN.shadows):
             return x
         if self.trace is None:
             self.trace = Passing(self.name)

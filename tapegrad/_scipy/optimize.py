@@ -92,6 +92,12 @@ def sharpened(kind: str, name: str) -> Callable:
     return solve
 
 
+def value_at(f: Callable, x: Any, args: tuple) -> Any:
+    """What f, which the search has asked often, gives at the solution."""
+    with once_more(f) as (again,):
+        return again(x, *args)
+
+
 MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
 
 
@@ -284,7 +290,7 @@ def minimize(
     inside(found.x, bounds, name)
     form = first if jac is True else number
     found.x = derived("minimum", name, fun, form, found.x, args)
-    found.fun = form(once_more(fun, found.x, *args))
+    found.fun = form(value_at(fun, found.x, args))
     return withheld(found, name, DERIVED)
 
 
@@ -297,7 +303,7 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     if search.moves:
         inside(plain_np.float64(found.x), None if bounds is None else [bare(bounds)], name)
         found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
-        found.fun = once_more(fun, found.x, *args)
+        found.fun = value_at(fun, found.x, args)
     return found
 
 
@@ -314,10 +320,11 @@ def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), 
         raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     found.x = derived("minimum", name, fun, half_squares, found.x, args)
-    found.fun = as_array(once_more(fun, found.x, *args))
+    found.fun = as_array(value_at(fun, found.x, args))
     found.cost = half_squares(found.fun)
     if type(found.jac) is plain_np.ndarray:
-        found.jac = jacobian(Equation(fun, as_array))(found.x, *args)
+        with once_more(Equation(fun, as_array)) as (equation,):
+            found.jac = jacobian(equation)(found.x, *args)
         found.grad = found.jac.T @ found.fun
     else:
         found.jac = Withheld(found.jac, f"{name}: 'jac' of its result")
@@ -381,7 +388,7 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         return put(
             withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
             x,
-            lambda: form(once_more(fun, x, *args)),
+            lambda: form(value_at(fun, x, args)),
         )
 
     run.__signature__ = signature
@@ -435,7 +442,8 @@ def leastsq(
     x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
     if not full_output:
         return (x, *found[1:])
-    J = jacobian(Equation(func, as_array))(x, *args)
+    with once_more(Equation(func, as_array)) as (equation,):
+        J = jacobian(equation)(x, *args)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
@@ -472,10 +480,10 @@ def curve_fit(
         sigma = np.linalg.cholesky(array(sigma))
     model = Fitted(f, as_array(xdata), as_array(ydata), as_array(sigma))
     p = derived("minimum", name, model, half_squares, found[0], ())
-    J = jacobian(model)(p)
+    with once_more(model) as (model,):
+        J, r = jacobian(model)(p), model(p)
     covariance = np.linalg.inv(J.T @ J)
     if not absolute_sigma:
-        r = model(p)
         covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))
     return (p, covariance, *found[2:])
 
