@@ -85,6 +85,7 @@ class Open(threading.local):
     of_one: bool = False  # is a call for all samples, or replays, run for one of them (_one_by_one.py)?
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
     watcher: Any = None  # who looks at each operation (_anomalies)
+    again: bool = False  # are functions called again that SciPy has called (_rebind.once_more)?
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 

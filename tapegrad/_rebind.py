@@ -294,15 +294,19 @@ def forgotten(shadow: Rebind, draws: list) -> None:
 def once_more(*functions: Any, arrays: bool = True) -> Iterator:
     """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
     what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
+    if OPEN.again:  # what is called again from there leaves nothing behind
+        yield functions
+        return
     shadow = Rebind(functions, [])
     with shadow as (again, _):
-        draws = drawn(shadow)
+        draws, OPEN.again = drawn(shadow), True
         try:
             yield again
             for x, y in shadow.handles:
                 if arrays and getattr(y, "_version", 0) > 0:
                     taken(x, handle(out_of(y)))
         finally:
+            OPEN.again = False
             shadow.arrays = []
             forgotten(shadow, draws)
 

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import OPEN, Trace, bind, handle, primal_of
+from .._primitive import OPEN, READ, Trace, bind, handle, primal_of
 from .._shadow import MAKERS
 from .._variable import Variable, variable
 from ._declare import bare, refusal, tracked
@@ -33,7 +33,7 @@ PLAIN = frozenset((np.ndarray, np.float64, float, int))
 
 class Passing(Trace):
     """Its Variables are the points at which the search asks, and what is computed of them.  When the search is over they are `lost`:
-    they may be printed and compared, and computing with them is an error.  After the transform they are plain."""
+    they may be read, printed and compared, and computing with them is an error.  After the transform they are plain."""
 
     __slots__ = ()
 
@@ -52,7 +52,7 @@ class Passing(Trace):
     # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its own.
 
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
-        if self.lost:
+        if self.lost and prim is not READ:
             self.refuse()
         out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
         if prim.jvp is None:
@@ -71,8 +71,6 @@ class Passing(Trace):
         return variable(prim.run(v, w), self, 0)
 
     def element(self, x: Any, at: Any) -> Any:
-        if self.lost:
-            self.refuse()
         return variable(x._value[at], self, 0)
 
     def refuse(self) -> None:

@@ -272,7 +272,8 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
         of = lambda f: search.of(lambda t, y, *_: f(t, y, *args), 0 if span else 1, 2)
         settings = {k: search.of(v, 0 if span else 1, 2) for k, v in bare(options).items()}
         found = itg.solve_ivp(
-            of(fun), bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval), dense_output=True,
+            of(fun), bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval),
+            dense_output=not explicit or dense_output or t_eval is not None or bool(crossed),
             events=[as_event(of(g), g) for g in crossed] or None, vectorized=vectorized, **settings,
         )  # fmt: skip
     with once_more(fun, *crossed) as (fun, *crossed):
@@ -286,7 +287,9 @@ def derived(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vec
         on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
     else:
         on = lambda t, y: array(fun(t, y, *args))
-    ends = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]]  # (an event may end it within the last step)
+    ends, last = found.t, found.t[-1]
+    if found.sol is not None:  # (an event may end it within the last step)
+        ends, last = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]], found.sol.ts[-1]
     steps = Steps(ends, t_span, found.status == 0)
     wanted = t_eval is not None
     if explicit:
@@ -295,7 +298,7 @@ def derived(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vec
     else:
         states, sol = retraced_implicitly(on, steps, y0 * 1.0)
     whole = sol if explicit else Shifted(found.sol, sol)
-    times, last, theirs = steps.times, found.sol.ts[-1], found.y
+    times, theirs = steps.times, found.y
     if watch:
         was = found.t_events
         at_events(found, watch, whole)
