@@ -358,3 +358,23 @@ def test_none_alone_as_an_index():
     bend = 6 * u * du**2 + 3 * u**2 * ddu + 6 * x
     for h in (tg.hvp(f, x, np.ones(3)), tg.grad(lambda x: tg.grad(f)(x).sum())(x), tg.jvp(tg.grad(f), (x,), (np.ones(3),))[1]):
         np.testing.assert_allclose(h, bend)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_a_captured_memory_map(tmp_path, part):
+    """It is written like any other array, and the file with it."""
+    path = tmp_path / "field.bin"
+    field = np.memmap(path, float, "w+", shape=(3, 2))
+    rows = field[part]
+
+    def f(x):
+        rows[-1] = x
+        rows[0] = rows[-1] ** 2
+        return (field**3).sum()
+
+    x = np.array([0.5, -1.5])
+    np.testing.assert_allclose(tg.grad(f)(x), 3 * x**2 + 6 * x**5)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (x,))[1], 3 * x**2 @ x + 6 * x**5 @ x)
+    assert type(field) is np.memmap
+    np.testing.assert_array_equal(np.fromfile(path).reshape(3, 2), field)
+    np.testing.assert_array_equal(field[-1], x)
