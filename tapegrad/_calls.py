@@ -349,6 +349,8 @@ def lowered(y: Any, trace: Trace) -> tuple:
         y = live(y)
         if y._trace is trace:
             return y._value, y._slot
+        if y._trace is not None and y._trace.lost:
+            y._trace.refuse()
         return (frozen(y) if y._trace is not None else bottom(y)), None
     return y, None
 

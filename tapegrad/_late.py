@@ -116,6 +116,7 @@ FILLED = {
         "statespace._nonlinear",
         "replay._prepare",
         "_scipy.optimize",
+        "_scipy._search",
         "_scipy._boundary",
         "_scipy._adjoint",
     ),

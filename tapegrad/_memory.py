@@ -10,8 +10,8 @@ import numpy as np
 from ._array import is_array, is_differentiable, xp_of
 from ._calls import check_function, full_like, name_of, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, layout_of, own, primal_of
-from ._rebind import Rebind, drawn_to, ended, held, hold, moved, out_of, set_state, with_all
+from ._primitive import OPEN, Primitive, bind, layout_of, primal_of
+from ._rebind import Rebind, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
 from ._shadow import MAKERS, Shadow
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -147,12 +147,7 @@ class checkpoint(Remade, Generic[P, Y]):
         for k, x in enumerate(handles):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
-                if not getattr(x, "_version", 0):
-                    own(x)
-                if out._trace is not None and out._trace is not x._trace:
-                    out._trace.risen.append(x)
-                x._become(out)
-                x._saved = True
+                taken(x, out)
         members = iter(outs[: step.count])
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
 
@@ -216,7 +211,7 @@ class Step:
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
         with shadow as (g, (*args, kwargs)):
-            later = [(r, drawn_to(r)) for r in shadow.generators]
+            later = drawn(shadow)
             if again:
                 for r, state in self.draws:
                     set_state(r, state)

@@ -85,6 +85,7 @@ class Open(threading.local):
     of_one: bool = False  # is a call for all samples, or replays, run for one of them (_one_by_one.py)?
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
     watcher: Any = None  # who looks at each operation (_anomalies)
+    again: bool = False  # are functions called again that SciPy has called (_rebind.once_more)?
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
@@ -130,6 +131,7 @@ class Trace:
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
     over = False  # was it open?
+    lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
     pulls = False  # is it swept backwards?
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
@@ -145,7 +147,7 @@ class Trace:
     below: Any = None  # of a tape directly over a recording: that
     tape: Any = None  # the class of tapes that lie directly over it (_tape.tape)
     step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
-    element: Any = None  # a method (x, at): the element x[at] of an array, if its values are hidden (of a tape: by `below`)
+    element: Any = None  # a method (x, at): the element x[at] of an array (of a tape: if its values are hidden by `below`)
     single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
     pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
     put: Any = None  # a method (x, y, at): x[at] = y for a buffer x that was written before, and places; was it done?
@@ -162,6 +164,10 @@ class Trace:
         if self.hides:
             OPEN.hiding = [t for t in OPEN.hiding if t is not self]
         self.__class__ = Ended
+        self.fall()
+
+    def fall(self) -> None:
+        """Handles that rose to this level become what they are one level down."""
         for x in self.risen:
             if x._trace is self:
                 below = x._value

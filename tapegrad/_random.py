@@ -6,6 +6,7 @@ memory, so that out= and shuffled data are right, and refuse a tracked value.
 
 Where a trace notes draws (a recording), each is the operation `DRAW`, which draws anew when it is run again, and its numbers are hidden."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ import numpy as np
 from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
 from ._primitive import OPEN, Primitive, Trace, live, values_of
-from ._variable import Variable
+from ._variable import Variable, variable
 from .errors import NoRuleError
 from .ops._define import NUMPY, ndim, shape
 from .ops._protocols import any_tracked
@@ -162,7 +163,10 @@ def method(name: str) -> Any:
         if drawn is not None:
             return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
         if not has_variable(args) and not has_variable(kwargs.values()):
-            return f(*args, **kwargs)
+            y = f(*args, **kwargs)
+            # a rebuilt function, whose globals are no plain dict, may write tracked values into it
+            mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None
+            return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
         if not any_tracked(args) and not any_tracked(kwargs.values()):
             return given_back(f(*lend(args), **{k: lend(v) for k, v in kwargs.items()}), args, kwargs)
         if name not in ORDERS:

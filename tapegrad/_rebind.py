@@ -3,10 +3,11 @@ function of values (checkpoint, implicit functions, calls for one sample after a
 
 Reading order: `Rebind`; iterators; captured numbers and generators, as they were; `with_all`."""
 
+import contextlib
 import random
 import types
 import zlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,7 @@ import numpy as np
 from . import _stand_ins
 from ._array import is_array, kept, xp_of
 from ._calls import number
-from ._primitive import OPEN, is_tracked, live, primal_of, view
+from ._primitive import OPEN, handle, is_tracked, live, own, primal_of, view
 from ._shadow import Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Contents, Reference
@@ -66,6 +67,8 @@ class Rebind(Shadow):
         found = self.seen.get(id(x))
         if found is not None:
             return found
+        if is_lost(x):
+            return x
         if type(x) is View:
             y = view(self(x._base), x._path[0])
             y._path = x._path
@@ -162,6 +165,12 @@ class Rebind(Shadow):
                     refuse(call, now)
 
 
+def is_lost(x: Variable) -> bool:
+    """Does nobody know its derivative?  Then it is no input of the function, which may look at it."""
+    trace = (x._base if type(x) is View else x)._trace
+    return trace is not None and trace.lost
+
+
 def ask(space: Globals, names: set) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
     met, todo = {id(space)}, [space]
@@ -217,8 +226,9 @@ REPLACED: dict = {  # what a shadow has put in the place of an object, which ano
 def refuse(call: str, now: Any) -> None:
     if any(is_tracked(v) for v in leaves(now)):
         raise ArgumentError(
-            f"{call}: the function binds a name or attribute outside of itself to a new value; a checkpoint can follow what is "
-            "returned and what is written into arrays: write name[...] = value, or return it"
+            f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is called "
+            "again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
+            "name[...] = value, or keep tapegrad.value(v)"
         )
 
 
@@ -263,6 +273,52 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
         shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
+
+
+def drawn(shadow: Rebind) -> list:
+    """The generators that a function draws from, with their states."""
+    return [(r, drawn_to(r)) for r in shadow.generators]
+
+
+def forgotten(shadow: Rebind, draws: list) -> None:
+    """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
+    for r, state in draws:
+        set_state(r, state)
+    for x, before in shadow.state:
+        if moved(x, before):
+            hold(x, before)
+    ended(shadow)
+
+
+@contextlib.contextmanager
+def once_more(*functions: Any, arrays: bool = True) -> Iterator:
+    """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
+    what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
+    if OPEN.again:  # what is called again from there leaves nothing behind
+        yield functions
+        return
+    shadow = Rebind(functions, [])
+    with shadow as (again, _):
+        draws, OPEN.again = drawn(shadow), True
+        try:
+            yield again
+            for x, y in shadow.handles:
+                if arrays and getattr(y, "_version", 0) > 0:
+                    taken(x, handle(out_of(y)))
+        finally:
+            OPEN.again = False
+            shadow.arrays = []
+            forgotten(shadow, draws)
+
+
+def taken(x: Variable, out: Any) -> None:
+    """A captured array is what a run has left in its stand-in."""
+    if not getattr(x, "_version", 0):
+        own(x)
+    if out._trace is not None and out._trace is not x._trace:
+        out._trace.risen.append(x)
+    x._become(out)
+    x._saved = True
 
 
 def drawn_to(generator: Any) -> Any:

@@ -18,7 +18,7 @@ from ._implicit_systems import System
 from ._linearize import Outside
 from ._pickling import Remade
 from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, values_of
-from ._rebind import Rebind, out_of, with_all
+from ._rebind import Rebind, drawn, forgotten, out_of, with_all
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp
@@ -106,7 +106,10 @@ def floats(tree: Any) -> list:
 
 
 class Implicit(Remade):
-    """What root, fixed_point and minimum return."""
+    """What root, fixed_point and minimum return.  `apart`: is it for a solution that somebody else has found?  Then its runs leave what
+    F alters as it was, but for captured arrays."""
+
+    apart = False
 
     def __init__(self, kind: str, F: Callable, solver: Callable, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
@@ -251,12 +254,17 @@ class Problem:
         """`run(F, solver, x0, params)`, with these values for the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
+            draws = drawn(shadow) if self.of.apart else []
             out = run(F, solver, x0, tuple(params))
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
-            shadow.check(self.call)
+            if not self.of.apart:
+                shadow.check(self.call)
         shadow.arrays = []
-        shadow.finish()
+        if self.of.apart:
+            forgotten(shadow, draws)
+        else:
+            shadow.finish()
         return out
 
     def residual(self, x: tuple, values: Any) -> tuple:

@@ -130,6 +130,8 @@ def getitem(x, at):
                     slot = x._slot
                     slot = slot[at] if type(slot) is ndarray else slot_read(trace, slot, value, (), at, False)
                     return variable(element, trace, slot)
+                if trace.element is not None and not trace.pulls:
+                    return trace.element(x, at)
             elif rank and kind is slice:
                 return view(x, ("at", unchanging(at)))
             elif rank and kind is int:

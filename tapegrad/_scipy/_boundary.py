@@ -12,7 +12,8 @@ from .._shadow import MAKERS
 from ..ops._define import shape
 from ._declare import array, bare, refusal, tracked
 from ._piecewise import PPoly
-from .optimize import as_array, derived, plainly, watched
+from ._search import Search
+from .optimize import as_array, derived, value_at
 
 NAME = "scipy.integrate.solve_bvp"
 
@@ -48,11 +49,12 @@ def spline(mesh: Any, y: Any, f: Any) -> Any:
 
 
 def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3, max_nodes=1000, verbose=0, bc_tol=None):
-    seen: list = []
     given = [bare(v) for v in (x, y, p, S)]
-    slopes = [f if f is None else plainly(f) for f in (fun_jac, bc_jac)]
-    found = itg.solve_bvp(watched(fun, seen), watched(bc, seen), *given, *slopes, tol, max_nodes, verbose, bc_tol)
-    if not any(seen) and not tracked(x):
+    with Search(NAME, x) as search:
+        of = [search.of(f, 0, None) for f in (fun, bc)]
+        slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
+        found = itg.solve_bvp(*of, *given, *slopes, tol, max_nodes, verbose, bc_tol)
+    if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":
         raise refusal(f"{NAME}(S=)", "with a singular term, or complex", "tapegrad.implicit.root with the collocation equations")
@@ -66,6 +68,6 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     z = derived("root", NAME, Collocation(fun, bc, mesh, n), as_array, z, ())
     found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
     found.p = None if p is None else z[n * m :]
-    found.yp = as_array(fun(mesh, found.y, *([] if p is None else [found.p])))
+    found.yp = as_array(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
     found.sol = spline(mesh, found.y, found.yp)
     return found

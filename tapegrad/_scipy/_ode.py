@@ -10,9 +10,11 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._primitive import primal_of
+from .._rebind import once_more
 from ..errors import ArgumentError, callers_line
 from ..ops._define import shape
 from ._declare import Carrier, Kind, array, bare, plain, tracked
+from ._search import Made
 from ._steps import solved
 
 FINE = {"rtol": 1e-10, "atol": 1e-12}
@@ -71,8 +73,9 @@ class ode(Carrier, metaclass=Kind):
                     f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative where it reaches t, "
                     "without step= and relax=; use solve_ivp"
                 )
-            on = lambda t, y: self.f(t, y, *self.f_params)
-            run = solved(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
+            on = Made(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
+            with once_more(on) as (on,):
+                run = solved(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
             exact = run.y[:, shape(run.y)[1] - 1]
             value = value + (exact - primal_of(exact))
         self._y, self.t = value, self.real.t if step or relax or not tracked(t) else t

@@ -11,17 +11,14 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._primitive import primal_of
+from .._rebind import once_more
 from .._transforms import grad, jacobian
 from .._tree import Const
-from ..errors import ConvergenceError
+from ..errors import ConvergenceError, GuardError, callers_line
 from ..ops._define import ndim, shape
 from ._adjoint import solved as by_adjoint
 from ._declare import Carrier, array, bare, refusal, tracked
-
-
-def watched(f: Any) -> Any:
-    """A Jacobian of the user's, on plain values."""
-    return lambda *args: bare(f(*args))
+from ._search import Search
 
 
 class Steps:
@@ -123,6 +120,25 @@ def retraced(fun: Any, steps: Steps, y0: Any, method: Any, dense: bool) -> tuple
     return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else powers)
 
 
+GROWTH = 1e3  # a step multiplies what two runs differ by, by less
+
+
+def compared(states: list, theirs: Any) -> None:
+    """Is what was computed again what SciPy computed?  A function that goes by something that it alters itself (a count, a flag, a random
+    generator) has given other slopes.  Rounding grows from step to step where the equation is chaotic, but does not leap."""
+    least = 1e5 * plain_np.finfo(theirs.dtype).eps * float(abs(theirs).max(initial=0.0))
+    off = 0.0
+    for ours, y in zip(states, theirs, strict=False):
+        now = float(abs(bare(ours) - y).max(initial=0.0))
+        if now > GROWTH * off + least:
+            raise GuardError(
+                f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
+                "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
+                "the interval by a terminal event where a switch is thrown"
+            )
+        off = now
+
+
 def of_dop853(fun: Any, t: Any, h: Any, y: Any, new: Any, stages: list, method: Any) -> Any:
     stages = list(stages)
     for a, c in zip(method.A_EXTRA, method.C_EXTRA, strict=True):
@@ -208,15 +224,15 @@ class Shifted(Carrier):
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
 
 
-class Event:
-    """A function of the user's, with its settings as SciPy reads them."""
+def as_event(plainly: Any, g: Any) -> Any:
+    """With the settings of g as SciPy reads them."""
+    plainly.terminal, plainly.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
+    return plainly
 
+
+class Event:
     def __init__(self, g: Any, args: tuple):
         self.g, self.args = g, args
-        self.terminal, self.direction = getattr(g, "terminal", None), getattr(g, "direction", 0)
-
-    def __call__(self, t, y, *_):
-        return bare(array(self.g(t, y, *self.args)))
 
     def crossing(self, sol: Any, t: float) -> Any:
         """The time t, found by SciPy, as a function of what the solution and g hold: each step has the derivatives of one order more."""
@@ -250,30 +266,39 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
     args = () if args is None else tuple(args)
     if hasattr(method, "continuous_adjoint"):
         return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
-    watch = [] if events is None else [Event(g, args) for g in ((events,) if callable(events) else events)]
+    crossed = [] if events is None else [events] if callable(events) else [*events]
+    span, start = tracked(t_span), tracked(t_span, y0)
+    with Search(NAME, args, moves=start) as search:
+        of = lambda f: search.of(lambda t, y, *_: f(t, y, *args), 0 if span else 1, 2)
+        settings = {k: search.of(v, 0 if span else 1, 2) for k, v in bare(options).items()}
+        found = itg.solve_ivp(
+            of(fun), bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval),
+            dense_output=not explicit or dense_output or t_eval is not None or bool(crossed),
+            events=[as_event(of(g), g) for g in crossed] or None, vectorized=vectorized, **settings,
+        )  # fmt: skip
+    with once_more(fun, *crossed) as (fun, *crossed):
+        return derived(found, fun, t_span, array(y0), chosen if explicit else None, t_eval, dense_output, crossed, vectorized, args)
 
-    def plainly(t, y):
-        return plain_np.asarray(bare(array(fun(t, y, *args))))
 
-    options = {k: watched(v) if callable(v) else v for k, v in bare(options).items()}
-    found = itg.solve_ivp(
-        plainly, bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval), dense_output=True,
-        events=watch or None, vectorized=vectorized, **options,
-    )  # fmt: skip
-    y0 = array(y0)
+def derived(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vectorized, args):
+    """SciPy's result with its derivative.  `explicit`: the method, if it is."""
+    watch = [Event(g, args) for g in crossed]
     if vectorized:
         on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
     else:
         on = lambda t, y: array(fun(t, y, *args))
-    ends = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]]  # (an event may end it within the last step)
+    ends, last = found.t, found.t[-1]
+    if found.sol is not None:  # (an event may end it within the last step)
+        ends, last = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]], found.sol.ts[-1]
     steps = Steps(ends, t_span, found.status == 0)
     wanted = t_eval is not None
     if explicit:
-        states, sol = retraced(on, steps, y0 * 1.0, chosen, dense_output or wanted or bool(watch))
+        states, sol = retraced(on, steps, y0 * 1.0, explicit, dense_output or wanted or bool(watch))
+        compared(states, found.y.T if found.status == 0 else found.y.T[:-1])
     else:
         states, sol = retraced_implicitly(on, steps, y0 * 1.0)
     whole = sol if explicit else Shifted(found.sol, sol)
-    times, last, theirs = steps.times, found.sol.ts[-1], found.y
+    times, theirs = steps.times, found.y
     if watch:
         was = found.t_events
         at_events(found, watch, whole)

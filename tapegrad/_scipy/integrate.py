@@ -8,6 +8,7 @@ import scipy.integrate as itg
 
 from .. import numpy as np
 from .._primitive import primal_of
+from .._rebind import once_more
 from ..errors import ArgumentError
 from ..ops._define import ndim, shape
 from ._adjoint import continuous_adjoint
@@ -16,6 +17,7 @@ from ._declare import Namespace, array, bare, constant, integer, refusal, tracke
 from ._followed import Follower
 from ._linear import Settled, along
 from ._ode import complex_ode, ode
+from ._search import Made, Search
 from ._steps import solved
 
 INTEGRATE = Namespace(itg)
@@ -139,6 +141,11 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
     return sign * total
 
 
+def nodes_between(name: str, a: Any, b: Any) -> Search:
+    """The nodes of an integral are constant, unless its limits move."""
+    return Search(name, moves=tracked(a, b), fixed=not tracked(a, b))
+
+
 @INTEGRATE.rule(itg.quad, by_steps=True)
 def quad(
     func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None, wvar=None, wopts=None,
@@ -150,26 +157,21 @@ def quad(
     args = args if isinstance(args, tuple) else (args,)
     if weight is not None or complex_func:
         raise refusal(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
-    seen: list = []
-
-    def plainly(x):
-        y = func(x, *args)
-        seen.append(tracked(y))
-        return float(bare(y))
-
-    found = itg.quad(
-        plainly, float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit, None if points is None else bare(points), maxp1=maxp1,
-        limlst=limlst,
-    )  # fmt: skip
+    with nodes_between(name, a, b) as search:
+        found = itg.quad(
+            search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
+            None if points is None else bare(points), maxp1=maxp1, limlst=limlst,
+        )  # fmt: skip
     value, rest = found[0], found[1:] if full_output else found[1:2]
-    if not tracked(a, b) and not any(seen):
+    if not search.moves:
         return value, *rest
     info = found[2]
     low, high = float(bare(a)), float(bare(b))
     ends = list(zip(info["alist"][: info["last"]], info["blist"][: info["last"]], strict=True))
     if math.isfinite(low) and math.isfinite(high):
         ends = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in ends] if high != low else [(0.0, 1.0)]
-    y = over_pieces(lambda x: func(x, *args), a, b, ends)
+    with once_more(func, arrays=not search.fixed) as (func,):
+        y = over_pieces(lambda x: func(x, *args), a, b, ends)
     allowed = max(10 * found[1], 1e-7 * abs(value), epsabs)
     if not abs(float(bare(y)) - value) <= allowed:
         raise refusal(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
@@ -181,15 +183,17 @@ def quad_vec(
     f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None, quadrature=None,
     full_output=False, *, args=(),
 ):  # fmt: skip
-    found = itg.quad_vec(
-        lambda x: bare(array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1, points, quadrature,
-        True,
-    )  # fmt: skip
+    with nodes_between("scipy.integrate.quad_vec", a, b) as search:
+        found = itg.quad_vec(
+            search.of(lambda x: array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1, points,
+            quadrature, True,
+        )  # fmt: skip
     low, high = float(bare(a)), float(bare(b))
     if not (math.isfinite(low) and math.isfinite(high)):
         raise refusal("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
     shares = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in found[2].intervals]
-    y = over_pieces(lambda x: array(f(x, *args)), a, b, shares)
+    with once_more(f, arrays=not search.fixed) as (f,):
+        y = over_pieces(lambda x: array(f(x, *args)), a, b, shares)
     y = found[0] + (y - primal_of(y))
     return (y, *found[1:]) if full_output else (y, found[1])
 
@@ -246,7 +250,8 @@ def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     if log:
         raise refusal(f"{name}(log=True)", "", "it without log=")
     more = [np.reshape(v, (*shape(v), 1)) for v in args]
-    y = double_exponential(lambda x: f(x, *more), a, b)
+    with once_more(f) as (f,):
+        y = double_exponential(lambda x: f(x, *more), a, b)
     if not bool(plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))):
         raise refusal(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
     found.integral = found.integral + (y - primal_of(y))
@@ -267,12 +272,13 @@ def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
         raise refusal(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
     terms = last if math.isinf(last) else (last - first) // by + 1
     count = int(min(terms, DIRECT))
-    y = np.sum(f(first + by * plain_np.arange(count), *args))
-    if terms > count:  # Euler and Maclaurin
-        end = first + by * count
-        final = last if math.isinf(last) else first + by * (terms - 1)
-        y = y + double_exponential(lambda x: f(x, *args), end, final) / by + 0.5 * f(plain_np.float64(end), *args)
-        y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
+    with once_more(f) as (f,):
+        y = np.sum(f(first + by * plain_np.arange(count), *args))
+        if terms > count:  # Euler and Maclaurin
+            end = first + by * count
+            final = last if math.isinf(last) else first + by * (terms - 1)
+            y = y + double_exponential(lambda x: f(x, *args), end, final) / by + 0.5 * f(plain_np.float64(end), *args)
+            y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
     found.sum = found.sum + (y - primal_of(y))
     return found
 
@@ -286,22 +292,27 @@ def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
 
+def line(func: Any, low: Any, high: Any, outer: tuple, args: tuple, settings: dict) -> Any:
+    """The innermost integral, at the outer variables from the outermost on."""
+    on = Made(lambda func: lambda x: func(x, *outer[::-1], *args), func)
+    return quad(on, bound_of(low, *outer), bound_of(high, *outer), **settings)[0]
+
+
 @INTEGRATE.rule(itg.dblquad, by_steps=True)
 def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
-    inner = lambda x: quad(lambda y: func(y, x, *args), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
-    return quad(inner, a, b, **settings)
+    return quad(Made(lambda *given: lambda x: line(*given, (x,), args, settings), func, gfun, hfun), a, b, **settings)
 
 
 @INTEGRATE.rule(itg.tplquad, by_steps=True)
 def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
 
-    def plane(x):
-        line = lambda y: quad(lambda z: func(z, y, x, *args), bound_of(qfun, x, y), bound_of(rfun, x, y), **settings)[0]
-        return quad(line, bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
+    def plane(func, gfun, hfun, qfun, rfun):
+        of = lambda x: Made(lambda *given: lambda y: line(*given, (x, y), args, settings), func, qfun, rfun)
+        return lambda x: quad(of(x), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
 
-    return quad(plane, a, b, **settings)
+    return quad(Made(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
 
 
 @INTEGRATE.rule(itg.nquad, by_steps=True)
@@ -311,12 +322,15 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
         raise ArgumentError("scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable")
     args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
 
-    def over(k, outer):
+    def over(k, outer, func, *ranges):
         ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
-        inner = (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer))[0]
-        return quad(inner, ends[0], ends[1])
 
-    return over(len(ranges) - 1, ())
+        def inner(func, *ranges):
+            return (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+
+        return quad(Made(inner, func, *ranges), ends[0], ends[1])
+
+    return over(len(ranges) - 1, (), func, *ranges)
 
 
 # --- differential equations ---
@@ -336,13 +350,15 @@ def odeint(
     hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
 ):  # fmt: skip
     """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller errors."""
-    on = (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args))
+    on = Made(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
     settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
-    plainly = lambda t, y: bare(array(on(t, y)))
-    found = itg.odeint(plainly, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
+    with Search("scipy.integrate.odeint", args, moves=tracked(y0, t)) as search:
+        slopes = search.of(on, 0 if tracked(t) else 1, 2)
+        found = itg.odeint(slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
     start, fine = array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
-    run = solved(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
+    with once_more(on) as (on,):
+        run = solved(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
     exact = np.transpose(run.y)
     y = y + (exact - primal_of(exact))
     return (y, *rest) if full_output else y

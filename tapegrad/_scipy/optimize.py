@@ -15,6 +15,7 @@ from scipy.sparse.linalg import LinearOperator
 from .. import implicit
 from .. import numpy as np
 from .._primitive import OPEN, primal_of
+from .._rebind import once_more
 from .._shadow import MAKERS
 from .._transforms import grad, hessian, jacobian
 from .._tree import Const
@@ -23,6 +24,7 @@ from ..ops._define import ndim, shape
 from ._declare import Namespace, array, bare, refusal, tracked
 from ._followed import Follower
 from ._programs import linprog, milp, quadratic_assignment
+from ._search import Search
 
 OPTIMIZE = Namespace(opt)
 
@@ -58,21 +60,6 @@ def half_squares(y: Any) -> Any:
     return 0.5 * np.sum(y * y)
 
 
-def watched(f: Callable, seen: list) -> Callable:
-    """f on plain values; `seen` notes whether what it gives is tracked."""
-
-    def plainly(*args):
-        y = f(*args)
-        seen.append(tracked(y))
-        return bare(y)
-
-    return plainly
-
-
-def plainly(f: Any) -> Any:
-    return watched(f, []) if callable(f) else f
-
-
 STEPS = 6  # of Newton's method
 
 
@@ -105,12 +92,20 @@ def sharpened(kind: str, name: str) -> Callable:
     return solve
 
 
+def value_at(f: Callable, x: Any, args: tuple) -> Any:
+    """What f, which the search has asked often, gives at the solution."""
+    with once_more(f) as (again,):
+        return again(x, *args)
+
+
 MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
 
 
 def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
     """SciPy's solution x with its derivative by args, and by what f captured."""
-    exact = MAKE[kind](Equation(f, form), sharpened(kind, name))(x, *args)
+    problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
+    problem.__name__, problem.apart = name, True
+    exact = problem(x, *args)
     off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
     if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
         raise ConvergenceError(f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}")
@@ -181,9 +176,11 @@ def as_float(x: Any) -> Any:
 
 @OPTIMIZE.rule(opt.root, by_steps=True)
 def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
-    args, seen = tuple_of(args), []
-    found = opt.root(watched(fun, seen), as_float(x0), bare(args), method, jac if jac is True else plainly(jac), tol, callback, options)
-    if any(seen) or tracked(args):
+    args = tuple_of(args)
+    with Search("scipy.optimize.root", args) as search:
+        rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
+        found = opt.root(search.of(fun), as_float(x0), bare(args), *rest)
+    if search.moves:
         form = (lambda y: as_array(y[0])) if jac is True else as_array
         found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
         return withheld(found, "scipy.optimize.root", DERIVED)
@@ -194,10 +191,11 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
 def fsolve(
     func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None, epsfcn=None, factor=100, diag=None
 ):  # fmt: skip
-    args, seen = tuple_of(args), []
-    settings = (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
-    found = opt.fsolve(watched(func, seen), plain_np.atleast_1d(as_float(x0)), bare(args), plainly(fprime), full_output, *settings)
-    if not any(seen) and not tracked(args):
+    args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
+    with Search("scipy.optimize.fsolve", args) as search:
+        x0 = plain_np.atleast_1d(as_float(x0))
+        found = opt.fsolve(search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
+    if not search.moves:
         return as_it_is(found, "scipy.optimize.fsolve")
     x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
     return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
@@ -207,10 +205,10 @@ def bracketed(f: Any) -> Any:
     name = f"scipy.optimize.{f.__name__}"
 
     def run(f_, a, b, args=(), **settings):
-        args, seen = tuple_of(args), []
-        full = settings.get("full_output", False)
-        found = f(watched(f_, seen), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
-        if not any(seen) and not tracked(args):
+        args, full = tuple_of(args), settings.get("full_output", False)
+        with Search(name, args) as search:
+            found = f(search.of(f_), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
+        if not search.moves:
             return found
         x = derived("root", name, f_, number, plain_np.float64(found[0] if full else found), args)
         return (x, found[1]) if full else x
@@ -226,10 +224,11 @@ for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
 def newton(
     func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0, full_output=False, disp=True
 ):  # fmt: skip
-    args, seen = tuple_of(args), []
-    rest = tol, maxiter, plainly(fprime2), bare(x1), rtol, full_output, disp
-    found = opt.newton(watched(func, seen), as_float(x0), plainly(fprime), bare(args), *rest)
-    if not any(seen) and not tracked(args):
+    args = tuple_of(args)
+    with Search("scipy.optimize.newton", args) as search:
+        rest = tol, maxiter, search.of(fprime2), bare(x1), rtol, full_output, disp
+        found = opt.newton(search.of(func), as_float(x0), search.of(fprime), bare(args), *rest)
+    if not search.moves:
         return found
     x = derived("root", "scipy.optimize.newton", func, as_array, as_float(found[0] if full_output else found), args)
     return (x, *found[1:]) if full_output else x
@@ -241,19 +240,21 @@ def root_scalar(
 ):  # fmt: skip
     if fprime is True or fprime2 is True:
         raise ArgumentError("scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as a function")
-    args, seen = tuple_of(args), []
-    rest = bare(bracket), plainly(fprime), plainly(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
-    found = opt.root_scalar(watched(f, seen), bare(args), method, *rest)
-    if any(seen) or tracked(args):
+    args = tuple_of(args)
+    with Search("scipy.optimize.root_scalar", args) as search:
+        rest = bare(bracket), search.of(fprime), search.of(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
+        found = opt.root_scalar(search.of(f), bare(args), method, *rest)
+    if search.moves:
         found.root = derived("root", "scipy.optimize.root_scalar", f, number, plain_np.float64(found.root), args)
     return found
 
 
 @OPTIMIZE.rule(opt.fixed_point, by_steps=True)
 def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
-    args, seen = tuple_of(args), []
-    x = as_float(opt.fixed_point(watched(func, seen), as_float(x0), bare(args), xtol, maxiter, method))
-    if not any(seen) and not tracked(args):
+    args = tuple_of(args)
+    with Search("scipy.optimize.fixed_point", args) as search:
+        x = as_float(opt.fixed_point(search.of(func), as_float(x0), bare(args), xtol, maxiter, method))
+    if not search.moves:
         return x
     return derived("fixed_point", "scipy.optimize.fixed_point", func, as_array, x if ndim(x) else x[()], args)
 
@@ -278,49 +279,52 @@ def minimize(
     fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None, callback=None, options=None
 ):  # fmt: skip
     name = "scipy.optimize.minimize"
-    args, seen = tuple_of(args), []
-    given = jac if jac is None or isinstance(jac, (bool, str)) else plainly(jac)
-    rest = given, plainly(hess), plainly(hessp), bare(bounds) if not hasattr(bounds, "lb") else bounds, constraints, tol, callback, options
-    found = opt.minimize(watched(fun, seen), as_float(x0), bare(args), method, *rest)
-    if not any(seen) and not tracked(args):
+    args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
+    with Search(name, args) as search:
+        rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
+        found = opt.minimize(search.of(fun), as_float(x0), bare(args), method, *rest)
+    if not search.moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
         raise refusal(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
     inside(found.x, bounds, name)
     form = first if jac is True else number
     found.x = derived("minimum", name, fun, form, found.x, args)
-    found.fun = form(fun(found.x, *args))
+    found.fun = form(value_at(fun, found.x, args))
     return withheld(found, name, DERIVED)
 
 
 @OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)
 def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
     name = "scipy.optimize.minimize_scalar"
-    args, seen = tuple_of(args), []
-    found = opt.minimize_scalar(watched(fun, seen), bare(bracket), bare(bounds), bare(args), method, tol, options)
-    if any(seen) or tracked(args):
+    args = tuple_of(args)
+    with Search(name, args) as search:
+        found = opt.minimize_scalar(search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
+    if search.moves:
         inside(plain_np.float64(found.x), None if bounds is None else [bare(bounds)], name)
         found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
-        found.fun = fun(found.x, *args)
+        found.fun = value_at(fun, found.x, args)
     return found
 
 
 @OPTIMIZE.rule(opt.least_squares, by_steps=True)
 def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), *, args=(), kwargs=None, loss="linear", **settings):
     name = "scipy.optimize.least_squares"
-    args, seen = tuple_of(args), []
-    given = plainly(jac)
-    found = opt.least_squares(watched(fun, seen), as_float(x0), given, bounds, args=bare(args), loss=loss, **settings)
-    if not any(seen) and not tracked(args):
+    args = tuple_of(args)
+    with Search(name, args) as search:
+        settings = {key: search.of(v) for key, v in settings.items()}
+        found = opt.least_squares(search.of(fun), as_float(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings)
+    if not search.moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
         raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
     inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     found.x = derived("minimum", name, fun, half_squares, found.x, args)
-    found.fun = as_array(fun(found.x, *args))
+    found.fun = as_array(value_at(fun, found.x, args))
     found.cost = half_squares(found.fun)
     if type(found.jac) is plain_np.ndarray:
-        found.jac = jacobian(Equation(fun, as_array))(found.x, *args)
+        with once_more(Equation(fun, as_array)) as (equation,):
+            found.jac = jacobian(equation)(found.x, *args)
         found.grad = found.jac.T @ found.fun
     else:
         found.jac = Withheld(found.jac, f"{name}: 'jac' of its result")
@@ -368,12 +372,12 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
     def run(*given, **settings):
         bound = signature.bind(*given, **settings)
         values = bound.arguments
-        first, seen = next(iter(signature.parameters)), []
-        fun, args = values[first], tuple_of(values.get("args", ()))
-        for key, v in values.items():
-            values[key] = watched(v, seen) if key == first else plainly(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
-        found = f(*bound.args, **bound.kwargs)
-        if not any(seen) and not tracked(args):
+        fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
+        with Search(name, args) as search:
+            for key, v in values.items():
+                values[key] = search.of(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
+            found = f(*bound.args, **bound.kwargs)
+        if not search.moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
             raise refusal(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
@@ -382,7 +386,9 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
             inside(x, values.get("bounds"), name)
         x = derived(kind, name, fun, form, as_float(x), args)
         return put(
-            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found, x, lambda: form(fun(x, *args))
+            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
+            x,
+            lambda: form(value_at(fun, x, args)),
         )
 
     run.__signature__ = signature
@@ -427,15 +433,17 @@ def leastsq(
     func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, ftol=1.49012e-08, xtol=1.49012e-08, gtol=0.0, maxfev=0, epsfcn=None,
     factor=100, diag=None,
 ):  # fmt: skip
-    name, seen, args = "scipy.optimize.leastsq", [], tuple_of(args)
+    name, args = "scipy.optimize.leastsq", tuple_of(args)
     settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
-    found = opt.leastsq(watched(func, seen), as_float(x0), bare(args), plainly(Dfun), full_output, *settings)
-    if not any(seen) and not tracked(args):
+    with Search(name, args) as search:
+        found = opt.leastsq(search.of(func), as_float(x0), bare(args), search.of(Dfun), full_output, *settings)
+    if not search.moves:
         return as_it_is(found, name, 2)
     x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
     if not full_output:
         return (x, *found[1:])
-    J = jacobian(Equation(func, as_array))(x, *args)
+    with once_more(Equation(func, as_array)) as (equation,):
+        J = jacobian(equation)(x, *args)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
@@ -458,23 +466,24 @@ def curve_fit(
     f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf, plain_np.inf), method=None,
     jac=None, *, full_output=False, nan_policy=None, **kwargs,
 ):  # fmt: skip
-    name, seen = "scipy.optimize.curve_fit", []
+    name = "scipy.optimize.curve_fit"
     settings = dict(absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method, nan_policy=nan_policy)
-    watch = functools.wraps(f)(watched(f, seen))
-    found = opt.curve_fit(
-        watch, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=plainly(jac), full_output=full_output, **settings, **kwargs
-    )
-    if not any(seen) and not tracked(xdata, ydata, sigma):
+    with Search(name, xdata, ydata, sigma) as search:
+        model, slope = [search.of(v, 1, None) for v in (f, jac)]
+        found = opt.curve_fit(
+            model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output, **settings, **kwargs
+        )
+    if not search.moves:
         return found
     inside(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     if sigma is not None and ndim(sigma) == 2:
         sigma = np.linalg.cholesky(array(sigma))
     model = Fitted(f, as_array(xdata), as_array(ydata), as_array(sigma))
     p = derived("minimum", name, model, half_squares, found[0], ())
-    J = jacobian(model)(p)
+    with once_more(model) as (model,):
+        J, r = jacobian(model)(p), model(p)
     covariance = np.linalg.inv(J.T @ J)
     if not absolute_sigma:
-        r = model(p)
         covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))
     return (p, covariance, *found[2:])
 

@@ -24,17 +24,14 @@ OWN_NAMES = frozenset((
     "__weakref__", "__array_priority__", "__slots__",
     "__static_attributes__", "__firstlineno__",
 ))  # fmt: skip
-MEMMAP_NAMES = frozenset(("flush", "__array_wrap__", "__getitem__"))  # np.memmap's own: they only change the class of a result
 
 
 def acts_as_array(x: np.ndarray, kind: type) -> bool:
     """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays, arrays with attributes.)"""
     if kind is not np.memmap and getattr(x, "__dict__", None):
         return False
-    for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
-        if not OWN_NAMES.issuperset(set(c.__dict__) - (MEMMAP_NAMES if c is np.memmap else set())):
-            return False
-    return True
+    classes = kind.__mro__[: kind.__mro__.index(np.ndarray)]
+    return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])  # (its methods only change the class of a result)
 
 
 class Arrays:

@@ -1,9 +1,14 @@
 """`functools.lru_cache` seen from a rebuilt function: the user's own cache answers, so the same object comes each time."""
 
+import gc
 import types
+import zlib
 from typing import Any
 
+import numpy as np
+
 from .._variable import Variable, View
+from ..errors import RouteError, callers_line
 from .builtin import Globals, Names, names_in
 from .classes import State
 from .containers import Contents, differ
@@ -15,7 +20,7 @@ PLAIN = (types.ModuleType, types.BuiltinFunctionType)
 class Cached:
     """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed like anything else
     captured.  A call with a Variable, or of a function that may read what has been written in this call, runs rebuilt, and is
-    forgotten: a cache keeps no Variable."""
+    forgotten: a cache keeps no Variable.  What the user's function alters when it runs for the cache must not be known yet."""
 
     def __init__(self, cache: Any, shadow: Any):
         self.cache, self.shadow, self.kept = cache, shadow, {}
@@ -38,11 +43,43 @@ class Cached:
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
         if known and not Reach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
             n = len(args)
-            return shadow(self.cache(*real[:n], **dict(zip(kwargs, real[n:], strict=True))))
+            given, named = real[:n], dict(zip(kwargs, real[n:], strict=True))
+            return shadow(self.cache(*given, **named) if self.holds(given, named) else self.first(given, named))
         made = shadow(self.cache.__wrapped__)(*args, **kwargs)
         if key is not None and known:
             self.kept[key] = made
         return made
+
+    def holds(self, args: list, kwargs: dict) -> bool:
+        """Is the user's cache known to hold what these give?  (It does not say; but its dict is seen by the cyclic collector.)"""
+        if kwargs or self.cache.cache_parameters()["typed"]:
+            return False
+        key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else tuple(args)
+        try:
+            return any([type(d) is dict and d is not self.cache.__dict__ and key in d for d in gc.get_referents(self.cache)])
+        except TypeError:
+            return False
+
+    def first(self, args: list, kwargs: dict) -> Any:
+        """The user's function runs, among the user's objects.  What it alters there, the shadow must not have met: it holds the old."""
+        shadow = self.shadow
+        before = self.altered()
+        value = self.cache(*args, **kwargs)
+        if shadow.seen is not None and (new := [words for key, words in self.altered().items() if key not in before]):
+            raise RouteError(
+                f"{callers_line()}: {self.__name__} of functools.lru_cache, called for the first time, alters {new[0]}, which the function "
+                "has read before: it has seen the old contents. Call it once before the transform, or leave out the cache"
+            )
+        return value
+
+    def altered(self) -> dict:
+        """What holds other things than at first, in words; a captured array by its numbers."""
+        shadow = self.shadow
+        found = {(id(c), 0): c[0].words.format(c[1]) for c in [*shadow.changes] if c[0].altered(shadow, c)}
+        for a, v in shadow.arrays:
+            if type(a) is np.ndarray and not is_written(v):
+                found[id(a), zlib.crc32(np.ascontiguousarray(a))] = f"a captured array of shape {a.shape}"
+        return found
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
         return self if owner is None else types.MethodType(self, owner)

@@ -72,6 +72,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "borrowed",
         "within_hiding",
         "vacant",
+        "ending",
         "__weakref__",
     )
 
@@ -80,6 +81,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
+        self.ending: tuple = ()  # traces that end with the call
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self):
@@ -156,6 +158,8 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def __exit__(self, *error):
         OPEN.depth -= 1
+        for trace in self.ending:
+            trace.close()
         shadows = OPEN.shadows
         if shadows and shadows[-1] is self:
             OPEN.shadows = shadows[:-1]

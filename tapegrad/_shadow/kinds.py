@@ -86,9 +86,9 @@ class Holder:
 
 def same(shadow: Any, values: Iterable, first: Iterable) -> bool:
     """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
-    stands = shadow.seen.get
+    stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
-    return all([v is w or stands(id(v)) is w or not (type(v) in ATOMS or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
+    return all([v is w or stands(v) is w or not (type(v) in ATOMS or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---

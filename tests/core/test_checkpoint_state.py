@@ -237,7 +237,7 @@ kept: list = []
 @pytest.mark.parametrize("f, read", [(into_a_list, lambda: kept[-1].sum()), (into_a_class, lambda: Total.total)])
 def test_values_that_leave_by_holders_are_refused(f, read):
     """By a list or a class their derivative would be lost."""
-    with pytest.raises(ArgumentError, match="binds a name or attribute outside"):
+    with pytest.raises(ArgumentError, match="keeps a value with a derivative outside"):
         tg.grad(lambda x: tg.checkpoint(f)(x) + read())(x)
     kept.clear()
     Total.total = 0.0

@@ -754,6 +754,100 @@ FOUND = {
         """,
         "d['k']",
     ),
+    # what the user's own function alters when it runs for its cache
+    "a cached method that alters its object": (
+        """
+        class C:
+            def __init__(self):
+                self.n, self.a = 0, np.full(3, 0.4)
+            @functools.lru_cache(None)
+            def size(self, k):
+                self.n += 1
+                return k * 0.5
+        h = C()
+        """,
+        """
+        s = s + h.size(2) * h.n * red(h.a * x)
+        """,
+        "h.n",
+    ),
+    "a cached method that loads what was None": (
+        """
+        class C:
+            a = None
+            @functools.lru_cache(8)
+            def load(self):
+                self.a = np.full(3, 0.3)
+                return 1
+        h = C()
+        """,
+        """
+        h.load()
+        s = s + red(h.a * x)
+        """,
+        "h.a",
+    ),
+    "a cached function that alters an array": (
+        """
+        a = np.full(3, 0.4)
+        @functools.lru_cache(None)
+        def raised(k):
+            a[:] += k
+            return k
+        """,
+        """
+        s = s + red(a * x)
+        s = s * raised(0.5) + red(a * x)
+        """,
+        "a",
+    ),
+    "a cached function that appends to a list": (
+        """
+        made = [np.full(3, 0.4)]
+        @functools.lru_cache(None)
+        def more(k):
+            made.append(np.full(3, k))
+            return k
+        """,
+        """
+        s = s + red(made[0] * x) * more(0.3) * len(made) + red(made[-1])
+        """,
+        "made",
+    ),
+    "a cached function that counts in a class": (
+        """
+        class Calls:
+            count = 0
+        @functools.lru_cache(None)
+        def counted(k):
+            Calls.count += 1
+            return k
+        """,
+        """
+        before = Calls.count
+        s = s + counted(0.3) * (Calls.count - before) * red(x)
+        """,
+        "Calls.count",
+    ),
+    "an attribute that was None is bound by a generator": (
+        """
+        class C:
+            pass
+        h = C()
+        h.a, h.b = None, np.full(3, 0.4)
+        def binding():
+            while True:
+                h.a = np.full(3, 0.2)
+                yield
+        turn = binding()
+        """,
+        """
+        first = h.a
+        next(turn)
+        s = s + red(x) * (1 if h.a is None else 2)
+        """,
+        "h.a",
+    ),
 }
 
 

@@ -358,3 +358,48 @@ def test_none_alone_as_an_index():
     bend = 6 * u * du**2 + 3 * u**2 * ddu + 6 * x
     for h in (tg.hvp(f, x, np.ones(3)), tg.grad(lambda x: tg.grad(f)(x).sum())(x), tg.jvp(tg.grad(f), (x,), (np.ones(3),))[1]):
         np.testing.assert_allclose(h, bend)
+
+
+@pytest.mark.parametrize("part", [slice(None), slice(1, None)])
+def test_a_captured_memory_map(tmp_path, part):
+    """It is written like any other array, and the file with it."""
+    path = tmp_path / "field.bin"
+    field = np.memmap(path, float, "w+", shape=(3, 2))
+    rows = field[part]
+
+    def f(x):
+        rows[-1] = x
+        rows[0] = rows[-1] ** 2
+        return (field**3).sum()
+
+    x = np.array([0.5, -1.5])
+    np.testing.assert_allclose(tg.grad(f)(x), 3 * x**2 + 6 * x**5)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (x,))[1], 3 * x**2 @ x + 6 * x**5 @ x)
+    assert type(field) is np.memmap
+    np.testing.assert_array_equal(np.fromfile(path).reshape(3, 2), field)
+    np.testing.assert_array_equal(field[-1], x)
+
+
+def swarm(x, rng):
+    """Particles at random places, moved where they are."""
+    places, speeds = rng.standard_normal((4, 2)), np.random.default_rng(7).uniform(size=(4, 2))
+    np.random.seed(2)
+    kicks = np.random.randn(2)
+    places[0] = x
+    for _ in range(3):
+        speeds *= 0.9 * x[1]
+        places += speeds * x[0] + kicks
+        kicks -= 0.1 * x
+    return (places**2).sum() + kicks.prod() * rng.random()
+
+
+def test_drawn_arrays_can_be_written():
+    x = np.array([0.4, 1.2])
+    plain = lambda x: swarm(x, np.random.default_rng(5))
+    rng = np.random.default_rng(5)
+    value, gradient = tg.value_and_grad(lambda x: swarm(x, rng))(x)
+    assert value == plain(x)
+    slopes = [(plain(x + e) - plain(x - e)) / 2e-6 for e in 1e-6 * np.eye(2)]
+    np.testing.assert_allclose(gradient, slopes, rtol=1e-8)
+    np.testing.assert_allclose(tg.jvp(plain, (x,), (x,))[1], gradient @ x, rtol=1e-12)
+    assert type(np.random.default_rng(5).normal(size=2)) is np.ndarray
