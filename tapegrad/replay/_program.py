@@ -67,48 +67,50 @@ class Program:
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
-        rows, known, same = trace.rows, trace.known, trace.same
-        self.tree, self.recorded, self.by_samples = recorded.tree, len(rows), [*trace.by_samples]
+        what, operands, known, same = trace.what, trace.operands, trace.known, trace.same
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
-        self.size = len(rows)
-        self.needed = needed = bytearray(self.size)
+        self.size = len(what)
+        self.needed = needed = [False] * self.size
         for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
             needed[k] = True
-        for k in [k for k, row in enumerate(rows) if row[0] is DRAW] if trace.generators else ():
+        drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
+        for k in drawn:
             needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
-        self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
+        self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
         numbers = []
         for k in range(self.size - 1, -1, -1):
             if needed[k]:
-                row = rows[k]
-                if len(row) > 1:
-                    for j in row[1]:
+                ks = operands[k]
+                if ks is not None:
+                    for j in ks:
                         needed[j] = True
                     numbers.append(k)
-                elif row[0] is CONSTANT:
+                elif what[k][0] is CONSTANT:
                     self.constants[k] = known[k]
-                elif row[0] is CAPTURED:
+                elif what[k][0] is CAPTURED:
                     self.captured.append((k, known[k]))
         numbers.reverse()
-        self.numbers, self.rows = numbers, [rows[k] for k in numbers]
+        self.numbers, self.what, self.operands = numbers, [what[k] for k in numbers], [operands[k] for k in numbers]
         self.looks, self.views = trace.looks, {k for k, v in enumerate(known) if getattr(v, "base", None) is not None}
         at = {k for k in self.arguments if len(self.arguments) > 1}
-        self.writes_arguments = bool(at) and any([row[1][0] in at for row in rows if type(row[0]) is Primitive and row[0].writes])
-        drawn = [row[2]["real"] for row in self.rows if row[0] is DRAW] if trace.generators else []
-        self.generators = list({id(real): real for real in drawn}.values())
+        writes = [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
+        self.writes_arguments = any([operands[k][0] in at for k in writes])
+        self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
 
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
         COLLECTOR.pause()
         try:
-            return [(k, Instruction(*row)) for k, row in zip(self.numbers, self.rows, strict=True)]
+            each = zip(self.numbers, self.what, self.operands, strict=True)
+            return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
         finally:
             COLLECTOR.resume()
 
