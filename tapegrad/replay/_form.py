@@ -18,7 +18,7 @@ from .._reads import restore, snapshot
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
-from .._tree import Const, leaves, tree_map
+from .._tree import Const, filled, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
@@ -84,7 +84,10 @@ def given(args: tuple) -> list:
 
 
 def has_variable(args: tuple) -> bool:
-    return any([isinstance(x, Variable) for a in args if type(a) is not np.ndarray for x in leaves(a)])
+    for a in args:
+        if type(a) is not np.ndarray and any([isinstance(x, Variable) for x in leaves(a)]):
+            return True
+    return False
 
 
 class Form:
@@ -293,7 +296,7 @@ class Kept:
         if not self.is_apart(values):
             return None
         self.replays += 1
-        before = [(x, snapshot(x)) for x in program.generators]
+        before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
         found = self.found(values, before)
         if type(found) is not tuple:
             for x, state in before:
@@ -302,8 +305,7 @@ class Kept:
         results, written = found
         for array, v in written:
             array[...] = v
-        each = iter(results)
-        return tree_map(lambda _: next(each), program.tree)
+        return filled(program.tree, iter(results))
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
