@@ -129,32 +129,35 @@ class Program:
             if failed is not None:
                 return failed
         HEARD.shown = None
-        last = {j: n for n, (_, i) in enumerate(self.code) for j in i.args}  # the memory of what is read no more serves what comes
-        for k in (*[k for k, _ in self.outputs], *[k for _, k in self.written]):
-            last.pop(k, None)
+        last, guards = [-1] * self.size, self.guards  # the memory of what is read no more serves what comes
+        for n, (_, i) in enumerate(self.code):
+            for j in i.args:
+                last[j] = n
+        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written]):
+            last[k] = -1
         watched: Any = None
         own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
         entered = QUIET.enter()
         try:
             for n, (k, i) in enumerate(self.code):
-                if i.watched != watched:
+                if i.watched is not watched and i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
-                args, prim = [env[j] for j in i.args], i.prim
+                ks, prim = i.args, i.prim
+                args = [env[j] for j in ks]
                 if type(prim) is Primitive and prim.writes:
-                    buffer = i.args[0]
-                    in_place = buffer in own and last.get(buffer) == n and i.args.count(buffer) == 1
+                    in_place = ks[0] in own and last[ks[0]] == n and ks.count(ks[0]) == 1
                     env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
                     own.add(k)
                 else:
-                    env[k] = done(i, args)
+                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
                     if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
-                        own.difference_update(i.args)
-                failed = self.failing(k, env[k]) if k in self.guards else None
+                        own.difference_update(ks)
+                failed = self.failing(k, env[k]) if k in guards else None
                 if failed is not None:
                     return failed
-                for j in i.args:
-                    if last.get(j) == n:
+                for j in ks:
+                    if last[j] == n:
                         env[j] = None
         finally:
             leave(entered)
