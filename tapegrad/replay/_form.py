@@ -18,7 +18,7 @@ from .._reads import restore, snapshot
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
-from .._tree import Const, filled, leaves, tree_map
+from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
@@ -264,6 +264,8 @@ class Kept:
 
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
+        tree = program.tree
+        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
         self.setting, self.modes = now(), np.geterr()
         self.emitted: Any = None
         self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
@@ -305,7 +307,7 @@ class Kept:
         results, written = found
         for array, v in written:
             array[...] = v
-        return filled(program.tree, iter(results))
+        return tuple(results) if self.several else filled(program.tree, iter(results))
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""

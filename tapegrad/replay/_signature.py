@@ -99,7 +99,8 @@ class Signature:
                 return None
             flat = [x for a in args for x in flat_of(a)]
         found = []
-        for x, leaf in zip(flat, self.leaves, strict=True):
+        for n, leaf in enumerate(self.leaves):
+            x = flat[n]
             if not leaf.holds(x):
                 return None
             if leaf.chosen:
