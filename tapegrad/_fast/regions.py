@@ -99,6 +99,24 @@ def are_places(at: tuple) -> bool:
     return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
 
 
+def is_region(at: Any, value: Any) -> bool:
+    """Do slices, or numbers with slices or too few of them, choose a part of the array?  Raises as NumPy does."""
+    kind = type(at)
+    if kind is slice:
+        return value.ndim > 0
+    if kind is int and value.ndim > 1 or kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
+        value[at]
+        return True
+    return False
+
+
+def part_unread(x: Variable, at: Any) -> View:
+    kind = type(at)
+    if kind is tuple:
+        at = tuple([i if type(i) is int else unchanging(i) for i in at])
+    return view(x, ("at", unchanging(at) if kind is slice else at))
+
+
 @replaces(views.getitem)
 def getitem(x, at):
     if type(x) is Variable:
@@ -142,7 +160,7 @@ def getitem(x, at):
                 return y
             elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
                 value[at]
-                return view(x, ("at", tuple([i if type(i) is int else unchanging(i) for i in at])))
+                return part_unread(x, at)
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
@@ -150,6 +168,8 @@ def getitem(x, at):
             one = value.ndim == 1 if type(at) is int else type(at) is tuple and is_element(at, value.ndim)
             if one and x._trace.element is not None:
                 return x._trace.element(x, at)
+            if is_region(at, value):
+                return part_unread(x, at)
         elif type(value) is Variable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
             trace = x._trace
             of_recording = trace.below is not None and value._trace is trace.below
@@ -163,6 +183,8 @@ def getitem(x, at):
                 if y._slot > trace.look:
                     trace.grown()
                 return y
+            if rank and is_region(at, below):
+                return part_unread(x, at)
     return getitem_generally(x, at)
 
 

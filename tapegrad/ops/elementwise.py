@@ -71,12 +71,14 @@ def over0(g, d):
 
 def finite(r) -> bool:
     """Is every element of r known to be finite?  (Never asked on a device: that would synchronise.)"""
-    if type(r) is np.ndarray:
-        r = r if r.ndim == 1 else r.ravel(order="K")
-        s = r.dot(r) if r.dtype is F8 else np.vdot(r, r)
-        return s - s == 0
     if type(r) is np.float64:
         return math.isfinite(r)
+    if type(r) is np.ndarray:
+        if r.dtype is F8:
+            r = r if r.ndim == 1 else r.ravel("K")
+            return math.isfinite(r.dot(r))
+        s = np.vdot(r, r)
+        return s - s == 0
     return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
 
 

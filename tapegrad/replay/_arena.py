@@ -248,7 +248,7 @@ class Memory:
         if found is None:
             found = self.views[block] = (
                 [viewed(self.arena, *way) for way in block.taking],
-                [None if way is None else viewed(self.arena, *way) for way in block.giving],
+                [(*way, seen and viewed(self.arena, *seen)) for way, seen in zip(block.ways, block.giving, strict=True)],
             )
         return found
 

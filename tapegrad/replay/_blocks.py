@@ -471,17 +471,16 @@ class Block:
 
     def __call__(self, memory: "Memory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
-        places, views = memory.of(self)
-        for place, v in zip(places, given, strict=True):
-            place[...] = v
+        places, ways = memory.of(self)
+        for n, v in enumerate(given):
+            places[n][...] = v
         answer = self.run(*self.before, memory.address)
         if answer:
             return None if answer == 1 else self.guards[answer - 2]
-        return tuple([left(memory.arena, *way) for way in zip(self.ways, views, strict=True)])
+        return tuple([left(memory.arena, *way) for way in ways])
 
 
-def left(arena: np.ndarray, way: tuple, view: Any) -> Any:
-    number, truth, at = way
+def left(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
     if number:
         v = arena[at]
         return np.bool_(v) if truth else v

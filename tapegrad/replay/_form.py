@@ -21,7 +21,7 @@ from .._reads import restore, snapshot
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
-from .._tree import Const, leaves, tree_map
+from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
@@ -87,7 +87,10 @@ def given(args: tuple) -> list:
 
 
 def has_variable(args: tuple) -> bool:
-    return any([isinstance(x, Variable) for a in args if type(a) is not np.ndarray for x in leaves(a)])
+    for a in args:
+        if type(a) is not np.ndarray and any([isinstance(x, Variable) for x in leaves(a)]):
+            return True
+    return False
 
 
 class Form:
@@ -264,6 +267,8 @@ class Kept:
 
     def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
+        tree = program.tree
+        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
         self.setting, self.modes, self.raising = now(), np.geterr(), raises_warnings()
         self.emitted: Any = None
         self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
@@ -301,7 +306,7 @@ class Kept:
         if not self.is_apart(values):
             return None
         self.replays += 1
-        before = [(x, snapshot(x)) for x in program.generators]
+        before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
         found = self.found(values, before)
         if type(found) is not tuple:
             for x, state in before:
@@ -310,8 +315,7 @@ class Kept:
         results, written = found
         for array, v in written:
             array[...] = v
-        each = iter(results)
-        return tree_map(lambda _: next(each), program.tree)
+        return tuple(results) if self.several else filled(program.tree, iter(results))
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""

@@ -38,49 +38,52 @@ class Prepared(Remade, Generic[X, Y]):
 
     def value(self, *args: object, out: object = None) -> Y:
         """f(*args)."""
-        return filled_out(f"{self.name}.value", self.forms["value"](args), out)
+        return self.given("value", self.forms["value"](args), out)
 
     __call__ = value
 
     def grad(self, *args: object, out: object = None) -> X:
         """The gradient, as `tapegrad.grad` gives it."""
-        return filled_out(f"{self.name}.grad", self.forms["grad"](args), out)
+        return self.given("grad", self.forms["grad"](args), out)
 
     def value_and_grad(self, *args: object, out: object = None) -> tuple[Y, X]:
         """(value, gradient); `out` is for the gradient."""
         value, gradient = self.forms["value_and_grad"](args)
-        return value, filled_out(f"{self.name}.value_and_grad", gradient, out)
+        return value, self.given("value_and_grad", gradient, out)
 
     def jacobian(self, *args: object, out: object = None) -> Any:
         """The Jacobian, as `tapegrad.jacobian` gives it."""
-        return filled_out(f"{self.name}.jacobian", self.forms["jacobian"](args), out)
+        return self.given("jacobian", self.forms["jacobian"](args), out)
 
     def hessian(self, *args: object, out: object = None) -> Any:
         """The Hessian, as `tapegrad.hessian` gives it."""
-        return filled_out(f"{self.name}.hessian", self.forms["hessian"](args), out)
+        return self.given("hessian", self.forms["hessian"](args), out)
 
     def jvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, Y]:
         """(f(x, *args), J v); `out` is for J v."""
         value, slope = self.product("jvp", x, v, args)
-        return value, filled_out(f"{self.name}.jvp", slope, out)
+        return value, self.given("jvp", slope, out)
 
     def vjp(self, x: X, w: Y, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X]:
         """(f(x, *args), J^H w); `out` is for J^H w."""
         value, pulled = self.product("vjp", x, w, args)
-        return value, filled_out(f"{self.name}.vjp", pulled, out)
+        return value, self.given("vjp", pulled, out)
 
     def hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
         """H v, the Hessian of f(x, *args) by x times v."""
-        return filled_out(f"{self.name}.hvp", self.product("hvp", x, v, args), out)
+        return self.given("hvp", self.product("hvp", x, v, args), out)
 
     def hmp(self, x: X, V: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
         """H times each of the rows of V."""
-        return filled_out(f"{self.name}.hmp", self.product("hmp", x, V, args), out)
+        return self.given("hmp", self.product("hmp", x, V, args), out)
 
     def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
         """(value, gradient, H v); `out` is for H v."""
         value, gradient, hv = self.product("value_grad_hvp", x, v, args)
-        return value, gradient, filled_out(f"{self.name}.value_grad_hvp", hv, out)
+        return value, gradient, self.given("value_grad_hvp", hv, out)
+
+    def given(self, method: str, y: Any, out: Any) -> Any:
+        return y if out is None else filled_out(f"{self.name}.{method}", y, out)
 
     def product(self, method: str, x: Any, v: Any, args: tuple) -> Any:
         if self.nums != (0,):

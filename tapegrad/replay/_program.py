@@ -68,42 +68,43 @@ class Program:
 
     def __init__(self, recorded: Recorded):
         trace = recorded.trace
-        rows, known, same = trace.rows, trace.known, trace.same
-        self.tree, self.recorded, self.by_samples = recorded.tree, len(rows), [*trace.by_samples]
+        what, operands, known, same = trace.what, trace.operands, trace.known, trace.same
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
-        self.size = len(rows)
+        self.size = len(what)
         self.asked = asked(trace)
-        self.needed = needed = bytearray(self.size)
+        self.needed = needed = [False] * self.size
         for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards, *self.asked):
             needed[k] = True
-        for k in [k for k, row in enumerate(rows) if row[0] is DRAW] if trace.generators else ():
+        drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
+        for k in drawn:
             needed[k] = True
         self.constants: dict = {}
         self.captured: list = []
-        self.arguments = [k for k, row in enumerate(rows[: recorded.inputs]) if row[0] is ARGUMENT]
+        self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
         numbers = []
         for k in range(self.size - 1, -1, -1):
             if needed[k]:
-                row = rows[k]
-                if len(row) > 1:
-                    for j in row[1]:
+                ks = operands[k]
+                if ks is not None:
+                    for j in ks:
                         needed[j] = True
                     numbers.append(k)
-                elif row[0] is CONSTANT:
+                elif what[k][0] is CONSTANT:
                     self.constants[k] = known[k]
-                elif row[0] is CAPTURED:
+                elif what[k][0] is CAPTURED:
                     self.captured.append((k, known[k]))
         numbers.reverse()
-        self.numbers, self.rows = numbers, [rows[k] for k in numbers]
+        self.numbers, self.what, self.operands = numbers, [what[k] for k in numbers], [operands[k] for k in numbers]
         self.looks, self.views = trace.looks, {k for k, v in enumerate(known) if getattr(v, "base", None) is not None}
         at = {k for k in self.arguments if len(self.arguments) > 1}
-        self.writes_arguments = bool(at) and any([row[1][0] in at for row in rows if type(row[0]) is Primitive and row[0].writes])
-        drawn = [row[2]["real"] for row in self.rows if row[0] is DRAW] if trace.generators else []
-        self.generators = list({id(real): real for real in drawn}.values())
+        writes = [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
+        self.writes_arguments = any([operands[k][0] in at for k in writes])
+        self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
 
     @property
     def ends(self) -> list:
@@ -115,7 +116,8 @@ class Program:
         """(A recording that is never replayed has no need of it.)"""
         COLLECTOR.pause()
         try:
-            return [(k, Instruction(*row)) for k, row in zip(self.numbers, self.rows, strict=True)]
+            each = zip(self.numbers, self.what, self.operands, strict=True)
+            return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
         finally:
             COLLECTOR.resume()
 
@@ -134,32 +136,35 @@ class Program:
             if failed is not None:
                 return failed
         HEARD.shown = None
-        last = {j: n for n, (_, i) in enumerate(self.code) for j in i.args}  # the memory of what is read no more serves what comes
+        last, guards = [-1] * self.size, self.guards  # the memory of what is read no more serves what comes
+        for n, (_, i) in enumerate(self.code):
+            for j in i.args:
+                last[j] = n
         for k in self.ends:
-            last.pop(k, None)
+            last[k] = -1
         watched: Any = None
         own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
         entered = QUIET.enter()
         try:
             for n, (k, i) in enumerate(self.code):
-                if i.watched != watched:
+                if i.watched is not watched and i.watched != watched:
                     leave(entered)
                     watched, entered = i.watched, setting_of(i.watched).enter()
-                args, prim = [env[j] for j in i.args], i.prim
+                ks, prim = i.args, i.prim
+                args = [env[j] for j in ks]
                 if type(prim) is Primitive and prim.writes:
-                    buffer = i.args[0]
-                    in_place = buffer in own and last.get(buffer) == n and i.args.count(buffer) == 1
+                    in_place = ks[0] in own and last[ks[0]] == n and ks.count(ks[0]) == 1
                     env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
                     own.add(k)
                 else:
-                    env[k] = done(i, args)
+                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
                     if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
-                        own.difference_update(i.args)
-                failed = self.failing(k, env[k]) if k in self.guards else None
+                        own.difference_update(ks)
+                failed = self.failing(k, env[k]) if k in guards else None
                 if failed is not None:
                     return failed
-                for j in i.args:
-                    if last.get(j) == n:
+                for j in ks:
+                    if last[j] == n:
                         env[j] = None
         finally:
             leave(entered)
@@ -196,17 +201,16 @@ class Program:
 def asked(trace: Any) -> list:
     """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
     whether it reads what they give or not."""
-    rows, looks, same, known = trace.rows, trace.looks, trace.same, {}
-    for row in rows:
-        if len(row) > 1 and row[0] not in known:
-            known[row[0]] = not is_total(row[0])
-    places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and rows[k][0] is not CONSTANT}
+    what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
+    for (prim, *_), ks in zip(what, operands, strict=True):
+        if ks is not None and prim not in known:
+            known[prim] = not is_total(prim)
+    places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT}
     by_places = {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"} if places else set()
     return [
         same.get(k, k)
-        for k, row in enumerate(rows)
-        if (len(row) > 3 and LOUD in row[3])
-        or (len(row) > 1 and (known[row[0]] or (row[0] in by_places and not places.isdisjoint(row[1]))))
+        for k, ((prim, _, watched), ks) in enumerate(zip(what, operands, strict=True))
+        if ks is not None and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
     ]
 
 

@@ -39,6 +39,7 @@ KINDS = ("divide", "over", "under", "invalid")
 SINGLE = ("f2", "f4", "c8")
 NUMBERS = frozenset((float, int, bool, complex, np.float64))
 NOTHING: dict = {}
+INPUT = {word: (word, None, ()) for word in (ARGUMENT, CAPTURED, CONSTANT)}
 
 
 def is_single(x: Any) -> bool:
@@ -76,10 +77,11 @@ def element_at(at: Any) -> dict:
 
 
 class Record(Trace):
-    """`rows`, what `Instruction` is made of, and what each gave, `known`, and what that looks like, `looks`; `guards`; `written`:
-    (captured array, number of what is left in it).
+    """What the instructions are, by their numbers: `what` is done, as (operation, settings, flags), one tuple for many of them; `operands`,
+    None for an input; what each gave, `known`, and what that looks like, `looks`.  `guards`; `written`: (captured array, number of what is
+    left in it).
 
-    A slot is the number of a row.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
+    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
@@ -89,7 +91,8 @@ class Record(Trace):
     def __init__(self, constants: list, heard: bool = False):
         """`heard`: a warning of floating-point arithmetic is an exception, which the function may catch."""
         super().__init__()
-        self.rows: list = []
+        self.what: list = []
+        self.operands: list = []
         self.known: list = []
         self.looks: list = []
         self.guards: dict = {}
@@ -117,15 +120,16 @@ class Record(Trace):
 
     # --- what it is for others ---
 
-    def new(self, value: Any, *row: Any) -> int:
-        self.rows.append(row)
+    def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
+        self.what.append(what)
+        self.operands.append(operands)
         self.known.append(value)
         self.looks.append(look_at(value))
         return len(self.known) - 1
 
     def watch(self, value: Any, kind: Any = True) -> Variable:
         """An argument."""
-        x = self.handles(self.new(value, ARGUMENT))
+        x = self.handles(self.new(value, INPUT[ARGUMENT]))
         x._value = read_only_as(value, x._value)
         x._saved = True
         if kind == WEAK:
@@ -139,7 +143,7 @@ class Record(Trace):
         array = x._value
         if x._trace is not None or not is_array(array) or (xp_of(array) is np and not array.flags.writeable):
             return
-        k = self.new(array, CAPTURED)
+        k = self.new(array, INPUT[CAPTURED])
         self.adopted.append((x, array, k))
         x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
         x._version, x._saved = getattr(x, "_version", 0), True
@@ -174,7 +178,7 @@ class Record(Trace):
         if out is not None and np.asarray(out).dtype.kind not in "biufc":
             self.refuse(params["name"])
             return out
-        k = self.new(out, DRAW, ks, params)
+        k = self.new(out, (DRAW, params, ()), ks)
         return None if out is None else self.handles(k)
 
     def plainly(self, real, name, args, kwargs):
@@ -223,13 +227,13 @@ class Record(Trace):
         c = kept(v)
         if c.strides == v.strides:
             return slot
-        return self.new(c, LAID, (self.same.get(slot, slot),), (c.shape, c.strides))
+        return self.new(c, (LAID, (c.shape, c.strides), ()), (self.same.get(slot, slot),))
 
     def laid_slot(self, slot, value):
         v = self.known[slot]
         fresh = room_like(value)
         fresh[...] = v
-        return self.new(fresh, LAID, (self.same.get(slot, slot),), (fresh.shape, fresh.strides))
+        return self.new(fresh, (LAID, (fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),))
 
     def close(self):
         """Captured arrays as the function left them; if it failed, as they were before."""
@@ -262,7 +266,7 @@ class Record(Trace):
             key = (type(v), v) if v and v == v else key_of(v)  # (there is a zero of either sign)
             found = self.constant.get(key)
             if found is None:
-                found = self.constant[key] = self.new(v, CONSTANT)
+                found = self.constant[key] = self.new(v, INPUT[CONSTANT])
             return found
         found = self.fixed.get(id(v))
         if found is not None:
@@ -279,10 +283,10 @@ class Record(Trace):
                     key = v.shape, v.strides, v.dtype, v.tobytes()
                     found = self.constant.get(key)
                     if found is None:
-                        found = self.constant[key] = self.new(kept(v), CONSTANT)
+                        found = self.constant[key] = self.new(kept(v), INPUT[CONSTANT])
                     return found
                 v = kept(v)
-        k = self.new(v, CONSTANT)
+        k = self.new(v, INPUT[CONSTANT])
         if stays:
             self.fixed[id(v)] = k
         return k
@@ -301,7 +305,7 @@ class Record(Trace):
             out = self.known[i][at]
             if type(out) is not float64:
                 return self.done(READ, (i,), dict(element_at(at)))
-            self.elements[j, at] = k = self.new(out, READ, (j,), element_at(at), self.watched)
+            self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
         y = new(Variable)
         y._value = self.looks[k][0]
         y._trace = self
@@ -317,7 +321,7 @@ class Record(Trace):
             short = self.shortened(prim) if short is None else short
             if not short:
                 return self.done(prim, (i,), NOTHING)
-        run, met, to_look, watched = short
+        run, met, to_look, what = short
         slots = (i if not self.same else self.same.get(i, i),)
         looks = self.looks
         k = met.get(slots)
@@ -330,7 +334,8 @@ class Record(Trace):
             look = to_look.get(looks[i][3])
             if look is None or type(out) is not look[4] or out.dtype is not look[5]:
                 look = to_look[looks[i][3]] = look_at(out)
-            self.rows.append((prim, slots, NOTHING, watched))
+            self.what.append(what)
+            self.operands.append(slots)
             known.append(out)
             looks.append(look)
             met[slots] = k
@@ -353,7 +358,7 @@ class Record(Trace):
             short = self.shortened(prim) if short is None else short
             if not short:
                 return self.done(prim, (i, j), NOTHING)
-        run, met, to_look, watched = short
+        run, met, to_look, what = short
         slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
         looks = self.looks
         k = met.get(slots)
@@ -367,7 +372,8 @@ class Record(Trace):
             look = to_look.get(of_looks)
             if look is None or type(out) is not look[4] or out.dtype is not look[5]:
                 look = to_look[of_looks] = look_at(out)
-            self.rows.append((prim, slots, NOTHING, watched))
+            self.what.append(what)
+            self.operands.append(slots)
             known.append(out)
             looks.append(look)
             met[slots] = k
@@ -397,12 +403,12 @@ class Record(Trace):
         self.met, self.short = self.mets.setdefault(watched, ({}, {}))
 
     def shortened(self, prim):
-        """(body, what of it was met: operands -> number, what results look like, flags) of an elementwise operation of tapegrad's own, or
-        ()."""
+        """(body, what of it was met: operands -> number, what results look like, what is done) of an elementwise operation of tapegrad's
+        own, or ()."""
         run, pure, fresh = ways_of(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi:
-            short = run, {}, given(prim), self.watched
+            short = run, {}, given(prim), (prim, NOTHING, self.watched)
         self.short[prim] = short
         return short
 
@@ -439,7 +445,8 @@ class Record(Trace):
         out = run(*values, **params)
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        self.rows.append((prim, ks, params, self.watched))
+        self.what.append((prim, params, self.watched))
+        self.operands.append(ks)
         known.append(out)
         kind = type(out)
         if kind is ndarray:
@@ -450,7 +457,7 @@ class Record(Trace):
         self.looks.append(look)
         k: Any = len(known) - 1
         if kind is tuple or kind is list:
-            k = tuple([self.new(o, PART, (k,), n) for n, o in enumerate(out)])
+            k = tuple([self.new(o, (PART, n, ()), (k,)) for n, o in enumerate(out)])
         elif prim.writes:
             self.alone.add(k)
             if found is not None:

@@ -36,12 +36,12 @@ def tree_of(x: Any) -> Any:
 
 
 class Leaf:
-    """What is asked of one leaf of the arguments.  `packed`: has it the strides of its copy?"""
+    """What is asked of one leaf of the arguments.  `chosen`: is it an input?  `packed`: has it the strides of its copy?"""
 
-    __slots__ = ("kind", "layout", "value", "packed")
+    __slots__ = ("kind", "layout", "value", "chosen", "packed")
 
     def __init__(self, x: Any, chosen: bool):
-        self.kind, self.value, self.layout, self.packed = type(x), x, None, True
+        self.kind, self.value, self.layout, self.chosen, self.packed = type(x), x, None, chosen, True
         if chosen:
             self.value = None
             if is_array(x):
@@ -52,7 +52,7 @@ class Leaf:
         if type(x) is not self.kind:
             return False
         if self.layout is not None:
-            return x.shape == self.layout[0] and x.strides == self.layout[1] and x.dtype == self.layout[2]
+            return (x.shape, x.strides, x.dtype) == self.layout
         if self.value is None or x is self.value:
             return True
         if type(x) is Const:
@@ -99,10 +99,11 @@ class Signature:
                 return None
             flat = [x for a in args for x in flat_of(a)]
         found = []
-        for x, leaf, chosen in zip(flat, self.leaves, self.chosen, strict=True):
+        for n, leaf in enumerate(self.leaves):
+            x = flat[n]
             if not leaf.holds(x):
                 return None
-            if chosen:
+            if leaf.chosen:
                 found.append(number(x) if leaf.layout is None else x if leaf.packed else kept(x))
         return found
 

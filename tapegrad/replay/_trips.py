@@ -194,11 +194,12 @@ class Moved:
         if a in self.to:
             return
         if a != b:
-            one, other = self.below.rows[a], self.below.rows[b]
-            if not depth or type(one[0]) is not Primitive or one[0] is not other[0] or one[0].writes or not ways_of(one[0])[1]:
+            what, operands = self.below.what, self.below.operands
+            prim = what[a][0]
+            if not depth or type(prim) is not Primitive or prim is not what[b][0] or prim.writes or not ways_of(prim)[1]:
                 raise Unlike
-            self.compare(one[2:], other[2:])
-            for u, v in zip(one[1], other[1], strict=True):
+            self.compare(what[a], what[b])
+            for u, v in zip(operands[a], operands[b], strict=True):
                 self.follow(u, v, depth - 1)
         self.number(a, b)
 
@@ -207,14 +208,14 @@ class Moved:
 
 
 class Trip:
-    """What the sweep of one trip has done: rows low to high of the recording, and the cotangents that it left, `owned` or not."""
+    """What the sweep of one trip has done: instructions low to high of the recording, and the cotangents that it left, `owned` or not."""
 
     def __init__(self, low: int, high: int, state: dict, owned: set):
         self.low, self.high, self.state, self.owned = low, high, state, owned
 
 
 class Loop:
-    """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first row of the sweep."""
+    """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first instruction of the sweep."""
 
     def __init__(self, below: Any, records: list, G: list, owned: set, loop: tuple, run: Callable, base: int):
         self.below, self.G, self.owned, self.run, self.base = below, G, owned, run, base
@@ -238,14 +239,14 @@ class Loop:
 
     def trip(self, t: int) -> Trip | None:
         below, first = self.below, self.start + self.period * t
-        low, asked = len(below.rows), below.asked
+        low, asked = len(below.known), below.asked
         self.run(first + self.period - 1, first - 1)
         state = {j: g for j, g in enumerate(self.G[:first]) if g is not None}
         if below.same or below.asked != asked:
             return None
         if not all([g._trace is below if type(g) is Variable else is_scalar(g) for g in state.values()]):
             return None
-        return Trip(low, len(below.rows), state, self.owned.intersection(state))
+        return Trip(low, len(below.known), state, self.owned.intersection(state))
 
     def repeated(self, before: Trip, trip: Trip, t: int) -> int:
         """How many further trips were done as this one, number t."""
@@ -270,15 +271,16 @@ class Loop:
             n += 1
             numbers = [*[to[k] for k, _ in given], *[k + n * size for k in carried]]
             below.alone.difference_update(numbers)
-            numbers += range(len(below.rows), len(below.rows) + size)
+            numbers += range(len(below.known), len(below.known) + size)
             again.do(numbers)
         if numbers is not None:
             self.hand_on(trip, {k: numbers[r] for k, r in again.place.items()}, n)
         return n
 
     def steps(self, before: Trip, trip: Trip, moved: Moved) -> dict:
-        """Each number that the rows of a trip, or the cotangents that it leaves, name: by how much it has moved since the trip before."""
-        rows, size, placed, found = self.below.rows, trip.high - trip.low, self.below.placed, {}
+        """Each number that the instructions of a trip, or the cotangents that it leaves, name: by how much it has moved since the last."""
+        what, operands, looks, placed = self.below.what, self.below.operands, self.below.looks, self.below.placed
+        size, found = trip.high - trip.low, {}
         if before.high - before.low != size:
             raise Unlike
 
@@ -293,17 +295,16 @@ class Loop:
                 raise Unlike
 
         for k in range(trip.low, trip.high):
-            one, other = rows[k - size], rows[k]
-            prim = other[0]
-            if one[0] is not prim or ((k - size) in placed) != (k in placed) or self.below.looks[k][3] != self.below.looks[k - size][3]:
+            prim = what[k][0]
+            if what[k - size][0] is not prim or ((k - size) in placed) != (k in placed) or looks[k][3] != looks[k - size][3]:
                 raise Unlike
             if prim is CONSTANT:
                 moved.compare(self.below.known[k - size], self.below.known[k])
                 continue
             if prim is not PART and not (type(prim) is Primitive and ways_of(prim)[1]):
                 raise Unlike
-            moved.compare(one[2:], other[2:])
-            for a, b in zip(one[1], other[1], strict=True):
+            moved.compare(what[k - size], what[k])
+            for a, b in zip(operands[k - size], operands[k], strict=True):
                 step(a, b)
         if len(before.state) != len(trip.state):
             raise Unlike
@@ -347,24 +348,25 @@ class Loop:
 
 
 class Again:
-    """The rows of a trip, to be done with other operands.  These stand in a list, and so do their numbers: first `operands`, which the trip
-    finds, then what it makes.  `place`: number in the trip -> place in that list."""
+    """The instructions of a trip, to be done with other operands.  These stand in a list, and so do their numbers: first `operands`, which
+    the trip finds, then what it makes.  `place`: number in the trip -> place in that list."""
 
     def __init__(self, below: Any, trip: Trip, operands: list):
         self.below, self.count = below, len(operands)
         self.place = place = {k: n for n, k in enumerate([*operands, *range(trip.low, trip.high)])}
-        rows, known = below.rows, below.known
+        known = below.known
         self.looks = below.looks[trip.low : trip.high]
-        self.rows: list = []  # (number of operands, operation, their places, settings, flags); None: a row as it is
+        self.what = below.what[trip.low : trip.high]
+        self.operands: list = []  # (how many, their places); more than two in a tuple; 0: a constant's
         self.code: list = []  # (number of operands, function, places); 0: what it gives
         for k in range(trip.low, trip.high):
-            if rows[k][0] is CONSTANT:
-                self.rows.append((None, rows[k], None, None, None))
+            prim, params, _ = below.what[k]
+            if prim is CONSTANT:
+                self.operands.append((0, 0, 0))
                 self.code.append((0, None, known[k], None))
                 continue
-            prim, ks, params, watched = rows[k]
-            places = tuple([place[j] for j in ks])
-            self.rows.append((len(places), prim, places, params, watched))
+            places = tuple([place[j] for j in below.operands[k]])
+            self.operands.append((len(places), *places, 0)[:3] if 0 < len(places) < 3 else (3, places, 0))
             run = operator.itemgetter(params) if prim is PART else body_of(prim, params)
             if prim is not PART and prim.writes and k not in below.placed:
                 self.code.append((3, run, *places))
@@ -391,15 +393,10 @@ class Again:
                 made(a)
         below.known += values[self.count :]
         below.looks += self.looks
-        below.rows += [
-            (prim, (numbers[at[0]], numbers[at[1]]), params, watched)
-            if count == 2
-            else (prim, (numbers[at[0]],), params, watched)
-            if count == 1
-            else prim
-            if count is None
-            else (prim, tuple([numbers[r] for r in at]), params, watched)
-            for count, prim, at, params, watched in self.rows
+        below.what += self.what
+        below.operands += [
+            (numbers[a], numbers[b]) if count == 2 else (numbers[a],) if count == 1 else tuple([numbers[r] for r in a]) if count else None
+            for count, a, b in self.operands
         ]
 
 
@@ -438,7 +435,7 @@ def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callabl
     """All of a tape over the recording `below`, from the record `top` on."""
     simple = top < SHORT or PART_OF * sum([type(record[2]) is Form for record in records]) < top
     if not (simple or below.over or below.same or below.weak):
-        base = len(below.rows)
+        base = len(below.known)
         for start, period, trips in loops(codes_of(records[: top + 1])):
             stop = start + period * trips
             run(top, stop - 1)

@@ -3,15 +3,31 @@
 import operator
 from typing import Any
 
+from numpy import ndarray
+
 from .._array import is_array, is_scalar
 from .._primitive import READ, Primitive
 from .._random import DRAW
 from ..ops import elementwise as e
 from ..ops._define import PRIMITIVES
+from ..ops.products import matmul
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 LOUD = "loud"  # among the flags that are looked at: one may become an exception, or be seen by the function in another way
-INFIX = {e.add.prim: operator.add, e.subtract.prim: operator.sub, e.multiply.prim: operator.mul, e.divide.prim: operator.truediv}
+
+
+def product(x: Any, y: Any) -> Any:
+    """Of NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it."""
+    return x.dot(y) if type(x) is type(y) is ndarray and 0 < x.ndim < 3 and 0 < y.ndim < 3 else x @ y
+
+
+SHORTER = {
+    e.add.prim: operator.add,
+    e.subtract.prim: operator.sub,
+    e.multiply.prim: operator.mul,
+    e.divide.prim: operator.truediv,
+    matmul.prim: product,
+}
 PURE: set = set()  # operations of tapegrad's own
 WAYS: dict = {}  # how they are done (`ways_of`)
 
@@ -32,7 +48,7 @@ def ways_of(prim: Primitive) -> tuple:
     """(its body, is it pure?, does its result own its memory, and that alone?)"""
     found = WAYS.get(prim)
     if found is None:
-        found = INFIX.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
+        found = SHORTER.get(prim, prim.run), is_pure(prim), not (prim.writes or prim.aliases or prim is READ)
         if found[1]:
             WAYS[prim] = found
     return found

@@ -17,6 +17,7 @@ import tapegrad as tg
 from tapegrad._array import kept, room_laid
 from tapegrad._tape import fixed
 from tapegrad.errors import TapegradError
+from tapegrad.replay._ways import product
 
 # --- every function and keyword, its operands in any order ---
 
@@ -387,3 +388,24 @@ def test_an_argument_with_gaps_is_written_as_it_lies(columns, step):
             return f(at)
 
         np.testing.assert_allclose(g.ravel(), [(moved(e) - moved(-e)) / 2e-6 for e in steps], rtol=1e-6, atol=1e-8)
+
+
+def test_products_of_a_recording_lie_as_those_of_numpy_do():
+    """(A recording multiplies by `dot`, its replays by `matmul`.)"""
+    rng = np.random.default_rng(0)
+
+    def arrays(m, k):
+        a = rng.normal(size=(m, k))
+        wide = rng.normal(size=(2 * m, 2 * k))
+        yield from (a, np.asfortranarray(a), rng.normal(size=(k, m)).T, wide[::2, 1::2], wide.T.reshape(2 * m, 2 * k, order="F")[m:, ::-2])
+        yield from (np.broadcast_to(rng.normal(size=k), (m, k)), a.astype(np.float32), a + 1j, a.astype(int), a > 0)
+        yield from (rng.normal(size=k), rng.normal(size=2 * k)[::-2], rng.normal(size=k) > 0)
+
+    sizes = (0, 1, 2, 5, 9)
+    for m, k, p in itertools.product(sizes, repeat=3):
+        for x, y in itertools.product(arrays(m, k), (*arrays(k, p), *arrays(1, k))):
+            if x.shape[-1] == y.shape[0]:
+                found, wanted = product(x, y), np.matmul(x, y)
+                assert type(found) is type(wanted) and found.dtype == wanted.dtype, (x.dtype, y.dtype)
+                assert found.shape == wanted.shape and found.strides == wanted.strides, (x.strides, y.strides)
+                assert np.allclose(found, wanted, 1e-5, 1e-5)

@@ -73,13 +73,13 @@ BUGS = [
     Bug(
         "operand of a general operation not marked",
         "_tape.py",
-        "                a._saved = True\n                if kept[i] is a:",
-        "                if kept[i] is a:",
+        "                a._saved = True\n                if operands[i] is a:",
+        "                if operands[i] is a:",
     ),
     Bug(
         "an outer handle is kept as it is",
         "_tape.py",
-        "                    kept[i] = frozen(a)",
+        "                    operands[i] = frozen(a)",
         "                    pass",
     ),
     Bug(
