@@ -475,7 +475,8 @@ class Walk:
         for c in kind.__mro__[:-1]:
             space = c.__dict__
             if is_left(c):
-                for n in (self.names | SYNTAX).intersection(space):
+                asked = self.names if c.__module__ == "functools" else self.names | SYNTAX  # (whose wrappers are looked into by `codes_of`)
+                for n in asked.intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
             names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]

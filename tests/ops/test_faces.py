@@ -44,7 +44,7 @@ def test_every_name_is_there(real, twin):
 def test_constants_and_types_are_the_librarys_own(real, twin):
     for name in public(real):
         x = getattr(real, name)
-        if name in ("ndarray", "r_", "c_", "errstate", "vectorize") or callable(x) and not isinstance(x, type):
+        if name in ("ndarray", "r_", "c_", "errstate", "vectorize", "ndenumerate") or callable(x) and not isinstance(x, type):
             continue
         if isinstance(x, types.ModuleType):
             assert getattr(twin, name).__name__ in (x.__name__, f"tapegrad.numpy.{name}")
