@@ -62,7 +62,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `asked`: numbers of what nobody reads, perhaps, but may raise;
+    `asked`: numbers of what nobody reads, but may raise;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -76,9 +76,8 @@ class Program:
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
-        self.asked = asked(trace)
         self.needed = needed = [False] * self.size
-        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards, *self.asked):
+        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
             needed[k] = True
         drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
         for k in drawn:
@@ -86,8 +85,12 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers = []
+        numbers, may_raise = [], asked(trace)
+        self.asked = []
         for k in range(self.size - 1, -1, -1):
+            if k in may_raise and not needed[k]:
+                self.asked.append(k)
+                needed[k] = True
             if needed[k]:
                 ks = operands[k]
                 if ks is not None:
@@ -198,7 +201,7 @@ class Program:
         return None
 
 
-def asked(trace: Any) -> list:
+def asked(trace: Any) -> set:
     """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
     whether it reads what they give or not."""
     what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
@@ -207,11 +210,11 @@ def asked(trace: Any) -> list:
             known[prim] = not is_total(prim)
     places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT}
     by_places = {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"} if places else set()
-    return [
+    return {
         same.get(k, k)
         for k, ((prim, _, watched), ks) in enumerate(zip(what, operands, strict=True))
         if ks is not None and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
-    ]
+    }
 
 
 def done(i: Instruction, args: list) -> Any:
