@@ -339,8 +339,14 @@ def read(trace, prim, operands, params):
     if cut is not None:
         v = read(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
         path = path[cut:]
-    path, at = further(trace, sample_of(v), path, at)
-    return bind(READ, (v,), {"path": path, "at": at, "copy": params["copy"] or (at is not None and at is not Ellipsis)})
+    x = sample_of(v)
+    place, chosen = further(trace, x, path, at)
+    y = bind(READ, (v,), {"path": place, "at": chosen, "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis)})
+    if path and len(place) < len(path):  # by places: NumPy lays it out by these
+        here = ix.region(plain_layout(x), path)
+        here = here if at is None else here[host(at)]
+        return like_layout(y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count))
+    return y
 
 
 def written(trace, prim, operands, params):
