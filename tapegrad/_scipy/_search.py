@@ -91,7 +91,7 @@ class Search:
 
     def point(self, x: Any) -> Any:
         if self.fixed or not (self.moves and OPEN.shadows):
-            return x
+            return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x  # SciPy may go on in the same memory
         if self.trace is None:
             self.trace = Passing(self.name)
         return self.trace.watch(x)
