@@ -264,10 +264,10 @@ def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
 
 
 def rint_in_kernels(x):
-    """Halves to even."""
-    low = np.floor(x)
+    """Halves to even; what is negative gives -0.0."""
+    low, high = np.floor(x), -np.floor(-x)
     rest, odd = x - low, low - 2.0 * np.floor(0.5 * low)
-    return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), low + 1.0, low)
+    return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), high, low)
 
 
 floor = _constant(np.floor, "floor")

@@ -177,7 +177,7 @@ def absolute(x):
     return xp_of(x).absolute(x)
 
 
-@primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, np.floor(x)))))
+@primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
 def sign(x):
     return xp_of(x).sign(x)
 
@@ -438,7 +438,7 @@ BIG = 1e18  # where 1 + x^2 = x^2 in float64 and float32
 def arcsinh_in_kernels(x):
     a = abs(x)
     y = np.where(a > BIG, np.log(a) + LN2, np.log1p(a + a * a / (1.0 + np.sqrt(1.0 + a * a))))
-    return np.where(x < 0.0, -y, y)
+    return np.where(x == 0.0, x, np.where(x < 0.0, -y, y))
 
 
 def arccosh_in_kernels(x):
@@ -501,7 +501,12 @@ def arccosh(x):
     return xp_of(x).arccosh(x)
 
 
-@primitive(np.arctanh, scalar=lambda x: np.where(x < 0.0, -0.5, 0.5) * np.log1p(2.0 * abs(x) / (1.0 - abs(x))))
+def arctanh_in_kernels(x):
+    a = abs(x)
+    return np.where(x == 0.0, x, np.where(x < 0.0, -0.5, 0.5) * np.log1p(2.0 * a / (1.0 - a)))
+
+
+@primitive(np.arctanh, scalar=arctanh_in_kernels)
 def arctanh(x):
     return xp_of(x).arctanh(x)
 

@@ -23,10 +23,16 @@ def gammaln(x):
     return special_of(x).gammaln(x)
 
 
+@primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
+def loggamma_of_real(x):
+    """nan where it is complex, below 0."""
+    return special_of(x).loggamma(x)
+
+
 @implements(sp.loggamma)
 def loggamma(z):
     of_real("loggamma", z)
-    return gammaln(z)
+    return loggamma_of_real(z)
 
 
 def of_real(name: str, z: Any) -> None:
@@ -199,6 +205,7 @@ def rgamma_slope(x: Any) -> Any:
     return select(left, mirrored, -rgamma(v) * digamma(v))
 
 
+rules(loggamma_of_real, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
 rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
 rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)

@@ -213,7 +213,7 @@ rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: t
 @implements(sp.huber)
 def huber(delta, r):
     a = absolute(r)
-    return select(a <= delta, 0.5 * (r * r), delta * (a - 0.5 * delta))
+    return select(delta < 0.0, math.inf, select(a <= delta, 0.5 * (r * r), delta * (a - 0.5 * delta)))
 
 
 @primitive()
@@ -225,7 +225,10 @@ def half_tangent(r, delta):
 @primitive(sp.pseudo_huber)
 def pseudo_huber(delta, r):
     """delta (hypot(delta, r) - delta)."""
-    return (delta * r * (r / (xp_of2(r, delta).hypot(r, delta) + delta)))[()]
+    xp = xp_of2(r, delta)
+    usual = (delta > 0.0) & xp.isfinite(delta) & xp.isfinite(r)
+    y = delta * r * (r / xp.where(usual, xp.hypot(r, delta) + delta, 1.0))
+    return xp.where(usual, y, special_of2(delta, r).pseudo_huber(delta, r))[()]
 
 
 rules(

@@ -14,10 +14,13 @@ import re
 from typing import Any
 
 from .._late import load
+from ..kernels.emit import elementary
+from ..kernels.emit.llvm_builder import Builder
 from ._lines import FIELDS, MANY, WIDE, Lines, field
 from ._outside import Called, Product, blas
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
+OWN = ("sin", "cos")  # functions that NumPy has for one number at a time only: along lines they are those of the kernels
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
 CHECKED = {
     "add": "%r = fadd double %x, %y",
@@ -53,6 +56,7 @@ IN_LINES = {
 }
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
 IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
+IN_LINES |= {f"{name} {way}": Lines(name, f"%r = call double @own_{name}(double %x)", way, False, True) for name in OWN for way in WAYS[1]}
 SINGLE = {f"{name} one": name for name in BODIES}
 # Two operations one after the other along lines, of which only the second result is kept: (x how y) how z.
 SECOND = {"mul": "fmul double %p, %z", "add": "fadd double %p, %z", "sub": "fsub double %p, %z", "rsub": "fsub double %z, %p"}
@@ -180,6 +184,25 @@ tail:
 """
 
 
+def own(name: str) -> str:
+    """A function of several numbers, and of one."""
+    b = Builder(WIDE, 64)
+    y = elementary.function(b, name, "%x")
+    body = "\n".join(b.lines)
+    return f"""
+define internal {MANY} @own_{name}s({MANY} %x) {{
+{body}
+  ret {MANY} {y}
+}}
+define internal double @own_{name}(double %x) {{
+  %some = insertelement {MANY} zeroinitializer, double %x, i64 0
+  %all = call {MANY} @own_{name}s({MANY} %some)
+  %one = extractelement {MANY} %all, i64 0
+  ret double %one
+}}
+"""
+
+
 def text() -> str:
     """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
     answers, widths, code = [], [], ""
@@ -203,11 +226,13 @@ def text() -> str:
         *[operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
         TANH_SLOPES,
+        *[own(name) for name in OWN],
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
-    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs")])
+    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
+    declared += f"\ndeclare {MANY} @llvm.fma.v{WIDE}f64({MANY}, {MANY}, {MANY})"
     declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"
     return f"""{declared}
 {"".join(functions)}

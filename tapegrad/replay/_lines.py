@@ -19,7 +19,7 @@ def widened(body: str) -> str:
     """The text for several elements."""
     for one, many in (("0.0", "zeroinitializer"), ("f64", f"v{WIDE}f64"), ("double", MANY), ("i1 ", f"<{WIDE} x i1> ")):
         body = body.replace(one, many)
-    return body.replace("@tanh_slope", "@tanh_slopes")
+    return re.sub(r"@(tanh_slope|own_\w+)\(", r"@\1s(", body)
 
 
 def added(whole: str, rest: str, into: str) -> str:

@@ -12,7 +12,7 @@ from .._late import load
 from ._banded import TEXT
 from ._lines import MANY, WIDE, added, field
 
-UFUNCS = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.sin, np.cos, np.tanh, np.cosh)}
+UFUNCS = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
 BLAS = ("dgemm", "dgemv")
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 

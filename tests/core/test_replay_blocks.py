@@ -11,7 +11,7 @@ from tapegrad._tree import leaves
 from tapegrad.replay import _arena, _blocks, _form
 from tapegrad.replay._arena import steps_of, viewed
 from tapegrad.replay._blocks import BINARY, COMPARED, UNARY
-from tapegrad.replay._interpreter import CHECKED, IN_LINES, NUMBER, OPERATIONS, PAIRED, interpreter
+from tapegrad.replay._interpreter import CHECKED, IN_LINES, NUMBER, OPERATIONS, OWN, PAIRED, interpreter
 from tapegrad.replay._outside import LOOPS, UFUNCS, loop_of
 
 X = np.array([0.3, 0.7, 1.2, 0.4])
@@ -403,7 +403,8 @@ OF_ROWS = {
         for b, g in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract), ("rsub", lambda p, z: z - p))
     },
 }  # fmt: skip
-WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15}
+OF_ROWS |= {name: getattr(np, name) for name in OWN}
+WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15, "sin": 4e-16, "cos": 4e-16}
 
 
 @pytest.mark.parametrize("row", IN_LINES)
@@ -473,6 +474,29 @@ def test_functions_along_lines_have_the_bits_of_numpy(name):
         found, answer = run_of(block)
         np.testing.assert_array_equal(found[to], UFUNCS[name](x[..., :-2]))
         assert answer == bad
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_functions_along_lines(name):
+    """Within two units in the last place, also near zeros far out; nan is noted from 2^47 on, where others do the work; the bits do not
+    depend on the place in a line."""
+    rng, f = np.random.default_rng(0), getattr(np, name)
+    for x in (rng.uniform(-4, 4, (3, 37)), np.arange(40) * np.pi, 2.0 ** rng.uniform(-60, 46.9, 55), np.full(7, 2.0**48)):
+        block, (at, to) = bare_block(x, np.zeros(x.shape))
+        block.row(name, to, at)
+        assert [row[0] for row in block.rows] == [NUMBER[f"{name} 1"]]
+        found, answer = run_of(block)
+        assert answer == (x.flat[0] >= 2.0**47) == np.isnan(found[to]).any()
+        if not answer:
+            np.testing.assert_array_less(np.abs(found[to] - f(x)), 2.0 * np.spacing(np.abs(f(x))) + 1e-300)
+    found = [run_of(row_of(name, np.full(n, 2.5)))[0][-1] for n in (4, 5, 6, 7, 9)]
+    assert len(set(found)) == 1
+
+
+def row_of(name, x):
+    block, (at, to) = bare_block(x, np.zeros(x.shape))
+    block.row(name, to, at)
+    return block
 
 
 def test_only_the_loop_of_a_ufunc_of_one_number_is_taken():

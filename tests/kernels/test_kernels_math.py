@@ -5,6 +5,7 @@ import itertools
 import mpmath
 import numpy as np
 import pytest
+import scipy.special
 from _cuda_host import needs_compiler, run_on_host
 
 import tapegrad as tg
@@ -20,6 +21,10 @@ RANGES = {
     "arctan": [(-3, 3), (-1e-3, 1e-3), (-0.42, 0.42), (2.3, 2.5), (-1e6, 1e6)],
 }  # fmt: skip
 EXACT = {"arctan": "atan"}
+ZEROS = (
+    np.sin, np.tan, np.arcsin, np.arctan, np.sinh, np.tanh, np.arcsinh, np.arctanh, np.expm1, np.log1p, np.cbrt, np.rint,
+    np.floor, np.ceil, np.trunc, np.deg2rad, np.rad2deg, np.positive, np.sign, scipy.special.erf,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", RANGES)
@@ -48,6 +53,22 @@ def test_elementary_functions_at_the_edges(name):
     if name in ("sin", "cos"):
         expected[np.abs(x) >= 2.0**47] = np.nan
     np.testing.assert_allclose(kernels.map(getattr(np, name))(x), expected, rtol=1e-15, atol=5e-324)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_zeros_have_the_sign_that_numpy_gives_them(dtype):
+    """In kernels, in loops that are compiled for a replay, and in the rows of the interpreter."""
+    wrong = []
+    for x in np.array([0.0, -0.0, -0.25, -0.5, 0.5, -1e-30], dtype):
+        for f in (*ZEROS, np.negative, np.abs, np.square, np.cosh, np.cos):
+            of = lambda x, f=f: f(x) * x.dtype.type(1.0)
+            many, few = tg.prepare(of, at := np.full(5000, x), compile=True), tg.prepare(of, at[:6])
+            for _ in range(3):
+                found = [many(at)[0], few(at[:6])[0], few(at[:6])[5]]
+            found.append(kernels.map(f)(at[:3])[0])
+            if not (np.signbit(found) == np.signbit(f(x))).all():
+                wrong.append((f.__name__, x, found))
+    assert not wrong
 
 
 @pytest.mark.parametrize("name", ["sin", "cos"])

@@ -71,7 +71,7 @@ def expm1(b: Any, x: Any) -> Any:
                  b.fma(p, b.mul(s, t), b.sub(b.mul(s, t), b.c(1.0))))  # fmt: skip
     y = b.select(b.eq(k, b.c(0.0)), p, y)
     y = b.select(b.gt(x, b.c(high)), b.c(math.inf), b.select(b.lt(x, b.c(low)), b.c(-1.0), y))
-    return b.select(b.isnan(x), x, y)
+    return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
 
 
 LG64 = [1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
@@ -193,7 +193,7 @@ def _quadrant(b: Any, x: Any, plus: int) -> Any:
 
 
 def sin(b: Any, x: Any) -> Any:
-    return _quadrant(b, x, 0)
+    return b.select(b.eq(x, b.c(0.0)), x, _quadrant(b, x, 0))  # (a zero keeps its sign)
 
 
 def cos(b: Any, x: Any) -> Any:

@@ -14,7 +14,7 @@ from ..bessel import k0, y0
 from ..elementwise import exp, log, power, select, sign, sqrt
 from ..gamma import digamma, gammaln, rgamma
 from ..shaping import sum
-from ._declare import Whole, at_real, function, implements, last, library, unit_nodes
+from ._declare import Whole, at_real, function, greatest, implements, last, library, unit_nodes, with_own_value
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
 
 # --- cylinder functions of real order ---
@@ -44,12 +44,12 @@ def yn_of(n, x):
 @implements(sp.jve)
 def jve(v, z):
     """For real z what scales it is 1."""
-    return jv(v, z)
+    return with_own_value("jve", jv(v, z), v, z)
 
 
 @implements(sp.yve)
 def yve(v, z):
-    return yv(v, z)
+    return with_own_value("yve", yv(v, z), v, z)
 
 
 def derived(scipys, f, signum, whole):
@@ -192,7 +192,7 @@ def struve_order(out, v, x):
 def modstruve_order(out, v, x):
     """By the series, whose terms (x / 2)^(2 k + v + 1) / (Gamma(k + 3 / 2) Gamma(k + v + 3 / 2)) are positive."""
     known = seen(primal_of(x))
-    size = 60.0 if known is None else float(np.max(known, initial=0.0))
+    size = 60.0 if known is None else greatest(known)
     k = np.arange(int(1.5 * size) + 40.0)
     at, low = k + 1.5 + last(v), log(0.5 * last(x))
     terms = exp((2.0 * k + 1.0 + last(v)) * low - gammaln(k + 1.5) - gammaln(at))

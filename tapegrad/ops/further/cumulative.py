@@ -20,7 +20,7 @@ from ..incomplete import (
 )
 from ..shaping import sum
 from ..special import ndtri
-from ._declare import PARTIALS, Whole, at_real, function, implements, inverse, last, with_partials
+from ._declare import PARTIALS, Whole, at_real, function, implements, inverse, last, with_own_value, with_partials
 from .orders import bessel_i_order, bessel_j_order
 
 with_partials(gammainc, lambda out, a, x: gamma_moment(a, x, n=1), lambda out, a, x: gamma_density(a, x))
@@ -104,12 +104,12 @@ stdtridf = inverse(sp.stdtridf, stdtr, 0, 0)
 
 @implements(sp.nrdtrimn)
 def nrdtrimn(p, std, x):
-    return x - std * ndtri(p)
+    return with_own_value("nrdtrimn", x - std * ndtri(p), p, std, x)
 
 
 @implements(sp.nrdtrisd)
 def nrdtrisd(mn, p, x):
-    return (x - mn) / ndtri(p)
+    return with_own_value("nrdtrisd", (x - mn) / ndtri(p), mn, p, x)
 
 
 # --- the confluent limit function, a Bessel function of 2 |z|^(1/2) ---

@@ -17,7 +17,7 @@ from ..elementwise import exp, log, select, times0
 from ..gamma import rgamma, rgamma_slope
 from ..incomplete import central
 from ..shaping import sum
-from ._declare import function, implements, last
+from ._declare import function, greatest, implements, last
 
 MOST = 2000  # terms
 POINTS = np.linspace(0.0, 1.0, 800)
@@ -109,7 +109,7 @@ def cylinder_order(v, x, *, n):
     steps = np.where(v < -1.0, 0.0, np.floor(v) + 2.0)
     at = v - steps
     lower, here = by_integral(at - 1.0, x, n), by_integral(at, x, n)
-    for k in range(int(np.max(steps, initial=0.0))):
+    for k in range(int(greatest(steps))):
         u, go = at + k, k < steps
         above = [x * here[m] - u * lower[m] - (m * lower[m - 1] if m else 0.0) for m in range(n + 1)]
         lower = [np.where(go, h, b) for h, b in zip(here, lower, strict=True)]

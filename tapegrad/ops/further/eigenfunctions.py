@@ -12,16 +12,18 @@ import numpy as np
 import scipy.special as sp
 
 from ..._primitive import primal_of, seen, values_of
+from ...errors import ArgumentError
 from .._define import shape
 from ..elementwise import absolute, cos, exp, power, select, sin, sqrt
 from ..shaping import reshape, slice_of, stack, sum
 from ..spectral import eigh
 from ..zero_derivative import argmax
-from ._declare import function, implements, last
+from ._declare import function, greatest, implements, last
 from .bessels import jv, jvp, spherical_jn, yv, yvp
 from .legendre import ASSOCIATED, neighbours
 from .polynomials import DEGREE
 
+MOST_ORDER = 1e6
 MOST_Q, MOST_C = 1000.0, 40.0  # of the parameters, where nobody may look at them
 
 
@@ -32,6 +34,8 @@ def of_orders(count: int) -> Callable:
         def of(*args):
             orders = np.broadcast_arrays(*[values_of(n) for n in args[:count]])
             rows = np.unique(np.stack([n.reshape(-1) for n in orders]), axis=1).T
+            if not ((rows >= 0) & (rows < MOST_ORDER) & (rows == np.floor(rows))).all():
+                raise ArgumentError(f"scipy.special.{f.__name__}: an order is no whole number from 0 on, and SciPy gives nan; leave it out")
             done = [(row, f(*[int(n) for n in row], *args[count:])) for row in rows]
             result = done[0][1]
             for row, y in done[1:]:
@@ -55,7 +59,7 @@ def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
 
 def largest(q: Any, most: float) -> float:
     known = seen(primal_of(q) * 1.0)
-    return most if known is None else float(np.max(np.abs(known), initial=0.0))
+    return most if known is None else greatest(np.abs(known))
 
 
 def within(q: Any, most: float, y: Any) -> Any:

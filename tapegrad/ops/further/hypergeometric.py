@@ -14,7 +14,7 @@ from .._define import primitive, rules, same, xp
 from ..elementwise import exp, log, log1p, select, times0
 from ..gamma import digamma, gammaln
 from ..shaping import sum
-from ._declare import at_real, function, last
+from ._declare import at_real, function, greatest, last
 
 MOST = 4000  # terms
 
@@ -150,7 +150,7 @@ hyperu = function(
 def wright_moment(a, b, x, by_a, shift):
     """The sum of its terms, each times -psi(a k + b), or k times that, over exp(shift)."""
     known = seen(primal_of(x))
-    size = 60 + int(4.0 * (50.0 if known is None else float(np.max(known, initial=0.0))))
+    size = 60 + int(4.0 * (50.0 if known is None else greatest(known)))
     k = xp(x).arange(by_a * 1.0, size)
     at = last(a) * k + last(b)
     terms = exp(k * log(last(x)) - gammaln(k + 1.0) - gammaln(at) - last(shift))

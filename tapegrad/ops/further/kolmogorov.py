@@ -17,7 +17,7 @@ from ..norms import frechet
 from ..products import column
 from ..shaping import reshape, stack, sum
 from ..special import exprel
-from ._declare import implements, last, plain_value
+from ._declare import greatest, implements, last, plain_value, with_own_value
 
 TERMS = np.arange(1.0, 7.0)
 ODD = np.arange(1.0, 13.0, 2)
@@ -53,7 +53,7 @@ def kolmogorov_density(x):
 
 @implements(sp.kolmogorov)
 def kolmogorov(x):
-    return select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x))
+    return with_own_value("kolmogorov", select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x)), x)
 
 
 @implements(sp.kolmogi)
@@ -61,14 +61,14 @@ def kolmogi(p):
     x = plain_value("kolmogi", p)
     for _ in range(2):
         x = x + (kolmogorov(x) - p) / kolmogorov_density(x)
-    return x
+    return with_own_value("kolmogi", x, p)
 
 
 def smirnov_terms(n, d):
     """(v / n, the terms v = 0, .., floor(n (1 - d)) of the sum C(n, v) d (d + v / n)^(v - 1) (1 - d - v / n)^(n - v), their logarithmic
     derivatives), along a last axis."""
     n, d = last(primal_of(n) * 1.0), last(d)
-    v = np.arange(int(np.max(values_of(n))) + 1.0)
+    v = np.arange(int(greatest(values_of(n))) + 1.0)
     part = v / n
     inside = (primal_of(d) + part < 1.0) & (primal_of(d) > 0)
     d, rest = select(inside, d, 0.5), select(inside, 1.0 - d - part, 0.5)
@@ -79,7 +79,7 @@ def smirnov_terms(n, d):
 
 @implements(sp.smirnov)
 def smirnov(n, d):
-    return select(primal_of(d) <= 0, 1.0, sum(smirnov_terms(n, d)[0], -1))
+    return with_own_value("smirnov", select(primal_of(d) <= 0, 1.0, sum(smirnov_terms(n, d)[0], -1)), n, d)
 
 
 def smirnov_density(n, d):
@@ -92,7 +92,7 @@ def smirnovi(n, p):
     d = plain_value("smirnovi", n, p)
     for _ in range(2):
         d = d + (smirnov(n, d) - p) / smirnov_density(n, d)
-    return d
+    return with_own_value("smirnovi", d, n, p)
 
 
 @implements(sp.tklmbda)
@@ -106,7 +106,7 @@ def tklmbda(x, lmbda):
         up, down = log(y), log1p(-y)
         off = up * exprel(lmbda * up) - down * exprel(lmbda * down) - x
         y = y - off / (exp((lmbda - 1.0) * up) + exp((lmbda - 1.0) * down))
-    return select(inside, y, plain_value("tklmbda", x, lmbda))
+    return with_own_value("tklmbda", select(inside, y, 0.0), x, lmbda)
 
 
 # --- the two-sided statistic of a sample: an element of a power of a matrix (Marsaglia, Tsang & Wang, J. Stat. Softw. 8, 2003) ---

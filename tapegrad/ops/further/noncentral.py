@@ -15,7 +15,7 @@ from ..gamma import digamma, gammaln
 from ..incomplete import beta_density, beta_moment, gamma_density, gamma_moment
 from ..shaping import sum
 from ..special import ROOT_2PI, ndtr, xlogy
-from ._declare import function, inverse, last, with_partials
+from ._declare import function, greatest, inverse, last, with_partials
 from .cumulative import hyp0f1
 
 # --- mixtures ---
@@ -25,7 +25,7 @@ def poisson(nc):
     """(j, the probabilities of j at nc / 2), along a last axis, for all j where they do not vanish."""
     m = 0.5 * primal_of(nc)
     known = seen(m)
-    most = 2000.0 if known is None else float(np.max(known, initial=0.0))
+    most = 2000.0 if known is None else greatest(known)
     width = 9.0 * math.sqrt(most) + 40.0
     first = last(floor(maximum(m - width, 0.0) + 0.0 * m))
     j = first + np.arange(int(2 * width) + 1)

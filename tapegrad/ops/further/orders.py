@@ -9,6 +9,7 @@ import scipy.special as sp
 from .._define import primitive, rules, same
 from ..elementwise import times0
 from ..incomplete import POINTS, central, nodes_and_weights
+from ._declare import greatest
 
 STEPS = 200
 MOST = 4000  # nodes of an integral over a full oscillation
@@ -59,7 +60,7 @@ rules(
 
 def over_angles(v, z, f):
     """The integral of f(angle) from 0 to pi."""
-    count = min(MOST, 64 + int(np.max(z + abs(v), initial=0.0)))
+    count = min(MOST, 64 + int(greatest(z + abs(v))))
     nodes, weights = nodes_and_weights(count)
     return (f(0.5 * math.pi * (nodes + 1.0)) * weights).sum(-1) * (0.5 * math.pi)
 
@@ -89,7 +90,7 @@ def by_series(v, z, n, signum):
     """The derivative of order n by v of the sum of signum^k (z / 2)^(2 k + v) / (k! Gamma(v + k + 1)), v > -1: each term is an exponential
     of v whose derivatives are moments with the cumulants log(z / 2) - psi(v + k + 1), -psi'(v + k + 1), ..."""
     total, low = 0.0, np.log(0.5 * z)
-    for k in range(int(1.5 * np.max(z, initial=0.0)) + 40):
+    for k in range(int(1.5 * greatest(z)) + 40):
         at = v + k + 1.0
         size = np.exp((2 * k + v) * low - sp.gammaln(at) - math.lgamma(k + 1.0))
         mean = low - sp.digamma(at)

@@ -17,7 +17,7 @@ from ..corners import floor
 from ..elementwise import cos, exp, select
 from ..gamma import binom, digamma, poch
 from ..shaping import sum
-from ._declare import PARTIALS, Whole, function, implements, last, library
+from ._declare import PARTIALS, Whole, function, greatest, implements, last, library
 
 DEGREE = Whole("the degree is a constant")
 
@@ -35,7 +35,7 @@ def over_lower(n, f):
     """The sum of f(n, k) over k = 0, .., n - 1, for a whole n; else nan."""
     n = primal_of(n) * 1.0
     most = values_of(n)
-    k = np.arange(max(int(np.max(most, initial=0.0)), 1) * 1.0)
+    k = np.arange(max(int(greatest(most)), 1) * 1.0)
     m = last(n) if np.ndim(n) else n
     y = select(k < m, f(select(k < m, m, k + 1.0), k), 0.0)
     return select(n == floor(n), sum(y, -1), math.nan)

@@ -11,7 +11,7 @@ from .._define import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
 from ..special import ROOT_2PI, ROOT_PI, erf, exprel
 from ..zeta import zeta_order
-from ._declare import Whole, function, implements, library, part
+from ._declare import Whole, function, implements, library, part, with_own_value
 
 # --- integrals ---
 
@@ -124,23 +124,23 @@ voigt_profile = function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
 def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, log(x) for 0."""
     u = log(x)
-    return u * exprel(lmbda * u)
+    return with_own_value("boxcox", u * exprel(lmbda * u), x, lmbda)
 
 
 @implements(sp.boxcox1p)
 def boxcox1p(x, lmbda):
     u = log1p(x)
-    return u * exprel(lmbda * u)
+    return with_own_value("boxcox1p", u * exprel(lmbda * u), x, lmbda)
 
 
 @implements(sp.inv_boxcox)
 def inv_boxcox(x, lmbda):
-    return exp(x * log1p_over(lmbda * x))
+    return with_own_value("inv_boxcox", exp(x * log1p_over(lmbda * x)), x, lmbda)
 
 
 @implements(sp.inv_boxcox1p)
 def inv_boxcox1p(x, lmbda):
-    return NUMPY[np.expm1](x * log1p_over(lmbda * x))
+    return with_own_value("inv_boxcox1p", NUMPY[np.expm1](x * log1p_over(lmbda * x)), x, lmbda)
 
 
 powm1 = function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
