@@ -114,7 +114,7 @@ LAWS = [
     line("bdtrin", lambda k, y, p: sp.bdtrin(k, y, p), P, U, U, **FOUND),
     line("nbdtrik", lambda y, n, p: sp.nbdtrik(y, n, p), U, 5 + Q, U, **FOUND),
     line("nbdtrin", lambda k, y, p: sp.nbdtrin(k, y, p), P, U, U, **FOUND),
-    line("kolmogorov", lambda x: sp.kolmogorov(x), np.array([0.3, 0.5, 0.85, 0.95, 1.7])),
+    line("kolmogorov", lambda x: sp.kolmogorov(x), np.array([0.3, 0.5, 0.85, 0.95, 1.7]), covers=("valued",)),
     line("kolmogi", lambda p: sp.kolmogi(p), np.array([0.1, 0.3, 0.9, 0.99]), rtol=1e-6, covers=("scipys",)),
     line("smirnov", lambda d: sp.smirnov(7, d), np.array([0.1, 0.3, 0.62]), order=2),
     line("smirnovi", lambda p: sp.smirnovi(7, p), np.array([0.1, 0.3, 0.62]), rtol=1e-6, order=2),

@@ -18,7 +18,7 @@ from ..._late import load
 from ..._loans import lend
 from ..._primitive import OPEN, is_tracked, primal_of
 from ...errors import ArgumentError, NoRuleError
-from .._define import dtype, ndim, primitive, rules, same, shape
+from .._define import dtype, ndim, primitive, rules, same, shape, xp
 from .._define import implements as answers
 from ..corners import special_of
 from ..elementwise import over0, times0
@@ -238,8 +238,8 @@ rules(valued, lambda g, out, y, own: g, lambda g, out, y, own: 0.0 * g, jvp=same
 
 def with_own_value(name: str, y: Any, *xs: Any) -> Any:
     """y, composed of other operations, for the derivatives, and for the value what scipy.special's function itself gives for xs: the two
-    differ beyond the domain of the function.  (CuPy has none of these functions.)"""
-    return valued(y, plain_value(name, *xs)) if xp_of(first_array(*xs)) is np else y
+    differ beyond the domain of the function.  (On CuPy, which lacks most of these functions, it is y's.)"""
+    return valued(y, plain_value(name, *xs)) if xp(y) is np else y
 
 
 def greatest(x: Any) -> float:
