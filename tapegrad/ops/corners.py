@@ -106,7 +106,9 @@ def arctan2_in_kernels(y, x):
     up, across = np.where(below, -y, y), np.where(left, -x, x)
     steep = up > across
     over, under = np.where(steep, across, up), np.where(steep, up, across)
-    a = np.arctan(np.where(under == 0.0, 0.0, over / under))
+    far = np.where(over < np.inf, 0.0, np.where(over == np.inf, 1.0, math.nan))
+    slope = np.where(under == np.inf, far, over / under)
+    a = np.arctan(np.where(under == 0.0, np.where(over == 0.0, 0.0, math.nan), slope))
     a = np.where(steep, math.pi / 2 - a, a)
     a = np.where(left, math.pi - a, a)
     return np.where(below, -a, a)

@@ -241,12 +241,14 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 
 def quotient_and_rest(a: Any, b: Any) -> tuple:
     """In a kernel: floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a
-    whole number is mended."""
+    whole number is mended; of one so large that it is further off the rest is nan."""
     q = np.floor(a / b)
     r = a - q * b
     side = np.where(b < 0.0, -1.0, 1.0)
     short, long = r * side < 0.0, (r - b) * side >= 0.0
-    return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(short, r + b, np.where(long, r - b, r))
+    rest = np.where(short, r + b, np.where(long, r - b, r))
+    off = np.logical_or(rest * side < 0.0, (rest - b) * side >= 0.0)
+    return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(off, math.nan, rest)
 
 
 @primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]))
@@ -265,10 +267,12 @@ rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_d
 
 
 def power_in_kernels(x, n):
-    """exp(n log x); of a negative x for whole n."""
-    size, half = np.exp(n * np.log(abs(x))), 0.5 * n
-    mirrored = np.where(np.floor(n) == n, np.where(np.floor(half) == half, size, -size), math.nan)
-    return np.where(n == 0.0, 1.0, np.where(x < 0.0, mirrored, size))
+    """exp(n log x); of a negative x for whole n; of -0.0 and -inf with the sign that such n gives."""
+    a, half = abs(x), 0.5 * n
+    size = np.where(a == 1.0, 1.0, np.exp(n * np.log(a)))
+    other = np.where(np.logical_or(x == 0.0, np.logical_or(a == np.inf, abs(n) == np.inf)), size, math.nan)
+    mirrored = np.where(np.floor(n) == n, np.where(np.floor(half) == half, size, -size), other)
+    return np.where(np.logical_or(n == 0.0, x == 1.0), 1.0, np.where(np.where(x == 0.0, 1.0 / x, x) < 0.0, mirrored, size))
 
 
 @primitive(scalar=power_in_kernels)

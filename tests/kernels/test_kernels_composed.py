@@ -92,6 +92,28 @@ def test_edges(name):
     np.testing.assert_allclose(kernels.map(f)(x), expected, rtol=3e-16, atol=1e-300)
 
 
+FURTHER = np.array([0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -2.5, 3.0, -3.0, 1e-30, 1e30, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.parametrize(
+    "f", [np.arctan2, np.power, np.fmod, np.remainder, np.hypot, np.logaddexp, np.maximum, np.fmax], ids=lambda f: f.__name__
+)
+def test_edges_of_two_numbers(f):
+    """NumPy's, with the signs of its zeros where those have a meaning; or nan: a rest by a quotient too large, the length of (inf, nan)."""
+    x, y = [m.ravel() for m in np.meshgrid(FURTHER, FURTHER)]
+    rest = f in (np.fmod, np.remainder)
+    with np.errstate(all="ignore"):
+        expected = f(x, y)
+        quotient = np.abs(x / y)
+    found = kernels.map(f)(x, y)
+    kept = ~np.isnan(found) if rest or f is np.hypot else np.full(x.shape, True)
+    kept &= ~(rest & (expected == y))  # NumPy's rest, rounded to the divisor
+    np.testing.assert_allclose(found[kept], expected[kept], rtol=1e-14)
+    assert (kept | np.isnan(expected) | (quotient > 2.0**52) | np.isinf(x) | np.isinf(y) | (expected == y)).all()
+    if f in (np.arctan2, np.power):
+        np.testing.assert_array_equal(np.signbit(found[found == 0]), np.signbit(expected[found == 0]))
+
+
 def test_arctan2_on_the_axes():
     """Values as NumPy's, signs of zeros included; the gradient is (x, -y) / (x^2 + y^2) there, too."""
     values = [0.0, -0.0, 1.0, -1.0, 2.0, -2.0, 1e-200, 1e200]
