@@ -186,7 +186,11 @@ def xlog1py(x, y):
     return special_of2(x, y).xlog1py(x, y)
 
 
-@primitive(sp.entr, scalar=Written(lambda x: np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, -math.inf))))
+def entr_in_kernels(x):
+    return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
+
+
+@primitive(sp.entr, scalar=Written(entr_in_kernels))
 def entr(x):
     return special_of(x).entr(x)
 
