@@ -37,6 +37,7 @@ LINES = {
         "np.cumprod({c}) * {v}", "np.einsum('ij,j->i', {m}, {v})", "{v}[::-1]",
     ],
     "c": [
+        "({m} > 0) @ {c}", "np.outer({c}, {c})[1]", "np.max({m} > 0, axis=0)",
         "{v} > {n}", "{c} & {c}", "~{c}", "{c} + {c}", "{c} * {b}", "np.tril({m} > 0)[1]", "np.array([{b}, {b}, {b}])", "np.isnan({v})",
     ],
     "m": [

@@ -32,7 +32,10 @@ from .symbolic import (
 def matmul(a: Any, b: Any) -> Sym:
     """One triangle of L @ P @ L.T where P is symmetric node by node."""
     g = graph_of(a, b)
-    a, b = real(lift(g, a)), real(lift(g, b))
+    a, b = lift(g, a), lift(g, b)
+    if a.is_bool and b.is_bool:
+        return truth(matmul(real(a), real(b)))
+    a, b = real(a), real(b)
     if a.ndim not in (1, 2) or b.ndim not in (1, 2):
         raise KernelError(f"matmul of shapes {a.shape} and {b.shape} in a kernel: vectors and matrices only")
     x, y = np.atleast_2d(a.ids), b.ids[:, None] if b.ndim == 1 else b.ids
@@ -280,7 +283,7 @@ def trace(x: Any) -> Sym:
 @implements(np.outer)
 def outer(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
-    return elementwise(g, "mul", lift(g, a).reshape(-1, 1), lift(g, b).reshape(1, -1))
+    return lift(g, a).reshape(-1, 1) * lift(g, b).reshape(1, -1)
 
 
 @implements(np.cumsum)
