@@ -320,17 +320,14 @@ def trace_likelihood(
     t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
     numbers = t.inputs("th", 0, 0, (p,))
     theta = Rows(numbers) if build is None else build(numbers)
-    forget = t.attempt()
-    with t.step(loop.id) as region:
-        inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
+    absent, y = gated(t, loop.id, rows) if missing and skip else (None, datum(t, loop.id, rows))
+    with t.step(loop.id, None if absent is None else g.negation(absent)) as region:
+        inc = contribution(g, t.run(f, theta, y), f)
         t.varying([inc])
     if build is None:
         theta.refuse_rest(f)
-    if missing and skip and not handles_missing(g, loop.id):
-        forget()
-        absent, y = gated(t, loop.id, rows)
-        with t.step(loop.id, g.negation(absent)) as region:
-            inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
+    if absent is not None:
+        inc = g.select(absent, g.zero, inc)
     loop.inner = region.loops
     if what == "value":
         value = loop.add_sum(g, inc)
@@ -343,12 +340,6 @@ def trace_likelihood(
             finite = g.compare("lt", g.node("abs", inc), g.const(np.inf))
             loop.each = [g.select(finite, d, g.zero) for d in loop.each]
     return program
-
-
-def handles_missing(g: Graph, loop: int) -> bool:
-    """Does the user's function look for nan in the data itself?"""
-    varying = sum([1 << k for k, within in g.within.items() if k == loop or within >> loop & 1])
-    return any(op == "isnan" and g.mask[args[0]] & varying for op, args in zip(g.op, g.args, strict=True))
 
 
 class Recursion:
