@@ -97,7 +97,7 @@ def key_of(x: Any, given: list) -> Any:
         x = bottom(x)
     elif c is View:
         x = late.shown(x)
-    if isinstance(x, np.generic):
+    if issubclass(type(x), np.generic):
         return c
     if not is_array(x) or x.dtype.kind not in "biufc":
         raise TypeError
@@ -158,7 +158,7 @@ def stand_in(x: Any, least: int = 0) -> Any:
     """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array.  `least` is added to
     floats."""
     if not is_array(x):
-        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if isinstance(x, np.generic) else x
+        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if issubclass(type(x), np.generic) else x
     y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
     if x.dtype.kind not in "fc":
         y[...] = 0

@@ -16,6 +16,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._primitive import seen
 from .._recording import value
 from ..errors import DataError, NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
@@ -356,7 +357,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
         return total
     v, F = np.stack(v), np.stack(F)
     plain = value(F)
-    if isinstance(plain, numpy.ndarray) and (plain <= 0).any():
+    if type(plain) is numpy.ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
         raise NotPositiveDefiniteError(f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number")
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
@@ -412,6 +413,9 @@ def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     if model.start.stationary:
         if unknown or any(x[0] is not x[-1] for x in (T, Q, c)):
             return None
+        shown = T[0] if type(T[0]) is float else seen(T[0])
+        if shown is not None and not abs(shown) < 1.0:
+            return None  # the long way says so
         a, P = c[0] / (1.0 - T[0]), Q[0] / (1.0 - T[0] * T[0])
     v, F, steps = [], [], []
     for t in range(n):

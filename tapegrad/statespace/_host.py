@@ -54,5 +54,5 @@ def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
     """build(params), where build works in the library xp; on the host."""
     if xp is numpy:
         return build(params)
-    model = build(tree_map(lambda x: xp.asarray(x) if isinstance(x, (numpy.generic, numpy.ndarray)) else x, params))
+    model = build(tree_map(lambda x: xp.asarray(x) if issubclass(type(x), (numpy.generic, numpy.ndarray)) else x, params))
     return brought(model, numpy) if isinstance(model, LinearGaussian) else model

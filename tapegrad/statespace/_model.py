@@ -268,7 +268,7 @@ def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
         zeros["H"] = ~numpy.eye(p, dtype=bool).ravel()
     if R is None and field["Q"].ndim < 2 and m > 1:
         zeros["Q"] = ~numpy.eye(m, dtype=bool).ravel()
-    elif isinstance(R, numpy.ndarray) and R.ndim == 2:
+    elif type(R) is numpy.ndarray and R.ndim == 2:
         spread = R != 0
         zeros["Q"] = ~(spread @ spread.T if field["Q"].ndim < 2 else numpy.outer(spread.any(axis=1), spread.any(axis=1))).ravel()
     return zeros
@@ -421,9 +421,15 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
 
 
 def _require_covariance(name: str, x: Any) -> None:
-    """Raise if a matrix that may be looked at has an eigenvalue below 0.  (A variance below 0 is found where something is observed.)"""
-    shown = seen(x) if x.ndim == 2 and x.shape[0] > 1 else None
-    if shown is not None and numpy.isfinite(shown).all():
+    """Raise if a variance, or an eigenvalue of a matrix, that may be looked at is below 0: the variance of what is observed may be positive
+    all the same."""
+    shown = seen(x) if x.ndim < 3 else None
+    if shown is None:
+        return
+    if x.ndim < 2:
+        if (shown < 0.0).any() if x.ndim else shown < 0.0:
+            raise NotPositiveDefiniteError(f"{name}: a variance of {numpy.min(shown):.6g}; wanted none below 0")
+    elif numpy.isfinite(shown).all():
         size = numpy.linalg.eigvalsh(shown + shown.T) / 2
         if size[0] < -ROUNDING * abs(size).max():
             raise NotPositiveDefiniteError(f"{name}: a covariance with the eigenvalue {size[0]:.6g}; wanted none below 0")

@@ -51,7 +51,7 @@ def settled(xs: Any) -> bool:
         elif isinstance(x, Variable):
             if is_tracked(x) or xp_of(layout_of(x)) is not np:
                 return False
-        elif not isinstance(x, (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
+        elif not issubclass(type(x), (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
             return False
     return True
 

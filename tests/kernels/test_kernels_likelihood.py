@@ -456,3 +456,12 @@ def test_out_is_refused_where_it_would_be_ignored():
     k = kernels.likelihood(lambda t, x: -((x - t["mu"]) ** 2))
     with pytest.raises(ArgumentError, match="not for a tree"):
         k.value_and_grad({"mu": np.zeros(3)}, np.ones(2), out=(np.empty(3), np.empty((1, 3))))
+
+
+@pytest.mark.parametrize("dtype", [">f8", ">f4", "<f8", "<f4"])
+def test_bytes_in_another_order(dtype):
+    """As files of FITS have them."""
+    theta, x = THETA.astype(dtype), X.astype(dtype)
+    found, expected = GAUSSIAN(theta, x), GAUSSIAN(theta.astype(theta.dtype.newbyteorder("=")), x.astype(x.dtype.newbyteorder("=")))
+    assert found.dtype == expected.dtype and found.dtype.isnative
+    np.testing.assert_array_equal(found, expected)

@@ -112,3 +112,22 @@ def test_recursions(seed):
     close(k.hvp(theta, v, holes), tg.hvp(lambda t: by_tape(t).sum(), theta, v), 1e-8)
     found = tg.grad(lambda x: k(theta, x).sum())(holes)
     assert np.isfinite(found).all() and not found[..., HOLES].any()
+
+
+SEEING = [
+    lambda theta, y: theta[0] * np.fmax(y, 0.1), lambda theta, y: theta[0] * np.interp(y, [0.0, 1.0], [0.0, 2.0]),
+    lambda theta, y: theta[0] * np.where(np.isnan(y), -7.0, y), lambda theta, y: theta[0] * np.nan_to_num(np.sqrt(y - 0.3), nan=-50.0),
+    lambda theta, y: theta[0] * np.median(np.array([y, 0.2, 0.4])), lambda theta, y: theta[0] * np.where(np.isfinite(y), y, 3.0),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("f", SEEING)
+def test_what_is_left_out_whatever_the_function_looks_for(f):
+    """A function with a branch for nan, of its own or in a function of NumPy's, gets no missing datum either; with 'step' it does."""
+    theta, y = np.array([[2.0, 3.0]]), np.array([0.5, np.nan, 0.25])
+    for what in ("__call__", "grad", "hessian"):
+        found = getattr(tg.kernels.likelihood(f), what)(theta, y)
+        np.testing.assert_array_equal(found, getattr(tg.kernels.likelihood(f), what)(theta, y[::2]))
+    with np.errstate(invalid="ignore"):
+        expected = [sum(f([t], v) for v in y) for t in theta[0]]
+    np.testing.assert_allclose(tg.kernels.likelihood(f, missing="step", invalid="nan")(theta, y), expected, rtol=1e-14)

@@ -251,11 +251,11 @@ def test_no_model_among_many(at_once):
 def test_a_variance_that_is_not_positive_is_named(at_once):
     y = np.random.default_rng(3).normal(size=40)
     for call in (ss.loglik, ss.filter, ss.smooth):
-        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"variance of y\[1\] given the past is -"):
-            call(ss.local_level(-0.55, 1.0), y)
+        with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"):
+            call(ss.LinearGaussian(1.0, 1.0, 0.0, 0.0, start=ss.Start(0.0, 0.0)), y)
         Z, two = np.ones((2, 1)), np.stack([y, y], axis=1)
         with pytest.raises(tg.errors.NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
-            call(ss.LinearGaussian(0.5, Z, 1.0, np.array([-3.0, 1.0]), start=ss.Start(0.0, 1.0)), two)
+            call(ss.LinearGaussian(0.5, Z, 1.0, 0.0, start=ss.Start(0.0, 1.0)), two)
     assert len(at_once) == 6
 
 
@@ -717,7 +717,7 @@ START = {"noise": 1.0, "level": 1.0}
         ((level, Y, START, {"trend": ss.positive()}), tg.errors.ArgumentError, "'trend' is not a parameter; start has noise, level"),
         ((level, np.full(9, np.nan), START), tg.errors.DataError, "all 9 observations are missing"),
         ((level, [1.0], START), tg.errors.DataError, "1 observed values do not determine the parameters"),
-        ((level, Y, {"noise": -2.0, "level": 1.0}), tg.errors.NotPositiveDefiniteError, "the variance of y\\[1\\] given the past"),
+        ((level, Y, {"noise": -2.0, "level": 1.0}), tg.errors.NotPositiveDefiniteError, "observation_cov: a variance of -2"),
         ((level, Y, {"noise": np.nan, "level": 1.0}), tg.errors.ArgumentError, "start of noise is nan"),
     ],
 )

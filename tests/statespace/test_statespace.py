@@ -622,6 +622,8 @@ def test_a_diffuse_element_that_is_left_out_before_it_is_seen():
         (lambda y: ss.simulate_smoother([1.0], y), ArgumentError, "simulate_smoother: the model is a list"),
         (lambda y: ss.forecast(ss.local_level(1.0, 1.0), y, 2.5), ArgumentError, r"steps=2.5\): wanted a whole number, at least 1"),
         (lambda y: ss.loglik(stationary(1.0), y), NotPositiveDefiniteError, "eigenvalue of the transition has size 1,"),
+        (lambda y: ss.loglik(stationary(-1.0), y[:3]), NotPositiveDefiniteError, "eigenvalue of the transition has size 1,"),
+        (lambda y: ss.loglik(stationary(1.1), y[:3]), NotPositiveDefiniteError, "eigenvalue of the transition has size 1.1,"),
         (lambda y: ss.loglik(stationary([[0.5, 9.0], [0.0, -1.5]]), y), NotPositiveDefiniteError, "the transition has size 1.5,"),
         (lambda y: ss.loglik(stationary(np.diag([0.5, 2.0, 0.1])), y), NotPositiveDefiniteError, "the transition has size 2,"),
         (
@@ -629,7 +631,7 @@ def test_a_diffuse_element_that_is_left_out_before_it_is_seen():
             NotPositiveDefiniteError,
             "transition_cov: .* eigenvalue -2",
         ),
-        (lambda y: ss.simulate(ss.local_level(-1.0, 1.0), 5), NotPositiveDefiniteError, "has the eigenvalue -1"),
+        (lambda y: ss.simulate(ss.local_level(-1.0, 1.0), 5), NotPositiveDefiniteError, "observation_cov: a variance of -1"),
         (
             lambda y: ss.fit(with_a_stranger, y, dict(a=1.5e4, b=1.5e3, c=1.0), ss.positive()),
             DataError,
@@ -860,12 +862,14 @@ def test_bad_data():
 
 
 def test_variances_that_are_not_positive():
-    with pytest.raises(NotPositiveDefiniteError, match=r"variance of y\[1\] given the past is -1"):
-        ss.loglik(ss.local_level(-1.0, 1.0), [1.0, 2.0, 3.0])
+    for n in (3, 40):
+        for variances in ((-1.0, 1.0), (-0.1, 0.5), (0.5, -0.1)):  # those of what is observed may be positive
+            with pytest.raises(NotPositiveDefiniteError, match=f"a variance of {min(variances)}".rstrip("0").rstrip(".")):
+                ss.loglik(ss.local_level(*variances), NILE[:n])
     flat = ss.LinearGaussian(np.eye(2), np.array([1.0, 0.0]), 0.0, 0.0, start=ss.Start(0.0, 0.0))
     with pytest.raises(NotPositiveDefiniteError, match=r"variance of y\[0\] given the past is 0"):
         ss.smooth(flat, [1.0, 2.0])
-    both = ss.LinearGaussian(np.eye(2), np.eye(2), 0.0, -2.0, start=ss.Start(0.0, 0.5))
+    both = ss.LinearGaussian(np.eye(2), np.eye(2), 0.0, 0.0, start=ss.Start(0.0, 0.0))
     with pytest.raises(NotPositiveDefiniteError, match=r"covariance of y\[0\] given the past"):
         ss.filter(both, np.zeros((3, 2)))
     with pytest.raises(NotPositiveDefiniteError):
@@ -895,7 +899,7 @@ def test_fit_errors():
         ss.fit(lambda p: ss.arma(p["ar"]), NILE, {"ar": np.array([1.2, 0.0])}, ss.stationary())
     with pytest.raises(ArgumentError, match="log-likelihood at start = .* is nan"):
         ss.fit(lambda p: ss.local_level(p["a"] * np.nan, 1.0), NILE, {"a": 1.0})
-    with pytest.raises(NotPositiveDefiniteError, match="given the past"):
+    with pytest.raises(NotPositiveDefiniteError, match="observation_cov: a variance of -1"):
         ss.fit(nile_build, NILE, {"observation_var": -1.0, "level_var": 0.1})
     with pytest.raises(ShapeError, match="transition_cov"):
         ss.fit(lambda p: ss.LinearGaussian(1.0, 1.0, p["a"], 1.0), NILE, {"a": np.ones(2)})

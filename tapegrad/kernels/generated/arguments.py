@@ -40,8 +40,8 @@ def as_float(x: Any, what: str) -> Any:
         raise ArgumentError(f"{what} is a masked array, and kernels see no mask; mark missing data by nan: x.filled(numpy.nan)")
     if x.dtype in FLOATS:
         return x
-    if x.dtype.kind in "biu":
-        return x.astype(np.float64)
+    if x.dtype.kind in "biu" or x.dtype.newbyteorder("=") in FLOATS:  # (files of FITS are big-endian)
+        return x.astype(np.float32 if x.dtype.newbyteorder("=") == FLOATS[1] else np.float64)
     raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
 
 

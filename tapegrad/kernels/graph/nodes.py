@@ -69,6 +69,7 @@ class Graph(Blocks):
         self.memo: dict = {}
         self.loops = 0
         self.captured: Any = None  # what the traced function captured
+        self.refusal: Exception | None = None  # the last error of a value of which something was asked that it cannot give
         self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
         self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
@@ -76,6 +77,11 @@ class Graph(Blocks):
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
         self.sweeps_whole = True  # are their adjoints to be found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
+
+    def refused(self, error: Exception) -> Exception:
+        """The error, remembered: a function that catches it would go another way than its numbers do."""
+        self.refusal = error
+        return error
 
     # --- making nodes ---
 

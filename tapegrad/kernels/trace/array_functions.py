@@ -9,13 +9,33 @@ from ...errors import KernelError
 from ...ops._define import PRIMITIVES
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
-from .symbolic import COMPOSED, FUNCTIONS, REDUCE, Sym, elementwise, graph_of, implements, instruction, large, lift, operand, real, where
+from .symbolic import (
+    COMPOSED,
+    FUNCTIONS,
+    REDUCE,
+    Sym,
+    alike,
+    array_of,
+    elementwise,
+    graph_of,
+    implements,
+    instruction,
+    large,
+    lift,
+    operand,
+    real,
+    truth,
+    where,
+)
 
 
 def matmul(a: Any, b: Any) -> Sym:
     """One triangle of L @ P @ L.T where P is symmetric node by node."""
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
+    if a.is_bool and b.is_bool:
+        return truth(matmul(real(a), real(b)))
+    a, b = real(a), real(b)
     if a.ndim not in (1, 2) or b.ndim not in (1, 2):
         raise KernelError(f"matmul of shapes {a.shape} and {b.shape} in a kernel: vectors and matrices only")
     x, y = np.atleast_2d(a.ids), b.ids[:, None] if b.ndim == 1 else b.ids
@@ -96,11 +116,11 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 def power(a: Any, b: Any) -> Sym:
     """Whole and half constant exponents by products and roots."""
     g = graph_of(a, b)
-    exponent = lift(g, b).constant()
+    a, exponent = real(lift(g, a)), lift(g, b).constant()
     if exponent is not None and exponent.ndim == 0:
         c = float(exponent)
         if c == int(c) and abs(c) <= 64:
-            ids = lift(g, a).ids
+            ids = a.ids
             if large(g, ids):
                 return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
             ids = g.nodes_of(ids)
@@ -115,9 +135,12 @@ def power(a: Any, b: Any) -> Sym:
     return elementwise(g, POWER, a, b)
 
 
+CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # of true and false again one of these
+
+
 def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
     g = graph_of(x)
-    x = lift(g, x)
+    x = lift(g, x) if op in CHOICES else real(lift(g, x))
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
@@ -180,7 +203,7 @@ def _moved(f: Callable) -> Callable:
     def run(x, *args, **kwargs):
         g = graph_of(x)
         many = isinstance(x, (list, tuple))
-        ids = [lift(g, e).ids for e in x] if many else lift(g, x).ids
+        ids = [v.ids for v in alike([lift(g, e) for e in x])] if many else lift(g, x).ids
         out = f(ids, *args, **kwargs)
         return [Sym(g, o) for o in out] if isinstance(out, (list, tuple)) else Sym(g, out)
 
@@ -197,6 +220,11 @@ for _f in (np.shape, np.ndim, np.size):
     FUNCTIONS[_f] = lambda x, *rest, f=_f: f(x.ids, *rest)
 
 
+def nothing(x: Sym) -> int:
+    """The zero of arrays like x."""
+    return x.g.bool(False) if x.is_bool else x.g.zero
+
+
 @implements(np.diag)
 def diag(x: Any, k: int = 0) -> Sym:
     g = graph_of(x)
@@ -204,33 +232,47 @@ def diag(x: Any, k: int = 0) -> Sym:
     if x.ndim == 2:
         return Sym(g, np.diag(x.ids, k))
     out = np.diag(x.ids + 1, k) - 1
-    out[out < 0] = g.zero
+    out[out < 0] = nothing(x)
     return Sym(g, out)
 
 
 @implements(np.tril)
 def tril(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, x.g.zero))
+    return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, nothing(x)))
 
 
 @implements(np.triu)
 def triu(x: Any, k: int = 0) -> Sym:
-    return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), x.g.zero, x.ids))
+    return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), nothing(x), x.ids))
+
+
+def filled(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
+    """np.full: an array of symbols where it holds real numbers, else NumPy's own, which takes none."""
+    if graph_of(value) is None:
+        made = np.full(shape, value, dtype)
+        return array_of(lift(g, made)) if made.dtype.kind == "f" else made
+    return array_of(of_dtype(Sym(g, np.full(shape, lift(g, value).ids)), dtype))
+
+
+def of_dtype(x: Sym, dtype: Any) -> Sym:
+    """The array of symbols with the dtype that was asked for."""
+    kind = "" if dtype is None else np.dtype(dtype).kind
+    return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
 
 @implements(np.zeros_like, np.empty_like)
-def zeros_like(x: Any, dtype: Any = None) -> Sym:
-    return Sym(x.g, np.full(x.shape, x.g.zero))
+def zeros_like(x: Any, dtype: Any = None) -> Any:
+    return full_like(x, 0, dtype)
 
 
 @implements(np.ones_like)
-def ones_like(x: Any, dtype: Any = None) -> Sym:
-    return Sym(x.g, np.full(x.shape, x.g.one))
+def ones_like(x: Any, dtype: Any = None) -> Any:
+    return full_like(x, 1, dtype)
 
 
 @implements(np.full_like)
-def full_like(x: Any, value: Any, dtype: Any = None) -> Sym:
-    return Sym(x.g, np.broadcast_to(lift(x.g, value).ids, x.shape).copy())
+def full_like(x: Any, value: Any, dtype: Any = None) -> Any:
+    return filled(x.g, x.shape, value, x.dtype if dtype is None else dtype)
 
 
 @implements(np.trace)
@@ -241,16 +283,17 @@ def trace(x: Any) -> Sym:
 @implements(np.outer)
 def outer(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
-    return elementwise(g, "mul", lift(g, a).reshape(-1, 1), lift(g, b).reshape(1, -1))
+    return lift(g, a).reshape(-1, 1) * lift(g, b).reshape(1, -1)
 
 
 @implements(np.cumsum)
 def cumsum(x: Any, axis: Any = None) -> Sym:
+    x = real(x)
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
         raise KernelError("np.cumsum of a matrix cannot be traced; write it row by row")
-    out = [x[0]]
+    out = list(x[:1])
     for k in range(1, len(x)):
         out.append(out[-1] + x[k])
     return lift(x.g, out)
@@ -258,27 +301,39 @@ def cumsum(x: Any, axis: Any = None) -> Sym:
 
 @implements(np.diff)
 def diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
+    if axis not in (-1, x.ndim - 1):
+        raise KernelError("np.diff in a kernel: along the last axis only")
     for _ in range(n):
-        x = x[..., 1:] - x[..., :-1]
+        x = x[..., 1:] != x[..., :-1] if x.is_bool else x[..., 1:] - x[..., :-1]
     return x
 
 
 @implements(np.nan_to_num)
-def nan_to_num(x: Any, nan: float = 0.0) -> Sym:
-    return where(np.isnan(x), nan, x)
+def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Sym:
+    if not copy:
+        raise KernelError("np.nan_to_num(x, copy=False) in a kernel: take its result")
+    most = np.finfo(np.float64).max
+    high, low = most if posinf is None else posinf, -most if neginf is None else neginf
+    return where(np.isnan(x), nan, where(x == np.inf, high, where(x == -np.inf, low, x)))
 
 
 @implements(np.einsum)
 def einsum(spec: str, *x: Any) -> Sym:
     """By explicit sums over the indices."""
     g = graph_of(*x)
-    x = [Sym(g, lift(g, v).nodes) for v in x]
+    x = [Sym(g, real(lift(g, v)).nodes) for v in x]
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
+    if "." in spec or [len(term) for term in terms] != [v.ndim for v in x]:
+        raise KernelError(f"np.einsum({spec!r}) in a kernel: a letter for each axis of {[v.shape for v in x]}")
     if not arrow:
         letters = left.replace(",", "")
         right = "".join(sorted(c for c in set(letters) if letters.count(c) == 1))
-    size = {c: n for term, v in zip(terms, x, strict=True) for c, n in zip(term, v.shape, strict=True)}
+    size: dict = {}
+    for c, n in [pair for term, v in zip(terms, x, strict=True) for pair in zip(term, v.shape, strict=True)]:
+        if n != size.setdefault(c, n) and 1 not in (n, size[c]):
+            raise ValueError(f"np.einsum({spec!r}): index {c} has lengths {size[c]} and {n}")
+        size[c] = n if size[c] == 1 else size[c]
     inner = [c for c in size if c not in right]
     out = np.empty([size[c] for c in right], np.int64)
     for k in np.ndindex(out.shape):
@@ -287,7 +342,7 @@ def einsum(spec: str, *x: Any) -> Sym:
             at.update(zip(inner, m, strict=True))
             product = g.one
             for term, v in zip(terms, x, strict=True):
-                product = g.mul(product, int(v.ids[tuple([at[c] for c in term])]))
+                product = g.mul(product, int(v.ids[tuple([at[c] % n for c, n in zip(term, v.shape, strict=True)])]))
             acc = g.add(acc, product)
         out[k] = acc
     return Sym(g, out)

@@ -28,6 +28,10 @@ class Captured:
         """The trace is done: what the function itself did to lists of its own is part of it."""
         self._look()
         self.refuse_written(kernel)
+        self.refuse_draws(kernel)
+
+    def refuse_draws(self, kernel: str) -> None:
+        """Raises KernelError where random numbers were drawn since the functions were met."""
         if any([state(x) != before for x, before in self.sources]):
             raise KernelError(
                 f"{kernel}: random numbers were drawn while the function was traced. That happens once, and they would be the same in "

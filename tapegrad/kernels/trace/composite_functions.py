@@ -14,7 +14,7 @@ import scipy.special as sp
 from ...errors import KernelError
 from .array_functions import reduced, total
 from .linalg import FOREIGN, for_traced
-from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, where
+from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, real, where
 
 # --- rounding ---
 
@@ -57,15 +57,19 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym
 
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
-    """How many of the sorted numbers a lie below v (or not above it: side='right')."""
+    """How many of the sorted numbers a lie below v (or not above it: side='right').  NumPy's order has nan behind all numbers."""
     g = graph_of(a, v)
     a, v = lift(g, a), lift(g, v)
-    return functools.reduce(lambda n, x: n + where((x < v) if side == "left" else (x <= v), 1.0, 0.0), a, lift(g, 0.0))
+    return functools.reduce(lambda n, x: n + where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, lift(g, 0.0))
 
 
 @implements(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
-    return searchsorted(bins, x, "left" if right else "right")
+    """The bins may ascend or descend."""
+    bins = lift(graph_of(x, bins), bins)
+    side = "left" if right else "right"
+    up = searchsorted(bins, x, side)
+    return up if len(bins) < 2 else where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
 
 
 @implements(np.sort)
@@ -77,7 +81,7 @@ def sort(x: Any, axis: int = -1) -> Sym:
     rows = list(x)
     for last in range(len(rows) - 1, 0, -1):
         for k in range(last):
-            swap = rows[k] > rows[k + 1]
+            swap = np.logical_not((rows[k] <= rows[k + 1]) | np.isnan(rows[k + 1]))  # nan comes last
             rows[k], rows[k + 1] = where(swap, rows[k + 1], rows[k]), where(swap, rows[k], rows[k + 1])
     return lift(x.g, rows)
 
@@ -86,17 +90,17 @@ def sort(x: Any, axis: int = -1) -> Sym:
 def median(x: Any) -> Sym:
     rows = sort(np.reshape(x, (-1,)))
     n = len(rows)
-    return 0.5 * (rows[(n - 1) // 2] + rows[n // 2])
+    return where(np.isnan(rows[-1]), np.nan, 0.5 * (rows[(n - 1) // 2] + rows[n // 2]))
 
 
 def place_of(first: Callable) -> Callable:
-    """The place of the number that comes before all others by `first`."""
+    """The place of the number that comes before all others by `first`, or of the first nan."""
 
     def run(x: Any) -> Sym:
-        x = np.reshape(lift(graph_of(x), x), (-1,))
+        x = np.reshape(real(lift(graph_of(x), x)), (-1,))
         best, place = x[0], lift(x.g, 0.0)
         for k in range(1, len(x)):
-            better = first(x[k], best)
+            better = (first(x[k], best) | np.isnan(x[k])) & np.logical_not(np.isnan(best))
             best, place = where(better, x[k], best), where(better, float(k), place)
         return place
 
@@ -178,7 +182,8 @@ def cumprod(x: Any, axis: Any = None) -> Any:
         x = x.reshape(-1)
     elif x.ndim != 1:
         raise KernelError("np.cumprod of a matrix cannot be traced; write it row by row")
-    out = [x[0]]
+    x = real(x)
+    out = list(x[:1])
     for k in range(1, len(x)):
         out.append(out[-1] * x[k])
     return lift(x.g, out)

@@ -12,7 +12,7 @@ import numpy as np
 from ...errors import ArgumentError, KernelError
 from ..graph.nodes import Graph
 from ..graph.program import Loop
-from .symbolic import NotKnown, Sym, elementwise, lift, real
+from .symbolic import NotKnown, Sym, lift, real, truth
 from .tracing import ACTIVE, Tracer, count, flat
 
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
@@ -48,16 +48,17 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     if known is not None:
         forget = t.attempt()
         try:
-            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), carry)
+            return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), body, carry)
         except NotKnown:
             if known > WRITTEN:
                 raise
+            g.refusal = None
             forget()  # the body wants to know i, as to take an element of a list
         return _in_turn(int(known), body, carry)
     enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
     bounded = g.select(enough, node, g.zero)
     cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED else None
-    result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), carry)
+    result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), body, carry)
     ids, build = flat(g, result)
     return build([g.select(enough, i, g.const(np.nan)) for i in ids])
 
@@ -79,7 +80,7 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
                 break
             carry = body(carry)
         return carry
-    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), carry)
+    return _traced_loop(t, t.g.const(int(max_steps)), int(max_steps), cond, lambda i, c: body(c), body, carry)
 
 
 def _in_turn(n: int, body: Callable, carry: Any) -> Any:
@@ -96,6 +97,7 @@ class Wanted:
     cap: int | None
     cond: Callable | None
     body: Callable
+    of: Callable  # the user's, of which errors speak
     start: list[int]
     build: Callable
 
@@ -112,13 +114,13 @@ class Wanted:
         made = Loop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
         made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
-        given = self.build([made.carry[kept.index(k)] for k in leader])
+        given = lambda: self.build([made.carry[kept.index(k)] for k in leader])
         with t.step(made.id) as region:
             condition, counter = g.bool(True), g.input("i", made.id, 0)
             if self.cond is not None:
-                condition = contribution_bool(g, self.cond(given))
+                condition = contribution_bool(g, t.twice(lambda: self.cond(given()), self.of))
             region.going = self.going(g, condition, counter, gate)[1]
-            after, _ = flat(g, self.body(counter, given))
+            after = flat(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
             t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
@@ -126,13 +128,13 @@ class Wanted:
         return made, condition, after
 
 
-def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, carry: Any) -> Any:
+def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any) -> Any:
     """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
     throughout, and where the loops in it have to know that the step around this one may not be taken."""
     g, forget = t.g, t.attempt()
     start, build = flat(g, carry)
     t.varying([*start, steps])
-    wanted = Wanted(steps, cap, cond, body, start, build)
+    wanted = Wanted(steps, cap, cond, body, of, start, build)
     classes: dict = {}
     leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
     while True:
@@ -172,4 +174,4 @@ def contribution_bool(g: Graph, x: Any) -> int:
     x = lift(g, x)
     if x.size != 1:
         raise KernelError("the condition of while_loop must be one value for each sample")
-    return int((x if x.is_bool else elementwise(g, "ne", x, 0.0)).nodes.ravel()[0])
+    return int(truth(x).nodes.ravel()[0])

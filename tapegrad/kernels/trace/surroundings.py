@@ -6,6 +6,7 @@ when they are first looked up.  Captured numbers and arrays are constants of the
 import contextlib
 import functools
 import math
+import operator
 import random
 import sys
 import types
@@ -22,14 +23,42 @@ from ..._shadow import is_foreign
 from ..._tree import Const
 from ...errors import KernelError
 from ..graph.nodes import Graph
+from .array_functions import filled, of_dtype
 from .captured import Captured
 from .composite_functions import FOREIGN
-from .symbolic import Sym, graph_of, lift
+from .symbolic import Sym, Untranslated, array_of, graph_of, lift, real
 
+# functions of math that are NumPy's under the same name, with the same arguments
+SAME = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "degrees", "exp", "exp2", "expm1", "floor",
+    "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "pow", "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
+)  # fmt: skip
 MATH = {
-    "fabs": np.abs, "pow": np.power, "isnan": np.isnan, "isfinite": np.isfinite, "lgamma": scipy.special.gammaln,
-    "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+    **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln, "gamma": scipy.special.gamma,
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc, "log": lambda x, base=math.e: np.log(x) / np.log(base),
+    "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
+    "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
 }  # fmt: skip
+
+
+class OfFloat64(type):
+    """np.float64 in a kernel function: of a symbol the real number, else NumPy's class itself."""
+
+    def __call__(cls, x: Any = 0.0) -> Any:
+        return real(x) if isinstance(x, Sym) else np.float64(x)
+
+    def __instancecheck__(cls, x: Any) -> bool:
+        return isinstance(x, np.float64)
+
+    def __eq__(cls, other: Any) -> bool:
+        return other is cls or other is np.float64
+
+    def __hash__(cls) -> int:
+        return hash(np.float64)
+
+
+class Float64(np.float64, metaclass=OfFloat64):
+    pass
 
 
 class Rebuilder:
@@ -53,36 +82,36 @@ class Rebuilder:
 
             def run(*args, **kwargs):
                 made = make(*args, **{k: v for k, v in kwargs.items() if k != "like"})
-                return lift(g, made) if made.dtype.kind == "f" else made
+                return array_of(lift(g, made)) if made.dtype.kind == "f" else made
 
             return run
 
         def array(x, dtype=None, copy=True, **kwargs):
-            if graph_of(x) is None and not isinstance(x, Sym):
+            if graph_of(x) is None:
                 made = np.array(x, dtype=dtype, **kwargs)
-                return lift(g, made) if made.dtype.kind == "f" else made
-            made = lift(g, x)
-            return made.copy() if copy else made
-
-        def full(shape, value, dtype=None):
-            return Sym(g, np.full(shape, lift(g, value).ids))
+                return array_of(lift(g, made)) if made.dtype.kind == "f" else made
+            made = of_dtype(lift(g, x), dtype)
+            return array_of(made.copy()) if copy or not (made.ndim or made.zero_d) else made
 
         def asarray(x, dtype=None):
             return array(x, dtype, copy=False)
 
         made = {n: wrapped(n) for n in ("zeros", "ones", "empty", "eye", "identity", "linspace")}
-        made.update(
-            array=array, asarray=asarray, full=full, asanyarray=asarray, float64=lambda x=0.0: x if isinstance(x, Sym) else np.float64(x)
-        )
+        made.update(array=array, asarray=asarray, full=functools.partial(filled, g), asanyarray=asarray, float64=Float64)
         return made
 
     def _of_math(self, name: str) -> Callable:
         theirs = getattr(math, name)
-        ours = MATH.get(name, getattr(np, name, None))
+        ours = MATH.get(name)
         ours = FOREIGN.get(ours, ours)
 
         def run(*args, **kwargs):
-            return ours(*args, **kwargs) if ours is not None and graph_of(*args) is not None else theirs(*args, **kwargs)
+            g = graph_of(*args)
+            if g is None:
+                return theirs(*args, **kwargs)
+            if ours is None:
+                raise g.refused(Untranslated(f"math.{name}"))
+            return ours(*args, **kwargs)
 
         return run
 

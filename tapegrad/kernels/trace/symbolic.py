@@ -22,7 +22,9 @@ from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
 from ..graph.recipes import Recipe
 
-BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.invert: "not"}
+BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "ne", np.invert: "not"}
+# NumPy's arithmetic of values that are all true or false; None: there is none
+LOGICAL = {**BITWISE, np.add: "or", np.multiply: "and", np.maximum: "or", np.minimum: "and", np.subtract: None, np.negative: None}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
@@ -45,10 +47,13 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     __array_priority__ = 2000
     product = None  # (A, B) where this is A @ B, for symmetry
+    zero_d = False  # of one number: is it an array of no axes, which NumPy writes in place, and not a scalar?
 
     def __init__(self, g: Graph, ids: Any):
         self.g, self.ids = g, np.asarray(ids, dtype=np.int64)
 
+    # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
+    __class__ = property(lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64)
     nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, of those in blocks, too
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
@@ -92,7 +97,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def ravel(self) -> "Sym":
         return Sym(self.g, self.ids.ravel())
 
-    flatten = ravel
+    def flatten(self) -> "Sym":
+        return Sym(self.g, self.ids.flatten())
 
     def transpose(self, *axes: Any) -> "Sym":
         return Sym(self.g, self.ids.transpose(*axes))
@@ -122,32 +128,42 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         keys = key if isinstance(key, tuple) else (key,)
         keys = tuple([plain_index(k) for k in keys])
         if not any(isinstance(k, Sym) for k in keys):
-            return Sym(self.g, self.ids[keys])
+            ids = self.ids[keys]
+            return array_of(Sym(self.g, ids)) if type(ids) is np.ndarray else Sym(self.g, ids)
         return self._chosen(keys)
 
     def _chosen(self, keys: tuple) -> "Sym":
-        """x[i] with i known at run time: a chain of selects over the axis."""
+        """x[i] with i known at run time: a chain of selects over the axis.  Where there is no such element the result is nan."""
         at, axis = _symbolic_axis(self, keys)
-        before = keys[:at]
-        n = self.shape[axis]
-        out = Sym(self.g, self.ids[before + (n - 1,) + keys[at + 1 :]])
+        x, n, out = real(self), self.shape[axis], np.nan
         i = where(keys[at] < 0, keys[at] + n, keys[at])
-        for k in range(n - 1):
-            out = where(equal(i, k), Sym(self.g, self.ids[before + (k,) + keys[at + 1 :]]), out)
-        return out
+        for k in range(n):
+            out = where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
+        return where(out, True, False) if self.is_bool else lift(self.g, out)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         keys = key if isinstance(key, tuple) else (key,)
         keys = tuple([plain_index(k) for k in keys])
         if not any(isinstance(k, Sym) for k in keys):
-            self.ids[keys] = lift(self.g, value).ids
+            self.ids[keys] = self._as_member(value).ids
             return
         at, axis = _symbolic_axis(self, keys)
         n = self.shape[axis]
         i = where(keys[at] < 0, keys[at] + n, keys[at])
+        value, lost = self._as_member(value), False
+        if not self.is_bool:  # with no such element the array is nan, as what was to be written is lost
+            lost = np.logical_not((i >= 0) & (i < n) & equal(np.floor(i), i))
         for k in range(n):
             place = keys[:at] + (k,) + keys[at + 1 :]
-            self.ids[place] = where(equal(i, k), value, Sym(self.g, self.ids[place])).ids
+            kept = Sym(self.g, self.ids[place])
+            self.ids[place] = where(equal(i, k), value, kept if lost is False else where(lost, np.nan, kept)).ids
+
+    def _as_member(self, value: Any) -> "Sym":
+        """What an element of this array becomes when `value` is written there."""
+        value = lift(self.g, value)
+        if self.is_bool:
+            return truth(value)
+        return real(value)
 
     # --- what a traced value cannot be ---
 
@@ -162,9 +178,11 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def _number(self, what: str) -> Any:
         c = self.constant()
         if c is None:
-            raise NotKnown(
-                f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
-                "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
+            raise self.g.refused(
+                NotKnown(
+                    f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
+                    "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
+                )
             )
         return c.item()
 
@@ -189,9 +207,11 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array__(self, *args: Any, **kwargs: Any):
         c = self.constant()
         if c is None:
-            raise NotKnown(
-                "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
-                "calls a function of another library, write its formula in NumPy's functions"
+            raise self.g.refused(
+                NotKnown(
+                    "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
+                    "calls a function of another library, write its formula in NumPy's functions"
+                )
             )
         return c
 
@@ -201,14 +221,21 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
         out = kwargs.pop("out", (None,))[0]
-        if method == "reduce" and ufunc in REDUCE:
-            return REDUCE[ufunc](x[0], kwargs.get("axis", 0))
-        if method != "__call__" or kwargs:
-            raise KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel")
-        if ufunc in COMPOSED:
+        reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
+        if not reduces and (method != "__call__" or kwargs):
+            raise self.g.refused(KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel"))
+        if reduces:
+            y = REDUCE[ufunc](x[0], kwargs.get("axis", 0))
+        elif ufunc in COMPOSED:
             y = COMPOSED[ufunc](*x)
-        elif ufunc in BITWISE and all(lift(self.g, a).is_bool for a in x):
-            y = elementwise(self.g, BITWISE[ufunc], *x)
+        elif ufunc in LOGICAL and all([lift(self.g, a).is_bool for a in x]):
+            if LOGICAL[ufunc] is None:
+                raise TypeError(
+                    f"{named(ufunc)}: NumPy has no difference of values that are true or false; write np.logical_xor or np.logical_not"
+                )
+            y = elementwise(self.g, LOGICAL[ufunc], *x)
+        elif ufunc in BITWISE:
+            raise self.g.refused(KernelError(f"{named(ufunc)} of numbers cannot be traced into a kernel; of conditions it can"))
         else:
             y = called(self.g, ufunc, x)
         if out is None:
@@ -221,7 +248,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
         if ours is None and not callable(getattr(getattr(NUMPY.get(f), "prim", None), "scalar", None)):
-            raise Untranslated(named(f))
+            raise self.g.refused(Untranslated(named(f)))
         return called(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
     def _in_place(name):
@@ -229,15 +256,16 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
         def method(self, other):
             y = op(self, other)
-            if self.ndim == 0:
+            if self.ndim == 0 and not self.zero_d:
                 return y
             self[...] = y
             return self
 
         return method
 
-    __iadd__, __isub__, __imul__, __itruediv__ = _in_place("add"), _in_place("sub"), _in_place("mul"), _in_place("truediv")
-    del _in_place
+    for _name in ("add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "matmul", "and_", "or_", "xor"):
+        locals()[f"__i{_name.rstrip('_')}__"] = _in_place(_name)
+    del _name, _in_place
 
 
 def named(f: Any) -> str:
@@ -436,10 +464,21 @@ def constants(g: Graph, value: Any) -> np.ndarray:
 def lift(g: Graph, value: Any) -> Sym:
     """Numbers, arrays and nested lists of them as one symbolic array."""
     if isinstance(value, Sym):
+        if value.g is not g:
+            raise KernelError(
+                "a value of another trace: a kernel function, or one that it calls, kept what it computed (in a global, an attribute, a "
+                "cache) and used it again when it was traced anew; let it compute that each time"
+            )
         return value
     if isinstance(value, (list, tuple)) and any(isinstance(e, (Sym, list, tuple)) for e in value):
-        return Sym(g, np.array([lift(g, e).ids for e in value], dtype=np.int64))
+        return Sym(g, np.array([x.ids for x in alike([lift(g, e) for e in value])], dtype=np.int64))
     return Sym(g, constants(g, value))
+
+
+def alike(x: list) -> list:
+    """Arrays that are to be one: all real, unless all are true or false."""
+    kinds = {v.is_bool for v in x if v.size}
+    return [real(v) for v in x] if len(kinds) > 1 else x
 
 
 def graph_of(*x: Any) -> Graph | None:
@@ -456,6 +495,11 @@ def graph_of(*x: Any) -> Graph | None:
 def real(x: Sym) -> Sym:
     """Booleans as 0 and 1."""
     return where(x, 1.0, 0.0) if x.is_bool else x
+
+
+def truth(x: Sym) -> Sym:
+    """Numbers as what is not zero."""
+    return x if x.is_bool else elementwise(x.g, "ne", x, 0.0)
 
 
 LOGIC = frozenset(("and", "or", "not"))
@@ -480,7 +524,7 @@ def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
 
 def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    x = [v if v.is_bool else elementwise(g, "ne", v, 0.0) for v in x] if op in LOGIC else [real(v) for v in x]
+    x = [truth(v) if op in LOGIC else real(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return blockwise(g, op, *arrays)
@@ -501,10 +545,7 @@ def elementwise(g: Graph, op: str, *x: Any) -> Sym:
 def where(c: Any, a: Any, b: Any) -> Any:
     g = graph_of(c, a, b)
     c, a, b = lift(g, c), lift(g, a), lift(g, b)
-    if not c.is_bool:
-        c = elementwise(g, "ne", c, 0.0)
-    if a.is_bool != b.is_bool:
-        a, b = real(a), real(b)
+    c, (a, b) = truth(c), alike([a, b])
     if a.is_bool:
         return elementwise(g, "or", elementwise(g, "and", c, a), elementwise(g, "and", elementwise(g, "not", c), b))
     cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
@@ -532,4 +573,11 @@ def implements(*theirs: Any) -> Callable:
     return declare
 
 
-FUNCTIONS[np.where] = ARRAYS[PRIMITIVES["select"].prim] = where
+def array_of(x: Sym) -> Sym:
+    """x, just made, as an array, also where it has no axes."""
+    x.zero_d = True
+    return x
+
+
+FUNCTIONS[np.where] = lambda c, a, b: array_of(where(c, a, b))
+ARRAYS[PRIMITIVES["select"].prim] = where

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..._primitive import OPEN
-from ..._tree import children, is_node, rebuilt, tree_map
+from ..._tree import children, is_node, leaves, rebuilt, tree_map
 from ...errors import KernelError, ShapeError, TapegradError
 from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
@@ -49,6 +49,7 @@ class Tracer:
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
+        self.repeats = False  # is what runs a repetition?
 
     @property
     def loops(self) -> list[Loop]:
@@ -92,13 +93,42 @@ class Tracer:
                 found = region
         return found
 
+    def twice(self, call: Callable, f: Any) -> Any:
+        """What call() gives, which traces f.  It is traced again: a function that gives something else then changes what it reads, and is
+        refused, for a kernel has what it gave once."""
+        if self.repeats:
+            return call()
+        g, forget, loops = self.g, self.attempt(), self.g.loops
+        first = call()
+        forget()
+        g.loops, self.repeats = loops, True  # a repetition makes no node that is not there
+        try:
+            found = call()
+        finally:
+            self.repeats = False
+        if not same(g, first, found):
+            g.captured.refuse_draws(origin(f))
+            self.varying([int(i) for x in leaves(first) if isinstance(x, Sym) for i in x.nodes.ravel()])
+            raise KernelError(
+                f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
+                "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
+                "or as the carry of a recursion or loop"
+            )
+        return found
+
     def run(self, f: Callable, *args: Any) -> Any:
-        """f(*args), traced."""
+        """f(*args), traced.  f gets arguments of its own, into which it may write."""
         before = getattr(ACTIVE, "tracer", None)
         ACTIVE.tracer, OPEN.inside = self, self.derivatives
         self.rebuild.captured.root(f)
+        self.g.refusal = None
         try:
-            return self.rebuild(f)(*args)
+            found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
+            if self.g.refusal is not None:
+                raise KernelError(
+                    f"{self.g.refusal} (the function caught this error, and what it does then is not what it does with numbers)"
+                )
+            return found
         except KernelError as error:
             raise KernelError(f"{error}\n  at {line_of(error, f)}") from error
         except TapegradError:
@@ -120,12 +150,35 @@ class Tracer:
         return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
 
 
+def own(x: Any) -> Any:
+    """An argument that the function may write."""
+    return Rows(x, x.reads) if isinstance(x, Rows) else x.copy() if isinstance(x, Sym) else x
+
+
+def same(g: Graph, a: Any, b: Any) -> bool:
+    """Are these trees of symbols and numbers made of the same nodes?"""
+    if is_node(a) or is_node(b):
+        x, y = [children(v) if is_node(v) else [v] for v in (a, b)]
+        return type(a) is type(b) and len(x) == len(y) and all([same(g, u, v) for u, v in zip(x, y, strict=True)])
+    if isinstance(a, Sym) and isinstance(b, Sym):
+        return a.shape == b.shape and bool((a.ids == b.ids).all())
+    return a is b or (not isinstance(a, Sym) and not isinstance(b, Sym) and bool(np.array_equal(a, b)))
+
+
+@dataclass
+class Reads:
+    """How many rows were read."""
+
+    count: int = 0
+
+
 class Rows(Sym):
     """The parameters of one sample, which remember how many of them were read: the last one that was looked at, and all where the
     array was used as a whole."""
 
-    def __init__(self, x: Sym):
-        self.g, self.held, self.count = x.g, x.ids, 0
+    def __init__(self, x: Sym, reads: Reads | None = None):
+        """`reads`: where that is noted; with it this is a copy of x."""
+        self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or Reads()
 
     shape = property(lambda self: self.held.shape)
     ndim = property(lambda self: self.held.ndim)
@@ -133,7 +186,7 @@ class Rows(Sym):
 
     @property
     def ids(self) -> np.ndarray:
-        self.count = len(self.held)
+        self.reads.count = len(self.held)
         return self.held
 
     def __len__(self) -> int:
@@ -143,18 +196,18 @@ class Rows(Sym):
         first = key[0] if isinstance(key, tuple) and key else key
         if isinstance(first, (int, np.integer, slice)) and not isinstance(first, bool):
             rows = np.atleast_1d(np.arange(len(self.held))[first])
-            self.count = max(self.count, *[int(r) + 1 for r in rows]) if rows.size else self.count
+            self.reads.count = max([self.reads.count, *[int(r) + 1 for r in rows]])
             return Sym(self.g, self.held[key])
         return super().__getitem__(key)
 
     def refuse_rest(self, f: Any) -> None:
         """Raises ShapeError where rows behind the last that was read are left.  (What reads none has gradient zero.)"""
         p = len(self.held)
-        if 0 < self.count < p:
+        if 0 < self.reads.count < p:
             raise ShapeError(
-                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.count} of them. theta is (p, B), a row for "
-                f"each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
-                f"theta[:{self.count}]"
+                f"{origin(f)}: theta has {p} rows, and the function reads only the first {self.reads.count} of them. theta is (p, B), a "
+                f"row for each parameter and a column for each sample: for (B, p) pass theta.T, and leave rows away that are not wanted, "
+                f"theta[:{self.reads.count}]"
             )
 
 
@@ -267,17 +320,14 @@ def trace_likelihood(
     t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
     numbers = t.inputs("th", 0, 0, (p,))
     theta = Rows(numbers) if build is None else build(numbers)
-    forget = t.attempt()
-    with t.step(loop.id) as region:
-        inc = contribution(g, t.run(f, theta, datum(t, loop.id, rows)), f)
+    absent, y = gated(t, loop.id, rows) if missing and skip else (None, datum(t, loop.id, rows))
+    with t.step(loop.id, None if absent is None else g.negation(absent)) as region:
+        inc = contribution(g, t.run(f, theta, y), f)
         t.varying([inc])
     if build is None:
         theta.refuse_rest(f)
-    if missing and skip and not handles_missing(g, loop.id):
-        forget()
-        absent, y = gated(t, loop.id, rows)
-        with t.step(loop.id, g.negation(absent)) as region:
-            inc = g.select(absent, g.zero, contribution(g, t.run(f, theta, y), f))
+    if absent is not None:
+        inc = g.select(absent, g.zero, inc)
     loop.inner = region.loops
     if what == "value":
         value = loop.add_sum(g, inc)
@@ -290,12 +340,6 @@ def trace_likelihood(
             finite = g.compare("lt", g.node("abs", inc), g.const(np.inf))
             loop.each = [g.select(finite, d, g.zero) for d in loop.each]
     return program
-
-
-def handles_missing(g: Graph, loop: int) -> bool:
-    """Does the user's function look for nan in the data itself?"""
-    varying = sum([1 << k for k, within in g.within.items() if k == loop or within >> loop & 1])
-    return any(op == "isnan" and g.mask[args[0]] & varying for op, args in zip(g.op, g.args, strict=True))
 
 
 class Recursion:
@@ -362,7 +406,7 @@ class Recursion:
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
         if isinstance(self.theta, Rows):
-            if self.skip is not None and not self.missing and self.theta.count < self.p:  # what it reads counts too
+            if self.skip is not None and not self.missing and self.theta.reads.count < self.p:  # what it reads counts too
                 with self.t.step(self.loop.id):
                     self.t.run(self.skip, self.build(start), self.theta)
             self.theta.refuse_rest(self.step)
