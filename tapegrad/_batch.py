@@ -326,9 +326,9 @@ def is_array_of(prim: Primitive, params: dict) -> bool:
     """Does the operation give an array also where there are no axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis
-    return prim.batch == "moves" or prim is s.array_of.prim
+    return prim is s.array_of.prim or (prim.batch == "moves" and prim not in KEEPING)
 
 
-KEEPING = frozenset([f.prim for f in (s.copy, s.astype)])
+KEEPING = frozenset([f.prim for f in (s.copy, s.astype, s.reshape, s.transpose)])  # of an array an array, of a number a number
 JOINED = frozenset([f.prim for f in (s.layered, s.concatenate)])
 ARRAYS = KEEPING | {s.array_of.prim}

@@ -15,6 +15,8 @@ GIVEN = {
     "widened": ("ops.shaping", ("ops._define",)),
     "stacked": ("ops.shaping", ("_foreign", "ops._define")),
     "relaid": ("ops.shaping", ("ops._layouts",)),
+    "astype": ("ops.shaping", ("ops._layouts",)),
+    "array_of": ("ops.shaping", ("ops._layouts",)),
     "shown": ("ops.views", ("ops._layouts", "ops.creation")),
     "class_of": ("ops._attach", ("_variable",)),
     "write_value": ("ops._attach", ("ops._protocols",)),

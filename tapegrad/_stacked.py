@@ -84,11 +84,15 @@ def moved(axis: Any, n: int) -> Any:
         return tuple(range(1, n + 1))
     if isinstance(axis, (tuple, list)):
         return tuple([moved(a, n) for a in axis])
+    if not -n <= axis < n:
+        raise np.exceptions.AxisError(int(axis), n)
     return axis if axis < 0 else axis + 1
 
 
 def along_axis(trace, prim, operands, params):
     n = rank(operands[0])
+    if not n:  # NumPy lets some have an axis that is not there
+        return one_by_one(trace, prim, operands, params)
     params = {k: moved(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
     return bind(prim, [spread(trace, v, b) for v, b in operands], params)
 

@@ -14,6 +14,7 @@ import scipy.special
 from .._array import xp_of
 from .._late import load
 from .._primitive import primal_of, seen, values_of
+from .._variable import bottom
 from ..errors import ArgumentError
 from ._define import Written, dtype, implements, primitive, rules, same
 from .elementwise import (
@@ -36,7 +37,7 @@ from .elementwise import (
 )
 from .gates import note
 from .shaping import copy as copied
-from .shaping import imag, real, stacked
+from .shaping import array_of, imag, real, stacked
 
 
 @functools.cache
@@ -200,7 +201,8 @@ def where(condition, x=None, y=None):
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
-    return select(condition, x, y)
+    r = select(condition, x, y)
+    return array_of(r) if issubclass(type(bottom(r)), np.generic) else r
 
 
 # --- sums of exponentials ---
