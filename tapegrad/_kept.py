@@ -111,7 +111,7 @@ def kept_in(trace: Batch) -> tuple:
     for change in changes():
         for v in put_by(change, trace):
             for x in held(v, met):
-                if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
+                if isinstance(x, Variable) or type(x) in NUMBERS or is_array(x):  # one that is the same for all may be handed on, too
                     where = where or change[0].words.format(change[1])
                     if lies_on(x, trace):
                         found.append(x)
@@ -164,7 +164,7 @@ def may_be_read(f: Any, trace: Batch) -> bool:
         for name, v in named(change, walk, trace):
             if is_count(v):
                 counts.add(name)
-            elif any([isinstance(x, Variable) or type(x) in ATOMS for x in held(v, met)]):
+            elif any([isinstance(x, Variable) or type(x) in ATOMS or is_array(x) for x in held(v, met)]):
                 names.add(name)
     if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
         return True

@@ -64,7 +64,9 @@ def spread(trace: Any, v: Any, batched: bool) -> Any:
     if not isinstance(v, Variable) and not is_array(v):
         v = np.asarray(v)
     to = (trace.count, *shape(v))
-    return s.broadcast_to(v, to=to) if isinstance(v, Variable) else xp_of(v).broadcast_to(v, to)
+    if isinstance(v, Variable):
+        return s.broadcast_to(v, to=to)
+    return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)  # (nothing repeats that could not be written)
 
 
 def run_of(prim: Primitive) -> Callable:

@@ -183,3 +183,71 @@ def test_axes_of_one_sample(f):
             assert (wanted is None) == (found is None), (axis, x.shape, wanted, found)
             if wanted is not None:
                 np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+# --- masks and places under another name ---
+
+
+def mask(x):
+    m = x > 0.5
+    n = m
+    n |= x < 0.1
+    return np.where(m, x, 0.0).sum()
+
+
+def places(x):
+    k = np.argsort(x)
+    j = k
+    j <<= 1
+    j ^= 3
+    j &= 1
+    return (x[k] * np.array([1.0, 2.0, 3.0])).sum()
+
+
+def part_of_a_mask(x):
+    m = x > 0.5
+    r, q = m[1], m[None]
+    r ^= True
+    q &= x < 0.65
+    return np.where(m, x, 0.0).sum() + 10.0 * np.where(r, x, 0.0).sum()
+
+
+def truth(x):
+    m = x[0] > 0.5
+    n = m
+    n |= x[1] > 0.04
+    n ^= x[2] > 0.5
+    return np.where(m, x, 0.0).sum() + 10.0 * np.where(n, x, 0.0).sum()
+
+
+def number(x):
+    k = np.argsort(x).astype(np.int32)[0]
+    i = k
+    i += 1
+    i %= 3
+    return x[k] + 10.0 * x[i]
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.longdouble])
+@pytest.mark.parametrize("f", [mask, places, part_of_a_mask, truth, number], ids=lambda f: f.__name__)
+def test_masks_under_another_name(f, dtype):
+    x = np.array([[0.7, 0.05, 0.3], [0.2, 0.6, 0.9], [0.05, 0.03, 0.95], [0.8, 0.2, 0.01]], dtype)
+    wanted = [f(v) for v in x]
+    np.testing.assert_allclose(tg.vmap(f)(x), wanted, rtol=1e-2)
+    p = tg.prepare(f, x[0])
+    np.testing.assert_allclose([p.value(v) for v in x], wanted, rtol=1e-2)
+    slopes = [tg.grad(lambda v: f(v) * dtype(1))(v) for v in x]
+    np.testing.assert_allclose([p.grad(v) for v in x], slopes, rtol=1e-2)
+    np.testing.assert_allclose(tg.vmap(tg.grad(f))(x), slopes, rtol=1e-2)
+
+
+def test_nothing_is_written_for_each_sample():
+    def f(x):
+        a, b = np.zeros((0, 3)), np.full((3, 2), 0.3)
+        a += x
+        a.T[...] *= 2.0
+        b[b > 0.4] *= x[1]
+        return x.sum() + a.sum() + b.sum()
+
+    x = np.arange(6.0).reshape(2, 3)
+    np.testing.assert_allclose(tg.vmap(f)(x), [f(v) for v in x])
