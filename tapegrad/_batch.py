@@ -252,7 +252,10 @@ class Batch(Trace):
             given.append((t.value, t.batched))
             if prim.writes and k == 0:
                 target = t
-            t.marks.met(prim, params, k)
+            else:
+                t.marks.met(prim, params, k)
+        if target is not None:  # after what is read for it, of the same array perhaps
+            target.marks.met(prim, params, 0)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
         out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)

@@ -19,6 +19,7 @@ GIVEN = {
     "array_of": ("ops.shaping", ("ops._layouts",)),
     "shown": ("ops.views", ("ops._layouts", "ops.creation")),
     "class_of": ("ops._attach", ("_variable",)),
+    "refuse_lost": ("ops._attach", ("ops._protocols",)),
     "write_value": ("ops._attach", ("ops._protocols",)),
     "index": ("ops._attach", ("ops._protocols",)),
     "held_by": ("_reads", ("_counted",)),

@@ -37,7 +37,7 @@ from ._protocols import store as store
 from .picking import is_hidden, is_hidden_mask, with_written
 from .selecting import Selected, written
 from .views import index, shown
-from .writing import write_value
+from .writing import refuse_lost, write_value
 
 V = Variable
 
@@ -195,7 +195,7 @@ def _setitem(x, at, y):
     write_value(x, y, index(at))
 
 
-late.write_value, late.index = write_value, index
+late.write_value, late.index, late.refuse_lost = write_value, index, refuse_lost
 V.__getitem__, V.__setitem__ = views.getitem, _setitem
 V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
 V.__contains__ = OfArrays(lambda x, y: bool((primal_of(x) == primal_of(y)).any()), "argument of type '{}' is not iterable")

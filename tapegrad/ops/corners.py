@@ -36,8 +36,8 @@ from .elementwise import (
     zero_of,
 )
 from .gates import note
-from .shaping import copy as copied
 from .shaping import array_of, imag, real, stacked
+from .shaping import copy as copied
 
 
 @functools.cache

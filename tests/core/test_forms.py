@@ -128,7 +128,8 @@ RESULTS = {
     "inner": lambda x: np.inner(x, x), "multi_dot": lambda x: np.linalg.multi_dot([x, np.eye(3), x]), "vdot": lambda x: np.vdot(x, x),
     "tensordot": lambda x: np.tensordot(x, x, 1), "where": lambda x: np.where(x[0] > 0.5, x[0], x[1]), "plus": lambda x: +np.asarray(x[0]),
     "select": lambda x: np.select([x[0] > 0.5], [x[0]], 0.0), "imag": lambda x: np.imag(x[0]) + x[0], "cov": np.cov,
-    "broadcast": lambda x: np.broadcast_arrays(x[0], 2.0)[0] * 1.0, "i0": lambda x: np.i0(x[0]), "flip": lambda x: np.flip(np.asarray(x[0])),
+    "broadcast": lambda x: np.broadcast_arrays(x[0], 2.0)[0] * 1.0, "i0": lambda x: np.i0(x[0]),
+    "flip": lambda x: np.flip(np.asarray(x[0])),
     "real_if_close": lambda x: np.real_if_close(x[0]), "choose": lambda x: np.choose(np.array(0), [np.asarray(x[0]), x[1]]),
     "reshape": lambda x: np.reshape(x[0], ()), "squeeze": lambda x: np.squeeze(x[0]), "kron": lambda x: np.kron(x[0], x[1]),
     "median": lambda x: np.median(x[0], keepdims=True), "fftn": lambda x: np.fft.fftn(x[0]).real, "asarray": lambda x: np.asarray(x[0]),
@@ -251,3 +252,29 @@ def test_nothing_is_written_for_each_sample():
 
     x = np.arange(6.0).reshape(2, 3)
     np.testing.assert_allclose(tg.vmap(f)(x), [f(v) for v in x])
+
+
+# --- arrays made of a number ---
+
+MADE = {
+    "none": lambda v: v[None], "ellipsis": lambda v: v[...], "both": lambda v: v[..., None], "reshape": lambda v: v.reshape(1),
+    "atleast_1d": np.atleast_1d, "asarray": np.asarray, "expand_dims": lambda v: np.expand_dims(v, 0), "ravel": lambda v: v.ravel(),
+    "array": lambda v: np.array(v, ndmin=1), "broadcast": lambda v: np.broadcast_to(v, (1,)).copy(), "stack": lambda v: np.stack([v]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("number", [lambda x: x[0], np.sum, lambda x: np.mean(np.argsort(x)) + 0.5], ids=["element", "sum", "integers"])
+@pytest.mark.parametrize("name", MADE)
+def test_an_array_of_a_number_is_its_own(name, number):
+    def f(x):
+        v = number(x)
+        a = MADE[name](v)
+        a[...] = 3.0
+        a *= 2.0
+        return v * 1.0 + 10.0 * a.sum() + x[2]
+
+    x = np.array([[0.7, 0.2, 0.3], [0.4, 0.5, 0.6]])
+    wanted = [f(v) for v in x]
+    p = tg.prepare(f, x[0])
+    for found in ([tg.value_and_grad(f)(v)[0] for v in x], tg.vmap(f)(x), [p(v) for v in x]):
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)

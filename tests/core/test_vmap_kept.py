@@ -3,6 +3,9 @@ twice; a loop's numbers, or loud."""
 
 import copy
 import dataclasses
+import datetime
+import decimal
+import fractions
 import functools
 import inspect
 import operator
@@ -371,3 +374,26 @@ def test_an_array_of_integers_that_is_bound_before_it_is_read():
         return x[box.other][0] * 2
 
     np.testing.assert_array_equal(tg.vmap(f)(X), [f(x) for x in X])
+
+
+@pytest.mark.parametrize(
+    "start, after",
+    [
+        (np.int32(1), lambda k: np.int32(k + 1)), (np.float32(1), lambda k: k * np.float32(2)), (np.bool_(True), lambda k: ~k),
+        (fractions.Fraction(1, 2), lambda k: k + 1), (datetime.timedelta(1), lambda k: k * 2), (slice(0, 1), lambda k: slice(k.stop + 1)),
+        (decimal.Decimal(2), lambda k: k * 2), (np.datetime64("2020-01-01"), lambda k: k + 1), ((START,), lambda k: (k[0] + 1,)),
+    ],
+    ids=lambda v: type(v).__name__,
+)  # fmt: skip
+def test_a_value_that_is_bound_anew_is_loud(start, after):
+    box = Plain()
+    box.other = start
+
+    def f(x):
+        box.other = after(box.other)
+        return x.sum() * len(str(box.other))
+
+    with pytest.raises(BatchError, match="keeps a value"):
+        tg.vmap(f)(X)
+    box.other = start
+    np.testing.assert_array_equal(tg.vmap(lambda x: setattr(box, "other", start) or x.sum())(X), X.sum(1))
