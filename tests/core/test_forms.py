@@ -278,3 +278,15 @@ def test_an_array_of_a_number_is_its_own(name, number):
     p = tg.prepare(f, x[0])
     for found in ([tg.value_and_grad(f)(v)[0] for v in x], tg.vmap(f)(x), [p(v) for v in x]):
         np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_elements_of_nothing_and_powers_without_end():
+    def f(x):
+        return x[0] + sum([v for _, v in np.ndenumerate(np.zeros((2, 0)) * x[0])])
+
+    np.testing.assert_array_equal(tg.grad(f)(X), [1.0, 0.0, 0.0])
+    with np.errstate(all="ignore"):
+        for n in (np.inf, -np.inf, np.nan):
+            value, slope = tg.value_and_grad(lambda x, n=n: x**n)(0.5)
+            np.testing.assert_array_equal(value, 0.5**n)
+            assert not np.isfinite(slope) or slope == 0.0
