@@ -11,10 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import xp_of
+from .._array import is_array, xp_of
 from .._late import load
-from .._primitive import primal_of, seen, values_of
-from .._variable import bottom
+from .._primitive import layout_of, primal_of, seen, values_of
 from ..errors import ArgumentError
 from ._define import Written, dtype, implements, primitive, rules, same
 from .elementwise import (
@@ -202,7 +201,7 @@ def where(condition, x=None, y=None):
         raise ArgumentError("numpy.where: give both x and y, or neither")
     x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
     r = select(condition, x, y)
-    return array_of(r) if issubclass(type(bottom(r)), np.generic) else r
+    return r if is_array(layout_of(r)) else array_of(r)
 
 
 # --- sums of exponentials ---

@@ -79,8 +79,8 @@ def getitem(x: Any, at: Any) -> Any:
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):
             return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
-        if ix.basic(at) and is_array((here := shown(x))[at]):  # a view, not an element; of a number a new array
-            return view(x if is_array(here) else s.array_of(x), ("at", at))
+        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; of a number a new array
+            return view(x if is_array(shown(x)) else s.array_of(x), ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:
         base._version  # noqa: B018 (unset until it matters)
