@@ -252,7 +252,10 @@ class Batch(Trace):
             given.append((t.value, t.batched))
             if prim.writes and k == 0:
                 target = t
-            t.marks.met(prim, params, k)
+            else:
+                t.marks.met(prim, params, k)
+        if target is not None:  # after what is read for it, of the same array perhaps
+            target.marks.met(prim, params, 0)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
         out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
@@ -326,9 +329,9 @@ def is_array_of(prim: Primitive, params: dict) -> bool:
     """Does the operation give an array also where there are no axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis
-    return prim.batch == "moves" or prim is s.array_of.prim
+    return prim is s.array_of.prim or (prim.batch == "moves" and prim not in KEEPING)
 
 
-KEEPING = frozenset([f.prim for f in (s.copy, s.astype)])
+KEEPING = frozenset([f.prim for f in (s.copy, s.astype, s.reshape, s.transpose)])  # of an array an array, of a number a number
 JOINED = frozenset([f.prim for f in (s.layered, s.concatenate)])
 ARRAYS = KEEPING | {s.array_of.prim}

@@ -77,8 +77,12 @@ def _function(x, f, types, args, kwargs):
 
 
 Hollow = type("Hollow", (np.ndarray,), {**BLIND, "__array_function__": _function})
-NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in (np.float64, np.float32, np.complex128, np.complex64, np.int64)}
+TYPES = [np.dtype(c).type for c in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]]
+NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in TYPES}
 SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}  # hollow class -> that for which it stands
+TRUTH = np.dtype(bool)  # of which NumPy's type has no subclasses
+NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
+SHOWN[NUMBERS[TRUTH]] = np.bool_
 POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
 NUMBER: dict = {}  # dtype -> the hollow number
 

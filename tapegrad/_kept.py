@@ -12,6 +12,7 @@ Where derivatives are taken around the call, equal values are not enough.  Then 
 derivatives are followed: nothing may depend on them."""
 
 import collections
+import sys
 import types
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -105,13 +106,29 @@ def changes() -> list:
 NUMBERS = frozenset((float, complex, np.float64))
 
 
+def is_followed(x: Any) -> bool:
+    """A value that a loop might show to the next sample: also one that is the same for all."""
+    return isinstance(x, Variable) or type(x) in NUMBERS or is_array(x) or is_value(x)
+
+
+def is_value(x: Any) -> bool:
+    """A number of NumPy's, a date, a fraction, a slice: what it is equal to says what it is."""
+    kind = type(x)
+    if kind in ATOMS or issubclass(kind, CONTAINERS):
+        return False
+    if issubclass(kind, np.generic) or kind is slice:
+        return True
+    known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
+    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)
+
+
 def kept_in(trace: Batch) -> tuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
     found, where, met = [], "", {}
     for change in changes():
         for v in put_by(change, trace):
             for x in held(v, met):
-                if isinstance(x, Variable) or type(x) in NUMBERS:  # one that is the same for all may be handed on, too
+                if is_followed(x):
                     where = where or change[0].words.format(change[1])
                     if lies_on(x, trace):
                         found.append(x)
@@ -164,7 +181,7 @@ def may_be_read(f: Any, trace: Batch) -> bool:
         for name, v in named(change, walk, trace):
             if is_count(v):
                 counts.add(name)
-            elif any([isinstance(x, Variable) or type(x) in ATOMS for x in held(v, met)]):
+            elif any([is_followed(x) or type(x) in ATOMS for x in held(v, met)]):
                 names.add(name)
     if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
         return True
@@ -220,7 +237,7 @@ def seen_as(trace: Batch, x: Any) -> Any:
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
         return x.copy()
-    return type(x), len(parts_of(x))
+    return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(parts_of(x))
 
 
 def one_for_all(v: Any) -> Any:

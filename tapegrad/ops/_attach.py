@@ -37,7 +37,7 @@ from ._protocols import store as store
 from .picking import is_hidden, is_hidden_mask, with_written
 from .selecting import Selected, written
 from .views import index, shown
-from .writing import write_value
+from .writing import refuse_lost, write_value
 
 V = Variable
 
@@ -89,7 +89,7 @@ for _name, _f in OPERATORS.items():
     if _name != "divmod":
         setattr(V, f"__i{_name}__", _inplace(_op))
 V.__neg__ = e.negative
-V.__pos__ = s.copy
+V.__pos__ = e.positive
 V.__abs__ = _entry(np.absolute)
 V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
 
@@ -122,6 +122,7 @@ for _name, _f in OF_BITS.items():
     _op = _primal_operator(getattr(operator, _name), _f)
     setattr(V, f"__{_name.strip('_')}__", _op)
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
+    setattr(V, f"__i{_name.strip('_')}__", _inplace(_op))
 V.__invert__ = _entry(np.invert)
 V.__hash__ = lambda x: hash(values_of(x)) if is_number(x) else object.__hash__(x)
 
@@ -194,7 +195,7 @@ def _setitem(x, at, y):
     write_value(x, y, index(at))
 
 
-late.write_value, late.index = write_value, index
+late.write_value, late.index, late.refuse_lost = write_value, index, refuse_lost
 V.__getitem__, V.__setitem__ = views.getitem, _setitem
 V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
 V.__contains__ = OfArrays(lambda x, y: bool((primal_of(x) == primal_of(y)).any()), "argument of type '{}' is not iterable")

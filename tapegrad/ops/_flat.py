@@ -38,7 +38,7 @@ class Flat(Elements):
     def coords(self) -> tuple:
         n, found = self.index, []
         for size in shape(self.base)[:0:-1]:
-            n, rest = divmod(n, size)
+            n, rest = divmod(n, size or 1)  # (NumPy asks also where there is nothing)
             found.append(rest)
         return (n, *found[::-1]) if shape(self.base) else ()
 

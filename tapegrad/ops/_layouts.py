@@ -1,9 +1,10 @@
-"""The memory order of results, as NumPy gives it.
+"""The form of results, as NumPy gives it: memory order, dtype, and of those without axes whether they are arrays or numbers.
 
 Whether `y.reshape(-1)` is a view of y or a copy depends on how y lies in memory, and a program that writes through it shows the
-difference.  An operation whose body is NumPy's own function gives what NumPy gives.  A composition would not: so where an operand is
-not in C order, NumPy's function is asked once for each kind of call how its result lies, and the result is copied where it lies
-otherwise (`ops/shaping.relaid`, an operation like others)."""
+difference; after `z = y`, `z += 1` alters y if that is an array without axes, not if it is a number.  An operation whose body is
+NumPy's own function gives what NumPy gives.  A composition would not: so where an operand is not in C order or of another dtype than
+float64, or the result an array without axes, NumPy's function is asked once for each kind of call what it gives, and what is otherwise
+is copied (`ops/shaping.relaid`, an operation like others), cast or taken out of its array."""
 
 import functools
 import sys
@@ -17,9 +18,10 @@ from .._array import NUMBERS, is_array, room_laid, steps_of, xp_of
 from .._late import late
 from .._variable import Variable, View, bottom
 
-KNOWN: dict = {}  # a kind of call -> the layouts of NumPy's results
+KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
 NAMED = {str, type(None), type}  # settings that are equal to none of another type
 FLOATS = {float, complex, np.float64, np.complex128}
+UNUSUAL = frozenset("efFgG")  # floats of other sizes, by which SciPy and NumPy choose what to give
 SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
 
 
@@ -33,41 +35,42 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
         c = type(y)
         if c is Variable:
             v = bottom(y)
-            if not is_array(v) or (v.ndim < 2 and v.flags.c_contiguous):  # one way to lie
-                return y
+            if is_array(v) and not v.ndim:
+                return laid(y, function, args, kwargs)
         elif not issubclass(c, (tuple, list)):
             return y
-        if always or not all_in_order(args) or (kwargs and not all_in_order(kwargs.values())):
+        if always or not all_usual(args) or (kwargs and not all_usual(kwargs.values())):
             return laid(y, function, args, kwargs)
         return y
 
     return implemented
 
 
-def all_in_order(xs: Any) -> bool:
-    """Are all arrays among xs, and in lists there, in C order?"""
+def all_usual(xs: Any) -> bool:
+    """Are all arrays among xs, and in lists there, in C order, and they and all numbers of the usual dtypes?"""
     for x in xs:
         c = type(x)
         if c is list or c is tuple:
-            if not all_in_order(x):
+            if not all_usual(x):
                 return False
         elif c not in SETTINGS:
             x = bottom(x) if c is Variable else late.shown(x) if c is View else x
-            if is_array(x) and not x.flags.c_contiguous:
+            if is_array(x):
+                if not x.flags.c_contiguous or x.dtype.char in UNUSUAL:
+                    return False
+            elif issubclass(type(x), np.generic) and x.dtype.char in UNUSUAL:
                 return False
     return True
 
 
 def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """The result y of a composition, or each member of it, in the memory order of the library's."""
-    several = issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
+    """The result y of a composition, or each member of it, in the form of the library's."""
+    several = type(y) is not Variable and issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
     found = y if several else [y]
-    members = [m if type(m) is not View and is_array(bottom(m)) else None for m in found]
-    if not any([m is not None for m in members]):
-        return y
+    members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
     given: list = []
     try:
-        key = function, key_of(args, given), *[None if m is None else m.shape for m in members]
+        key = function, key_of(args, given), *[None if v is None else (v.shape, v.dtype.char) for v in members]
         if kwargs:
             key = key, *kwargs, key_of(tuple(kwargs.values()), given)
         known = KNOWN.get(key)
@@ -79,7 +82,7 @@ def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         known = KNOWN[key] = asked(function, args, kwargs, given)
     if len(known) != len(members):
         return y
-    found = [o if m is None else like(m, b) for o, m, b in zip(found, members, known, strict=True)]
+    found = [m if v is None or form is None else like(m, v, *form) for m, v, form in zip(found, members, known, strict=True)]
     return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
 
 
@@ -98,7 +101,7 @@ def key_of(x: Any, given: list) -> Any:
     elif c is View:
         x = late.shown(x)
     if issubclass(type(x), np.generic):
-        return c
+        return type(x)
     if not is_array(x) or x.dtype.kind not in "biufc":
         raise TypeError
     given.append(x)
@@ -118,7 +121,8 @@ def plain_of(x: Any, least: int) -> Any:
 
 
 def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
-    """The layouts (shape, strides, size of an element) of what the library makes of such arguments; none where it raises for them."""
+    """The forms (shape, strides, dtype; strides None: a number) of what the library makes of such arguments; none where it raises for
+    them."""
     libraries = {xp_of(x) for x in given} or {np}
     f = function if libraries == {np} else on_device(function)
     for least in (0, 9):
@@ -129,7 +133,13 @@ def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
             break
         except Exception:  # of values without a meaning
             y = ()
-    return [(v.shape, v.strides, v.itemsize) if is_array(v) else None for v in (y if isinstance(y, (tuple, list)) else [y])]
+    return [form_of(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
+
+
+def form_of(v: Any) -> tuple | None:
+    if is_array(v):
+        return v.shape, v.strides, v.dtype
+    return ((), None, v.dtype) if isinstance(v, np.generic) else None
 
 
 def on_device(function: Callable) -> Any:
@@ -140,15 +150,18 @@ def on_device(function: Callable) -> Any:
     return found[0] or found[1]
 
 
-def like(y: Any, layout: tuple | None) -> Any:
-    """y, copied if it does not lie so."""
-    v = bottom(y)
-    if layout is None or layout[0] != v.shape:
+def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -> Any:
+    """y, over v, copied or cast if it is not of this form."""
+    if shape != v.shape:
         return y
-    shape, strides, size = layout
-    if v.dtype.itemsize != size:
-        strides = tuple([s * v.dtype.itemsize // size for s in strides])
+    if v.dtype != dtype and v.dtype.kind == dtype.kind and dtype.kind in "fc" and type(y) is Variable:
+        y = late.astype(y, to=dtype)
+        v = bottom(y)
+    if not shape:
+        return y if type(y) is not Variable or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
     size = v.dtype.itemsize
+    if dtype.itemsize != size:
+        strides = tuple([s * size // dtype.itemsize for s in strides])
     if v.strides == strides or steps_of(shape, v.strides, size, True) == steps_of(shape, strides, size, True):
         return y
     return late.relaid(y, strides=strides)

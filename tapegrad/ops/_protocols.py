@@ -339,6 +339,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         return None
     at = late.index(at)
     if ufunc in AT:
+        late.refuse_lost(layout_of(x).dtype, y, f"numpy.{ufunc.__name__}.at(x, i, y)")
         write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)
         return None
     entry = NUMPY.get(ufunc)

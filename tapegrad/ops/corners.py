@@ -11,9 +11,9 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import xp_of
+from .._array import is_array, xp_of
 from .._late import load
-from .._primitive import primal_of, seen, values_of
+from .._primitive import layout_of, primal_of, seen, values_of
 from ..errors import ArgumentError
 from ._define import Written, dtype, implements, primitive, rules, same
 from .elementwise import (
@@ -35,8 +35,8 @@ from .elementwise import (
     zero_of,
 )
 from .gates import note
+from .shaping import array_of, imag, real, stacked
 from .shaping import copy as copied
-from .shaping import imag, real, stacked
 
 
 @functools.cache
@@ -202,7 +202,8 @@ def where(condition, x=None, y=None):
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
-    return select(condition, x, y)
+    r = select(condition, x, y)
+    return r if is_array(layout_of(r)) else array_of(r)
 
 
 # --- sums of exponentials ---

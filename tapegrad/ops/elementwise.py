@@ -300,7 +300,7 @@ def _power_n_rule(g, out, x, n):
     if n == 1:
         return g
     d = n * power(x, n - 1)
-    return g * d if n > 1 and n == int(n) else times0(g, d)
+    return g * d if n > 1 and n % 1 == 0 else times0(g, d)
 
 
 def _power_x(g, out, x, n):

@@ -9,10 +9,12 @@ from typing import Any
 
 import numpy as np
 import scipy.fft
+from numpy.lib.array_utils import normalize_axis_index
 
-from .._array import xp_of
+from .._array import is_array, xp_of
+from .._primitive import layout_of
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape
-from .shaping import arrays_of, conj, embed, fit, rolled, slice_of
+from .shaping import array_of, arrays_of, conj, embed, fit, rolled, slice_of
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -84,7 +86,7 @@ def _axes(a: Any, s: Any, axes: Any) -> tuple:
     n = ndim(a)
     if axes is None:
         axes = range(n) if s is None else range(n - len(s), n)
-    axes = tuple([int(i) % n for i in axes])
+    axes = tuple([normalize_axis_index(i, n) for i in axes])
     return (None,) * len(axes) if s is None else tuple([None if k is None else int(k) for k in s]), axes
 
 
@@ -94,7 +96,9 @@ def _full(a, s, axes, norm, inverse):
     for n, axis in zip(s, axes, strict=True):
         a = _fitted(a, axis, n)
     n = math.prod([shape(a)[i] for i in axes])
-    y = dft(a, axes=axes, inverse=inverse) if axes else a  # a transform of no axes is the array itself
+    if not axes:  # a transform of no axes is the array itself
+        return a if is_array(layout_of(a)) else array_of(a)
+    y = dft(a, axes=axes, inverse=inverse)
     return _scaled(y, n, INVERSE if inverse else FORWARD, norm)
 
 

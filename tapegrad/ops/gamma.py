@@ -83,7 +83,7 @@ def polygamma_n(x, *, n):
     return r.astype(x.dtype)
 
 
-@implements(sp.polygamma)
+@implements(sp.polygamma, layout="asked")
 def polygamma(n, x):
     """n, an integer or an array of integers, is a constant."""
     if is_tracked(n):
@@ -262,7 +262,7 @@ def multigammaln(a, d):
     return total
 
 
-@implements(sp.factorial)
+@implements(sp.factorial, layout="asked")
 def factorial(n, exact=False):
     if exact:
         raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")

@@ -397,7 +397,7 @@ def trim_zeros(filt, trim="fb", axis=None):
     return part(x, (slice(start, stop),))
 
 
-@implements(np.select)
+@implements(np.select, layout="asked")
 def select(condlist, choicelist, default=0):
     if len(condlist) != len(choicelist):
         raise ValueError("list of cases must be same length as list of conditions")
@@ -485,7 +485,7 @@ def astype(x, dtype, /, *, copy=True, device=None):
     return cast(x, to)
 
 
-@implements(np.real_if_close)
+@implements(np.real_if_close, layout="asked")
 def real_if_close(a, tol=100):
     x = array_like(a)
     if dtype(x).kind != "c":

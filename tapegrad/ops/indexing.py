@@ -54,6 +54,7 @@ def region(b: Any, path: tuple) -> Any:
 
 
 SHARING = frozenset(("sliding", "windows"))  # steps that show an element more than once
+PARTS = frozenset(("real", "imag"))  # no elements of the array, which could be named by their places
 FLAT = frozenset(("reshape", "window"))  # steps that go by the elements in C order: views of what lies so
 PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
 
@@ -104,9 +105,29 @@ def _target(x, path, at):
     if at is Ellipsis and path and path[-1][0] == "at":
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
-    if r.size and any(kind in FLAT for kind, _ in path) and not shares_memory(r, x):
+    if is_apart(r, x, path):
         return flat_of(x), _places(x, path, at)
     return r, at
+
+
+def is_apart(r: Any, x: Any, path: tuple) -> bool:
+    """Is the region r of x a copy, whose elements have to be named by their places in x?"""
+    return r.size and any(kind in FLAT for kind, _ in path) and not shares_memory(r, x)
+
+
+def cut_of(x: Any, path: tuple) -> int | None:
+    """Where a path has to be cut, for one of its two parts leads to elements that are named by their places, and the other to the real
+    or imaginary part of some; None: nowhere."""
+    kinds = {kind for kind, _ in path}
+    if PARTS.isdisjoint(kinds) or (SHARING.isdisjoint(kinds) and not is_apart(region(x, path), x, path)):
+        return None
+    return beside_parts(path)
+
+
+def beside_parts(path: tuple) -> int | None:
+    """Where the first real or imaginary part begins, or ends if the path begins with it."""
+    first = next(k for k, (kind, _) in enumerate(path) if kind in PARTS)
+    return first or next((k for k, (kind, _) in enumerate(path) if kind not in PARTS), None)
 
 
 def flat_of(x: Any) -> Any:
@@ -122,11 +143,15 @@ def _places(x, path, at):
 
 @primitive(writes=True, prim=ASSIGN)
 def assign(x, y, *, path, at):
-    if path:
-        r, at = _target(x, path, at)
-        r[at] = y
-    else:
+    if not path:
         x[at] = y
+        return x
+    cut = cut_of(x, path)
+    if cut is not None:
+        z = region(x, path[:cut]).copy()
+        return assign.prim.run(x, assign.prim.run(z, y, path=path[cut:], at=at), path=path[:cut], at=Ellipsis)
+    r, at = _target(x, path, at)
+    r[at] = y
     return x
 
 
@@ -138,6 +163,11 @@ def folded(z: Any, to: tuple) -> Any:
 
 @primitive(writes=True, prim=ADD_AT)
 def add_at(x, y, *, path, at):
+    cut = cut_of(x, path)
+    if cut is not None:
+        part = region(x, path[:cut])
+        z = add_at.prim.run(xp_of(x).zeros(part.shape, part.dtype), y, path=path[cut:], at=at)
+        return add_at.prim.run(x, z, path=path[:cut], at=Ellipsis)
     for k, (kind, to) in enumerate(path):
         if kind == "broadcast":  # its elements share memory: what comes to them goes to the one, summed
             part = region(x, path[:k])

@@ -275,6 +275,7 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     if _dtype_of(a).kind not in "fc":
         a = astype(a, to=np.dtype(dtype or (np.prod(np.zeros(1, _dtype_of(a))).dtype)))
     a = masked(cast(a, dtype), where, 1)
+    axis = axis if ndim(a) or axis not in (0, -1) else None  # which NumPy lets a number have
     r = restored(_product(last(a, axis)[0]), a, axis, keepdims)
     return r if initial is None else multiply(r, initial)
 

@@ -1,5 +1,6 @@
 """Order statistics, moments of several variables, and differences and integrals along an axis."""
 
+import functools
 import math
 import operator
 from typing import Any
@@ -77,6 +78,8 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         if type(values) is np.ndarray and values.ndim == 1 and values.dtype is F8 and values.size and 0 <= q <= factor:
             return _of_vector(name, a, q / factor, method)
     q = array_of(q)
+    if keepdims and not ndim(a) and not ndim(q):
+        return s.array_of(_quantile(name, a, q, axis, method, False, factor, nan))
     if ndim(q):
         flat = reshape(q, to=(-1,)) if ndim(q) > 1 else q
         rs = [_quantile(name, a, flat[k], axis, method, keepdims, factor, nan) for k in range(shape(flat)[0])]
@@ -222,7 +225,7 @@ def nanmedian(a, axis=None, *, keepdims=False):
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
     """Rows are variables."""
-    x = _rows(m, rowvar)
+    x = _rows(m, rowvar, not rowvar and _turns_one_row())
     if y is not None:
         x = s.concatenate(x, _rows(y, rowvar), axis=0)
     x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else floating("cov", dtype))
@@ -257,12 +260,19 @@ def _complex(x: Any) -> bool:
     return dtype(x).kind == "c"
 
 
-def _rows(m: Any, rowvar: bool) -> Any:
+def _rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
+    """`turned`: one row alone, too, is a column of observations if rows are not variables."""
     m = array_of(m)
     if ndim(m) > 2:
         raise ArgumentError("numpy.cov: m has more than 2 dimensions")
-    m = m if ndim(m) == 2 else reshape(m, to=(1, math.prod(shape(m))))
-    return m if rowvar or shape(m)[0] == 1 else swapped(m)
+    x = m if ndim(m) == 2 else reshape(m, to=(1, math.prod(shape(m))))
+    return x if rowvar or (shape(x)[0] == 1 and not (turned and ndim(m) == 2)) else swapped(x)
+
+
+@functools.cache
+def _turns_one_row() -> bool:
+    """NumPy's `cov` does so from 2.2 on."""
+    return np.ndim(np.cov(np.zeros((1, 2)), rowvar=False, ddof=0)) == 2
 
 
 @implements(np.corrcoef)

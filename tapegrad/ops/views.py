@@ -79,8 +79,8 @@ def getitem(x: Any, at: Any) -> Any:
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):
             return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
-        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element
-            return view(x, ("at", at))
+        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; of a number a new array
+            return view(x if is_array(shown(x)) else s.array_of(x), ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:
         base._version  # noqa: B018 (unset until it matters)
@@ -328,7 +328,7 @@ def broadcast_to(array, shape, subok=False):
 
 @implements(np.broadcast_arrays, layout="own")
 def broadcast_arrays(*args, subok=False):
-    xs = arrays_of(args)
+    xs = [x if is_array(layout_of(x)) else s.array_of(x) for x in arrays_of(args)]
     to = np.broadcast_shapes(*[shape(x) for x in xs])
     return tuple([x if shape(x) == to else broadcast_to(x, to) for x in xs])
 
@@ -380,7 +380,8 @@ def imag(val):
     if not isinstance(x, Variable):
         return x.imag
     if dtype(x).kind != "c":
-        return handle(xp(x).zeros(shape(x), dtype(x), "F" if shown(x).flags.fnc else "C"))
+        here = shown(x)
+        return handle(xp(x).zeros(here.shape, here.dtype, "F" if here.flags.fnc else "C") if is_array(here) else here.dtype.type(0))
     return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
 
 
@@ -393,7 +394,7 @@ def flip(m, axis=None):
     n = len(shape(m))
     gone = range(n) if axis is None else axes_of(axis, n)
     if not n:
-        return m
+        return m[()]
     return part(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
 
 

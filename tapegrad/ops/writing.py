@@ -54,14 +54,21 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         if extra > 0 and size[:extra] == (1,) * extra:
             return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
         raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
-    kind = here.dtype.kind
-    if kind not in "fc" and is_tracked(y) and given.dtype.kind in "fc":
-        raise DroppedDerivativeError(
-            f"x[...] = y: x has dtype {here.dtype}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
-        )
-    if kind == "f" and given is not y and given.dtype.kind == "c" and is_tracked(y):
-        raise DroppedDerivativeError("x[...] = y: y is complex and x is real; write y.real, or make x complex")
+    refuse_lost(here.dtype, y, "x[...] = y")
     write(ASSIGN, x, y, at)
+
+
+def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
+    """Raise where the derivative of y, or a part of it, has no room in an array x of this dtype."""
+    if not isinstance(y, Variable):
+        return
+    kind = shown(y).dtype.kind
+    if to.kind not in "fc" and kind in "fc" and is_tracked(y):
+        raise DroppedDerivativeError(
+            f"{what}: x has dtype {to}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
+        )
+    if to.kind == "f" and kind == "c" and is_tracked(y):
+        raise DroppedDerivativeError(f"{what}: y is complex and x is real; write y.real, or make x complex")
 
 
 def array_beside(x: Any, y: Any) -> Any:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import normalize_axis_index
 
 from .._array import is_array, is_differentiable, xp_of
 from .._primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
@@ -98,7 +99,7 @@ def _stacked_reduction(name: str) -> Callable:
         if axis is None and name in ONE_AXIS:
             x, n, axis = reshape(x, to=(shape(x)[0], -1)), 1, 0
         axes = range(n) if axis is None else axis if type(axis) is tuple else (axis,)
-        axes = tuple([a + 1 if a >= 0 else a for a in axes])
+        axes = tuple([normalize_axis_index(a, n) + 1 for a in axes])
         return run(x, args=tuple(args), kwargs={**kwargs, "axis": axes if name in ALL_AXES else axes[0]})
 
     return rule

@@ -8,21 +8,21 @@ from typing import Any
 
 import numpy as np
 
-from .._array import shares_memory
+from .._array import is_array, owned, shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._first_read import may_catch
 from .._flags import now
 from .._float_errors import raises_warnings
 from .._late import load
-from .._primitive import OPEN, watching
+from .._primitive import OPEN, live, watching
 from .._random import DRAW
 from .._reads import restore, snapshot
 from .._shadow import THREADS
 from .._tape import COLLECTOR
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, filled, is_node, leaves, tree_map
-from .._variable import Variable
+from .._variable import Variable, frozen
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
@@ -81,9 +81,24 @@ METHODS = {
 PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
 
 
-def given(args: tuple) -> list:
-    """As f gets them."""
-    return [a.value if isinstance(a, Const) else a for a in args]
+def given(args: tuple, themselves: bool) -> list:
+    """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they share memory with what f
+    writes."""
+    kept: dict = {}  # one that is given twice is one
+    return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: value_of(x, kept), a) for a in args]
+
+
+def value_of(x: Any, kept: dict) -> Any:
+    if id(x) not in kept:
+        if isinstance(x, Variable):
+            kept[id(x)] = frozen(live(x))
+        elif is_array(x):
+            kept[id(x)] = y = owned(x)
+            if not getattr(x.flags, "writeable", True):
+                y.flags.writeable = False
+        else:
+            return x
+    return kept[id(x)]
 
 
 def has_variable(args: tuple) -> bool:
@@ -109,13 +124,13 @@ class Form:
     def name(self) -> str:
         return f"{self.owner.name}.{self.method}"
 
-    def plain(self, args: tuple) -> Any:
+    def plain(self, args: tuple, themselves: bool = False) -> Any:
         """Without a program."""
         f = self.owner.f
         if self.method == "value" and watching() and not isinstance(f, Const):
             with Swept(self.name, f, self.owner.argnums, args, {}) as r:  # where it is seen
                 return r.value()
-        y = METHODS[self.method](f, self.owner.argnums)(*(given(args) if self.method == "value" else args))
+        y = METHODS[self.method](f, self.owner.argnums)(*(given(args, themselves) if self.method == "value" else args))
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
@@ -139,7 +154,7 @@ class Form:
                 failed = found
                 continue
             if found is None:
-                return self.plain(args)
+                return self.plain(args, True)
             if isinstance(found, Exception):
                 return self.instead(args, found, kept.program)
             if k:

@@ -638,3 +638,56 @@ def test_what_is_altered_in_between(name, form):
         got = replayed(form, p, X)
         put(v)
         assert close(got, plainly(form, f, X)), v
+
+
+# --- arguments are values, also where a function is run as it is ---
+
+
+def drawing(x, y):
+    x *= RANDOM.random() + 1
+    return x.sum() + y.sum()
+
+
+def of_a_file(x, y):
+    with open(__file__) as file:
+        x[0] = len(file.read(3))
+    y[...] = x[::-1]
+    return (x * y).sum()
+
+
+def of_a_list(x, y):
+    x += y
+    return sum([float(v) for v in tg.value(x)])
+
+
+RANDOM = np.random.default_rng(0)
+
+
+@pytest.mark.parametrize("f", [drawing, of_a_file, of_a_list], ids=lambda f: f.__name__)
+def test_a_call_does_not_alter_its_arguments(f):
+    x, y = np.array([0.7, -0.6, 0.9]), np.array([1.0, 2.0, 3.0])
+    p = tg.prepare(f, x, y)
+    for _ in range(4):
+        p(x, y), p.value(x, y)
+        assert x.tolist() == [0.7, -0.6, 0.9] and y.tolist() == [1.0, 2.0, 3.0]
+    if f is not drawing:
+        assert p(x, y) == f(x.copy(), y.copy())
+    if f is of_a_list:
+        assert p(x, x) == f(*[x.copy()] * 2)  # one array stays one
+
+
+def test_a_call_within_a_transform_does_not_alter_its_arguments():
+    def f(x):
+        x *= 2.0
+        return (x * x).sum()
+
+    x = np.array([0.7, -0.6, 0.9])
+    p = tg.prepare(f, x)
+
+    def around(x):
+        y = x * 1.0
+        return p(y) + 10.0 * y.sum() + p(y[1:])
+
+    wanted = 8.0 * x * np.array([1.0, 2.0, 2.0]) + 10.0
+    for g in (tg.grad(around)(x), tg.vmap(tg.grad(around))(np.stack([x, x]))[1], tg.prepare(around, x).grad(x)):
+        np.testing.assert_allclose(g, wanted)

@@ -10,7 +10,7 @@ from looped import forms, looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._tree import leaves
-from tapegrad.errors import AliasError, ArgumentError, BatchError, ShapeError, TapegradError
+from tapegrad.errors import AliasError, ArgumentError, BatchError, DroppedDerivativeError, ShapeError, TapegradError
 
 X = np.random.default_rng(3).normal(size=(4, 3))
 A = np.random.default_rng(4).normal(size=(3, 3)) + 3 * np.eye(3)
@@ -851,3 +851,33 @@ def test_a_rule_that_reads_its_result_under_several_transforms():
     assert np.allclose(got, [tg.hvp(f, a, b) for a, b in zip(x, v, strict=True)], rtol=1e-12)
     forward = tg.jvp(lambda x: tg.vmap(tg.grad(f))(x), (x,), (v,))[1]
     assert np.allclose(forward, got, rtol=1e-12)
+
+
+WRITES_OF_ITSELF = {
+    "reversed": "b[::-1] = b", "a view": "v = b[::-1]; v[...] = b", "ravel": "b.ravel()[::-1] = b", "places": "b[[1, 2, 0]] = b",
+    "copyto": "np.copyto(b[::-1], b)", "sum": "b += b", "sort": "b.sort()", "swap": "b[:1], b[-1:] = b[-1:], b[:1]",
+    "flat": "b.flat = b[::-1]",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRITES_OF_ITSELF)
+def test_a_captured_array_that_is_written_with_itself_hands_something_on(name):
+    space: dict = {"np": np}
+    line = WRITES_OF_ITSELF[name]
+    head = "def made():\n    b = np.array([1.0, 4.0, 2.0])\n    def f(x):\n        nonlocal b\n"
+    exec(f"{head}        {line}\n        return (b * x).sum()\n    return f", space)
+    with pytest.raises(BatchError):
+        tg.vmap(space["made"]())(np.ones((3, 3)))
+
+
+@pytest.mark.parametrize("write", [np.add.at, np.subtract.at], ids=["add", "subtract"])
+def test_a_tracked_value_that_is_added_to_integers_is_loud(write):
+    def f(x):
+        k = np.argsort(x)
+        write(k, [0], x[1])
+        return (k * x).sum()
+
+    x = np.array([0.7, 0.2, 0.3])
+    for call in (tg.grad(f), tg.prepare(f, x).grad, lambda x: tg.vmap(tg.grad(f))(x[None])):
+        with pytest.raises(DroppedDerivativeError):
+            call(x)

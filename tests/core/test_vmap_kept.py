@@ -3,6 +3,9 @@ twice; a loop's numbers, or loud."""
 
 import copy
 import dataclasses
+import datetime
+import decimal
+import fractions
 import functools
 import inspect
 import operator
@@ -311,3 +314,86 @@ def test_a_value_that_is_multiplied_by_zero_is_not_handed_on(around):
     np.testing.assert_allclose(batched(forgetting(0.0)), loop(forgetting(0.0)), rtol=1e-14)
     with pytest.raises(BatchError, match="keeps a value in a name of an outer function"):
         batched(forgetting(0.5))
+
+
+# --- arrays of integers and truth values, which nobody follows, under a name that is bound anew ---
+
+START = np.arange(3)
+
+
+def name(x):
+    global HELD
+    HELD = (START if HELD is None else HELD) + 1
+    return x.sum() * HELD.sum()
+
+
+def attribute(x, layer=Plain()):  # noqa: B008
+    layer.other = (START if layer.other is None else layer.other) + 1
+    return x.sum() * layer.other.sum()
+
+
+def entry(x, table={"k": START}):  # noqa: B006
+    table["k"] = table["k"] + 1
+    return x.sum() * table["k"].sum()
+
+
+def element(x, row=[START]):  # noqa: B006
+    row[0] = row[0][::-1]
+    return x[row[0][:1] % 2].sum() * row[0][0]
+
+
+class Counter:
+    k = START
+
+
+def member(x):
+    Counter.k = Counter.k * 2
+    return x.sum() * Counter.k.sum()
+
+
+def truths(x, row=[START > 0]):  # noqa: B006
+    row[0] = ~row[0]
+    return x[row[0][:2]].sum()
+
+
+@pytest.mark.parametrize("f", [name, attribute, entry, element, member, truths], ids=lambda f: f.__name__)
+def test_an_array_of_integers_that_is_bound_anew_is_loud(f):
+    global HELD
+    try:
+        with pytest.raises(BatchError, match="keeps a value"):
+            tg.vmap(f)(X)
+    finally:
+        HELD = None
+
+
+def test_an_array_of_integers_that_is_bound_before_it_is_read():
+    box = Plain()
+
+    def f(x):
+        box.other = np.array([1, 0])
+        return x[box.other][0] * 2
+
+    np.testing.assert_array_equal(tg.vmap(f)(X), [f(x) for x in X])
+
+
+@pytest.mark.parametrize(
+    "start, after",
+    [
+        (np.int32(1), lambda k: np.int32(k + 1)), (np.float32(1), lambda k: k * np.float32(2)), (np.bool_(True), lambda k: ~k),
+        (fractions.Fraction(1, 2), lambda k: k + 1), (datetime.timedelta(1), lambda k: k * 2), (slice(0, 1), lambda k: slice(k.stop + 1)),
+        (decimal.Decimal(2), lambda k: k * 2), (np.datetime64("2020-01-01"), lambda k: k + 1), ((START,), lambda k: (k[0] + 1,)),
+    ],
+    ids=lambda v: type(v).__name__,
+)  # fmt: skip
+def test_a_value_that_is_bound_anew_is_loud(start, after):
+    box = Plain()
+    box.other = start
+
+    def f(x):
+        box.other = after(box.other)
+        return x.sum() * len(str(box.other))
+
+    with pytest.raises(BatchError, match="keeps a value"):
+        tg.vmap(f)(X)
+    box.other = start
+    np.testing.assert_array_equal(tg.vmap(lambda x: setattr(box, "other", start) or x.sum())(X), X.sum(1))

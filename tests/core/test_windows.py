@@ -158,3 +158,53 @@ def test_windows_are_read_only():
             call(np.ones(4))
     with pytest.raises(ArgumentError, match="writeable=True"):
         tg.grad(lambda x: sliding_window_view(x, 2, writeable=True).sum())(np.ones(4))
+
+
+LINKS = {
+    "windows": lambda v: sliding_window_view(v, 2, 0), "last": lambda v: sliding_window_view(v, 2, -1), "real": lambda v: v.real,
+    "imag": lambda v: v.imag, "T": lambda v: v.T, "part": lambda v: v[1:], "step": lambda v: v[..., ::-1], "row": lambda v: v[0],
+    "new": lambda v: v[None], "places": lambda v: v[[0, -1, 0]], "repeated": lambda v: np.broadcast_to(v, (2, *v.shape)),
+    "reshape": lambda v: v.reshape(v.shape[0], -1), "conj": lambda v: v.conj(), "diagonal": lambda v: v.diagonal(),
+}  # fmt: skip
+
+
+def linear(seed):
+    """A linear function that reads a complex array by a chain of views, in which real and imaginary parts and windows meet."""
+    rng = np.random.default_rng(seed)
+    a = rng.normal(size=(4, 3, 3)) + 1j * rng.normal(size=(4, 3, 3))
+    chain = []
+    v = a
+    for name in [*rng.choice(["real", "imag"], 1), *rng.choice(["windows", "last"], 1), *rng.choice(list(LINKS), 3)]:
+        chain.insert(int(rng.integers(0, len(chain) + 1)), str(name))
+    kept = []
+    for name in chain:
+        try:
+            w = LINKS[name](v)
+        except (ValueError, IndexError):
+            continue
+        if w.size and 0 < w.ndim < 7:
+            v = w
+            kept.append(name)
+    weights = rng.normal(size=v.shape)
+
+    def f(x):
+        v = a * x
+        for name in kept:
+            v = LINKS[name](v)
+        return (v.real * weights).sum() + (v.imag * weights[..., ::-1]).sum()
+
+    return f, kept, rng.normal(size=(4, 3, 3))
+
+
+@pytest.mark.parametrize("seeds", [range(60), pytest.param(range(60, 3000), marks=pytest.mark.long)], ids=str)
+def test_parts_and_windows_in_any_order(seeds):
+    for seed in seeds:
+        f, chain, x = linear(seed)
+        d = np.random.default_rng(seed + 1).normal(size=x.shape)
+        wanted = f(d)
+        g = tg.grad(f)(x)
+        np.testing.assert_allclose(np.vdot(g, d), wanted, rtol=1e-9, atol=1e-9, err_msg=str(chain))
+        np.testing.assert_allclose(tg.jvp(f, (x,), (d,))[1], wanted, rtol=1e-9, atol=1e-9, err_msg=str(chain))
+        if seed % 4 == 0:
+            np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, d]))[1], g, rtol=1e-9, atol=1e-9, err_msg=str(chain))
+            np.testing.assert_allclose(tg.prepare(f, x).grad(d), g, rtol=1e-9, atol=1e-9, err_msg=str(chain))

@@ -119,7 +119,7 @@ def power(a: Any, b: Any) -> Sym:
     a, exponent = real(lift(g, a)), lift(g, b).constant()
     if exponent is not None and exponent.ndim == 0:
         c = float(exponent)
-        if c == int(c) and abs(c) <= 64:
+        if abs(c) <= 64 and c == int(c):
             ids = a.ids
             if large(g, ids):
                 return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
@@ -128,7 +128,7 @@ def power(a: Any, b: Any) -> Sym:
             for k in np.ndindex(ids.shape):
                 out[k] = g.power(int(ids[k]), int(c))
             return Sym(g, out)
-        if 2 * c == int(2 * c) and abs(c) <= 32:
+        if abs(c) <= 32 and 2 * c == int(2 * c):
             root = np.sqrt(a)
             whole = power(a, (c - 0.5) if c > 0 else (c + 0.5))
             return whole * root if c > 0 else whole / root
