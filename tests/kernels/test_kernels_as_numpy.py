@@ -299,6 +299,12 @@ def test_state_of_the_function():
         kernels.map(closure)(X)
 
 
+def test_a_nan_made_anew_is_the_same():
+    two, none = kernels.map(lambda x: (2.0 * x, float("nan")))(X)
+    np.testing.assert_array_equal(two, 2.0 * X)
+    assert np.isnan(none).all()
+
+
 def test_a_value_kept_for_the_next_trace():
     kept = []
 

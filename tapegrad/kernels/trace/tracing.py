@@ -162,7 +162,10 @@ def same(g: Graph, a: Any, b: Any) -> bool:
         return type(a) is type(b) and len(x) == len(y) and all([same(g, u, v) for u, v in zip(x, y, strict=True)])
     if isinstance(a, Sym) and isinstance(b, Sym):
         return a.shape == b.shape and bool((a.ids == b.ids).all())
-    return a is b or (not isinstance(a, Sym) and not isinstance(b, Sym) and bool(np.array_equal(a, b)))
+    if a is b or isinstance(a, Sym) or isinstance(b, Sym):
+        return a is b
+    a, b = np.asarray(a), np.asarray(b)
+    return bool(np.array_equal(a, b, equal_nan=a.dtype.kind == b.dtype.kind == "f"))
 
 
 @dataclass
