@@ -381,7 +381,8 @@ def test_an_array_of_integers_that_is_bound_before_it_is_read():
     [
         (np.int32(1), lambda k: np.int32(k + 1)), (np.float32(1), lambda k: k * np.float32(2)), (np.bool_(True), lambda k: ~k),
         (fractions.Fraction(1, 2), lambda k: k + 1), (datetime.timedelta(1), lambda k: k * 2), (slice(0, 1), lambda k: slice(k.stop + 1)),
-        (decimal.Decimal(2), lambda k: k * 2), (np.datetime64("2020-01-01"), lambda k: k + np.timedelta64(1, "D")), ((START,), lambda k: (k[0] + 1,)),
+        (decimal.Decimal(2), lambda k: k * 2), ((START,), lambda k: (k[0] + 1,)),
+        (np.datetime64("2020-01-01"), lambda k: k + np.timedelta64(1, "D")),
     ],
     ids=lambda v: type(v).__name__,
 )  # fmt: skip
