@@ -12,7 +12,7 @@ import scipy.special as sp
 from ..._primitive import primal_of, seen
 from ..bessel import k0, y0
 from ..elementwise import exp, log, power, select, sign, sqrt
-from ..gamma import digamma, gammaln, rgamma
+from ..gamma import digamma, gammaln, of_real, rgamma
 from ..shaping import sum
 from ._declare import Whole, at_real, function, greatest, implements, last, library, unit_nodes, with_own_value
 from .orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
@@ -44,11 +44,13 @@ def yn_of(n, x):
 @implements(sp.jve)
 def jve(v, z):
     """For real z what scales it is 1."""
+    of_real("jve", z)
     return with_own_value("jve", jv(v, z), v, z)
 
 
 @implements(sp.yve)
 def yve(v, z):
+    of_real("yve", z)
     return with_own_value("yve", yv(v, z), v, z)
 
 

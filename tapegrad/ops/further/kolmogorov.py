@@ -17,7 +17,7 @@ from ..norms import frechet
 from ..products import column
 from ..shaping import reshape, stack, sum
 from ..special import exprel
-from ._declare import greatest, implements, last, plain_value, with_own_value
+from ._declare import greatest, implements, last, plain_value, valued, with_own_value
 
 TERMS = np.arange(1.0, 7.0)
 ODD = np.arange(1.0, 13.0, 2)
@@ -58,10 +58,10 @@ def kolmogorov(x):
 
 @implements(sp.kolmogi)
 def kolmogi(p):
-    x = plain_value("kolmogi", p)
+    x = own = plain_value("kolmogi", p)
     for _ in range(2):
         x = x + (kolmogorov(x) - p) / kolmogorov_density(x)
-    return with_own_value("kolmogi", x, p)
+    return valued(x, own)
 
 
 def smirnov_terms(n, d):
@@ -89,24 +89,24 @@ def smirnov_density(n, d):
 
 @implements(sp.smirnovi)
 def smirnovi(n, p):
-    d = plain_value("smirnovi", n, p)
+    d = own = plain_value("smirnovi", n, p)
     for _ in range(2):
         d = d + (smirnov(n, d) - p) / smirnov_density(n, d)
-    return with_own_value("smirnovi", d, n, p)
+    return valued(d, own)
 
 
 @implements(sp.tklmbda)
 def tklmbda(x, lmbda):
     """p of x = (p^lmbda - (1 - p)^lmbda) / lmbda, which is log(p) - log(1 - p) at 0."""
-    p = plain_value("tklmbda", x, lmbda)
-    inside = (p > 0) & (p < 1)
-    p = select(inside, p, 0.5)
+    own = plain_value("tklmbda", x, lmbda)
+    inside = (own > 0) & (own < 1)
+    p = select(inside, own, 0.5)
     y = p
     for _ in range(2):
         up, down = log(y), log1p(-y)
         off = up * exprel(lmbda * up) - down * exprel(lmbda * down) - x
         y = y - off / (exp((lmbda - 1.0) * up) + exp((lmbda - 1.0) * down))
-    return with_own_value("tklmbda", select(inside, y, 0.0), x, lmbda)
+    return valued(select(inside, y, 0.0), own)
 
 
 # --- the two-sided statistic of a sample: an element of a power of a matrix (Marsaglia, Tsang & Wang, J. Stat. Softw. 8, 2003) ---
