@@ -88,3 +88,19 @@ def test_derivatives_that_hold_for_real_numbers_only(f):
     of = (lambda z: f(z)) if f.nin == 1 else lambda z: f(1.0, z)
     with pytest.raises(tg.errors.NoRuleError, match=f"{f.__name__} of complex numbers"):
         tg.jvp(of, (np.array([1.0 + 2.0j]),), (np.array([1.0 + 0.0j]),))
+
+
+COMPLEX = [name for name, f in UFUNCS.items() if any([t.endswith("D->D") for t in f.types])]
+
+
+@pytest.mark.parametrize("name", COMPLEX)
+def test_derivatives_at_complex_numbers_are_right_or_refused(name):
+    f = UFUNCS[name]
+    g = lambda z: f(*[1.5, 0.8, 1.2][: f.nin - 1], z)
+    z, h = np.array([0.7 + 0.4j, 0.3 - 0.6j]), 1e-6
+    for d in (1.0, 1.0j):
+        try:
+            _, found = tg.jvp(g, (z,), (np.full(2, d + 0.0j),))
+        except tg.errors.NoRuleError:
+            continue
+        np.testing.assert_allclose(found, (g(z + h * d) - g(z - h * d)) / (2 * h), rtol=1e-6, atol=1e-7)

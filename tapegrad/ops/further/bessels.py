@@ -28,9 +28,11 @@ kv = function(
 ive = function(
     sp.ive,
     at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
-    lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out,
+    at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out),
 )
-kve = function(sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
+kve = function(
+    sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), at_real(lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
+)
 kn = function(sp.kn, Whole("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
 yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x)))
 

@@ -14,7 +14,7 @@ from .._define import primitive, rules, same
 from ..corners import floor
 from ..elementwise import cos, over0, select, sin, sqrt, times0
 from ..incomplete import first_array
-from ._declare import function, implements
+from ._declare import at_real, function, implements
 
 POINTS = 400
 
@@ -79,13 +79,13 @@ def by(powers, factor, k):
     return lambda out, x, y, z: -factor * powers[k] * carlson(x, y, z, 1.0, powers=shape)
 
 
-elliprf = function(sp.elliprf, *[by(HALF, 0.5, k) for k in range(3)])
-elliprd = function(sp.elliprd, *[by(SECOND, 1.5, k) for k in range(3)])
-elliprj = function(sp.elliprj, *[by(THIRD, 1.5, k) for k in range(4)])
+elliprf = function(sp.elliprf, *[at_real(by(HALF, 0.5, k)) for k in range(3)])
+elliprd = function(sp.elliprd, *[at_real(by(SECOND, 1.5, k)) for k in range(3)])
+elliprj = function(sp.elliprj, *[at_real(by(THIRD, 1.5, k)) for k in range(4)])
 elliprc = function(
     sp.elliprc,
-    lambda out, x, y: -0.25 * carlson(x, y, 1.0, 1.0, powers=(1.5, 1.0, 0.0, 0.0)),
-    lambda out, x, y: -0.5 * carlson(x, y, 1.0, 1.0, powers=(0.5, 2.0, 0.0, 0.0)),
+    at_real(lambda out, x, y: -0.25 * carlson(x, y, 1.0, 1.0, powers=(1.5, 1.0, 0.0, 0.0))),
+    at_real(lambda out, x, y: -0.5 * carlson(x, y, 1.0, 1.0, powers=(0.5, 2.0, 0.0, 0.0))),
 )
 
 
@@ -95,7 +95,10 @@ def surface(x, y, z):
 
 
 elliprg = function(
-    sp.elliprg, lambda out, x, y, z: surface(x, y, z), lambda out, x, y, z: surface(y, x, z), lambda out, x, y, z: surface(z, x, y)
+    sp.elliprg,
+    at_real(lambda out, x, y, z: surface(x, y, z)),
+    at_real(lambda out, x, y, z: surface(y, x, z)),
+    at_real(lambda out, x, y, z: surface(z, x, y)),
 )
 
 # --- Legendre's integrals ---
