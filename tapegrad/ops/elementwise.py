@@ -14,6 +14,7 @@ from .._array import F8, is_array, xp_of
 from .._primitive import primal_of, seen
 from .._tape import SAFE
 from .._variable import Variable
+from ..errors import NoRuleError
 from ._define import Gated, Written, dtype, implements, primitive, rules, same
 from .gates import meets, note, users_line, warn
 from .shaping import astype, conj, imag, real, zeros_like
@@ -179,6 +180,9 @@ def absolute(x):
 
 @primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
 def sign(x):
+    """Of real numbers, where its derivative is zero."""
+    if x.dtype.kind == "c":
+        raise NoRuleError("numpy.sign of complex numbers has no derivative rule in tapegrad; write z / abs(z)")
     return xp_of(x).sign(x)
 
 
