@@ -263,12 +263,10 @@ class Swallowed:
             return
         kind, text, place = dropped[0]
         told = (
-            text
-            if kind is BatchError and place in text
-            else (
-                f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
-                f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
-            )
+            f"{text} (an `except` clause has caught this error)"
+            if kind is BatchError
+            else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+            f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
         )
         error = kind(told)
         error.args = (told,)  # its place is that of the error

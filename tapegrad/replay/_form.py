@@ -248,8 +248,11 @@ class Form:
             if owner.on_change == "raise":
                 raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
             self.eager, self.programs = reason, []
-        else:
-            self.programs = [Kept(signature, surroundings, Program(recorded), owner), *self.programs[: MOST - 1]]
+            return y
+        program = Program(recorded)
+        if owner.on_change == "raise" and self.programs and (other := self.programs[0].program.takes_another_way(program)):
+            raise GuardError(self.complaint(args, other))
+        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
         return y
 
     def report(self) -> list:

@@ -4,6 +4,7 @@
 
 import copy
 import functools
+import itertools
 import threading
 from typing import Any
 
@@ -78,6 +79,7 @@ class Program:
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
+        self.conditions = [*trace.guards.values()]
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
@@ -208,6 +210,11 @@ class Program:
         read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
+
+    def takes_another_way(self, other: "Program") -> Guard | None:
+        """The first condition that another program does not share, which was recorded under other settings of floating-point errors."""
+        pairs = itertools.zip_longest(self.conditions, other.conditions)
+        return next((g or h for g, h in pairs if g is None or h is None or g.place != h.place or not same_value(g.value, h.value)), None)
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):
