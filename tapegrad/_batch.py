@@ -42,6 +42,7 @@ class Batch(Trace):
         self.adopted: list = []  # captured arrays: (handle, its fields as they were)
         self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
         self.handed = False  # was memory handed out, to be read?
+        self.doubts: list = []  # errors of operations of which some samples would not have heard
         self.outside = self.filters = warnings.filters
         self.setting, self.loud = self, False  # may the function hear of a warning, or of a floating-point error?
         self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
@@ -281,10 +282,12 @@ class Batch(Trace):
         what = f"raises {type(error).__name__}" if error is not None else "gives a warning, or a floating-point error,"
         count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
         known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
-        BatchError(
+        text = (
             f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
             "loop over the samples, or write the function so that no sample raises or warns"
         )
+        self.doubts.append(text)
+        BatchError(text)  # it is raised when the function has ended, if that went on
 
     def end_of(self, k, prim, inputs, slots, params):
         """How the operation ends for the sample number k."""

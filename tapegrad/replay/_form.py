@@ -159,9 +159,7 @@ class Form:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
-            if type(failed) is Departure and not failed.kept.may_catch:
-                return self.plain(args)  # it raises too, with the line
+        if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
         if type(failed) in FAILED:
             self.branched()
@@ -209,11 +207,13 @@ class Form:
         if signature.weak and surroundings.has_single():
             self.numbers = False
             return self.recorded(args, failed)
+        before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
+        catches = warned() != "error" or may_catch(roots)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen, warned() != "error" or may_catch(roots))
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
+                raise GuardError(self.refusal(str(error))) from error
             surroundings.rewind()
             again = surroundings.disturbed({}) is None  # what it has written, a second run would find
             if signature.weak and again:
@@ -236,7 +236,7 @@ class Form:
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
         unkept = recorded.trace.unkept
-        if reason is None and unkept is not None and self.vain < VAIN and owner.on_change == "record":
+        if reason is None and unkept is not None and self.vain < VAIN:
             self.branched()
             return y
         if reason is None and self.vain >= VAIN:
@@ -246,14 +246,27 @@ class Form:
         reason = reason or unkept
         if reason is not None:
             if owner.on_change == "raise":
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
+                raise GuardError(self.refusal(reason))
             self.eager, self.programs = reason, []
             return y
         program = Program(recorded)
-        if owner.on_change == "raise" and self.programs and (other := self.programs[0].program.takes_another_way(program)):
-            raise GuardError(self.complaint(args, other))
+        if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
+            failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
+            return y
         self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
         return y
+
+    def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
+        """With on_change='raise': does a further recording take the way of the one before?"""
+        if self.owner.on_change == "raise":
+            if trace.unkept:
+                raise GuardError(self.refusal(trace.unkept))
+            other = None if before is None else before.program.other_way(trace.guards.values())
+            if other is not None:
+                raise GuardError(self.complaint(args, other))
+
+    def refusal(self, reason: str) -> str:
+        return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -312,6 +325,7 @@ class Kept:
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
 
     def is_apart(self, values: list) -> bool:
@@ -414,7 +428,7 @@ class Kept:
                 self.refuse()
         if HEARD.shown is None or type(found) is Guard:
             return found
-        return Departure(self) if HEARD.shown == LOUD else None
+        return Departure(self) if HEARD.shown == LOUD and not self.deaf else None
 
     def stop(self, failure: Exception) -> None:
         """From now on as bound calls: the quicker ways failed where these do not."""

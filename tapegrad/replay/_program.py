@@ -6,6 +6,7 @@ import copy
 import functools
 import itertools
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -68,7 +69,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `asked`: numbers of what nobody reads, but may raise;
+    `may_raise`: numbers of what may raise, and in `asked` those that nobody reads;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -92,10 +93,10 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers, may_raise = [], asked(trace)
+        numbers, self.may_raise = [], asked(trace)
         self.asked = []
         for k in range(self.size - 1, -1, -1):
-            if k in may_raise and not needed[k]:
+            if k in self.may_raise and not needed[k]:
                 self.asked.append(k)
                 needed[k] = True
             if needed[k]:
@@ -211,9 +212,9 @@ class Program:
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
 
-    def takes_another_way(self, other: "Program") -> Guard | None:
-        """The first condition that another program does not share, which was recorded under other settings of floating-point errors."""
-        pairs = itertools.zip_longest(self.conditions, other.conditions)
+    def other_way(self, conditions: Iterable) -> Guard | None:
+        """The first of these conditions of another recording that this one does not share, or the other way round."""
+        pairs = itertools.zip_longest(self.conditions, conditions)
         return next((g or h for g, h in pairs if g is None or h is None or g.place != h.place or not same_value(g.value, h.value)), None)
 
     def failing(self, k: int, value: Any) -> Guard | None:

@@ -602,9 +602,11 @@ class Recorded:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
     `arrays`: ids of arrays that a replay reads anew."""
 
-    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool = True):
+    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
+        """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
         self.trace = trace = Record(inputs.constants, catches)
+        self.check = check
         self.outputs: list = []
         self.leaves: list = []
         try:
@@ -619,6 +621,7 @@ class Recorded:
         shadow.finish()
 
     def read(self, y: Any) -> None:
+        self.check(self.trace)
         y = returned(y)
         self.tree = tree_map(lambda _: 0, y)  # (a program keeps it: with the leaves it would keep all that was recorded)
         for v in leaves(y):
