@@ -161,7 +161,7 @@ class Form:
             return found
         if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
-        if type(failed) in FAILED:
+        if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
         return self.record(args, failed)
 

@@ -212,10 +212,14 @@ class Program:
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
 
-    def other_way(self, conditions: Iterable) -> Guard | None:
-        """The first of these conditions of another recording that this one does not share, or the other way round."""
-        pairs = itertools.zip_longest(self.conditions, conditions)
-        return next((g or h for g, h in pairs if g is None or h is None or g.place != h.place or not same_value(g.value, h.value)), None)
+    def other_way(self, conditions: Iterable) -> str | None:
+        """What tells the way of another recording, with these conditions, from that of this one; None: it is the same."""
+        for g, h in itertools.zip_longest(self.conditions, conditions):
+            if g is None or (h is not None and h.raised and g.place != h.place):
+                return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+            if h is None or g.place != h.place or not same_value(g.value, h.value):
+                return str(g)
+        return None
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):
