@@ -18,7 +18,7 @@ from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
 from ._reads import walked
-from ._rule import captured_by
+from ._shadow.routes import way_to
 from ._transforms import Named, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
@@ -69,7 +69,7 @@ class Surroundings:
     def check(self) -> None:
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
+                how = way_to(self.f, a) or "an array"
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
         if self.unchanged is not None and not self.unchanged():
             self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")

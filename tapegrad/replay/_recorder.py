@@ -22,13 +22,13 @@ from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import LOUD, Listening, looked_at
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
 from .._tape import fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
-from ..errors import BatchError, OfTracked, callers_line
+from ..errors import ArgumentError, BatchError, OfTracked, callers_line
 from ._endings import RAISED, conditions
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
@@ -81,6 +81,15 @@ class Guard:
 def element_at(at: Any) -> dict:
     """The settings with which an element is read."""
     return {"path": NO_STEPS, "at": at, "copy": False}
+
+
+def refuse_tracked(v: Variable) -> None:
+    """Raise where a transform around the recording watches v: a replay has no derivative by it."""
+    if is_tracked(v):
+        raise ArgumentError(
+            f"{callers_line()}: the function reads a value that an open transform watches, and what is recorded or sparse holds no "
+            "derivative by it: use tapegrad.jacobian or hessian there, or cut the derivative with tapegrad.value(x)"
+        )
 
 
 class Record(Trace):
@@ -286,6 +295,7 @@ class Record(Trace):
             return found
         stays = id(v) in self.constants
         if isinstance(v, Variable):
+            refuse_tracked(v)
             v = values_of(v)
         if isinstance(a, Variable):
             a._saved = stays = True
@@ -628,6 +638,7 @@ class Recorded:
                     self.outputs.append(v._slot)
                     self.leaves.append(None)
                     continue
+                refuse_tracked(v)
                 v = bottom(v)
             self.outputs.append(None)
             self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)

@@ -44,6 +44,7 @@ FLOORS = [
     ],
     [
         "ops.views",
+        "ops.overlaps",
         "ops.gathering",
         "ops.padding",
         "ops.names",
