@@ -82,7 +82,11 @@ class Found:
     def require(self, args: tuple) -> None:
         """Raise GuardError if it does not hold at this point."""
         if self.asked is not None:
-            found = self.asked.run(self.values(args))
+            values = self.values(args)
+            try:
+                found = self.asked.run(values)
+            except Exception:
+                return  # an operation's: the products tell what it means
             if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
@@ -257,6 +261,8 @@ class Plan(Remade):
 
     def directed(self, form: Any, args: tuple) -> "Direct | str":
         """What gives them; why there is none."""
+        x, _, *rest = args
+        self.products((x, *rest))  # no other way than that of the pattern is recorded
         form(args)
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"
