@@ -68,8 +68,8 @@ TRUSTED = frozenset((
     "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref", "re", "_abc", "pandas",
     "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
-))  # fmt: skip  # packages whose code keeps no numbers of its own that change, and reads no attribute of ours but by names in our code
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where our transforms and kernels keep the user's functions
+))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where ours keep the user's functions
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
