@@ -18,8 +18,8 @@ from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
 from ._reads import Environment, Status
-from ._rule import captured_by
 from ._shadow.arrays import acts_as_array
+from ._shadow.routes import way_to
 from ._transforms import Named, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
@@ -74,7 +74,7 @@ class Surroundings:
         """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not to."""
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
+                how = way_to(self.f, a) or "an array"
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
         status = Status.UNCHANGED if self.environment is None else self.environment.status()
         if status is Status.CHANGED:
