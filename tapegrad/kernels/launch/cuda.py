@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from ...errors import DeviceError, KernelError
 from ..emit.cuda import Signature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
