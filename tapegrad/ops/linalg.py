@@ -60,7 +60,7 @@ def first_bad(ok: Any) -> str:
 # --- what SciPy says of nan and infinity ---
 
 
-@primitive(aliases=True, batch="elementwise", scalar=lambda x: x)
+@primitive(aliases=True, batch="elementwise")
 def finite(x):
     """x, or SciPy's error where it has nan or infinity."""
     if not xp_of(x).isfinite(x).all():
@@ -91,7 +91,10 @@ def checked(function: Callable, ours: Callable) -> Callable:
 def finite_parts(x: Any) -> Any:
     if type(x) in (list, tuple):
         return type(x)([finite_parts(v) for v in x])
-    return finite(x) if isinstance(x, Variable) and dtype(x).kind in "fc" and xp(x) is np else x
+    if not isinstance(x, Variable) or dtype(x).kind not in "fc" or xp(x) is not np:
+        return x
+    hidden = primal_of(x)
+    return x if isinstance(hidden, Variable) and hidden._trace.seems_finite(hidden) else finite(x)
 
 
 def is_finite(x: Any) -> bool:
@@ -136,6 +139,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     d = a.dtype
     if b.dtype is not d or d not in TRSM:
         d = np.result_type(a, b, np.float32)
+        d = np.dtype({"g": "d", "G": "D"}.get(d.char, d.char))  # LAPACK has no extended precision
         a, b = a.astype(d), b.astype(d)
     if a.shape[0] != a.shape[1] or b.ndim == 0 or a.shape[0] != b.shape[0]:
         raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape} do not fit together")
