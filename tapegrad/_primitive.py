@@ -198,6 +198,10 @@ class Trace:
         """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
         return False
 
+    def seems_finite(self, x: Variable) -> bool:
+        """Are all values of x finite, as far as the trace knows without an operation?"""
+        return False
+
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""

@@ -15,6 +15,7 @@ from ._calls import (
     entered,
     full_like,
 )
+from ._foreign import check_constants
 from ._primitive import OPEN, Trace, layout_of, primal_of, watched
 from ._tree import leaves, tree_map
 from ._types import Array, Number
@@ -129,6 +130,7 @@ def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
     >>> flat, restore(flat * 10)["b"]
     (array([1., 2., 3.]), array([20., 30.]))
     """
+    check_constants("ravel: a leaf", tree)
     members = leaves(tree)
     active = [is_differentiable(layout_of(m)) for m in members]
     shapes = [shape(m) for m in members]

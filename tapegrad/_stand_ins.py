@@ -59,7 +59,7 @@ def face_of(f: Any) -> Any:
         return None
     name = getattr(f, "__name__", None)
     if name is None and type(f).__module__.startswith("scipy.stats"):  # a distribution
-        name = getattr(f, "name", None)
+        name = getattr(f, "name", None) or next((n for n, x in vars(sys.modules["scipy.stats"]).items() if x is f), None)
     if name is None:
         return None
     public = [p for p in module_name.split(".") if not p.startswith("_")]
@@ -90,6 +90,8 @@ def of_instance(kind: type) -> Any:
     module = kind.__module__ or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):
+        ours = find("scipy.stats").Frozen
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
     elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):

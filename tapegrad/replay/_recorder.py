@@ -124,6 +124,7 @@ class Record(Trace):
         self.filters = self.outside = warnings.filters
         self.catches = catches
         self.raised = False  # has an operation raised an error?
+        self.finite = False  # was it asked whether values are finite?
         self.unkept: str | None = None  # why a replay cannot stand for this call
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
@@ -182,6 +183,11 @@ class Record(Trace):
         if (k, True) not in self.guards:
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
+
+    def seems_finite(self, x):
+        """(The program is for finite inputs then.  What becomes infinite in between is heard.)"""
+        self.finite = True
+        return bool(np.isfinite(self.known[x._slot]).all())
 
     def draw(self, hidden, params):
         """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
