@@ -14,7 +14,7 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
-from ._foreign import ASKERS, OBJECTS, REMEDIES, argument, library_of
+from ._foreign import ASKERS, REMEDIES, argument, library_of
 from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
@@ -362,7 +362,7 @@ def returned(y: Any) -> Any:
 
 def has_objects(y: Any) -> bool:
     """Is y an object array with Variables in it?"""
-    return type(y) is np.ndarray and y.dtype is OBJECTS and any([isinstance(e, Variable) for e in y.flat])
+    return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
 def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:

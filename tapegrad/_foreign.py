@@ -79,7 +79,7 @@ def argument(x: Any) -> Any:
     """An argument of a function: itself, or the numbers that it holds, or an error that says what it is."""
     kind = type(x)
     if kind is np.ndarray:
-        return numbers_of(x) if x.dtype is OBJECTS else x
+        return numbers_of(x) if x.dtype.kind == "O" else x
     if kind in ORDINARY or is_scalar(x):
         return x
     if kind is Const:
@@ -135,4 +135,4 @@ def base_array(x: np.ndarray) -> np.ndarray:
         for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
             if own := [n for n in c.__dict__ if n not in NEUTRAL and n in OF_ARRAYS]:
                 raise refused(x, f"numpy.asarray(x), for {own[0]} of this class is not NumPy's")
-    return numbers_of(np.asarray(x)) if x.dtype is OBJECTS else np.asarray(x)
+    return numbers_of(np.asarray(x)) if x.dtype.kind == "O" else np.asarray(x)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from ._array import address, is_array
-from ._foreign import OBJECTS, argument
+from ._foreign import argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError, callers_code, callers_line, quoted
 
@@ -249,7 +249,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
             if a._seen != a._base._version:
                 refresh(a)
         elif c is not Variable:
-            if c is np.ndarray and a.dtype is OBJECTS:
+            if c is np.ndarray and a.dtype.kind == "O":
                 objects = True
             continue
         handles = True

@@ -263,7 +263,9 @@ class Swallowed:
             return
         kind, text, place = dropped[0]
         told = (
-            f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+            f"{text} (an `except` clause has caught this error)"
+            if kind is BatchError
+            else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
             f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
         )
         error = kind(told)

@@ -84,6 +84,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
     d = a.dtype
     if b.dtype is not d or d not in TRSM:
         d = np.result_type(a, b, np.float32)
+        d = np.dtype({"g": "d", "G": "D"}.get(d.char, d.char))  # LAPACK has no extended precision
         a, b = a.astype(d), b.astype(d)
     if a.shape[0] != a.shape[1] or b.ndim == 0 or a.shape[0] != b.shape[0]:
         raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape} do not fit together")

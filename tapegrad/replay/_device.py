@@ -137,16 +137,18 @@ class DeviceCode(Code):
         def call(state: Any, *x: Any) -> Any:
             if any([x[n].strides != s for n, s in strides]):
                 return None
-            xp = xp_of(x[strides[0][0]])
-            made = [
-                old if old is not None else xp.empty(shape, dtype).transpose(axes)
-                for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
-            ]
-            pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
-            sums = xp.empty((count, grid * THREADS), dtype) if count else None
-            last = [xp.int64(sums.data.ptr)] if count else []
-            cuda.loaded(text, "group")((grid,), (THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
-            found = [*made, *(sums.sum(axis=1) if count else ())]
+            first = x[strides[0][0]]
+            xp = xp_of(first)
+            with first.device:
+                made = [
+                    old if old is not None else xp.empty(shape, dtype).transpose(axes)
+                    for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
+                ]
+                pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
+                sums = xp.empty((count, grid * THREADS), dtype) if count else None
+                last = [xp.int64(sums.data.ptr)] if count else []
+                cuda.loaded(text, "group")((grid,), (THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
+                found = [*made, *(sums.sum(axis=1) if count else ())]
             return tuple([found[n] for n in back])
 
         return call

@@ -4,6 +4,7 @@
 
 import copy
 import functools
+import itertools
 import threading
 from typing import Any
 
@@ -11,11 +12,12 @@ import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
+from .._float_errors import LOUD
 from .._primitive import READ, Primitive
 from .._random import DRAW
 from .._tape import COLLECTOR
 from ._recorder import Guard, Instruction, Recorded
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, PURE, is_of_another, is_total
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -23,7 +25,7 @@ GROUP = "group"  # an instruction that stands for several (_groups.py)
 class Heard(threading.local):
     """What NumPy has noted in this thread since a replay began."""
 
-    shown: Any = None  # a flag that a plain call would show
+    shown: Any = None  # a flag that a plain call would show; LOUD: the function may hear of it
     unsafe: Any = None  # an invalid operation in a product that was not guarded against 0 times inf
 
 
@@ -31,7 +33,11 @@ HEARD = Heard()
 
 
 def shown(kind: str, flag: int) -> None:
-    HEARD.shown = kind
+    HEARD.shown = HEARD.shown or kind
+
+
+def loud(kind: str, flag: int) -> None:
+    HEARD.shown = LOUD
 
 
 def unsafe(kind: str, flag: int) -> None:
@@ -47,7 +53,7 @@ def setting_of(watched: tuple) -> Setting:
     if not watched:
         return QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
-    return Setting(**modes, call=shown)
+    return Setting(**modes, call=loud if LOUD in watched else shown)
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -73,6 +79,7 @@ class Program:
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
         self.guards: dict[int, list[Guard]] = {}
+        self.conditions = [*trace.guards.values()]
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
@@ -123,6 +130,11 @@ class Program:
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
         finally:
             COLLECTOR.resume()
+
+    @functools.cached_property
+    def warns(self) -> bool:
+        """May an operation give a warning of its own, of which the function may hear?"""
+        return any([LOUD in i.watched and not is_total(i.prim) for _, i in self.code])
 
     @functools.cached_property
     def shown(self) -> dict:
@@ -176,23 +188,33 @@ class Program:
 
     def fixed(self, values: dict) -> "Program | None":
         """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
-        arrays count as known.  None where a guard fails."""
+        arrays count as known.  None where a guard fails, or a plain call would warn."""
         env = {**values, **self.constants, **dict(self.captured)}
         rest = copy.copy(self)
         rest.arguments = [k for k in self.arguments if k not in values]
         rest.captured, rest.code = [], []
+        HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
-                env[k] = done(i, [env[j] for j in i.args])
+                entered = setting_of(i.watched).enter()
+                try:
+                    env[k] = done(i, [env[j] for j in i.args])
+                finally:
+                    leave(entered)
             else:
                 rest.code.append((k, i))
-        if any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+        if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
             return None
         rest.asked = [k for k in self.asked if k not in env]
         rest.guards = {k: g for k, g in self.guards.items() if k not in env}
         read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
+
+    def takes_another_way(self, other: "Program") -> Guard | None:
+        """The first condition that another program does not share, which was recorded under other settings of floating-point errors."""
+        pairs = itertools.zip_longest(self.conditions, other.conditions)
+        return next((g or h for g, h in pairs if g is None or h is None or g.place != h.place or not same_value(g.value, h.value)), None)
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):

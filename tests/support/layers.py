@@ -44,6 +44,7 @@ FLOORS = [
     ],
     [
         "ops.views",
+        "ops.overlaps",
         "ops.gathering",
         "ops.padding",
         "ops.names",
@@ -55,6 +56,7 @@ FLOORS = [
         "ops._cupy_calls",
         "ops._attach",
         "_fast.",
+        "_float_errors",
         "_carried",
         "_counted",
         "_stacked",
@@ -63,7 +65,6 @@ FLOORS = [
     [
         "_faces",
         "_higher",
-        "_float_errors",
         "_random",
         "_cupy_kernels",
         "numpy",

@@ -114,7 +114,7 @@ class Generated(Remade):
     def _look_around(self) -> None:
         """Trace anew if what the function captured has changed."""
         for c in self._captured:
-            if not c.same() and c.changed():
+            if c.changed():
                 self._renew()
                 return
         if OPEN.shadows:

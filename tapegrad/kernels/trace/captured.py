@@ -7,7 +7,7 @@ derivative through that array would be lost."""
 from collections.abc import Callable
 
 from ..._primitive import OPEN
-from ..._reads import state, walked
+from ..._reads import Environment, Status, state
 from ...errors import DroppedDerivativeError, KernelError
 
 
@@ -16,19 +16,24 @@ class Captured:
 
     def __init__(self) -> None:
         self.roots: list = []  # the functions that were traced
+        self.before: list = []  # what each could read before
         self.sources: list = []  # of random numbers, as they were before
 
     def root(self, f: Callable) -> None:
         """f is about to be traced."""
         if not any([f is g for g in self.roots]):
             self.roots.append(f)
-            self.sources += [(x, state(x)) for x in walked([f]).sources]
+            self.before.append(Environment([f]))
+            self.sources += [(x, state(x)) for x in self.before[-1].walk.sources]
 
-    def settle(self, kernel: str) -> None:
-        """The trace is done: what the function itself did to lists of its own is part of it."""
-        self._look()
+    def settle(self, kernel: str) -> bool:
+        """The trace is done.  Was nothing changed meanwhile, by another thread or by the function itself?"""
+        self.environment = Environment(self.roots)
         self.refuse_written(kernel)
         self.refuse_draws(kernel)
+        steady = all([e.status() is not Status.CHANGED for e in self.before])
+        self.before = []
+        return steady
 
     def refuse_draws(self, kernel: str) -> None:
         """Raises KernelError where random numbers were drawn since the functions were met."""
@@ -38,36 +43,26 @@ class Captured:
                 "every launch: draw them outside and pass them as data"
             )
 
-    def _look(self) -> None:
-        self.walk = walked(self.roots)
-        self.same = self.walk.check()  # is all as it was?  If not, it may still be equal
-
     def changed(self) -> bool:
-        """Would the functions read anything else than they did?
+        """Would the functions read anything else than they did, or can nobody tell?
 
         >>> import numpy as np
         >>> a = np.array([1.0, 2.0])
         >>> c = Captured()
         >>> c.root({"scale": a})
         >>> c.settle("scaled")
+        True
         >>> before = c.changed()
         >>> a[0] = 3.0
         >>> before, c.changed()
         (False, True)
         """
-        if self.same():
-            return False
-        before = self.walk
-        self._look()
-        if before.volatile or self.walk.volatile or before.form != self.walk.form:
-            self.walk, self.same = before, bool  # stays changed
-            return True
-        return False
+        return self.environment.status() is not Status.UNCHANGED
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
         for shadow in OPEN.shadows:
-            for x in self.walk.arrays:
+            for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
                         f"the kernel {kernel} captures an array of shape {x.shape} that the function under differentiation has written. "

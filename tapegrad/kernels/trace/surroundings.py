@@ -41,6 +41,19 @@ MATH = {
 }  # fmt: skip
 
 
+CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
+
+
+def counterpart(x: Any) -> Any:
+    """NumPy's or SciPy's counterpart of a module or function of CuPy; any other x itself.  Symbols belong to no library."""
+    if isinstance(x, types.ModuleType):
+        return CUPY.get(x.__name__, x)
+    if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
+        return x
+    pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]
+    return next((getattr(ours, name, x) for theirs, ours in pairs for name, f in theirs.items() if f is x), x)
+
+
 class OfFloat64(type):
     """np.float64 in a kernel function: of a symbol the real number, else NumPy's class itself."""
 
@@ -117,6 +130,7 @@ class Rebuilder:
 
     def __call__(self, x: Any) -> Any:
         """What stands for x inside the kernel function."""
+        x = counterpart(x)
         kind = type(x)
         if isinstance(x, types.ModuleType):
             return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
