@@ -92,6 +92,15 @@ def remedy_of(x: Any) -> str | None:
     return "float(x)" if number else None
 
 
+def name_in(home: Any, f: Any) -> str | None:
+    """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
+    have another name or none."""
+    own = getattr(f, "__name__", None)
+    if own is not None and getattr(home, own, None) is f:
+        return own
+    return next((name for name, x in vars(home).items() if x is f and not name.startswith("_")), None)
+
+
 def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 

@@ -59,6 +59,14 @@ def function_for(f: Any) -> Callable | None:
     return found
 
 
+def signature_of(f: Any) -> inspect.Signature:
+    """That of the library's f; ours, where it does not tell, as C functions of NumPy before 2.4 do not."""
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):
+        return inspect.signature(function_for(f))
+
+
 class Adapter:
     """Binds a call by the library's own signature and passes each argument by its name: the required ones that lead, which are
     arrays, by place, all others to our parameter of the same name.  What is given as the library's default is left out; what
@@ -67,10 +75,7 @@ class Adapter:
     def __init__(self, f: Any, ours: Callable):
         self.f, self.ours = f, ours
         mine = inspect.signature(ours)
-        try:
-            self.theirs = inspect.signature(f)
-        except (TypeError, ValueError):  # some C functions of older NumPy
-            self.theirs = mine
+        self.theirs = signature_of(f)
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
         self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         params = self.theirs.parameters
