@@ -24,6 +24,7 @@ from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, val
 from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable, frozen
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
+from ..ops.linalg import is_finite
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded, is_single
@@ -352,7 +353,7 @@ class Kept:
     def replay(self, values: list) -> Any:
         """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or arrays share memory."""
         program = self.program
-        if not self.is_apart(values):
+        if not self.is_apart(values) or (program.finite and not is_finite([*values, *[array for _, array in program.captured]])):
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []

@@ -22,13 +22,13 @@ from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
 from .._float_errors import LOUD, Listening, looked_at
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
 from .._tape import fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
-from ..errors import BatchError, OfTracked, callers_line
+from ..errors import ArgumentError, BatchError, OfTracked, callers_line
 from ._endings import RAISED, conditions
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
@@ -83,6 +83,15 @@ def element_at(at: Any) -> dict:
     return {"path": NO_STEPS, "at": at, "copy": False}
 
 
+def refuse_tracked(v: Variable) -> None:
+    """Raise where a transform around the recording watches v: a replay has no derivative by it."""
+    if is_tracked(v):
+        raise ArgumentError(
+            f"{callers_line()}: the function reads a value that an open transform watches, and what is recorded or sparse holds no "
+            "derivative by it: use tapegrad.jacobian or hessian there, or cut the derivative with tapegrad.value(x)"
+        )
+
+
 class Record(Trace):
     """What the instructions are, by their numbers: `what` is done, as (operation, settings, flags), one tuple for many of them; `operands`,
     None for an input; what each gave, `known`, and what that looks like, `looks`.  `guards`; `written`: (captured array, number of what is
@@ -115,6 +124,7 @@ class Record(Trace):
         self.filters = self.outside = warnings.filters
         self.catches = catches
         self.raised = False  # has an operation raised an error?
+        self.finite = False  # was it asked whether values are finite?
         self.unkept: str | None = None  # why a replay cannot stand for this call
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
@@ -173,6 +183,11 @@ class Record(Trace):
         if (k, True) not in self.guards:
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
+
+    def seems_finite(self, x):
+        """(The program is for finite inputs then.  What becomes infinite in between is heard.)"""
+        self.finite = True
+        return bool(np.isfinite(self.known[x._slot]).all())
 
     def draw(self, hidden, params):
         """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
@@ -286,6 +301,7 @@ class Record(Trace):
             return found
         stays = id(v) in self.constants
         if isinstance(v, Variable):
+            refuse_tracked(v)
             v = values_of(v)
         if isinstance(a, Variable):
             a._saved = stays = True
@@ -631,6 +647,7 @@ class Recorded:
                     self.outputs.append(v._slot)
                     self.leaves.append(None)
                     continue
+                refuse_tracked(v)
                 v = bottom(v)
             self.outputs.append(None)
             self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)

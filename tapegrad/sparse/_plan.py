@@ -14,7 +14,7 @@ from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
 from .._pickling import Remade
-from .._primitive import Unwatched, live
+from .._primitive import Unwatched, is_tracked, live
 from .._recording import value as value_of
 from .._tree import leaves, structure
 from .._variable import Variable
@@ -126,7 +126,7 @@ class Plan(Remade):
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
             self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
-            value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
+            value = self.found.value if self.found is not None else self.asked("grad" if second else "value", *args)
             check(value)
             self.like = value
             shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
@@ -190,17 +190,24 @@ class Plan(Remade):
             made.append(self.library.asarray(seeds.reshape(-1, *shape)))
         return made
 
+    def asked(self, method: str, *args: Any) -> Any:
+        """A result of the prepared function, which must not depend on what an open transform watches."""
+        y = self.prepared.forms[method](args)
+        if is_tracked(y):
+            raise ArgumentError(HOLDS_NONE.format(self.call))
+        return y
+
     def products(self, args: tuple) -> Any:
         """All products, one after the other."""
-        forms, (columns, rows) = self.prepared.forms, self.seeds
+        columns, rows = self.seeds
         x, *rest = args
         parts = []
         if columns is not None:
-            parts.append(forms["smp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
+            parts.append(self.asked("smp" if self.second else "jmp", x, columns, *rest).reshape(-1))
         if rows is not None:
-            parts.append(forms["vmp"]((x, rows, *rest)).conj().reshape(-1))
+            parts.append(self.asked("vmp", x, rows, *rest).conj().reshape(-1))
         if not parts:
-            forms["grad" if self.second else "value"](args)  # it may be another function here, of another branch
+            self.asked("grad" if self.second else "value", *args)  # it may be another function here, of another branch
             return self.library.zeros(0, self.dtype)
         return parts[0] if len(parts) == 1 else self.library.concatenate(parts)
 
