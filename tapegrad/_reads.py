@@ -188,6 +188,8 @@ class Walk:
     `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
     into."""
 
+    whole = False  # does it go on after a doubt?
+
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew
         self.all = not ANYTHING.isdisjoint(names)
@@ -204,12 +206,12 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST:
+        while self.todo and len(self.hold) < MOST and (self.whole or self.unknown is None):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
                 self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
-        if self.todo:
+        if self.todo:  # (nothing, if there is a doubt already)
             self.doubt(f"more than {MOST} objects")
 
     # --- what is written down ---

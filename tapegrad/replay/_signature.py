@@ -135,7 +135,7 @@ class Surroundings:
         self.roots = roots
         self.content: list = []  # (array, checksum)
         walk = walked(roots, self.noted)
-        self.form = walk.form
+        self.form, self.unknown = walk.form, walk.unknown
         self.sources = [(x, state(x)) for x in walk.sources]
 
     def noted(self, x: Any) -> bool:
@@ -171,10 +171,13 @@ class Surroundings:
         """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
         for the function."""
         self.environment = Environment(self.roots, lambda x: id(x) in anew or settled(x))
-        unknown = self.environment.unknown
-        reason = self.disturbed(anew, drawn) if unknown is None else f"it reads {unknown}, and nothing tells whether that has changed"
+        self.unknown = self.environment.unknown
+        reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []
         return reason
+
+    def unsure(self) -> str | None:
+        return None if self.unknown is None else f"it reads {self.unknown}, and nothing tells whether that has changed"
 
     def changed(self) -> bool:
         return self.environment.status() is not Status.UNCHANGED
