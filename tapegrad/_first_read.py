@@ -23,8 +23,6 @@ JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
 class Codes(Walk):
     """A walk that keeps the code it meets, and under which names cells are known."""
 
-    whole = True
-
     def __init__(self, *args: object):
         self.codes: dict = {}
         self.cells: list = []

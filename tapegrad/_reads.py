@@ -188,7 +188,7 @@ class Walk:
     `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
     into."""
 
-    whole = False  # does it go on after a doubt?
+    whole = True  # does it go on after a doubt?
 
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew
@@ -696,7 +696,13 @@ HANDLERS = (
 )  # fmt: skip
 
 
-def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) -> Any:
+class Brief(Walk):
+    """A walk that ends with the first doubt: nothing more can be told then."""
+
+    whole = False
+
+
+def walked(roots: list, read_anew: Callable | None = None, kind: type = Brief) -> Any:
     """The walk with the names of all code that it meets."""
     names: frozenset = frozenset()
     while True:
