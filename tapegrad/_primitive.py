@@ -6,13 +6,14 @@ generated for them in _fast, which does the same."""
 
 import itertools
 import threading
+import weakref
 from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ._array import address, is_array
-from ._foreign import OBJECTS, argument
+from ._foreign import argument
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError, callers_code, callers_line, quoted
 
@@ -86,6 +87,7 @@ class Open(threading.local):
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
     watcher: Any = None  # who looks at each operation (_anomalies)
     again: bool = False  # are functions called again that SciPy has called (_rebind.once_more)?
+    copies: Any = ()  # of each tape by hand, the copies that were made for writes (_recording.Tape.snapshots)
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
@@ -198,6 +200,10 @@ class Trace:
         """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
         return False
 
+    def seems_finite(self, x: Variable) -> bool:
+        """Are all values of x finite, as far as the trace knows without an operation?"""
+        return False
+
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""
@@ -247,7 +253,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
             if a._seen != a._base._version:
                 refresh(a)
         elif c is not Variable:
-            if c is np.ndarray and a.dtype is OBJECTS:
+            if c is np.ndarray and a.dtype.kind == "O":
                 objects = True
             continue
         handles = True
@@ -445,6 +451,8 @@ def own(x: Variable) -> None:
     if not getattr(x, "_version", 0):
         for shadow in OPEN.shadows:
             shadow.first_write(x)
+    for copies in OPEN.copies:
+        copies.append((weakref.ref(b := bottom(x)), callers_line(), b.nbytes))
     x._become(copied(x))
 
 
