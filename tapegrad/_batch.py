@@ -13,7 +13,8 @@ from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._counted import content_of
 from ._hollow import hollow, hollow_number, read_only_as
-from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._primitive import READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._scope import OPEN
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, callers_line

@@ -15,10 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _flags
 from ._dual import FORWARD
-from ._flags import Setting, leave
-from ._primitive import OPEN, Primitive
+from ._primitive import Primitive
+from ._scope import OPEN, now, put, setting
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -99,50 +98,44 @@ def around() -> tuple:
         if type(user) is Handler:
             return None, None
         handler = Handler(modes, user)
-        found = handler, Setting(**handler.settings(), call=handler)
+        found = handler, setting(**handler.settings(), call=handler)
         if "call" not in key and "log" not in key:  # without a callback
             HANDLERS[key] = found
     return found
 
 
-class Watched:
-    """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call; where its code is not
-    followed, and calls NumPy's own, that is looked for (`thorough`)."""
+def watch() -> Any:
+    """The user's function begins: the handler in charge from now on, None where there is one already."""
+    current = now()
+    known, found = KNOWN.get(id(current), MISSED)
+    if known is not current:
+        found = around()
+        if found[0] is None or found[0].user is None:
+            if len(KNOWN) > 15:
+                KNOWN.clear()
+            KNOWN[id(current)] = current, found
+    if found[0] is not None:
+        STATE.changed = False
+        put(found[1])
+    return found[0]
 
-    __slots__ = ("before", "entered", "thorough")
 
-    def __init__(self, thorough: bool = False):
-        self.thorough = thorough
-
-    def __enter__(self) -> None:
-        variable = _flags.VARIABLE
-        setting = None if variable is None else variable.get(variable)
-        known, found = KNOWN.get(id(setting), MISSED)
-        if known is not setting or setting is None:
-            found = around()
-            if setting is not None and (found[0] is None or found[0].user is None):
-                if len(KNOWN) > 15:
-                    KNOWN.clear()
-                KNOWN[id(setting)] = setting, found
-        self.before, inside = found
-        if inside is not None:
-            self.entered = inside.enter() if variable is None else variable.set(inside.value)
-            STATE.changed = False
-
-    def __exit__(self, *error: Any) -> None:
-        if self.before is None:
-            return
-        if not (self.thorough or STATE.changed):
-            leave(self.entered)
-            return
-        last, raw = current(), np.geterr()
-        leave(self.entered)
+def unwatch(handler: Any, thorough: bool = False) -> None:
+    """It has ended.  What it set by `np.seterr` stays set, as after a plain call; where its code is not followed, and calls NumPy's own,
+    that is looked for (`thorough`)."""
+    block = OPEN.block
+    if handler is not None:
+        last, raw = (current(), np.geterr()) if thorough or STATE.changed else (None, None)
+        put(block[2])
         if last is not None:
             known = last.settings()
             modes = {name: last.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
-            if modes != self.before.modes or last.user is not self.before.user:
+            if modes != handler.modes or last.user is not handler.user:
                 np.seterr(**modes)
                 np.seterrcall(last.user)
+                block[2] = now()
+    elif getattr(STATE, "changed", False):
+        block[2] = now()
 
 
 LAST: tuple = (None, 0, None, False)  # the filters of warnings, their number and the first of them, and what was found

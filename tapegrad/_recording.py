@@ -15,7 +15,8 @@ from ._calls import (
     entered,
     full_like,
 )
-from ._primitive import OPEN, Trace, layout_of, primal_of, watched
+from ._primitive import Trace, layout_of, primal_of, watched
+from ._scope import OPEN, Exit, outside
 from ._tree import leaves, tree_map
 from ._types import Array, Number
 from ._variable import Variable, frozen
@@ -44,12 +45,16 @@ class Tape:
         self._trace = watched(reverse.Tape())
         self._leaves: dict = {}
 
+    __exit__ = Exit()
+
     def __enter__(self) -> "Tape":
-        OPEN.depth = OPEN.depth + 1
+        Exit.hold(self)
+        outside(tapes=(*OPEN.tapes, self), depth=OPEN.depth + 1)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        OPEN.depth -= 1
+    def left(self, *error: Any) -> None:
+        if self in OPEN.tapes:
+            outside(tapes=tuple([t for t in OPEN.tapes if t is not self]), depth=OPEN.depth - 1)
         self._trace.close()
 
     @property

@@ -14,7 +14,8 @@ from ._calls import (
     name_of,
 )
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of
+from ._primitive import Primitive, bind, is_tracked, layout_of, live, values_of
+from ._scope import OPEN
 from ._shadow import Globals, names_in
 from ._shadow.routes import of_function
 from ._stacked import Way, spread

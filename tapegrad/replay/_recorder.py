@@ -19,12 +19,12 @@ from numpy import float64, ndarray
 
 from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
-from .._flags import now
 from .._float_errors import Handler
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import READ, Ended, Primitive, Trace, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
+from .._scope import OPEN, now, opened
 from .._tape import SWEEPING, fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import Variable, View, bottom, new
@@ -525,7 +525,7 @@ def values_in(x: Any) -> Any:
 def looked_at(setting: Any, shown: bool) -> tuple:
     """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  And
     whether they are heard by code, not just `shown` to the user."""
-    if setting is not None and setting is SWEEPING.value:
+    if setting is not None and setting is SWEEPING:
         return ()
     handler, modes = np.geterrcall(), np.geterr()
     if type(handler) is Handler:
@@ -576,19 +576,16 @@ class Recorded:
 
     def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, heard: bool = False):
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants, heard)
         self.outputs: list = []
         self.leaves: list = []
-        try:
+        with opened():
+            self.trace = trace = Record(inputs.constants, heard)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
-        except BaseException:
-            if type(trace) is Record:
-                trace.close()
-            raise
-        self.arrays = {id(x): x for x in (shadow.hold if shadow.on else ()) if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
-        shadow.finish()
+            hold = shadow.hold if shadow.on else ()
+            self.arrays = {id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
+            shadow.finish()
 
     def read(self, y: Any) -> None:
         y = returned(y)

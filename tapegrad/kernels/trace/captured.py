@@ -6,8 +6,8 @@ derivative through that array would be lost."""
 
 from collections.abc import Callable
 
-from ..._primitive import OPEN
 from ..._reads import state, walked
+from ..._scope import OPEN
 from ...errors import DroppedDerivativeError, KernelError
 
 
