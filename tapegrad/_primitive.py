@@ -5,12 +5,13 @@ down, until no trace is left and NumPy or CuPy runs.  Most operations of one or 
 generated for them in _fast, which does the same."""
 
 import itertools
+import weakref
 from typing import Any
 
 import numpy as np
 
 from ._array import address, is_array
-from ._foreign import OBJECTS, argument
+from ._foreign import argument
 from ._scope import OPEN, WATCHERS
 from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
 from .errors import AliasError, callers_code, callers_line, quoted
@@ -171,6 +172,10 @@ class Trace:
         """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
         return False
 
+    def seems_finite(self, x: Variable) -> bool:
+        """Are all values of x finite, as far as the trace knows without an operation?"""
+        return False
+
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
         as an operation (`draw`)."""
@@ -223,7 +228,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
             if a._seen != a._base._version:
                 refresh(a)
         elif c is not Variable:
-            if c is np.ndarray and a.dtype is OBJECTS:
+            if c is np.ndarray and a.dtype.kind == "O":
                 objects = True
             continue
         handles = True
@@ -421,6 +426,8 @@ def own(x: Variable) -> None:
     if not getattr(x, "_version", 0):
         for shadow in OPEN.shadows:
             shadow.first_write(x)
+    for copies in OPEN.copies:
+        copies.append((weakref.ref(b := bottom(x)), callers_line(), b.nbytes))
     x._become(copied(x))
 
 

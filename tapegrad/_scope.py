@@ -23,7 +23,7 @@ class Open(threading.local):
     depth: int  # how many transforms are open
     shadows: tuple  # theirs (_shadow)
     hiding: Any  # those that hide values
-    tapes: tuple  # by hand (_recording)
+    copies: tuple  # of each tape by hand, the copies that were made for writes (_recording.Tape.snapshots)
     of_one: bool  # is a call for all samples, or replays, run for one of them (_one_by_one.py)?
     invalid: Any  # what NumPy notes while a tape is swept (_tape)
     watcher: Any  # who looks at each operation (_anomalies)
@@ -33,6 +33,7 @@ class Open(threading.local):
     tracer: Any  # the trace of a kernel (kernels.trace.tracing)
     source: bool  # do raw kernels run their CUDA C even where there is a function for the CPU?
     aliased: Any  # id -> handle of arguments that share memory (_calls)
+    listener: Any  # who notes what operations raise (_float_errors.Listening)
     dropped: Any  # errors raised since the innermost transform began; None outside of all (errors)
     sweeps: int  # how many sweeps run that other threads wait for (_shadow.threads)
     unfinished: tuple  # objects whose `end(error)` is due when the block is left
@@ -45,9 +46,9 @@ class Open(threading.local):
 
 CLOSED = {
     **dict.fromkeys(("depth", "sweeps"), 0),
-    **dict.fromkeys(("shadows", "hiding", "tapes", "unfinished"), ()),
+    **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
     **dict.fromkeys(("of_one", "within", "again", "source"), False),
-    **dict.fromkeys(("invalid", "watcher", "inside", "tracer", "dropped", "block", "outside")),
+    **dict.fromkeys(("invalid", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
     "aliased": MappingProxyType({}),
 }
 OPEN = Open()
@@ -192,9 +193,14 @@ class Exit:
     def __get__(self, context: Any, owner: type) -> Any:
         if context is None:
             return owner.left
-        leave = partial(owner.left, context)
+        leave = partial(Exit.taken, context)
         context._exit_asked = ref(leave)
         return leave
+
+    @staticmethod
+    def taken(context: Any, *error: Any) -> None:
+        context.left(*error)
+        context._exit_held = None
 
     @staticmethod
     def hold(context: Any) -> None:

@@ -16,7 +16,7 @@ from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._types import Array, Node, Number
 from ._variable import Variable, copied, frozen, variable
-from .errors import ArgumentError, BatchError, ShapeError, TapegradError
+from .errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
 from .ops import shaping
 from .ops._define import ndim, shape
 
@@ -222,30 +222,30 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
         counts = counts_before(trace)
-        drawn = random.getstate()
+        drawn, known = random.getstate(), heard()
         try:
             shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
-        except (ValueError, TypeError) as refused:
-            if trace.handed and not isinstance(refused, TapegradError) and "only" in str(refused) and "read" in str(refused):
+        except Exception as refused:
+            if not isinstance(refused, BatchError):
+                take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
+            written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+            if written and trace.handed and not isinstance(refused, TapegradError):
                 raise BatchError(
                     f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
                     "there, for all samples at once: write the array by its name, or loop over the samples"
                 ) from refused
             raise
-        error = None
         if random.getstate() != drawn:
-            error = BatchError(
+            raise BatchError(
                 f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once "
                 "for all of them: draw the numbers outside and pass them as an argument"
             )
         if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
-            error = BatchError(
+            raise BatchError(
                 f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write "
                 "the array by its name, or loop over the samples"
             )
         tree, stacks = found[0], iter([value_out(v) for v in found[1]])
-        if error is not None:
-            raise error
         shadow.finish()
         return tree_map(lambda v: None if v is None else next(stacks), tree)
 

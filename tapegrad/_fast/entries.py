@@ -9,10 +9,9 @@ from types import CodeType, FunctionType
 
 import numpy as np
 
-from .. import _cache
+from .. import cache
 from .._array import F8, NUMBERS
 from .._dual import FORWARD, Dual
-from .._foreign import OBJECTS
 from .._late import late
 from .._primitive import Primitive, bind, both_saved, handle, refresh, settled
 from .._tape import IMMUTABLE, JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
@@ -108,7 +107,7 @@ def {name}(a, b):
             elif cb is complex:
                 if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
                     w = complex128(b)
-            elif (cb is not ndarray or b.dtype is OBJECTS) and cb not in NUMBERS:
+            elif (cb is not ndarray or (d := b.dtype) is not F8 and d.kind == "O") and cb not in NUMBERS:
                 w = coerced(b, a)
                 if w is NotImplemented:
                     return w
@@ -128,7 +127,7 @@ def {name}(a, b):
         elif ca is complex:
             if issubclass(type(bottom(w)), float64):
                 v = complex128(a)
-        elif (ca is not ndarray or a.dtype is OBJECTS) and ca not in NUMBERS:
+        elif (ca is not ndarray or (d := a.dtype) is not F8 and d.kind == "O") and ca not in NUMBERS:
             v = coerced(a, b)
             if v is NotImplemented:
                 return v
@@ -244,6 +243,7 @@ BODIES = {
     "matmul": "(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)",
     "negative": "-v",
 }
+REAL = "(d is F8 or d.kind != 'c')"  # of a dtype d; there are other objects than NumPy's own for one type
 LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
 
 # What the generated texts name.
@@ -252,7 +252,7 @@ SPACE: dict = dict(
     Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, fitted=fitted, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
-    OBJECTS=OBJECTS, bottom=bottom, float64=np.float64, complex128=np.complex128, C16=np.dtype(np.complex128), C8=np.dtype(np.complex64),
+    bottom=bottom, float64=np.float64, complex128=np.complex128,
 )  # fmt: skip
 
 
@@ -322,12 +322,12 @@ def _install(entry: FunctionType) -> FunctionType:
 
 def _compiled(text: str, file: str) -> CodeType:
     """The code of a text, which Python takes a millisecond to make and a tenth of that to read."""
-    key = _cache.key("text", BYTECODE, file, text)
-    stored = _cache.load(key)
+    key = cache.key("text", BYTECODE, file, text)
+    stored = cache.load(key)
     if stored is not None:
         return marshal.loads(stored)
     code = compile(text, file, "exec")
-    _cache.save(key, marshal.dumps(code))
+    cache.save(key, marshal.dumps(code))
     return code
 
 
@@ -348,7 +348,7 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
     if prim.holomorphic:
-        fits = "type(out) is float64 is type(v) or (d := out.dtype) is v.dtype and d is not C16 and d is not C8"
+        fits = f"type(out) is float64 is type(v) or (d := out.dtype) is v.dtype and {REAL}"
         rule = f"records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
@@ -396,7 +396,7 @@ def _binary_text(prim: Primitive) -> str:
     holomorphic = prim.holomorphic
 
     def fold(k, value):
-        fits = f"{value}.dtype is (d := out.dtype)" + (" and d is not C16 and d is not C8" if holomorphic else "")
+        fits = f"{value}.dtype is (d := out.dtype)" + (f" and {REAL}" if holomorphic else "")
         fits = f"type(out) is float64 is type({value}) or {fits} and {value}.shape == out.shape" if elementwise else fits
         return f"vjp{k} if {fits} else fitted(vjp{k}, {value}, out, {holomorphic})"
 
@@ -404,7 +404,7 @@ def _binary_text(prim: Primitive) -> str:
     both = f"records.append(({fold(0, 'v')}, i, {fold(1, 'w')}, j, {outs}, {xs}, {ys}))"
     if elementwise:
         plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
-        real = " and d is not C16 and d is not C8" if holomorphic else ""
+        real = f" and {REAL}" if holomorphic else ""
         alike = f"type(v) is type(w) is float64 or v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
         both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
     body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"

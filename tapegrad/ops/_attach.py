@@ -143,15 +143,17 @@ SEQUENCE = 1 << 5  # Py_TPFLAGS_SEQUENCE
 
 
 class OfArrays:
-    """A special method of arrays that scalars do not have, so that `hasattr(x, "__len__")` answers as for the value."""
+    """A special method of arrays that scalars do not have, so that `hasattr(x, "__len__")` answers as for the value.  `kinds`: those of
+    the scalars that have it."""
 
-    def __init__(self, f: Callable, words: str):
-        self.f, self.words = f, words
+    def __init__(self, f: Callable, words: str, kinds: str = ""):
+        self.f, self.words, self.kinds = f, words, kinds
 
     def __get__(self, x, kind=None):
         if x is None:
             return self.f
-        if not is_array(shown(x)):
+        v = shown(x)
+        if not (is_array(v) or (self.kinds and v.dtype.kind in self.kinds)):
             raise Absent(self.words.format(x.__class__.__module__ + "." + x.__class__.__name__))
         return MethodType(self.f, x)
 
@@ -253,6 +255,8 @@ V.strides = property(lambda x: shown(x).strides)
 V.flags = property(lambda x: shown(x).flags)
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(shown(x), "device", "cpu"))
+V.grad = property(lambda x: late.gradient(x))  # these two under a tape by hand
+V.backward = property(lambda x: late.backward(x))
 V.T = property(views.turned)
 V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
@@ -389,7 +393,7 @@ V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f i
 V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
 V.hex = _dropping("x.hex()", lambda a: a.hex())
-V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cannot be interpreted as an integer")
+V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cannot be interpreted as an integer", "iu")
 
 
 KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}

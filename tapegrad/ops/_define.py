@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 from .._array import NUMBERS, is_array, is_scalar, xp_of
-from .._foreign import OBJECTS, operand
+from .._foreign import operand
 from .._late import late
 from .._primitive import Primitive, bind, layout_of
 from .._tape import Like
@@ -63,7 +63,7 @@ def operand_for(a: Any, other: Any) -> Any:
     c = type(a)
     if c is complex and type(bottom(other)) is np.float64:  # Python's own product of the two is a Python number
         return np.complex128(a)
-    if c is Variable or c is View or c in NUMBERS or (c is np.ndarray and a.dtype is not OBJECTS):
+    if c is Variable or c is View or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
         return a
     return coerced(a, other)
 

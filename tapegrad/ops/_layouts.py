@@ -22,6 +22,8 @@ KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
 NAMED = {str, type(None), type}  # settings that are equal to none of another type
 FLOATS = {float, complex, np.float64, np.complex128}
 UNUSUAL = frozenset("efFgG")  # floats of other sizes, by which SciPy and NumPy choose what to give
+LAPACKS = ("scipy.linalg._decomp", "scipy.linalg._basic")  # modules that cast what they give to LAPACK
+LAPACK = {"e": np.dtype("f"), "g": np.dtype("d"), "G": np.dtype("D")}
 SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
 
 
@@ -29,8 +31,12 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
     """`ours`, composed of operations, with results that lie in memory as those of `function` do.  `always`: also of operands in C
     order, of which most compositions make what NumPy makes of them."""
 
+    by_lapack = (getattr(function, "__module__", None) or "").startswith(LAPACKS)
+
     @functools.wraps(ours)
     def implemented(*args, **kwargs):
+        if by_lapack:
+            args = tuple([for_lapack(a) for a in args])
         y = ours(*args, **kwargs)
         c = type(y)
         if c is Variable:
@@ -44,6 +50,13 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
         return y
 
     return implemented
+
+
+def for_lapack(x: Any) -> Any:
+    """An array in the precision to which SciPy casts it: LAPACK has single and double."""
+    d = getattr(late.shown(x) if isinstance(x, Variable) else x, "dtype", None)
+    to = LAPACK.get(getattr(d, "char", ""))
+    return x if to is None else late.astype(x, to=to) if isinstance(x, Variable) else x.astype(to)
 
 
 def all_usual(xs: Any) -> bool:

@@ -154,7 +154,7 @@ def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
 
 
 # Within these bounds of a length, by the size of a real number, no square that matters has become 0, denormal or infinite.
-BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150)}
+BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150), np.dtype("g").itemsize: (1e-140, 1e150)}
 
 
 def to_scale(x: Any, axis: Any) -> Any:
@@ -167,7 +167,7 @@ def scale_of(x, *, axis):
     xp = xp_of(x)
     size = xp.maximum(abs(x.real), abs(x.imag)) if x.dtype.kind == "c" else abs(x)
     top = size.max(axis=axis, keepdims=True) if x.size else size.sum(axis=axis, keepdims=True)
-    limit = {2: 14, 4: 125, 8: 1000}[top.dtype.itemsize]
+    limit = {2: 14, 4: 125, 8: 1000}.get(top.dtype.itemsize, 16000)
     exponent = xp.clip(xp.frexp(xp.where(xp.isfinite(top), top, xp.ones((), top.dtype)))[1], -limit, limit)
     return xp.ldexp(xp.ones((), top.dtype), -exponent)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from ..._scope import lock
 from ...errors import KernelError
 from .cpu import machine
