@@ -137,7 +137,7 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
+STATE = ("_scope.OPEN", "_scope.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
 
 
