@@ -27,7 +27,7 @@ from .._foreign import operand
 from .._late import late
 from .._primitive import Primitive, bind, layout_of
 from .._tape import Like
-from .._variable import Variable, View, bottom
+from .._variable import DIRECT, HANDLES, Variable, View, bottom
 from ..errors import DeviceError
 from ._layouts import laid_as_library
 
@@ -52,9 +52,9 @@ def coerced(b: Any, other: Any) -> Any:
 
 def paired(a: Any, b: Any) -> tuple | None:
     """The operands of an operator; None where the other one's own method has its turn."""
-    if type(b) is Variable or type(b) is View:
+    if type(b) in HANDLES:
         a = operand_for(a, b)
-    elif type(a) is Variable or type(a) is View:
+    elif type(a) in HANDLES:
         b = operand_for(b, a)
     return None if a is NotImplemented or b is NotImplemented else (a, b)
 
@@ -63,14 +63,14 @@ def operand_for(a: Any, other: Any) -> Any:
     c = type(a)
     if c is complex and type(bottom(other)) is np.float64:  # Python's own product of the two is a Python number
         return np.complex128(a)
-    if c is Variable or c is View or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
+    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
         return a
     return coerced(a, other)
 
 
 def shape(x: Any) -> tuple:
     c = type(x)
-    if c is Variable:
+    if c in DIRECT:
         x = x._value
         while isinstance(x, Variable):
             x = x._value

@@ -17,7 +17,7 @@ from .._foreign import argument
 from .._late import late, load
 from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
-from .._variable import Variable, View
+from .._variable import HANDLES, ArrayVariable, Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
 from . import creation, scans
 from . import shaping as s
@@ -185,7 +185,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     return y if out is None else store(out, y)
 
 
-OPERANDS = NUMBERS | {Variable, View, np.ndarray, np.float64}
+OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
@@ -195,7 +195,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     """A ufunc with out=, where=, dtype=, or by one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
-    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is Variable:  # usual
+    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:  # usual
         entry = NUMPY.get(ufunc)
         if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
             return store(params["out"], entry(*inputs))

@@ -11,7 +11,7 @@ from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS, argument
 from .._late import late
 from .._primitive import OPEN, handle, layout_of, primal_of, values_of
-from .._variable import Variable, View, variable
+from .._variable import DIRECT, Variable, View, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -175,7 +175,7 @@ def require(a, dtype=None, requirements=None, *, like=None):
         raise ValueError("Cannot specify both 'C' and 'F' order")
     order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
     x = ordered(_array(a, dtype, None, 0), order)
-    if "O" in wanted and type(x) is Variable and x is a:
+    if "O" in wanted and type(x) in DIRECT and x is a:
         raise ArgumentError(
             "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
         )

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._primitive import layout_of, primal_of, values_of
-from .._variable import Variable, frozen
+from .._variable import ArrayVariable, Variable, frozen
 from ..errors import ArgumentError
 from . import views
 from ._define import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -278,7 +278,7 @@ def triangle_of(m: Any) -> Any:
 
 @implements(np.diag)
 def diag(v, k=0):
-    if k == 0 and type(v) is Variable and type(v._value) is np.ndarray and v._value.ndim == 2:
+    if k == 0 and type(v) is ArrayVariable and type(v._value) is np.ndarray and v._value.ndim == 2:
         return views.diagonal(v)
     v, k = array_like(v), integer(k)
     if ndim(v) == 1:

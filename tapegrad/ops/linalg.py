@@ -21,7 +21,7 @@ from scipy.linalg.lapack import dgesv, dpotrf
 from .._array import F8, xp_of
 from .._late import load
 from .._primitive import layout_of
-from .._variable import Variable
+from .._variable import ArrayVariable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._layouts import laid_as_library
@@ -268,7 +268,7 @@ rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sa
 
 @implements(np.linalg.cholesky)
 def cholesky(a, /, *, upper=False):
-    if type(a) is Variable and not upper:
+    if type(a) is ArrayVariable and not upper:
         return cholesky_lower(a)
     square("cholesky", a)
     if dtype(a).kind not in "fc":
@@ -370,8 +370,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve, layout="own")
 def solve(a, b):
-    p = a._value if type(a) is Variable else layout_of(a)
-    q = b._value if type(b) is Variable else layout_of(b)
+    p = a._value if type(a) is ArrayVariable else layout_of(a)
+    q = b._value if type(b) is ArrayVariable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange; in C order, however the operands lie
     return solve_batches(a, b)

@@ -14,7 +14,7 @@ import scipy.special
 
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._primitive import layout_of, primal_of, seen
-from .._variable import Variable
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -88,7 +88,7 @@ def cast(a: Any, to: Any) -> Any:
 
 @implements(np.sum, layout="own")
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
-    if dtype is None is initial and where is True and type(a) is Variable:
+    if dtype is None is initial and where is True and type(a) is ArrayVariable:
         return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)

@@ -2,9 +2,7 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
-import dis
 import operator
-import sys
 from typing import Any
 
 import numpy as np
@@ -12,7 +10,7 @@ import numpy as np
 from .._array import in_order_of_memory, is_array, shares_memory
 from .._late import late
 from .._primitive import OPEN, READ, bind, handle, hook, layout_of, values_of, view
-from .._variable import Variable, View
+from .._variable import ArrayVariable, Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
@@ -68,7 +66,7 @@ def getitem(x: Any, at: Any) -> Any:
         if rank and kind is slice:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
-            raise no_element(x)
+            raise IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
         if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):  # CuPy gives a view even of one element
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
@@ -87,20 +85,6 @@ def getitem(x: Any, at: Any) -> Any:
     except AttributeError:
         base._version = 0
     return bind(READ, (base,), {"path": path, "at": at, "copy": False})
-
-
-def no_element(x: Any) -> Exception:
-    """The error for x[0] of a number.  Python also asks for elements, until an IndexError, where it iterates over what shows no
-    `__iter__`: a loop over a number would end at once in silence.  Only a subscript in the caller's code is an IndexError."""
-    caller = sys._getframe(2)
-    if caller.f_code is getitem.__code__:  # a short way, which fell back
-        caller = caller.f_back
-    code, at = caller.f_code.co_code, caller.f_lasti
-    while dis.opname[code[at]] == "CACHE":
-        at -= 2
-    if is_array(shown(x)) or dis.opname[code[at]] in ("BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP"):
-        return IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
-    return TypeError(f"'numpy.{type(shown(x)).__name__}' object is not iterable")
 
 
 def is_element(at: tuple, rank: int) -> bool:
@@ -340,7 +324,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     if not isinstance(a, Variable):
         return xp(a).diagonal(a, offset, axis1, axis2)
     here = a._value
-    if type(a) is Variable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
+    if type(a) is ArrayVariable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
         return diagonal_of(a)
     shown(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
