@@ -23,7 +23,7 @@ from .errors import ArgumentError
 from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
-from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
+from .ops._protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
 from .ops.creation import CREATORS, arange, array, linspace, made, placed, room
 from .ops.gathering import concatenate
 
@@ -146,10 +146,15 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         if c is ArrayVariable or c in HANDLES or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
             if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
-                if not kwargs:
-                    return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
-                if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
-                    return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                try:
+                    if not kwargs:
+                        return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
+                    if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
+                        return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                except MISTAKES as error:
+                    if (other := as_the_library(f, args, kwargs, error)) is error:
+                        raise
+                    raise other from error
             y = call(f, args, kwargs, key)
             return placed(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):

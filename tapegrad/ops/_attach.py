@@ -186,6 +186,8 @@ def _shape(x):
 
 def _set_shape(x, to):
     """The shape that it has; another would have to be that of all who hold x."""
+    if not is_array(shown(x)):
+        raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
     if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
         raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
 
@@ -279,7 +281,9 @@ V.copy = lambda x, order="C": s.copy(x, order)
 V.__copy__ = lambda x: s.copy(x)
 V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))
 V.fill = lambda x, y: write_value(x, y, Ellipsis)
-V.sort, V.partition = _in_place(np.sort), _in_place(np.partition)
+_sort = _in_place(np.sort)
+V.sort = lambda x, axis=-1, kind=None, order=None, **rest: _sort(x, operator.index(axis), kind, order, **rest)
+V.partition = _in_place(np.partition)
 
 
 # --- conversions ---
@@ -300,8 +304,8 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x), complex(x), math.f(x) or storing it in a plain array (numpy.zeros(n, like=x) makes one "
-    "that keeps derivatives),", float, of="",
+    "a plain number made of a tracked value, by float(x), complex(x), math.f(x) or storing it in a plain array "
+    "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)
 V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
@@ -412,11 +416,12 @@ V.__cupy_override_reduction_kernel__ = _protocols.cupy_reduction
 
 # --- what each class has of this ---
 
-FOR_DISPATCH = frozenset(("__array_ufunc__", "__array_function__"))  # of numbers too: by these NumPy's functions reach us
+# Of all classes: by the first NumPy's functions reach us, and in the place of the others Python would ask for `__float__`.
+OF_ALL = frozenset("__array_ufunc__ __array_function__ __floor__ __ceil__ __trunc__".split())
 _of_class = {ArrayVariable: np.ndarray, **{ours: kind for kind, ours in NUMBER_CLASSES.items()}}
 for _name, _f in [*vars(V).items()]:
     _homes = [c for c, kind in _of_class.items() if hasattr(kind, _name)]
-    if 0 < len(_homes) < len(_of_class) and _name not in FOR_DISPATCH:
+    if 0 < len(_homes) < len(_of_class) and _name not in OF_ALL:
         delattr(Variable, _name)
         for _c in _homes:
             setattr(_c, _name, _f)

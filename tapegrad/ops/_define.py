@@ -16,6 +16,7 @@ gives it a body of its own, which does the same sooner."""
 import dis
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -88,6 +89,25 @@ def dtype(x: Any) -> np.dtype:
 
 def ndim(x: Any) -> int:
     return len(shape(x))
+
+
+def axes_of(axis: Any, n: int) -> tuple:
+    """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
+    if axis is None:
+        return tuple(range(n))
+    axes = tuple([operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)])
+    for k in axes:
+        if not -n <= k < n:
+            raise np.exceptions.AxisError(k, n)
+    axes = tuple([k % n for k in axes])
+    if len(set(axes)) != len(axes):
+        raise ValueError("an axis is repeated")
+    return axes
+
+
+def axis_of(axis: Any, n: int) -> int:
+    """One axis as a number in range(n); a tuple raises."""
+    return axes_of(operator.index(axis), n)[0]
 
 
 def xp(x: Any) -> Any:

@@ -2,6 +2,7 @@
 `buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
 
 import itertools
+import operator
 import sys
 from typing import Any
 
@@ -252,7 +253,9 @@ def cast(x: Any, to: np.dtype) -> Any:
 
 @implements(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    num = int(values_of(num))
+    num = operator.index(values_of(num))
+    if num < 0:
+        raise ValueError(f"numpy.linspace: num={num} is negative")
     n = num - 1 if endpoint else num
     xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))

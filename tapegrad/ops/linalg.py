@@ -23,7 +23,7 @@ from .._late import load
 from .._primitive import layout_of
 from .._variable import ArrayVariable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._layouts import laid_as_library
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
@@ -600,7 +600,7 @@ def tensorsolve(a, b, axes=None):
     a, b = two(a, b)
     n = ndim(a)
     if axes is not None:
-        moved = [i % n for i in axes]
+        moved = [*axes_of(axes, n)]
         a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))

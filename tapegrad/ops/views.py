@@ -14,7 +14,7 @@ from .._variable import ArrayVariable, Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
-from ._define import dtype, implements, shape, xp
+from ._define import axes_of, axis_of, dtype, implements, shape, xp
 from ._define import shape as dim
 from .picking import is_hidden, picked
 from .selecting import is_mask, is_recorded, selected
@@ -103,7 +103,7 @@ def array_like(a: Any) -> Any:
 
 def sizes(to: Any) -> tuple:
     listed = isinstance(to, (tuple, list)) or (is_array(to) and to.ndim)
-    return tuple([int(values_of(n)) for n in to]) if listed else (int(values_of(to)),)
+    return tuple([operator.index(values_of(n)) for n in to]) if listed else (operator.index(values_of(to)),)
 
 
 # --- shape ---
@@ -181,9 +181,9 @@ def transpose(a, axes=None):
     if axes is None:
         return permuted(a, tuple(range(n))[::-1])
     axes = sizes(axes)
-    if len(axes) != n or sorted([k % n for k in axes if -n <= k < n]) != list(range(n)):
+    if len(axes) != n:
         raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
-    return permuted(a, tuple([k % n for k in axes]))
+    return permuted(a, axes_of(axes, n))
 
 
 implements(np.permute_dims, layout="own")(transpose)
@@ -205,23 +205,6 @@ def swapaxes(a, axis1, axis2):
     i, j = axes_of(axis1, len(axes))[0], axes_of(axis2, len(axes))[0]
     axes[i], axes[j] = axes[j], axes[i]
     return permuted(a, tuple(axes))
-
-
-def axes_of(axis: Any, n: int) -> tuple:
-    """One axis or several as a tuple of numbers in range(n)."""
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for k in axes:
-        if not -n <= k < n:
-            raise np.exceptions.AxisError(int(k), n)
-    axes = tuple([int(k) % n for k in axes])
-    if len(set(axes)) != len(axes):
-        raise ValueError("an axis is repeated")
-    return axes
-
-
-def axis_of(axis: Any, n: int) -> int:
-    """One axis as a number in range(n); a tuple raises."""
-    return axes_of(operator.index(axis), n)[0]
 
 
 @implements(np.moveaxis, layout="own")
