@@ -122,13 +122,13 @@ def wrong(stand, mode, chosen):
     return found
 
 
-EVERY = 40
+EVERY = 60
 CASES = [(stand, mode) for stand in STANDS for mode in MODES]
 
 
 @pytest.mark.parametrize(("stand", "mode"), CASES)
 def test_answers_are_numpys(stand, mode):
-    """One question of forty by default, other ones of each kind of value and mode."""
+    """One question of sixty by default, other ones of each kind of value and mode."""
     assert wrong(stand, mode, QUESTIONS[CASES.index((stand, mode)) * 7 % EVERY :: EVERY]) == []
 
 
