@@ -1,4 +1,4 @@
-"""`type` and `hasattr` in functions that are followed: they answer for the class that a tracked value stands for.
+"""`type`, `hasattr` and `memoryview` in functions that are followed: they answer for the class that a tracked value stands for.
 
 `isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
 
@@ -6,7 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from ._loans import lend
+from ._primitive import is_tracked
 from ._variable import HANDLES
+from .errors import DroppedDerivativeError
 from .numpy import ndarray
 
 METAS: dict = {}  # metaclass of a shadow (_shadow/classes.py) -> the one for which it stands
@@ -47,4 +50,23 @@ class Type(type):
 
 
 class type_(type, metaclass=Type):
+    pass
+
+
+class Memory(type):
+    """`memoryview_(x)` asks; `isinstance(m, memoryview_)` is that of `memoryview`."""
+
+    def __call__(cls, x):
+        if type(x) in HANDLES and is_tracked(x):
+            raise DroppedDerivativeError("memoryview(x) of a tracked value would drop its derivative in silence; write tapegrad.value(x)")
+        return memoryview(lend(x) if type(x) in HANDLES else x)
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, memoryview)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, memoryview)
+
+
+class memoryview_(metaclass=Memory):
     pass

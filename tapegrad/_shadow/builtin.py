@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._primitive import OPEN
-from .._questions import hasattr_, type_
+from .._questions import hasattr_, memoryview_, type_
 from .classes import metaclass
 from .kinds import EMPTY, Holder, original
 
@@ -343,6 +343,7 @@ BUILTINS = Builtins(
     issubclass=issubclass_,
     type=type_,
     hasattr=hasattr_,
+    memoryview=memoryview_,
 )
 LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

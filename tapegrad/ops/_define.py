@@ -71,12 +71,14 @@ def operand_for(a: Any, other: Any) -> Any:
 
 def shape(x: Any) -> tuple:
     c = type(x)
+    if c is np.ndarray or c is View or c is Like:
+        return x.shape
     if c in DIRECT:
         x = x._value
         while isinstance(x, Variable):
             x = x._value
         return x.shape
-    return x.shape if c is np.ndarray or c is View or c is Like else getattr(x, "shape", ())
+    return getattr(x, "shape", ())
 
 
 def dtype(x: Any) -> np.dtype:
