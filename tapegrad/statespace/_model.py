@@ -240,9 +240,7 @@ def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str,
         "transition_offset": [(m,), ()],
         "observation_offset": [(p,), ()],
     }
-    for name, x in field.items():
-        if x is not None:
-            _check(name, x, shapes[name], n, m, p)
+    field = {name: x if x is None else _check(name, x, shapes[name], n, m, p) for name, x in field.items()}
     for name in ("transition_cov", "observation_cov"):
         field[name] = _required_covariance(name, field[name])
     return {_LETTER[name]: x for name, x in field.items()}, m
@@ -257,7 +255,7 @@ def system(model: LinearGaussian, data: Observations) -> System:
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
         Q = R @ Q @ np.swapaxes(R, -1, -2)
-        varying |= {"Q"} if "R" in varying else set()
+        varying = varying - {"R"} | ({"Q"} if "R" in varying else set())
     mean, cov, diffuse = _first_state(model.start, T, Q, field["c"], bool(varying & {"T", "Q", "c"}), m, data)
     H = _covariance(field["H"], p, xp)
     first = model.start.predict_first
@@ -416,11 +414,13 @@ def _placed(name: str, x: Any, xp: ModuleType) -> Any:
 
 
 def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
-    """x if it has one of the shapes, or the first of them behind a time axis of at least n; else
+    """x if it has one of the shapes, or the first of them behind a time axis of at least n, of which it gives the first n steps; else
     `ShapeError`."""
     shape, matrix = tuple(x.shape), shapes[0]
-    if shape in shapes or (n and len(shape) == len(matrix) + 1 and shape[0] >= n and shape[1:] == matrix):
+    if shape in shapes:
         return x
+    if n and len(shape) == len(matrix) + 1 and shape[0] >= n and shape[1:] == matrix:
+        return x if shape[0] == n else x[:n]
     wanted = [str(s) if s else "a scalar" for s in shapes]
     if n:
         wanted.append(f"({n} or more, {', '.join(map(str, matrix))}) for one that varies over time")
