@@ -206,13 +206,16 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST and (self.whole or self.unknown is None):
+        while self.todo and len(self.hold) < MOST and (self.whole or self.is_sure()):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
                 self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
-        if self.todo:  # (nothing, if there is a doubt already)
+        if len(self.hold) >= MOST:
             self.doubt(f"more than {MOST} objects")
+
+    def is_sure(self) -> bool:
+        return self.unknown is None and UNSEEN.isdisjoint(self.found)
 
     # --- what is written down ---
 

@@ -1,11 +1,15 @@
 """Replays that raise: errors of operations are those of a plain call, faults of ours are shown once and cost time only."""
 
+import os
+import sys
+
 import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.errors import ReplayWarning
-from tapegrad.replay import _emitted, _program
+from tapegrad import _reads
+from tapegrad.errors import GuardError, ReplayWarning
+from tapegrad.replay import _emitted, _form, _program
 
 X = np.array([2.0, 1.0, 3.0])
 
@@ -92,3 +96,59 @@ def test_an_error_that_the_function_does_not_deal_with_is_that_of_a_plain_call(r
     with pytest.raises(IndexError, match="index 3 is out of bounds"):
         p.grad(X, np.array([0, 1, 3]))
     assert np.array_equal(p.grad(X, np.array([2, 1, 0])), a[::-1])
+
+
+ADDS = "def f(x):\n    total[:] += x\n    return (total * x).sum()\n"
+PACKAGE = os.path.dirname(tg.__file__)
+
+
+def with_fault(n):
+    """(gradient or None, what f has written, calls of ours), with a fault put in at the n-th of these; f is a new one."""
+    space = {"total": np.zeros(2)}
+    exec(compile(ADDS, "<adds>", "exec"), space)
+    p, calls = tg.prepare(space["f"], np.ones(2)), 0
+
+    def trace(frame, event, arg):
+        nonlocal calls
+        if event == "call" and frame.f_code.co_filename.startswith(PACKAGE):
+            calls += 1
+            if calls == n:
+                raise MemoryError("put in")
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        g = p.grad(np.array([1.0, 2.0]))
+    except MemoryError:
+        g = None
+    finally:
+        sys.settrace(before)
+    return g, space["total"].tolist(), calls
+
+
+def test_a_fault_in_a_recording_runs_the_function_at_most_once():
+    """Wherever it is: the error, and the buffer as before or after one call, or the right result."""
+    calls = with_fault(0)[2]
+    assert calls > 500
+    for n in range(calls // 2, calls, 6):
+        g, total, _ = with_fault(n)
+        assert total in ([0.0, 0.0], [1.0, 2.0]), (n, g, total)
+        assert g is None or (np.array_equal(g, [2.0, 4.0]) and total == [1.0, 2.0]), (n, g, total)
+
+
+def test_a_function_of_which_nothing_can_be_told_is_not_looked_through(monkeypatch):
+    """The walk ends with the first doubt, however much there is to be met; and nothing is recorded."""
+    visited, visit = [], _reads.Walk.visit
+    monkeypatch.setattr(_reads.Walk, "visit", lambda walk, x: (visited.append(x), visit(walk, x)))
+    monkeypatch.setattr(_form, "Recorded", failing)
+    world = [[float(k)] for k in range(5000)]
+
+    def reads(x):
+        return (x * len(eval("world"))).sum() + len(world)
+
+    p = tg.prepare(reads, X)
+    for _ in range(2):
+        np.testing.assert_array_equal(p.grad(X), np.full(3, 5000.0))
+    assert len(visited) < 200 and "run as it is, not recorded: it reads what the code reads by `eval`" in p.report()
+    with pytest.raises(GuardError, match="cannot be recorded: it reads"):
+        tg.prepare(reads, X, on_change="raise").grad(X)

@@ -1,5 +1,7 @@
 """`tg.vmap` of functions that read and write at indices that differ from sample to sample, against a loop."""
 
+import itertools
+
 import numpy as np
 import pytest
 from looped import WEIGHTS, forms, further_forms, looped, same, vmapped, weighed
@@ -282,3 +284,36 @@ def test_arrays_of_integers_made_outside_are_told():
 
     with pytest.raises(BatchError, match="make it inside"):
         tg.vmap(f)(np.random.default_rng(3).uniform(size=(4, 5)))
+
+
+INTEGERS = {
+    "argmax": lambda a: np.argmax(a), "argmin": lambda a: np.argmin(a), "count": lambda a: np.count_nonzero(a > a.mean()),
+    "sum of a mask": lambda a: (a < a.mean()).sum(), "searchsorted": lambda a: np.searchsorted(np.sort(a), a.mean()),
+    "floor": lambda a: np.floor(np.abs(a).sum()).astype(int) % 4, "difference": lambda a: np.argmax(a) - np.argmin(a) * 0,
+}  # fmt: skip
+USES = {
+    "slice": lambda a, n: a[:n].sum() + a[n:].prod(),
+    "step": lambda a, n: a[:: n + 1].sum(),
+    "range": lambda a, n: sum([a[j] for j in range(n)]),
+    "list": lambda a, n: [a, 2 * a, 3 * a, 4 * a][n].sum(),
+    "tuple": lambda a, n: (a, 2 * a, 3 * a, 4 * a)[n - 1].sum(),
+    "shape": lambda a, n: np.zeros((n, 2)).size + a.sum(),
+    "rows": lambda a, n: a.reshape(2, 2)[: n + 1, 0].sum(),
+    "text": lambda a, n: a * len(hex(n)),
+    "axis": lambda a, n: a.reshape(2, 2).sum(n % 2)[0],
+    "shift": lambda a, n: np.roll(a, n)[0] * a[1],
+    "iterator": lambda a, n: a[next(itertools.islice(range(9), n, None))],
+}
+
+
+@pytest.mark.parametrize("use", USES)
+@pytest.mark.parametrize("integer", INTEGERS)
+def test_an_integer_on_which_all_samples_agree_is_one(integer, use):
+    f = lambda a: USES[use](a, INTEGERS[integer](a))
+    alike = np.array([0.3, 1.4, 0.2, 0.9]) * np.array([[1.0], [1.02], [0.97]])
+    for transform in (lambda f: f, lambda f: tg.grad(lambda a: np.sum(f(a)))):
+        np.testing.assert_allclose(tg.vmap(transform(f))(alike), [transform(f)(a) for a in alike], rtol=1e-13)
+    other = np.concatenate([alike, [[2.5, 0.1, 3.4, 0.9]]])
+    if len({int(INTEGERS[integer](a)) for a in other}) > 1 and use not in ("shift", "iterator"):
+        with pytest.raises(BatchError):
+            tg.vmap(f)(other)
