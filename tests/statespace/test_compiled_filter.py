@@ -250,6 +250,35 @@ def test_no_model_among_many(at_once):
     np.testing.assert_allclose(found[[0, 2]], [ss.loglik(ss.local_level(v, 1.0), y) for v in (1.0, 2.0)], rtol=1e-12)
 
 
+NO_MODELS = {
+    "one state": lambda v: ss.LinearGaussian(0.5, 1.0, v[0], v[1], start=ss.Start(0.0, 1.0)),
+    "start": lambda v: ss.LinearGaussian(0.5, 1.0, 1.0, 1.0, start=ss.Start(0.0, v[0] * v[1])),
+    "matrix": lambda v: ss.LinearGaussian(
+        0.5 * np.eye(2), np.ones(2), v[0] * np.ones((2, 2)) + v[1] * np.eye(2), 1.0, start=ss.Start(np.zeros(2), np.eye(2))
+    ),
+    "stationary": lambda v: ss.LinearGaussian(
+        np.array([[v[0], 0.5], [v[1], 0.3]]), np.ones(2), np.eye(2), 1.0, start=ss.Start(stationary=True)
+    ),
+    "local level": lambda v: ss.local_level(v[0], v[1]),
+}
+
+
+@pytest.mark.parametrize("steps", [3, 30])
+@pytest.mark.parametrize("case", NO_MODELS)
+def test_under_vmap_nan_stands_where_a_plain_call_raises(case, steps):
+    y, points = np.random.default_rng(3).normal(size=steps), np.random.default_rng(4).uniform(-1.2, 1.6, (12, 2))
+    points[0] = np.nan
+    f = lambda v: ss.loglik(NO_MODELS[case](v), y)
+    want = []
+    for v in points:
+        try:
+            want.append(f(v))
+        except tg.errors.NotPositiveDefiniteError:
+            want.append(np.nan)
+    assert 0 < np.isnan(want).sum() < len(want) - 2
+    np.testing.assert_allclose(tg.vmap(f)(points), want, rtol=1e-10)
+
+
 def test_a_variance_that_is_not_positive_is_named(at_once):
     y = np.random.default_rng(3).normal(size=40)
     for call in (ss.loglik, ss.filter, ss.smooth):
