@@ -13,6 +13,7 @@ from ._linearize import linearize as linearize
 from ._memory import checkpoint as checkpoint
 from ._memory import inplace as inplace
 from ._memory import stateful as stateful
+from ._recording import Dual as Dual
 from ._recording import Tape as Tape
 from ._recording import ravel as ravel
 from ._recording import value as value

@@ -15,7 +15,8 @@ from ._calls import (
     where_of,
 )
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of
+from ._primitive import Primitive, bind, is_tracked, layout_of, live, values_of
+from ._scope import OPEN
 from ._shadow.routes import way_to_tracked
 from ._stacked import Way, spread
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp

@@ -256,9 +256,10 @@ class Text(Walk, Builder):
         key = op, self.W, self.bits
         if key not in self.routines:
             b = Builder(self.W, self.bits)
+            b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
             result = elementary.function(b, op, *given)
-            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join(b.lines)
+            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join([*b.slots, *b.lines])
             head = ", ".join([f"{b.T} {v}" for v in given])
             text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
             self.routines[key] = name, text

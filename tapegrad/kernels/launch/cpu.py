@@ -2,14 +2,18 @@
 and so may take some of the samples of the block before it once more; fewer samples than a block has are padded."""
 
 import ctypes
+import os
 import sys
 import threading
 import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
+from llvmlite.binding import context as contexts
 
 from ... import cache
 from ..emit.llvm import emit
@@ -18,6 +22,7 @@ from . import waiting
 
 LOCK = threading.RLock()
 STATE: dict = {}
+LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # that of llvmlite, which Numba takes too
 ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while somebody holds it
 PINNED: set = set()  # engines of which only addresses are known
 SCALAR = 3  # batches below this go sample by sample,
@@ -27,6 +32,21 @@ WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers ho
 SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
+
+
+def hold() -> None:
+    """Until a fork is done no other thread compiles: a child would wait for it for ever."""
+    LOCK.acquire()
+    LLVM.__enter__()
+
+
+def let_go() -> None:
+    LLVM.__exit__()
+    LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
 
 
 def machine() -> tuple:
@@ -43,19 +63,39 @@ def machine() -> tuple:
     return STATE["machine"]
 
 
-def object_code(text: str, large: int) -> bytes:
-    """Compiled with one pass (stack slots to registers), for the graph has been simplified already: on a Kalman filter the usual
-    passes cost 70 ms and gain nothing."""
-    make, _ = machine()
-    target = make(0 if text.count("\n") > large else 2)
-    module = llvm.parse_assembly(text)
-    module.verify()
+LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
+
+
+def parsed(text: str) -> Any:
+    """The module of this text, in a context of its own: the pointers of the common one have types in LLVM 15."""
+    if "context" not in STATE:
+        STATE["context"] = contexts.ContextRef(contexts.ffi.lib.LLVMPY_ContextCreate(True)) if LLVM_15 else llvm.create_context()
+    return llvm.parse_assembly(text, STATE["context"])
+
+
+def passes_of(module: Any, target: Any) -> Callable:
+    """A function that runs the one pass, stack slots to registers, over a function of the module."""
+    if LLVM_15:  # its new pass manager has no such pass
+        legacy = llvm.create_function_pass_manager(module)
+        legacy.add_sroa_pass()
+        return legacy.run
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
+    return lambda function: passes.run(function, builder)
+
+
+def object_code(text: str, large: int) -> bytes:
+    """Compiled with one pass, for the graph has been simplified already: on a Kalman filter the usual passes cost 70 ms and gain
+    nothing."""
+    make, _ = machine()
+    target = make(0 if text.count("\n") > large else 2)
+    module = parsed(text)
+    module.verify()
+    run = passes_of(module, target)
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
+            run(function)
     return target.emit_object(module)
 
 
@@ -67,7 +107,7 @@ def name_of(text: str) -> str:
 def placed(name: str, code: bytes) -> Any:
     """The engine that holds this machine code, for as long as it is held."""
     make, _ = machine()
-    empty = llvm.parse_assembly("")
+    empty = parsed("")
     engine = llvm.create_mcjit_compiler(empty, make())
     engine.remove_module(empty)  # compiling it would take longer than all else here
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
