@@ -69,7 +69,19 @@ TRUSTED = frozenset((
     "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
 ))  # fmt: skip  # packages whose code keeps no numbers of its own that change, and reads no attribute of ours but by names in our code
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where our transforms and kernels keep the user's functions
+OURS = (
+    "f",
+    "F",
+    "of",
+    "_parts",
+    "trace",
+    "missing",
+    "vjp",
+    "jvp",
+    "cpu",
+    "solver",
+    "solve",
+)  # where our transforms and kernels keep the user's functions
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
