@@ -64,8 +64,11 @@ class References:
         self.holders = {id(o): o for o in known}
         inner = [r for o in known for r in gc.get_referents(o) if type(r) is dict or type(r) is tuple]
         self.holders.update({id(r): r for r in inner})
-        self.views = Counter([id(x.base) for x in shadow.hold if isinstance(x, np.ndarray) and x.base is not None])
-        held = Counter([id(r) for o in self.holders.values() for r in gc.get_referents(o)]) + self.views
+        held = dict.fromkeys(map(id, arrays), 0)
+        referents = [id(r) for o in self.holders.values() for r in gc.get_referents(o)]
+        for key in [*referents, *[id(x.base) for x in shadow.hold if is_array(x) and x.base is not None]]:
+            if key in held:
+                held[key] += 1
         self.excess = {id(arrays[k]): count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))}
 
     def is_followed(self, a: Any) -> bool:
