@@ -14,10 +14,10 @@ from .._primitive import is_tracked, seen
 from .._scope import lock
 from ..errors import ArgumentError, KernelError
 from ..kernels.launch import stored
-from ._begin import begin_of, moments_by_kernel
-from ._diffuse import LostDigits, start_of
-from ._filter import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, loglik_on_arrays, observed
-from ._gains import filtered, given_data
+from ._begin import begin_of, loglik_on_arrays, moments_by_kernel
+from ._diffuse import LostDigits, at_estimate, start_of
+from ._filter import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, through, with_noise
+from ._gains import delta_of, filtered
 from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
 from ._model import LinearGaussian, Observations, System, given, system
@@ -117,7 +117,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     data = given("filter", model, y)
     of = runner(model, data, joseph)
     x, terms, infinite = filtered(of)
-    fitted, spread = observed(of.s, x.mean, x.cov, 0, data.steps)
+    fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
     found = (x.mean, x.cov, x.filtered_mean, x.filtered_cov, of.data.raw - fitted, spread, terms, np.sum(terms))
     return brought(FilterResult(*found, len(infinite), infinite), data.xp)
 
@@ -142,10 +142,11 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     of = runner(model, data, joseph)
     s, start = of.s, start_of(of.s, of.data)
     if start:
-        start.require_settled("forecast", n)
+        start.require_determined("forecast", n, first=False)
     x = of.moments(*first_state(s, start), 0, n + steps)
-    mean, cov = given_data(x.mean[n:], x.cov[n:], x, start)
-    return brought(ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov), data.xp)
+    delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
+    signal = at_estimate(*through(s, *ahead, n, n + steps), delta)
+    return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
 
 
 def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:
