@@ -19,7 +19,7 @@ from ._primitive import Trace, handle, layout_of, live, values_of, watched
 from ._scope import OPEN, WATCHERS, opened
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
-from ._variable import Variable, bottom, copied, frozen, variable
+from ._variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
 from .ops import shaping
 from .ops._define import dtype, shape, xp
@@ -225,7 +225,7 @@ class Inputs:
 
 
 PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
-PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
+PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
 def positions(call: str, argnums: Any, count: int) -> tuple:
@@ -346,7 +346,7 @@ def plain_tree(y: Any) -> Any:
 
 def lowered(y: Any, trace: Trace) -> tuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
-    if type(y) is Variable and y._trace is trace:
+    if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
     if isinstance(y, Variable):
         y = live(y)
@@ -360,7 +360,7 @@ def lowered(y: Any, trace: Trace) -> tuple:
 
 def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return y if type(y) is Variable else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
+    return y if type(y) in HANDLES else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
 
 
 def has_objects(y: Any) -> bool:
@@ -388,7 +388,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
         y = (g if lift is None else lift(g))(*args, **kwargs)
         if WATCHERS and OPEN.watcher is not None:
             OPEN.watcher.returned(f, y)
-        read(y if type(y) is Variable else shadow.settle(y))
+        read(y if type(y) in HANDLES else shadow.settle(y))
     except BaseException as error:
         unwatch(handler, thorough)
         ours = in_our_words(error, f, inputs, outer)
@@ -462,7 +462,7 @@ class Recorded:
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
                 y, self.aux = y
             self.tree = y = returned(y)
-            self.low = [lowered(y, tape)] if type(y) is Variable else [lowered(v, tape) for v in leaves(y)]
+            self.low = [lowered(y, tape)] if type(y) in HANDLES else [lowered(v, tape) for v in leaves(y)]
 
         entered = inputs.enter(watch)
         if inputs.constants:
@@ -529,7 +529,7 @@ def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
 
 
 def check_scalar(call: str, f: Callable, y: Any) -> None:
-    if type(y) is Variable and type(y._value) is np.float64:
+    if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)

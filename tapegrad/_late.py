@@ -128,7 +128,7 @@ FILLED = {
         "_scipy._boundary",
         "_scipy._adjoint",
     ),
-    "_variable.Variable": ("ops._attach",),
+    **dict.fromkeys(("_variable.Variable", "_variable.ArrayVariable", "_variable.NumberVariable"), ("ops._attach",)),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),

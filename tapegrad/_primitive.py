@@ -13,7 +13,7 @@ import numpy as np
 from ._array import address, is_array
 from ._foreign import argument
 from ._scope import OPEN, WATCHERS
-from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
+from ._variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 from .errors import AliasError, callers_code, callers_line, quoted
 
 
@@ -227,7 +227,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
         if c is View:
             if a._seen != a._base._version:
                 refresh(a)
-        elif c is not Variable:
+        elif c not in HANDLES:
             if c is np.ndarray and a.dtype.kind == "O":
                 objects = True
             continue
@@ -358,7 +358,7 @@ ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
 
 def view(x: Variable, step: tuple) -> View:
     """The view of x by one more step; it is read when it is first used."""
-    y = new_view(View)
+    y = new(View)
     if type(x) is View:
         y._base = x._base
         path = x._path + (step,)

@@ -27,7 +27,7 @@ from ._shadow.restore import restore
 from ._shadow.routes import LEAVES, contents, is_own, strays
 from ._transforms import vjp
 from ._tree import Const
-from ._variable import Variable, View, bottom, frozen, variable
+from ._variable import HANDLES, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, GuardError
 from .ops._flat import Flat
 
@@ -240,7 +240,7 @@ def held_floats(start: Any, known: Collection) -> list:
     found, todo, met = [], [start], set()
     for x in todo:
         kind = type(x)
-        if kind is Variable or kind is View or is_differentiable(x):
+        if kind in HANDLES or is_differentiable(x):
             found.append(x)
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue

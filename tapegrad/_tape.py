@@ -25,7 +25,7 @@ from ._array import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, 
 from ._late import late
 from ._primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
 from ._scope import OPEN, lock, now, opened, put, setting
-from ._variable import Variable, View, bottom, copied, frozen, variable
+from ._variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
 class Form:
@@ -300,11 +300,11 @@ def release(trace: Trace) -> None:
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
-    if type(h) is type(c) is Variable and slot not in owned:
+    if type(h) is type(c) and type(h) in HANDLES and slot not in owned:
         return h + c
     if type(h) is type(c) is ndarray and h.size < 64:
         return h + c  # so small that a new one costs no more; it is owned if h was
-    if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
+    if slot in owned and type(c) is type(h) and type(c) not in HANDLES and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h
     h = h + c
@@ -557,9 +557,9 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
-        one, other = (buffer, c) if type(buffer) is Variable else (c, buffer)
+        one, other = (buffer, c) if type(buffer) in DIRECT else (c, buffer)
         trace = one._trace
-        if type(one) is Variable and trace is not None and (other._trace is trace if type(other) is Variable else type(other) is not View):
+        if type(one) in DIRECT and trace is not None and (other._trace is trace if type(other) in DIRECT else type(other) is not View):
             return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
@@ -572,7 +572,7 @@ def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
 def read_region(buffer: Any, path: tuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
-    if type(buffer) is Variable and buffer._trace is not None:
+    if type(buffer) in DIRECT and buffer._trace is not None:
         return buffer._trace.apply(READ, (buffer,), params)
     return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
 

@@ -227,7 +227,8 @@ def note_library(error: BaseException) -> None:
 
 
 REFUSED = re.compile(
-    "'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View) to|Iterator operand is flagged as writeable|"
+    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) to|"
+    "Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)"
 )
 

@@ -66,7 +66,7 @@ class Passing(Trace):
         return variable(prim.run(v), self, 0)
 
     def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
-        v, w = [primal_of(u) if type(u) is Variable else u for u in (v, w)]
+        v, w = [primal_of(u) if isinstance(u, Variable) else u for u in (v, w)]
         if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
             return self.step(prim, (a, b), (v, w), (i, j), {})
         return variable(prim.run(v, w), self, 0)

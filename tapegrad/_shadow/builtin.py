@@ -13,7 +13,7 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .._questions import type_
+from .._questions import hasattr_, memoryview_, type_
 from .._scope import OPEN
 from .classes import metaclass
 from .kinds import EMPTY, Holder, original
@@ -344,6 +344,8 @@ BUILTINS = Builtins(
     isinstance=isinstance_,
     issubclass=issubclass_,
     type=type_,
+    hasattr=hasattr_,
+    memoryview=memoryview_,
 )
 LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

@@ -27,7 +27,7 @@ from .._array import address, is_array, settled
 from .._scope import OPEN
 from .._tape import release
 from .._tree import Const
-from .._variable import Variable, View, copied
+from .._variable import DIRECT, HANDLES, Variable, copied
 from ..errors import RouteError
 from . import threads
 from .ambient import Ambients
@@ -130,7 +130,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
         function has captured that is an argument is captured."""
         own = self.fresh
-        if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
+        if all([type(a) in DIRECT or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         for a in functions_in(self.args):
             self(a)
@@ -219,13 +219,13 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def settle(self, y: Any) -> Any:
         """The output of f, whose containers are of the user's classes again; Variables stay."""
-        if type(y) is Variable:
+        if type(y) in HANDLES:
             return y
         todo, met = [y], set()
         while todo and self.on:
             v = todo.pop()
             kind = type(v)
-            if kind is Variable or kind is View or kind in ATOMS or id(v) in met:
+            if kind in HANDLES or kind in ATOMS or id(v) in met:
                 continue
             met.add(id(v))
             if kind in self.classes:
@@ -354,7 +354,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
-OWN = ATOMS | {Variable}
+OWN = ATOMS | DIRECT
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 
 
@@ -371,7 +371,7 @@ def functions_in(args: list) -> list:
     return found
 
 
-ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
+ENTERED = frozenset((tuple, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 
 BY_BASE = (
@@ -384,8 +384,7 @@ BY_BASE = (
 MAKERS = {
     np.ndarray: Shadow.array,
     slice: Shadow.slice_,
-    Variable: Shadow.handle,
-    View: Shadow.handle,
+    **dict.fromkeys(HANDLES, Shadow.handle),
     types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.builtin,
     types.MethodWrapperType: Shadow.builtin,
