@@ -545,9 +545,19 @@ def cofactor_slope(x, e):
 
 
 def _factors(x):
-    u, s, vh = xp_of(x).linalg.svd(x)
+    u, s, vh = factored(x, full_matrices=True)
     det = xp_of(x).linalg.det
     return u, s, vh, (det(u) * det(vh))[..., None, None]
+
+
+def factored(x: Any, full_matrices: bool) -> tuple:
+    """The singular value decomposition of finite matrices; nan for others, of which LAPACK may search for vectors without end."""
+    svd = xp_of(x).linalg.svd
+    if xp_of(x) is not np or np.isfinite(x).all():
+        return tuple(svd(x, full_matrices=full_matrices))
+    bad = ~np.isfinite(x).all((-2, -1), keepdims=True)
+    u, s, vh = svd(np.where(bad, 0, x), full_matrices=full_matrices)
+    return np.where(bad, u.dtype.type(np.nan), u), np.where(bad[..., 0], s.dtype.type(np.nan), s), np.where(bad, u.dtype.type(np.nan), vh)
 
 
 def others(s):

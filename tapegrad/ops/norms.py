@@ -11,7 +11,7 @@ from .._array import xp_of
 from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
-from .elementwise import absolute, phase_of, power, sign, times0, zero_of
+from .elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from .gates import note
 from .linalg import inv, square
 from .products import T, matmul
@@ -140,10 +140,14 @@ def cond(x, p=None):
         s = svdvals(x)
         n = ndim(s) - 1
         high, low = amax(s, n), amin(s, n)
-        return low / high if p == -2 else high / low
-    square("cond", x)
-    axes = (ndim(x) - 2, ndim(x) - 1)
-    return _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+        y = low / high if p == -2 else high / low
+    else:
+        square("cond", x)
+        axes = (ndim(x) - 2, ndim(x) - 1)
+        y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+    plain = primal_of(x)
+    unknown = (plain != plain).any((-2, -1))  # of a matrix without nan NumPy has infinity there
+    return select((primal_of(y) == primal_of(y)) | unknown, y, dtype(y).type(np.inf))
 
 
 # --- functions of matrices ---
