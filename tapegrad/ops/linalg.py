@@ -72,8 +72,8 @@ rules(finite, lambda g, out, x: g, jvp=same)
 
 
 def checked(function: Callable, ours: Callable) -> Callable:
-    """`ours`, which stands for a function of scipy.linalg: where an argument is not finite SciPy's own function is asked before, for it may
-    raise.  Values that a trace hides are checked when it knows them."""
+    """`ours`, which stands for a function of scipy.linalg: where an argument or the result is not finite SciPy's own function is asked too,
+    for it may raise.  Values that a trace hides are checked when it knows them."""
     check = inspect.signature(function).parameters.get("check_finite")
 
     @functools.wraps(function)
@@ -81,9 +81,15 @@ def checked(function: Callable, ours: Callable) -> Callable:
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
-        elif not all(map(is_finite, args)) or not is_finite(kwargs.get("b")):
-            function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
-        return ours(*args, **kwargs)
+            return ours(*args, **kwargs)
+        theirs = lambda: function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        if not is_finite((*args, kwargs.get("b"))):
+            theirs()
+            return ours(*args, **kwargs)
+        y = ours(*args, **kwargs)
+        if not is_finite(y):
+            theirs()
+        return y
 
     return run
 
@@ -99,7 +105,7 @@ def finite_parts(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """Are all numbers in arrays of NumPy, and in lists and tuples, finite?"""
-    if type(x) in (list, tuple):
+    if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
     x = primal_of(x)
     return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import is_tracked, primal_of, values_of
+from .._primitive import OPEN, is_tracked, layout_of, primal_of, values_of
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape
 from .elementwise import absolute, phase_of, power, select, sign, times0, zero_of
@@ -117,7 +117,12 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 @implements(scipy.linalg.norm)
 def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
-    return norm(a, ord, axis, keepdims)
+    """SciPy finds the length of a vector by BLAS, where no square overflows or vanishes."""
+    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
+        return norm(a, ord, axis, keepdims)
+    a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a float of Python's, whatever the precision
+    size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
+    return norm(a) if 1e-140 < size < 1e140 or not 0.0 < size < np.inf else size * norm(a / size)
 
 
 @implements(np.linalg.vector_norm)
