@@ -74,6 +74,10 @@ def regression(white: Any, rank: int, columns: int, known: Regression | None = N
         estimate = np.concatenate([estimate, xp.zeros(padding)])
         root = np.concatenate([root, xp.zeros((padding, rank))])
     log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if judge is not None and seen(R) is None:  # nobody may look: nan where digits were lost
+        size = np.sqrt(np.sum(R * R, axis=-2))
+        lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
+        log_det, estimate = log_det + lost, estimate + lost[..., None]
     return Regression(estimate, root, square + _dot(left, left), log_det, R, u)
 
 
