@@ -137,7 +137,7 @@ def _pulled(g: Any, white: Any, state: Any, start: "DiffuseStart", whole: bool) 
     d, back = _times(root, u), np.swapaxes(root, -1, -2)
     by_mean, by_cov, by_total = g[..., :m], g[..., m:-1], g[..., -1:]
     full = triangle(m)[1]
-    PY = (by_cov[..., full] * (0.5 + 0.5 * numpy.eye(m))) @ Y
+    PY = (by_cov[..., full] * (0.5 + 0.5 * xp_of(layout_of(white)).eye(m))) @ Y
     b = _times(np.swapaxes(Y, -1, -2), by_mean)
     Qb = _times(Q, b)
     inner = by_total[..., None] * back + 2.0 * (np.swapaxes(Y, -1, -2) @ PY) @ back
