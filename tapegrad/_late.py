@@ -128,7 +128,7 @@ FILLED = {
         "_scipy._boundary",
         "_scipy._adjoint",
     ),
-    "_variable.Variable": ("ops._attach",),
+    **dict.fromkeys(("_variable.Variable", "_variable.ArrayVariable", "_variable.NumberVariable"), ("ops._attach",)),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
@@ -137,7 +137,7 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
+STATE = ("_scope.OPEN", "_scope.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
 
 

@@ -20,9 +20,11 @@ from ._calls import (
     leaves_like,
     value_out,
 )
+from ._foreign import check_constants
 from ._late import late
 from ._linearize import Kept, Products, SecondOrder
-from ._primitive import OPEN, layout_of, live, primal_of, values_of, watched
+from ._primitive import layout_of, live, primal_of, values_of, watched
+from ._scope import OPEN, Exit, outside
 from ._transforms import Mode, check_mode, jacobian_of
 from ._tree import leaves, tree_map
 from ._types import Array, Number
@@ -113,14 +115,17 @@ class Tape:
         self._buffers: dict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
         self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
 
+    __exit__ = Exit()
+
     def __enter__(self) -> "Tape":
-        OPEN.depth = OPEN.depth + 1
-        OPEN.copies = (*OPEN.copies, self._copies)
+        Exit.hold(self)
+        outside(copies=(*OPEN.copies, self._copies), depth=OPEN.depth + 1)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        OPEN.depth -= 1
-        OPEN.copies = tuple([c for c in OPEN.copies if c is not self._copies])
+    def left(self, *error: Any) -> None:
+        copies = tuple([c for c in OPEN.copies if c is not self._copies])
+        if len(copies) < len(OPEN.copies):
+            outside(copies=copies, depth=OPEN.depth - 1)
         risen = [(x, x._value, x._slot) for x in self._trace.risen if x._trace is self._trace]
         self._trace.close()
         self._buffers = {id(x): (x, x._version, value, slot) for x, value, slot in risen}
@@ -567,6 +572,7 @@ def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
     >>> flat, restore(flat * 10)["b"]
     (array([1., 2., 3.]), array([20., 30.]))
     """
+    check_constants("ravel: a leaf", tree)
     members = leaves(tree)
     active = [is_differentiable(layout_of(m)) for m in members]
     shapes = [shape(m) for m in members]

@@ -89,6 +89,8 @@ def of_instance(kind: type) -> Any:
     module = kind.__module__ or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):
+        ours = find("scipy.stats").Frozen
     elif module.startswith(("scipy.", "numpy.polynomial.")):
         ours = function(kind)
     elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):

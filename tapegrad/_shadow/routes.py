@@ -35,17 +35,17 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN, is_tracked
-from .._variable import Variable, View
+from .._primitive import is_tracked
+from .._scope import OPEN
+from .._variable import HANDLES, Variable
 from ..errors import AliasError, RouteError
 from .builtin import Globals, Names, names_in
 from .kinds import ATOMS, bases_of, is_foreign
 
 GLANCE = 64
-HANDLES = (Variable, View)
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = ATOMS | {
-    Variable, View, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
+    *HANDLES, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     np.ufunc, np.bool_, np.float32, np.int32, *LOCKS,
 }  # fmt: skip

@@ -10,8 +10,9 @@ import numpy as np
 import scipy.optimize
 
 from .._array import is_array, is_differentiable, is_scalar, to_host, xp_of
+from .._foreign import check_constants
 from .._late import load
-from .._primitive import layout_of
+from .._primitive import is_tracked, layout_of, values_of
 from .._recording import ravel
 from .._transforms import hessian, jacobian
 from .._tree import Const, children, is_node, leaves, structure, tree_map
@@ -36,13 +37,15 @@ class Flat:
 
     def __init__(self, call: str, x0: Any):
         self.tree = started(call, x0)
-        flat, self.restore = ravel(self.tree)
+        flat, restore = ravel(self.tree)
+        marked = any(type(v) is Const for v in leaves(self.tree))
+        self.restore = (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))) if marked else restore
         if not flat.size:
-            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied")
+            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied: integers in a tree are constants")
         if flat.dtype.kind == "c":
             raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
-        self.xp: ModuleType = xp_of(flat)
-        self.start, self.dtype = to_host(flat).astype(np.float64), flat.dtype
+        self.xp: ModuleType = xp_of(layout_of(flat))
+        self.start, self.dtype = on_host(flat).astype(np.float64), flat.dtype
 
     def place(self, u: np.ndarray) -> Any:
         """A new vector in the library of the tree's arrays."""
@@ -53,23 +56,30 @@ class Flat:
         return self.restore(self.place(u))
 
 
+def on_host(x: Any) -> Any:
+    """A result as a plain array on the host.  Within a transform it may be tracked: the solution that is searched has no derivative."""
+    if is_tracked(x):
+        raise ArgumentError(
+            "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
+            "would be lost: call scipy.optimize there, which is differentiated, or tapegrad.implicit.minimum"
+        )
+    return to_host(values_of(x))
+
+
 def started(call: str, x0: Any) -> Any:
-    """x0 with float numbers throughout.  Lists and tuples of plain numbers are arrays, as for SciPy."""
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, (bool, np.bool_)) or (is_array(x) and x.dtype.kind == "b"):
-            raise ArgumentError(f"{call}: x0 holds {x!r}; starting values are real numbers")
-        if isinstance(x, int) or (is_scalar(x) and x.dtype.kind in "iu"):
-            return float(x)
-        return x.astype(float) if is_array(x) and x.dtype.kind in "iu" else x
-
-    floats = tree_map(leaf, x0)
-    if not is_node(x0) or not _plain(x0) or hasattr(x0, "_fields"):
-        return floats
+    """x0 as the optimisers take it.  A number, an array, and lists and tuples of plain numbers may be integers, as for SciPy; in any
+    other tree integers are constants, as in all transforms."""
+    check_constants(f"{call}: x0", x0)
+    if is_node(x0) and (not _plain(x0) or hasattr(x0, "_fields")):
+        return x0
     try:
-        return np.asarray(floats)
+        x = x0 if is_array(layout_of(x0)) or isinstance(x0, Variable) else np.asarray(x0)[()]
     except ValueError as error:
         raise ArgumentError(f"{call}: x0 is a list of rows of different lengths; for a tree of arrays make each by np.array") from error
+    kind = getattr(layout_of(x), "dtype", np.dtype(object)).kind
+    if kind == "b":
+        raise ArgumentError(f"{call}: x0 holds {x0!r}; starting values are real numbers")
+    return x.astype(float) if kind in "iu" else x
 
 
 def _plain(x: Any) -> bool:
@@ -116,7 +126,7 @@ class Values:
         f, *rest = opened(self.args)
         try:
             with np.errstate(all="ignore"):
-                y = to_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
+                y = on_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
         except np.linalg.LinAlgError:
             return np.full(self._size, np.nan)
         if y.dtype.kind == "c":
@@ -128,7 +138,7 @@ class Values:
 
     def jacobian(self, u: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return to_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+            return on_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
 
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """The function that gives it as a sparse matrix."""
@@ -146,7 +156,7 @@ class Values:
         """That of v times the values."""
         with np.errstate(all="ignore"):
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
-        return to_host(H).astype(np.float64)
+        return on_host(H).astype(np.float64)
 
 
 def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
@@ -185,7 +195,7 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
 
 
 def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
-    return np.broadcast_to(np.asarray(default if x is None else to_host(x), float), shape).ravel()
+    return np.broadcast_to(np.asarray(default if x is None else on_host(x), float), shape).ravel()
 
 
 def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any:

@@ -126,8 +126,8 @@ BUGS = [
     Bug(
         "tangents handed on shared, binary",
         "_fast/entries.py",
-        "    if ca is Variable:\n        a._saved = True\n    {dual}",
-        "    {dual}",
+        "        if ca is Variable:\n            a._saved = True\n        {dual}",
+        "        {dual}",
     ),
     Bug(
         "the old tangent survives a constant write",
