@@ -28,7 +28,7 @@ from ._scope import OPEN, Exit, outside
 from ._transforms import Mode, check_mode, jacobian_of
 from ._tree import leaves, tree_map
 from ._types import Array, Number
-from ._variable import FLOAT, ArrayVariable, Variable, View, bottom, frozen, variable
+from ._variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, DroppedDerivativeError, ShapeError
 from .ops import _attach as _attach  # it gives Variables their methods
 from .ops import shaping
@@ -466,7 +466,7 @@ class Dual(Attached):
             raise AttributeError(name)
         found = getattr(self._x, name)
         if callable(found):
-            return lambda *args, **kwargs: applied(lambda x, *a, **k: getattr(x, name)(*a, **k), self, *args, **kwargs)
+            return lambda *args, **kwargs: applied(getattr(type(self._x), name), self, *args, **kwargs)
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
@@ -537,25 +537,27 @@ def plain_only(name: str) -> Callable:
 for _name in ("float", "complex"):
     setattr(Dual, f"__{_name}__", plain_only(f"{_name}(d), or math.f(d),"))
 Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
-
-
-def special(name: str) -> Callable:
-    """The special method of this name that the class of the number or array has, or Python's answer where it has none."""
-
-    def run(x, *args):
-        f = getattr(type(x), name, None)
-        if f is None and (not args or "item__" in name):
-            raise TypeError(f"a tapegrad.Dual of a number has no {name}")
-        return NotImplemented if f is None else f(x, *args)
-
-    return lambda d, *args: applied(run, d, *args)
-
-
 APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
-ORDERED = frozenset(("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__"))
-for _name in {n for kind in (Variable, ArrayVariable, FLOAT) for n in dir(kind) if callable(getattr(kind, n))} - (APART - ORDERED):
-    if _name.startswith("__"):
-        setattr(Dual, _name, special(_name))
+ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
+
+
+def special_method(name: str) -> Callable:
+    """The special method of the number or array that a Dual holds."""
+
+    def method(d, *args):
+        f = getattr(type(d._x), name, None)
+        if f is None and name.startswith("__i"):  # Python takes the operator that makes a new number
+            return NotImplemented
+        if f is None:
+            raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
+        return applied(f, d, *args)
+
+    return method
+
+
+for _name, _f in {name: f for c in (Variable, ArrayVariable, NumberVariable, FLOAT) for name, f in vars(c).items()}.items():
+    if _name.startswith("__") and callable(_f) and (_name in ORDERED or _name not in APART):
+        setattr(Dual, _name, special_method(_name))
 
 
 # --- small things ---
