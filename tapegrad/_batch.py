@@ -2,8 +2,12 @@
 first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_hollow.py).
 
 An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
-other.  How each operation does that: _stacked.py.  Arrays that the function captured: _carried.py."""
+other.  How each operation does that: _stacked.py.  Arrays that the function captured: _carried.py.
 
+What an operation raises, or warns where the function may hear of it, decides which way that goes, as a condition does: it must be the
+same for all samples (`compare`)."""
+
+import warnings
 from typing import Any
 
 import numpy as np
@@ -12,11 +16,13 @@ from numpy import ndarray
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._counted import content_of
+from ._flags import now
+from ._float_errors import LOUD, Listening, ending, looked_at
 from ._hollow import hollow, hollow_number, read_only_as
 from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
-from .errors import BatchError, callers_line
+from .errors import BatchError, OfTracked, callers_line
 from .ops import shaping as s
 from .ops._define import ndim
 
@@ -36,6 +42,9 @@ class Batch(Trace):
         self.adopted: list = []  # captured arrays: (handle, its fields as they were)
         self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
         self.handed = False  # was memory handed out, to be read?
+        self.doubts: list = []  # errors of operations of which some samples would not have heard
+        self.outside = self.filters = warnings.filters
+        self.setting, self.loud = self, False  # may the function hear of a warning, or of a floating-point error?
         self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
 
     # --- what it is for others ---
@@ -238,6 +247,60 @@ class Batch(Trace):
     # --- what an operation is ---
 
     def step(self, prim, args, inputs, slots, params):
+        setting = now()
+        if setting is not self.setting or warnings.filters is not self.filters:
+            self.setting, self.filters = setting, warnings.filters
+            self.loud = LOUD in looked_at(setting, self.outside)
+        if self.loud:
+            return self.listened(prim, args, inputs, slots, params)
+        try:
+            return self.done(prim, args, inputs, slots, params)
+        except Exception as error:
+            self.compare(error, [], prim, inputs, slots, params)
+            raise
+
+    def listened(self, prim, args, inputs, slots, params):
+        """The operation, where the function may hear of it."""
+        with Listening() as told:
+            try:
+                out = self.done(prim, args, inputs, slots, params)
+            except Exception as error:
+                self.compare(error, told.heard, prim, inputs, slots, params)
+                raise
+        if told.heard:
+            self.compare(None, told.heard, prim, inputs, slots, params)
+        return out
+
+    def compare(self, error, heard, prim, inputs, slots, params):
+        """An operation of all samples has ended so.  If it would not for each of them by itself, that is a BatchError, unless an error
+        leaves the function; who catches it would do for all samples what he does for one."""
+        if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
+            return
+        ends = [] if prim.writes else [self.end_of(k, prim, inputs, slots, params) for k in range(self.count)]
+        if ends and all([e == ends[0] for e in ends]) and ends[0][0] is type(error) and [*ends[0][2:]] == heard:
+            return
+        what = f"raises {type(error).__name__}" if error is not None else "gives a warning, or a floating-point error,"
+        count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
+        known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
+        text = (
+            f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
+            "loop over the samples, or write the function so that no sample raises or warns"
+        )
+        self.doubts.append(text)
+        BatchError(text)  # it is raised when the function has ended, if that went on
+
+    def end_of(self, k, prim, inputs, slots, params):
+        """How the operation ends for the sample number k."""
+        error = None
+        with Listening(True) as told:
+            try:
+                samples = [v if t is None else self.sample(variable(None, self, t), k) for v, t in zip(inputs, slots, strict=True)]
+                bind(prim, samples, params)
+            except Exception as e:
+                error = e
+        return ending(error, told.heard)
+
+    def done(self, prim, args, inputs, slots, params):
         if prim.batch == "elementwise":
             out = self.in_place(prim, inputs, slots, params)
             if out is not None:

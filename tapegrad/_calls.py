@@ -14,10 +14,10 @@ from . import _tape as reverse
 from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
 from ._float_errors import Watched
-from ._foreign import ASKERS, REMEDIES, argument, library_of
+from ._foreign import ASKERS, REMEDIES, argument, check_constants, library_of
 from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
 from ._shadow import THREADS, Shadow, mine, protect
-from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, structure, tree_map
+from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
 from ._variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
 from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
 from .ops import shaping
@@ -190,6 +190,8 @@ class Inputs:
                     x = v
                 elif isinstance(x, Const):
                     x = x.value
+                elif type(x) not in PLAINLY:
+                    check_constants(f"{self.call}: argument {n}", self.args[n])
                 members.append(x)
                 key += 1
             a = self.args[n]
@@ -551,20 +553,26 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
-def leaves_like(call: str, what: str, w: Any, tree: Any) -> list:
+def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> list:
     """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as zero."""
     if is_node(tree):
         if w is None:
             return [None] * len(leaves(tree))
-        if not is_node(w) or len(children(w)) != len(children(tree)) or isinstance(w, dict) != isinstance(tree, dict):
-            raise ArgumentError(f"{call}: the {what} is {structure(w)}, the primal is {structure(tree)}; they must be alike")
-        pairs = (
-            [(w[k], tree[k]) for k in tree]
-            if isinstance(tree, dict) and set(w) == set(tree)
-            else zip(children(w), children(tree), strict=True)
-        )
-        return [leaf for a, b in pairs for leaf in leaves_like(call, what, a, b)]
+        members = members_like(tree, w) if is_node(w) else None
+        if members is None:
+            at = f" at {path}" if path else ""
+            raise ArgumentError(f"{call}: the {what}{at} is {form(w)}, the primal is {form(tree)}; they must be alike")
+        places = zip(members, children(tree), steps(tree), strict=True)
+        return [leaf for a, b, step in places for leaf in leaves_like(call, what, a, b, path + step)]
+    if path and is_node(w) and is_active(tree) and not isinstance(w, (tuple, list)):
+        raise ArgumentError(f"{call}: the {what} at {path} is {form(w)}, the primal is {structure(tree)}; they must be alike")
     return [w]
+
+
+def form(x: Any) -> str:
+    """The structure of a tree, with the names of its fields."""
+    named = is_node(x) and [s[1:] for s in steps(x) if s[0] == "."]
+    return structure(x) + (f" with fields {', '.join(named)}" if named else "")
 
 
 # --- forward mode ---

@@ -26,6 +26,7 @@ from .ops._define import ndim
 from .ops._protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
 from .ops.creation import CREATORS, arange, array, linspace, made, placed, room
 from .ops.gathering import concatenate
+from .ops.linalg import checked
 
 
 def has_variable(xs: Any) -> bool:
@@ -169,6 +170,8 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                 raise
         return on_variables(*given, **kwargs)
 
+    if getattr(key, "__module__", "").startswith("scipy.linalg"):
+        on_variables = checked(key, on_variables)
     move = translation(f, key) if theirs else None
     return on_variables if move is None else translated(f, on_variables, move)
 

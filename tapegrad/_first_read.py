@@ -51,7 +51,7 @@ class Codes(Walk):
         if not names:
             return False
         codes = [code for c in self.codes for code in inner(c)]
-        if self.volatile or self.all or not any([code is code_of(f) for code in codes]):
+        if self.unknown is not None or self.all or not any([code is code_of(f) for code in codes]):
             return True
         return any([read_first(code, name, counts) for code in codes for name in names])
 

@@ -3,11 +3,15 @@
 NumPy reports a division by zero at the line that called it, which is one of ours, and it does not know a value from a tangent.
 So while a function runs under a transform, what NumPy is asked to warn of or to raise goes to a `Handler`, which looks at the
 frames: it is silent where a forward rule is at work (`_dual.FORWARD`), and acts for the caller's frame else.  Reverse sweeps
-keep their flags to themselves (`_tape.pull`)."""
+keep their flags to themselves (`_tape.pull`).
+
+What an operation raises, and what the user's code hears of it, decides which way his function takes: a `Listening` notes that, and
+`ending` makes of it what can be compared."""
 
 import contextlib
 import dis
 import os
+import re
 import sys
 import threading
 import warnings
@@ -19,6 +23,7 @@ from . import _flags
 from ._dual import FORWARD
 from ._flags import Setting, leave
 from ._primitive import OPEN, Primitive
+from ._tape import SWEEPING
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(__file__) + os.sep, "<entry of ")
@@ -44,6 +49,8 @@ class Handler:
         if OPEN.watcher is not None and OPEN.watcher.silences:
             return
         mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation(top)}"
+        if STATE.listener is not None and not STATE.listener.told(KINDS[kind], mode):
+            return
         if mode == "raise":
             raise FloatingPointError(text)
         if mode == "warn":
@@ -81,7 +88,12 @@ def current() -> Any:
     return found if type(found) is Handler else None
 
 
-STATE = threading.local()  # `changed`: `seterr` or `seterrcall` was called since the outermost transform of this thread began
+class State(threading.local):
+    changed = False  # was `seterr` or `seterrcall` called since the outermost transform of this thread began?
+    listener: Any = None  # the innermost `Listening`
+
+
+STATE = State()
 HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its setting
 KNOWN: dict = {}  # id of a setting in force -> that, and what `around` gave for it; the last few
 
@@ -145,23 +157,96 @@ class Watched:
                 np.seterrcall(last.user)
 
 
-LAST: tuple = (None, 0, None, False)  # the filters of warnings, their number and the first of them, and what was found
+LAST: tuple = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
 
 
-def raises_warnings() -> bool:
-    """Is a warning of floating-point arithmetic an exception, perhaps?  (Filters that are added come first.)"""
+def warned() -> str:
+    """What becomes of a warning of floating-point arithmetic: "error" (perhaps), "ignore" (surely), or else "show".  (Filters that are
+    added come first.)"""
     global LAST
     filters = warnings.filters
     known, count, first, found = LAST
     if filters is known and len(filters) == count and (not count or filters[0] is first):
         return found
-    telling = [
-        action
-        for action, message, category, module, _ in filters
-        if issubclass(RuntimeWarning, category) and (action == "error" or (message is None and module is None))
-    ]
-    LAST = filters, len(filters), filters[0] if filters else None, telling[:1] == ["error"]
-    return LAST[3]
+    telling = [(f[0], f[1] is f[3] is None and not f[4]) for f in filters if issubclass(RuntimeWarning, f[2])]
+    actions = [action for action, always in telling if action == "error" or always]
+    found = "error" if actions[:1] == ["error"] else "ignore" if telling[:1] == [("ignore", True)] else "show"
+    LAST = filters, len(filters), filters[0] if filters else None, found
+    return found
+
+
+# --- what the user's code may hear ---
+
+LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of them
+
+
+def modes_of(setting: Any) -> dict:
+    """What is done about each kind under the setting in force."""
+    if setting is not None and setting is SWEEPING.value:
+        return {}
+    handler, modes = np.geterrcall(), np.geterr()
+    if type(handler) is Handler:
+        return handler.modes
+    return {} if setting is None and modes["invalid"] == "call" else modes
+
+
+def looked_at(setting: Any, outside: Any, errors: bool = False) -> tuple:
+    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  `LOUD` is
+    among them if code may hear of one.  `outside`: the filters of warnings around the function; `errors`: may it catch a warning?"""
+    own = warnings.filters is not outside  # set by the function
+    quiet = ("ignore", "warn") if own and warned() == "ignore" else ("ignore",)
+    modes = modes_of(setting)
+    found = [kind for kind, mode in modes.items() if mode not in quiet]
+    heard = own or (errors and warned() == "error")
+    return (*found, LOUD) if any([heard or modes[kind] != "warn" for kind in found]) else tuple(found)
+
+
+class Listening:
+    """A context around an operation that notes what its caller may hear of it.  `heard`: the kinds of floating-point errors of which a
+    callback is told, the classes and texts of warnings that are shown; `flagged`: the kinds of which a warning was made, shown or not.
+    `quiet`: nobody else hears of it."""
+
+    __slots__ = ("heard", "flagged", "quiet", "outer", "show")
+
+    def __init__(self, quiet: bool = False):
+        self.quiet = quiet
+        self.heard: list = []
+        self.flagged: set = set()
+
+    def __enter__(self) -> "Listening":
+        self.outer, self.show = STATE.listener, warnings.showwarning
+        STATE.listener, warnings.showwarning = self, self.shown
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        STATE.listener, warnings.showwarning = self.outer, self.show
+
+    def shown(self, message: Any, category: type, *rest: Any) -> None:
+        self.heard.append((category, without_numbers(message)))
+        if not self.quiet:
+            self.show(message, category, *rest)
+
+    def told(self, kind: str, mode: str) -> bool:
+        """Notes an error of floating-point arithmetic.  Is it to be acted on?"""
+        listener: Any = self
+        while listener is not None:
+            if mode == "warn":
+                listener.flagged.add(kind)
+            elif mode != "raise":
+                listener.heard.append(kind)
+            if listener.quiet:
+                return mode in ("warn", "raise")
+            listener = listener.outer
+        return True
+
+
+def ending(error: BaseException | None, heard: list) -> tuple:
+    """How an operation ended, to be compared: the class and the text of what it raised, and what was heard."""
+    return type(error), without_numbers(error), *heard
+
+
+def without_numbers(message: Any) -> str:
+    return re.sub(r"[-+.\w]*\d[-+.\w]*|-?\b(nan|inf)\b", "#", str(message))
 
 
 # --- NumPy's own functions, for code that runs under a transform ---

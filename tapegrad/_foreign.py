@@ -10,13 +10,14 @@ import numpy as np
 
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._late import late
-from ._tree import Const
+from ._tree import LEAVES, Const, leaves, paths
 from ._variable import HANDLES
 from .errors import ArgumentError
 
 # Types that mean no more than themselves (object arrays aside), as arguments or as settings.
 ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
 OBJECTS = np.dtype(object)
+ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 
 # How an array of another library becomes one of NumPy's.
 REMEDIES = {
@@ -56,6 +57,48 @@ def library_of(kind: type) -> str:
     """The library of a class: that of the first of its bases that has a remedy, else its own."""
     roots = [(c.__module__ or "").partition(".")[0] for c in kind.__mro__]
     return next((r for r in roots if r in REMEDIES or r == "pandas"), roots[0])
+
+
+def check_constants(what: str, tree: Any) -> None:
+    """Leaves that are differentiated by nobody must not hold floats: those of other libraries' arrays and numbers would be lost."""
+    for x, path in zip(leaves(tree), paths(tree), strict=True):
+        remedy = remedy_of(x)
+        if remedy is not None:
+            raise ArgumentError(
+                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers tapegrad does not differentiate; "
+                f"pass {remedy}, or tapegrad.Const(x) where it is a constant"
+            )
+
+
+def remedy_of(x: Any) -> str | None:
+    """How to pass the floats that x holds, unless they are in an array or a number of NumPy's or CuPy's; None where it holds no floats."""
+    kind = type(x)
+    if kind is np.ndarray:
+        held = x.dtype == OBJECTS and any(type(v) in LEAVES and not isinstance(v, int) or remedy_of(v) for v in x.flat)
+        return "an array of floats, numpy.array([...])" if held else None
+    if kind in ORDINARY or issubclass(kind, type) or is_scalar(x) or xp_of(x) is not np:
+        return None
+    if any(hasattr(kind, name) for name in ARRAY_LIKE):
+        dtype = getattr(x, "dtype", None)
+        dtypes = [dtype] if dtype is not None else getattr(x, "dtypes", None)
+        if dtypes is None:
+            dtypes = [np.asarray(x).dtype] if hasattr(kind, "__array__") else []
+        if not any("float" in str(d).lower() or "complex" in str(d).lower() for d in dtypes):
+            return None
+        library = library_of(kind)
+        known = "x.to_numpy()" if library == "pandas" else "x.toarray()" if hasattr(kind, "toarray") else "numpy.asarray(x)"
+        return REMEDIES.get(library, known)
+    number = (hasattr(kind, "__float__") or hasattr(kind, "__complex__")) and not hasattr(kind, "__index__")
+    return "float(x)" if number else None
+
+
+def name_in(home: Any, f: Any) -> str | None:
+    """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
+    have another name or none."""
+    own = getattr(f, "__name__", None)
+    if own is not None and getattr(home, own, None) is f:
+        return own
+    return next((name for name, x in vars(home).items() if x is f and not name.startswith("_")), None)
 
 
 def full_name(kind: type) -> str:

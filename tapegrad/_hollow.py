@@ -28,8 +28,8 @@ OF_VALUES = (
     "__invert__ is_integer as_integer_ratio hex conj conjugate dot sum prod mean any all max min take repeat"
 ).split()
 OF_LAYOUT = {
-    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.result_type, np.diagonal, np.broadcast_to, np.einsum,
-    np.lib.stride_tricks.sliding_window_view,
+    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type, np.diagonal, np.broadcast_to,
+    np.einsum, np.lib.stride_tricks.sliding_window_view,
 }  # fmt: skip
 LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 BLIND = {name: refused(name) for name in OF_VALUES}

@@ -22,6 +22,8 @@ GIVEN = {
     "refuse_lost": ("ops._attach", ("ops._protocols",)),
     "write_value": ("ops._attach", ("ops._protocols",)),
     "index": ("ops._attach", ("ops._protocols",)),
+    "gradient": ("_recording", ("ops._attach",)),
+    "backward": ("_recording", ("ops._attach",)),
     "held_by": ("_reads", ("_counted",)),
 }
 

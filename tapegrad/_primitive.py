@@ -6,6 +6,7 @@ generated for them in _fast, which does the same."""
 
 import itertools
 import threading
+import weakref
 from types import MappingProxyType
 from typing import Any
 
@@ -86,6 +87,7 @@ class Open(threading.local):
     invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
     watcher: Any = None  # who looks at each operation (_anomalies)
     again: bool = False  # are functions called again that SciPy has called (_rebind.once_more)?
+    copies: Any = ()  # of each tape by hand, the copies that were made for writes (_recording.Tape.snapshots)
     inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
     aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
 
@@ -196,6 +198,10 @@ class Trace:
 
     def is_number(self, x: Variable) -> bool:
         """Is x, whose values this trace hides, a plain number of the caller's, for which it may be asked?"""
+        return False
+
+    def seems_finite(self, x: Variable) -> bool:
+        """Are all values of x finite, as far as the trace knows without an operation?"""
         return False
 
     def draws(self, name: str) -> None:
@@ -445,6 +451,8 @@ def own(x: Variable) -> None:
     if not getattr(x, "_version", 0):
         for shadow in OPEN.shadows:
             shadow.first_write(x)
+    for copies in OPEN.copies:
+        copies.append((weakref.ref(b := bottom(x)), callers_line(), b.nbytes))
     x._become(copied(x))
 
 

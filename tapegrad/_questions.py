@@ -2,6 +2,7 @@
 
 `isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -34,7 +35,11 @@ class Type(type):
     def __call__(cls, *args, **options):
         if cls is not type_:
             return type.__call__(cls, *args, **options)
-        return class_of(*args) if len(args) == 1 and not options else type(*args, **options)
+        if len(args) == 1 and not options:
+            return class_of(*args)
+        if len(args) == 3:  # the class is of the caller's module
+            args = *args[:2], {"__module__": sys._getframe(1).f_globals.get("__name__"), **args[2]}
+        return type(*args, **options)
 
     def __instancecheck__(cls, x):
         return isinstance(x, type) if cls is type_ else type.__instancecheck__(cls, x)

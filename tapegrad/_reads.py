@@ -3,22 +3,32 @@
 From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules; of objects and classes
 the attributes whose names occur in any code met on the way (methods, properties and operators included), slots too; all members of
 containers; what partial objects, bound methods, weak references and caches lead to.  So a superset of what a run reads is found
-without running anything.  Where names do not tell what is read (getattr, vars, a function of a package that nobody looked into) all
-attributes count; where nothing tells (globals(), an open generator, an object that cannot be pickled) the walk is `volatile`.
+without running anything.  Where names do not tell what is read (getattr, vars) all attributes count.
+
+Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.  An object counts as
+searched only where all of its memory is known: attributes, slots, and what a known class of C keeps.  Anything else makes the walk
+`unknown`: a DataFrame, a clock, a file, an open generator, globals().  It is never taken for unchanged.
 
 A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one comparison `is` for each
-place that was passed, in machine-made Python, so that asking "is all as it was?" costs some 30 nanoseconds a place."""
+place that was passed, in machine-made Python, so that asking "is all as it was?" costs some 30 nanoseconds a place.
+
+`Environment` is what others use: it says whether what functions can read is unchanged, changed, or unknown."""
 
 import collections
 import contextvars
 import dis
+import enum
 import functools
 import gc
+import io
+import itertools
 import operator
+import os
 import pickle
 import random
 import sys
 import threading
+import time
 import types
 import weakref
 from collections.abc import Callable, Iterable
@@ -29,6 +39,7 @@ import scipy.special
 
 from ._array import is_array
 from ._late import late
+from ._pickling import Remade
 from ._primitive import values_of
 from ._shadow import is_foreign
 from ._shadow.classes import POOL
@@ -37,21 +48,31 @@ from ._tree import Const
 from ._variable import Variable
 
 ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice))
-FIXED = (
+FIXED = (  # what never changes, but for what it is bound to
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
 )  # fmt: skip
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "pathlib", "zoneinfo"))  # modules whose objects never change
-HARMLESS = frozenset(("logging", "_thread", "threading", "_io", "concurrent", "queue", "socket"))  # whose objects hold no numbers
-HOLDING = frozenset((("concurrent.futures._base", "Future"), *[("queue", n) for n in ("Queue", "LifoQueue", "PriorityQueue")]))  # but these
+VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))  # modules whose objects are told by their text
+HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
+HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
-UNSEEN = frozenset(("globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects"))
+UNSEEN = frozenset((
+    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects", "get_referrers",
+))  # fmt: skip  # names that lead everywhere
+READERS = frozenset((
+    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle", "read_sql", "geterr",
+))  # fmt: skip  # functions of trusted packages that read files or settings
+OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
+CLOCKS = frozenset(("now", "today", "utcnow"))
+NEUTRAL = frozenset((os.fspath, os.putenv, os.unsetenv, time.sleep, sys.exc_info, sys.intern, gc.collect, gc.enable, gc.disable))
 TRUSTED = frozenset((
-    "numpy", "scipy", "cupy", "cupyx", "numba", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
-    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "time", "logging", "_operator", "_functools",
-))  # fmt: skip  # modules whose functions read no attribute of ours but by names that our code tells
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where our objects keep the user's functions
+    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
+    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref", "re", "_abc", "pandas",
+    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
+    "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
+))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where ours keep the user's functions
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
@@ -67,7 +88,7 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
     "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
     "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
 )) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
-MOST = 20_000  # objects that are compared; above it the walk is volatile
+MOST = 20_000  # objects that are compared; above it the walk is unknown
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
 EMPTY = types.CellType()
@@ -115,14 +136,39 @@ def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
     return tuple(names), tuple(modules)
 
 
-def is_left(x: Any) -> bool:
-    """Is this class, or what was defined in a module, of a package that is left alone?"""
-    module = getattr(x, "__module__", None)
-    return is_foreign(module) if isinstance(module, str) else module is not None
+@functools.lru_cache(maxsize=4096)
+def chains(code: types.CodeType) -> dict:
+    """name -> the attributes that a function's code asks of it, one after the other, wherever it looks the name up."""
+    found: dict = {}
+    steps = list(dis.get_instructions(code))
+    for k, i in enumerate(steps):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+            found.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            for name, more in chains(c).items():
+                found.setdefault(name, set()).update(more)
+    return found
 
 
 def root_of(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def is_trusted(module: Any) -> bool:
+    return is_foreign(module) and root_of(module) in TRUSTED
+
+
+def is_closed(module: Any) -> bool:
+    """Is it of a package that a walk does not enter, and that is not trusted?"""
+    return is_foreign(module) and root_of(module) not in TRUSTED and root_of(module) not in sys.stdlib_module_names
+
+
+def is_left(x: Any) -> bool:
+    """Is this class of a package that is trusted?"""
+    module = getattr(x, "__module__", None)
+    return is_trusted(module) if isinstance(module, str) else module is not None
 
 
 def space_of(f: types.FunctionType) -> dict:
@@ -145,9 +191,12 @@ class Walk:
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew
         self.all = not ANYTHING.isdisjoint(names)
-        self.volatile = not UNSEEN.isdisjoint(names)
+        self.unknown: str | None = None  # what of it cannot be told
+        for name in sorted(UNSEEN.intersection(names)):
+            self.doubt(f"what the code reads by `{name}`")
         self.form: list = []
-        self.arrays: list = []
+        self.arrays: list = []  # compared by their content
+        self.layouts: list = []  # and by their layout only
         self.sources: list = []  # of random numbers
         self.place: dict = {}
         self.hold: list = []
@@ -158,11 +207,18 @@ class Walk:
         while self.todo and len(self.hold) < MOST:
             try:
                 self.visit(self.todo.pop())
-            except Exception:  # an object that does not like to be looked at
-                self.volatile = True
-        self.volatile |= bool(self.todo)
+            except Exception as error:
+                self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
+        if self.todo:
+            self.doubt(f"more than {MOST} objects")
 
     # --- what is written down ---
+
+    def doubt(self, what: Any) -> None:
+        """It cannot be told whether this is as it was; of an object, its class is named."""
+        if self.unknown is None:
+            kind = type(what)
+            self.unknown = what if kind is str else f"an object of the class {kind.__module__}.{kind.__qualname__}"
 
     def name(self, x: Any) -> str:
         key = f"x{len(self.given)}"
@@ -175,7 +231,7 @@ class Walk:
 
     def check(self) -> Callable:
         """A function that says whether all is as it was found, so far as can be said by comparing identities."""
-        if self.volatile:
+        if self.unknown is not None:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
         text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
@@ -211,17 +267,13 @@ class Walk:
     def fixed(self, x: Any) -> None:
         self.form.append(Same(x))
         if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
-            self.volatile = True  # made of a function that it hides
+            self.doubt(f"the function that {x!r} was made of")
         owner = getattr(x, "__self__", None)
+        module = getattr(x, "__module__", None)
         if isinstance(x, BOUND) and not isinstance(owner, (types.ModuleType, type(None))):
             self.follow([owner])  # such as buffer.fill
-        else:
-            self.trust(getattr(x, "__module__", None))
-
-    def trust(self, module: Any) -> None:
-        """A function of this module may read any attribute of what it is given, but for modules that are known."""
-        if module is not None and root_of(module) not in TRUSTED and is_foreign(module):
-            self.found.add("getattr")
+        elif type(x) is types.BuiltinFunctionType and module is not None and not is_trusted(module) and x not in NEUTRAL:
+            self.doubt(f"the function {module}.{x.__name__}")
 
     def names_of(self, space: Any) -> list:
         if self.all:
@@ -250,52 +302,84 @@ class Walk:
 
     def module(self, m: types.ModuleType) -> None:
         space = vars(m)
-        if is_foreign(m.__name__):
+        if is_trusted(m.__name__):  # nothing else than its numbers, math.pi for one
             self.form.append(Same(m))
-            self.trust(m.__name__)
             self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
             self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
-            self.volatile |= m.__name__ in DRAWING
-            if root_of(m.__name__) in TRUSTED:  # nothing else than its numbers, math.pi for one
-                numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
-                self.form.append([repr(space[n]) for n in numbers])
-                self.expect_names("{0}.__dict__", m, numbers, [space[n] for n in numbers])
-                return
-            data = [space[n] for n in self.names.intersection(space)]
-            self.follow([v for v in data if not isinstance(v, (types.FunctionType, type, types.ModuleType, *FIXED))])
+            if m.__name__ in DRAWING:
+                self.doubt(f"random numbers of {m.__name__}")
+            numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
+            self.form.append([repr(space[n]) for n in numbers])
+            self.expect_names("{0}.__dict__", m, numbers, [space[n] for n in numbers])
             return
+        if is_closed(m.__name__):
+            self.doubt(f"the package {m.__name__}")
+            return
+        everything, self.all = self.all, self.all and not is_foreign(m.__name__)
         names = self.names_of(space)
         extra = [n for n in ("__getattr__",) if n in space and n not in names]
         self.space("{0}.__dict__", m, space, names + extra, self.names)
+        self.all = everything
 
     def function(self, f: types.FunctionType) -> None:
         space = space_of(f)
-        foreign = is_foreign(space.get("__name__"))
-        if foreign:
-            self.volatile |= root_of(space["__name__"]) == "cupy" and space["__name__"].startswith("cupy.random")
+        module = space.get("__name__")
+        trusted = is_trusted(module)
+        if is_closed(module):
+            self.doubt(f"the function {module}.{f.__name__}")
+            return
+        if trusted:
             self.form.append(Same(f.__code__))
-            self.trust(space["__name__"])
+            if module.startswith("cupy.random"):
+                self.doubt(f"random numbers of {module}")
+            if f.__name__ in READERS:
+                self.doubt(f"the function {module}.{f.__name__}")
         else:
             self.form.append(f.__code__)
             self.expect("{0}.__code__ is {1}", f, f.__code__)
             self.defaults(f)
             names, modules = outer_names(f.__code__)
             here = [n for n in names if n in space]
+            for n in OUTSIDE.intersection(names).difference(here):
+                self.doubt(f"what the code reads by `{n}`")
+            modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
             everything, self.all = self.all, False
-            self.space("{0}", space, space, here, names)
+            self.space("{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here))
+            self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
             self.all = everything
+            for n in modules_here:
+                self.form.append(n)
+                for chain in sorted(chains(f.__code__)[n]):
+                    self.chain(space[n], chain)
             loaded = [m for m in modules if m in sys.modules]
             values = [sys.modules[m] for m in loaded]
             self.expect_names("{0}", sys.modules, loaded, values)
             self.follow(values)
-            self.volatile |= len(loaded) < len(modules)
-        if not foreign or f.__closure__:
+            if len(loaded) < len(modules):
+                self.doubt("a module that is not loaded yet")
+        if not trusted or f.__closure__:
             self.found |= words(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
             self.cell(cell, name == "__class__")
         if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
             names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, names, self.names)
+
+    def chain(self, m: types.ModuleType, attributes: tuple) -> None:
+        """What code reads that asks a module for these attributes, one after the other."""
+        if is_trusted(m.__name__):
+            for name in READERS.intersection(attributes):
+                self.doubt(f"the function {m.__name__}.{name}")
+        if attributes and is_foreign(m.__name__) and not is_trusted(m.__name__) and attributes[0] in vars(m):
+            x = vars(m)[attributes[0]]
+            self.form.append(attributes[0])
+            self.expect_names("{0}.__dict__", m, [attributes[0]], [x])
+            if isinstance(x, types.ModuleType):
+                self.chain(x, attributes[1:])
+            else:
+                self.follow([x])
+        else:
+            self.follow([m])
 
     def defaults(self, f: types.FunctionType) -> None:
         for name in ("__defaults__", "__kwdefaults__"):
@@ -318,6 +402,7 @@ class Walk:
             self.follow([value])
 
     def layout(self, x: Any) -> None:
+        self.layouts.append(x)
         self.form.append(Same(x))
         self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
 
@@ -332,9 +417,8 @@ class Walk:
             self.arrays.append(x)
             self.form.append((x.shape, x.dtype.str, content))
             self.expect("{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype)
-        mask = getattr(x, "_mask", None)
-        if mask is not None:
-            self.follow([mask])
+        if isinstance(x, np.ma.MaskedArray):
+            self.follow([x._mask, x._fill_value, x._hardmask])
         if not is_left(type(x)):
             self.attributes(x)
 
@@ -349,7 +433,7 @@ class Walk:
 
     def mapping(self, x: Any) -> None:
         if x is sys.modules:
-            self.volatile = True
+            self.doubt("what the code reads in sys.modules")
             return
         base = next(b for b in MAPPINGS if isinstance(x, b))
         keys, values = tuple(base.keys(x)), tuple(base.values(x))
@@ -370,65 +454,77 @@ class Walk:
 
     def members(self, x: Any) -> None:
         if type(x).__module__ not in ("builtins", "collections"):
-            self.attributes(x)
+            self.instance(x)
 
     # --- objects and classes ---
 
     def instance(self, x: Any) -> None:
         kind = type(x)
-        root = root_of(kind.__module__)
-        if not is_left(kind) or kind in PLAIN:
-            if isinstance(x, (int, float, complex, str, bytes)):
-                base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
-                self.form.append(base.__repr__(x))
-            self.attributes(x)
-            if isinstance(x, RANDOM):
-                self.sources.append(x)
-            elif is_native(kind):
-                self.opaque(x)
-        elif root == "tapegrad":
+        module, root = kind.__module__, root_of(kind.__module__)
+        if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
+            self.form.append(Same(x))  # it is written only
+        elif is_closed(module) or kind in weakref.ProxyTypes:
+            self.doubt(x)
+        elif isinstance(x, RANDOM):
+            self.random(x)
+        elif isinstance(x, Remade) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
             self.form.append(Same(x))
-            inner = getattr(x, "__dict__", {})
+            inner = x.__dict__
             self.follow([inner[n] for n in OURS if n in inner])
             if "point" in inner:  # of an operator, which `update` moves
                 self.form.append(Same(inner["point"]))
                 self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
-        elif root in VALUES:
+        elif root in VALUES and kind.__eq__ is not object.__eq__:
             self.form.append(repr(x))
-        elif kind.__module__.startswith("cupy.random"):
-            self.volatile = True
-        elif isinstance(x, RANDOM):
-            self.sources.append(x)
+            self.context(module)
+        elif root == "pandas":
+            self.probe(lambda: pickle.dumps(x))
+        elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
             self.form.append(Same(x))
-        elif (root in HARMLESS and (kind.__module__, kind.__name__) not in HOLDING) or kind.__module__.startswith("scipy.stats"):
+        elif root == "scipy" and is_singleton(x):
             self.form.append(Same(x))
-        elif isinstance(getattr(x, "__dict__", None), dict) and not isinstance(x, BUFFERS):
-            self.attributes(x)
+        elif kind.__name__ == CYTHON and is_trusted(x.__module__):
+            self.form.append(Same(x))
         else:
-            self.opaque(x)
+            if isinstance(x, (int, float, complex, str, bytes)):
+                base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
+                self.form.append(base.__repr__(x))
+            self.attributes(x)
+            if not is_open(kind):
+                self.opaque(x)
+
+    def random(self, x: Any) -> None:
+        if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(("state", "get_state", "getstate")):
+            self.doubt(x)
+        self.sources.append(x)
+        self.form.append(Same(x))
+        if not is_left(type(x)):
+            self.attributes(x)
 
     def opaque(self, x: Any) -> None:
         """An object of which only its bytes can be compared."""
+        root = root_of(type(x).__module__)
         if isinstance(x, (operator.attrgetter, operator.methodcaller)):
             self.found.add("getattr")
         if is_array(x):
             self.probe(lambda: x.get().tobytes())
-            return
-        self.volatile |= leads_away(type(x))
-        try:
-            memoryview(x)
-        except TypeError:
+        elif isinstance(x, BUFFERS):
+            if leads_away(type(x)):
+                self.doubt(x)
+            self.probe(lambda: bytes(memoryview(x)))
+        elif root in TRUSTED or root in sys.stdlib_module_names:
+            self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.ModuleType))])
             self.probe(lambda: pickle.dumps(x))
         else:
-            self.probe(lambda: bytes(memoryview(x)))
+            self.doubt(x)
 
     def probe(self, ask: Callable) -> None:
         try:
             now = ask()
         except Exception:
-            self.volatile = True
+            self.doubt(self.hold[-1])
             return
         self.form.append(now)
         self.expect("{0}() == {1}", ask, now)
@@ -487,10 +583,17 @@ class Walk:
 
     def class_(self, kind: type) -> None:
         self.form.append(Same(kind))
-        if is_left(kind):
-            self.trust(kind.__module__)
-            return
-        self.class_of(kind, True)
+        module = kind.__module__
+        self.context(module)
+        if is_closed(module) or (module == "datetime" and not CLOCKS.isdisjoint(self.names)):
+            self.doubt(f"the class {module}.{kind.__qualname__}")
+        elif not is_left(kind):
+            self.class_of(kind, True)
+
+    def context(self, module: str) -> None:
+        """Decimal numbers are computed by the context of the thread."""
+        if module == "decimal":
+            self.probe(lambda: repr(sys.modules["decimal"].getcontext()))
 
     # --- what leads further ---
 
@@ -525,7 +628,8 @@ class Walk:
             self.probe(lambda: np.asarray(values_of(x)).tobytes())
         else:  # its values may be hidden
             writes = lambda: getattr(getattr(x, "_base", x), "_version", 0)
-            self.expect("{0}() == {1}", writes, writes())
+            self.form.append(writes())
+            self.expect("{0}() == {1}", writes, self.form[-1])
 
     def cache(self, x: Any) -> None:
         """Results that a cache keeps may be read, and changed, without calling the function."""
@@ -534,10 +638,22 @@ class Walk:
 
 
 @functools.lru_cache(4096)
-def is_native(kind: type) -> bool:
-    """Has an object of this class, the user's, something in it that a class written in C keeps there?"""
-    made = [c for c in kind.__mro__ if isinstance(c.__dict__.get("__new__"), types.BuiltinFunctionType)]
-    return not {object, int, float, complex, str, bytes, *PLAIN}.issuperset(made)
+def is_open(kind: type) -> bool:
+    """Is all that an object of this class holds in its `__dict__`, its slots, or in a base that is known?  (A class of C keeps more.)"""
+    while kind not in KNOWN:
+        base: Any = kind.__base__
+        words = [1 for v in kind.__dict__.values() if type(v) is types.MemberDescriptorType]
+        offsets = (kind.__dictoffset__, base.__dictoffset__), (kind.__weakrefoffset__, base.__weakrefoffset__)
+        words += [1 for new, old in offsets if new != old and (new > 0 or kind.__itemsize__)]
+        if kind.__basicsize__ - base.__basicsize__ > WORD * len(words):
+            return False
+        kind = base
+    return True
+
+
+def is_singleton(x: Any) -> bool:
+    """Is it a distribution as SciPy has made it?"""
+    return getattr(sys.modules.get("scipy.stats"), str(getattr(x, "name", "")), None) is x
 
 
 def codes_of(x: Any) -> list:
@@ -561,6 +677,12 @@ def _cached(x: Any) -> Any:
 
 _cached(0)
 PLAIN = (types.SimpleNamespace, threading.local)  # classes of packages whose objects hold what the user put there
+KNOWN = frozenset((
+    object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
+    collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
+))  # fmt: skip  # whose content is compared where it is met
+WORD = tuple.__itemsize__
+CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS = (
@@ -580,6 +702,84 @@ def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) ->
         if walk.found <= names:
             return walk
         names = names.union(walk.found)
+
+
+class Status(enum.Enum):
+    """What is known of what functions can read."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+    UNKNOWN = "unknown"
+
+
+class Environment:
+    """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
+
+    `read_anew`: see `Walk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
+
+    >>> box = {"a": 1.0}
+    >>> e = Environment([lambda x: x * box["a"]])
+    >>> before = e.status()
+    >>> box["a"] = 2.0
+    >>> before, e.status()
+    (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
+    """
+
+    def __init__(self, roots: list, read_anew: Callable | None = None):
+        self.roots, self.read_anew = roots, read_anew
+        self.free: frozenset | None = frozenset()  # places of the form that may change; None: nobody knows which
+        self.seen = self.looked()
+
+    def looked(self) -> tuple:
+        walk = walked(self.roots, self.read_anew)
+        return walk, walk.check()
+
+    @property
+    def walk(self) -> Walk:
+        return self.seen[0]
+
+    @property
+    def unknown(self) -> str | None:
+        """What it is that cannot be told; None where all can."""
+        return self.walk.unknown
+
+    def status(self) -> Status:
+        """The one answer to the question whether the functions would read now what they could read then."""
+        walk, same = self.seen
+        if same():
+            return Status.UNCHANGED
+        if walk.unknown is not None:
+            return Status.UNKNOWN
+        now = self.looked()
+        if now[0].unknown is not None:
+            return Status.UNKNOWN
+        if now[0].form != walk.form:
+            places = differing(walk.form, now[0].form)
+            if self.free and places is not None and places <= self.free:
+                return Status.UNCHANGED
+            return Status.UNKNOWN if self.free is None else Status.CHANGED
+        self.seen = now  # other objects of equal value
+        return Status.UNCHANGED
+
+    def after(self) -> "Environment":
+        """The functions have run.  What they have changed themselves is free to change again."""
+        if self.status() is Status.UNCHANGED:
+            return self
+        later = Environment(self.roots, self.read_anew)
+        places = differing(self.walk.form, later.walk.form)
+        atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
+        later.free = places if atoms else None
+        return later
+
+
+def differing(a: list, b: list) -> frozenset | None:
+    """The places at which two forms differ; None where they have no places in common."""
+    return frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]) if len(a) == len(b) else None
+
+
+def is_atom(entry: Any) -> bool:
+    """Is this entry of a form that of one number or text?"""
+    return type(entry) is tuple and len(entry) == 2 and (entry[0] in ATOMS or (type(entry[0]) is type and issubclass(entry[0], np.generic)))
 
 
 def held_by(x: Any) -> list:

@@ -2,7 +2,7 @@
 
 import functools
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -12,11 +12,11 @@ from ._calls import (
     check_function,
     full_like,
     name_of,
+    where_of,
 )
 from ._pickling import Remade
 from ._primitive import OPEN, Primitive, bind, is_tracked, layout_of, live, values_of
-from ._shadow import Globals, names_in
-from ._shadow.routes import of_function
+from ._shadow.routes import way_to_tracked
 from ._stacked import Way, spread
 from ._transposed import checked_terms, transposed_jvp, transposed_vjp
 from ._tree import Const, leaves, tree_map
@@ -75,8 +75,8 @@ def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
 FEW = 4  # samples that are done one after another as soon
 
 
-def for_samples(name: str, f: Callable, rules: tuple) -> Way:
-    """Under `vmap`: an operation on stacks, with rules on stacks.  f and the rules are run for all samples at once where they take
+def for_samples(name: str, together: Callable, rules: tuple) -> Way:
+    """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples at once where they take
     what `vmap` gives them, else for one after another."""
     (pull,), push = rules
 
@@ -88,7 +88,7 @@ def for_samples(name: str, f: Callable, rules: tuple) -> Way:
     def push_all(t, out, *stacks, **params):
         return each(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
 
-    prim = Primitive(name, lambda *stacks, **params: each(lambda *xs: f(*xs, **params), stacks))
+    prim = Primitive(name, together)
     prim.holomorphic, prim.joint = False, True
     prim.keep_spec = lambda active: (tuple(range(len(active))), True)
     prim.vjp, prim.jvp = (pull_all,), push_all
@@ -164,19 +164,13 @@ class Rule(Remade):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = name_of(f)
-        self.prim = prim = Primitive(self.__name__, f)
+        self.prim = prim = Primitive(self.__name__, lambda *args, **params: self.checked(f(*args, **params)))
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
-        prim.batch = for_samples(self.__name__, f, rules)
+        prim.batch = for_samples(self.__name__, lambda *stacks, **params: self.checked(each(lambda *xs: f(*xs, **params), stacks)), rules)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        for how, v in captured_by(self.f):
-            if is_tracked(v):
-                raise ArgumentError(
-                    f"rule({self.__name__}): the function captured {how}, which an open transform watches; its derivative would be "
-                    "lost: pass it as an argument, or take tg.value of it"
-                )
         for n, a in enumerate(args):
             if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
                 raise ArgumentError(
@@ -184,30 +178,17 @@ class Rule(Remade):
                 )
         return bind(self.prim, args, params)
 
+    def checked(self, y: Any) -> Any:
+        """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
+        if any([is_tracked(v) for v in leaves(y)]):
+            raise ArgumentError(
+                f"rule({self.__name__}){where_of(self.f)}: the result depends on {way_to_tracked(self.f)}, which an open transform watches "
+                "and the function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
+            )
+        return y
+
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
     def _made(self) -> tuple:
         return Rule, (self.f, self.vjp, self.jvp)
-
-
-def captured_by(f: Any) -> Iterator:
-    """(name, value) of what f captured by itself: in cells, globals named in its code, defaults, and attributes of what it is
-    bound to; members of lists, tuples and dicts included."""
-    if isinstance(f, functools.partial):
-        yield from captured_by(f.func)
-        found = [(f"argument {n} of a partial", v) for n, v in enumerate(f.args)] + [(f"`{k}`", v) for k, v in f.keywords.items()]
-    elif isinstance(f, types.MethodType):
-        yield from captured_by(f.__func__)
-        found = [(f"`{k}` of its object", v) for k, v in getattr(f.__self__, "__dict__", {}).items()]
-    elif isinstance(f, types.FunctionType):
-        found = of_function(f)
-        if type(f.__globals__) is Globals:
-            found += [(f"`{n}`", dict.get(f.__globals__, n)) for n in names_in(f.__code__)]
-    else:
-        found = [(f"`{k}`", v) for k, v in getattr(f, "__dict__", {}).items()]
-    for how, v in found:
-        if isinstance(v, types.FunctionType) and v.__closure__ and v is not f:
-            yield from [(h, w) for h, w in of_function(v) if isinstance(w, Variable)]
-        if not (isinstance(v, (list, dict, tuple)) and len(v) > 100):  # (a long list of numbers is not searched at each call)
-            yield from [(how, w) for w in leaves(v)]

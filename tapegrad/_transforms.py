@@ -420,10 +420,14 @@ def jacobian(
     array([[2., 0.],
            [0., 4.]])
     """
-    if mode not in ("auto", "forward", "reverse"):
-        raise ArgumentError(f"jacobian: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
+    check_mode("jacobian", mode)
     check_argnums("jacobian", argnums)
     return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
+
+
+def check_mode(call: str, mode: Any) -> None:
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(f"{call}: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
 
 
 def _jacobian_of(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
@@ -433,8 +437,12 @@ def _jacobian_of(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any
 
 def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
     with Recorded(call, f, argnums, args, kwargs, lift=lift) as r:
-        blocks = _blocks(call, f, r, mode, holomorphic)
-    numbers = iter(range(len(r.low)))
+        return jacobian_of(call, f, r, mode, holomorphic)
+
+
+def jacobian_of(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> Any:
+    """The output's tree of the input's trees; `f` is named in errors."""
+    blocks, numbers = _blocks(call, f, r, mode, holomorphic), iter(range(len(r.low)))
 
     def block(y):
         k = next(numbers)

@@ -84,7 +84,7 @@ def ways_of(kind: type) -> tuple | None:
     """(flatten, unflatten) of a registered class, or of its shadow."""
     if not REGISTERED:
         return None
-    return REGISTERED.get(kind) or REGISTERED.get(kind.__dict__.get(REAL))
+    return REGISTERED.get(original_class(kind))
 
 
 def flattened(x: Any) -> tuple:
@@ -132,12 +132,61 @@ def _like_dict(x: dict, members: list) -> dict:
     return y
 
 
+def members_like(x: Any, other: Any) -> list | None:
+    """The members of `other` in the order of those of the node x: by key in dicts, else by position.  None where `other` is another tree.
+
+    Tuples and lists stand for each other.  A named tuple needs the same field names, any other object the same class."""
+    if isinstance(x, dict):
+        return [other[k] for k in x] if isinstance(other, dict) and other.keys() == x.keys() else None
+    if isinstance(x, (tuple, list)):
+        fields = getattr(x, "_fields", None)
+        alike = isinstance(other, (tuple, list)) and len(other) == len(x)
+        return list(other) if alike and (fields is None or getattr(other, "_fields", fields) == fields) else None
+    if original_class(type(x)) is not original_class(type(other)):
+        return None
+    if ways_of(type(x)) is None:
+        return children(other)
+    (mine, rest, _), (members, its, _) = flattened(x), flattened(other)
+    return list(members) if len(members) == len(mine) and same_rest(rest, its) else None
+
+
+def original_class(kind: type) -> type:
+    """A class, or for a shadow class the one that it stands for."""
+    return kind.__dict__.get(REAL, kind)
+
+
+def same_rest(a: Any, b: Any) -> bool:
+    """Are the parts of two registered objects that hold no members equal?"""
+    try:
+        return a is b or bool(np.all(a == b))
+    except Exception:  # an array within a tuple, or a class whose == raises
+        return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
+
+
 def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
     """f of each leaf (and of the leaves at the same place in further trees), in the tree of x."""
     if is_node(x):
-        others = [children(r) for r in rest]
+        others = [members_like(x, r) for r in rest]
+        if None in others:
+            raise ArgumentError(f"the trees {structure(x)} and {structure(rest[others.index(None)])} are not alike")
         return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
     return f(x, *rest)
+
+
+def steps(x: Any) -> list:
+    """How each member of a node is written: `['a']`, `[0]` or `.name`."""
+    if isinstance(x, dict):
+        return [f"[{k!r}]" for k in x]
+    if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
+        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]
+    return [f"[{n}]" for n in range(len(children(x)))]
+
+
+def paths(x: Any, path: str = "") -> list:
+    """The places of the leaves, in the order of `leaves`."""
+    if not is_node(x):
+        return [path]
+    return [p for c, step in zip(children(x), steps(x), strict=True) for p in paths(c, path + step)]
 
 
 def leaves(x: Any) -> list:

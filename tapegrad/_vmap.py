@@ -15,7 +15,7 @@ from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._types import Array, Node, Number
 from ._variable import Variable, copied, frozen, variable
-from .errors import ArgumentError, BatchError, ShapeError, TapegradError
+from .errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
 from .ops import shaping
 from .ops._define import ndim, shape
 
@@ -224,11 +224,14 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
     except BaseException:
         trace.close()
         raise
-    drawn = random.getstate()
+    drawn, known = random.getstate(), heard()
     try:
         shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
-    except (ValueError, TypeError) as refused:
-        if trace.handed and not isinstance(refused, TapegradError) and "only" in str(refused) and "read" in str(refused):
+    except Exception as refused:
+        if not isinstance(refused, BatchError):
+            take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
+        written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+        if written and trace.handed and not isinstance(refused, TapegradError):
             raise BatchError(
                 f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
                 "there, for all samples at once: write the array by its name, or loop over the samples"

@@ -29,10 +29,10 @@ def heard() -> int:
     return len(OPEN.dropped or ())
 
 
-def take_back(known: int) -> None:
-    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing."""
+def take_back(known: int, texts: Any = None) -> None:
+    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing.  `texts`: those of them only."""
     if OPEN.dropped is not None:
-        del OPEN.dropped[known:]
+        OPEN.dropped[known:] = [] if texts is None else [d for d in OPEN.dropped[known:] if d[1] not in texts]
 
 
 class OfTracked(TapegradError):
@@ -264,7 +264,9 @@ class Swallowed:
             return
         kind, text, place = dropped[0]
         told = (
-            f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+            f"{text} (an `except` clause has caught this error)"
+            if kind is BatchError
+            else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
             f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
         )
         error = kind(told)

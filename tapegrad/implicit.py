@@ -17,8 +17,8 @@ from ._calls import full_like, name_of, value_out, where_of
 from ._implicit_systems import System
 from ._linearize import Outside
 from ._pickling import Remade
-from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, values_of
-from ._rebind import Rebind, drawn, forgotten, out_of, with_all
+from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
+from ._rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp
@@ -237,7 +237,7 @@ class Problem:
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
         self.count = len(floats(x0))
         self.lead: tuple = ()
-        self.wrote = False
+        self.wrote = self.kept_floats = False
         self.systems: list = []
         self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
@@ -259,7 +259,7 @@ class Problem:
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
             if not self.of.apart:
-                shadow.check(self.call)
+                self.kept_floats |= shadow.check(self.call)
         shadow.arrays = []
         if self.of.apart:
             forgotten(shadow, draws)
@@ -271,7 +271,8 @@ class Problem:
         return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
 
     def solution(self) -> Any:
-        _, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
+        handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
+        confirm(self.kept_floats, handles, lambda *values: self.residual(tuple([primal_of(v) for v in x]), values))
         return filled(self.x0, [handle(v) for v in x])
 
     def solving(self) -> Primitive:

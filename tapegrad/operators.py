@@ -17,8 +17,9 @@ from ._directions import for_each, largest, swept_at_once
 from ._late import load
 from ._linearize import Outside, Products, recorded
 from ._primitive import OPEN, is_tracked, layout_of
-from ._reads import walked
-from ._rule import captured_by
+from ._reads import Environment, Status
+from ._shadow.arrays import acts_as_array
+from ._shadow.routes import way_to
 from ._transforms import Named, value_and_grad
 from ._tree import Const, is_node, leaves, structure, tree_map
 from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
@@ -42,37 +43,45 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Surroundings:
-    """What f read outside of its arguments, but for what it has changed itself: float arrays by their content, all else by what its
-    code can read (_reads.py)."""
+    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_reads.py).  The numbers that f
+    changes itself are as it leaves them, and may be changed again."""
 
     def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
+        self.written: list = []  # (array that f writes, its content after that, where that differs from the one before)
         self.arrays: list = []  # (array, its content)
-        self.unchanged: Any = None  # a function that says so, or None where it cannot be told
-        if before is not None and (before.unchanged is None or before.unchanged()):
-            self.unchanged = before.unchanged
+        self.environment: Environment | None = None
+        if before is not None and before.environment is not None and before.environment.status() is Status.UNCHANGED:
+            self.environment = before.environment
         elif not isinstance(f, Const):
-            walk = walked([f], read_anew)
-            self.unchanged = None if walk.volatile else walk.check()
+            self.environment = Environment([f], by_copy)
 
     def met(self, r: Recorded) -> None:
         """f has run."""
         if r.shadow.on:
-            self.arrays = [(a, a.copy()) for a, v in r.shadow.arrays if not v._version and not settled(a)]
+            self.written = [(a, a.copy(), None) for a, v in r.shadow.arrays if v._version]  # (it is not written back yet)
+            self.arrays = [a for a, v in r.shadow.arrays if not v._version]
 
     def left(self) -> None:
-        """f has ended.  What it changes itself is as it leaves it, and may be changed again."""
-        if self.unchanged is not None and not self.unchanged():
-            self.unchanged = None
+        """f has ended."""
+        if self.environment is not None:
+            self.environment = self.environment.after()
+            known = [*self.arrays, *[a for a, *_ in self.written]]
+            self.arrays += [a for a in self.environment.walk.layouts if not any([a is b for b in known])]
+        self.arrays = [(a, a.copy()) for a in self.arrays if not settled(a)]
+        self.written = [(a, a.copy(), differs(a, before)) for a, before, _ in self.written]
 
-    def check(self) -> None:
+    def unknown(self) -> bool:
+        """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not to."""
         for a, before in self.arrays:
             if not same(a, before):
-                how = next((how for how, v in captured_by(self.f) if v is a), "an array")
+                how = way_to(self.f, a) or "an array"
                 self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
-        if self.unchanged is not None and not self.unchanged():
+        status = Status.UNCHANGED if self.environment is None else self.environment.status()
+        if status is Status.CHANGED:
             self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
+        return status is Status.UNKNOWN or any([(differs(a, after) & ~free).any() for a, after, free in self.written if not same(a, after)])
 
     def changed(self, what: str) -> None:
         raise GuardError(
@@ -81,9 +90,14 @@ class Surroundings:
         )
 
 
-def read_anew(a: Any) -> bool:
+def differs(a: Any, b: Any) -> Any:
+    """Where the arrays differ; nan is equal to nan."""
+    return (a != b) & ~((a != a) & (b != b))
+
+
+def by_copy(a: Any) -> bool:
     """(Of these arrays a walk compares the layout only.)"""
-    return a.dtype.kind in "fc" or settled(a)
+    return settled(a) or (a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a))))
 
 
 # --- vectors and trees ---
@@ -256,6 +270,12 @@ class Derivative:
         self.point = new
         return self
 
+    def now(self) -> Point:
+        """The point, if f would read what it has read; where that is unknown f runs again."""
+        if self.point.around.unknown():
+            self.update(self.point.x)
+        return self.point
+
     @property
     def value(self) -> Any:
         """f(x)."""
@@ -266,8 +286,7 @@ class Derivative:
 
     def product(self, v: Any) -> Any:
         """With a vector, or with each of the rows of v."""
-        p = self.point
-        p.around.check()
+        p = self.now()
         start, end = self.ends(p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
             return self.plain(applied(p, self.sweep, v.real, start, end) + 1j * applied(p, self.sweep, v.imag, start, end))
@@ -371,22 +390,19 @@ class Jacobian(Derivative):
 
     def pulled(self, w: Any) -> Any:
         """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
-        p = self.point
-        p.around.check()
+        p = self.now()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
             return self.plain(applied(p, "backward", w, p.codomain, p.domain) + 1j * applied(p, "backward", -1j * w, p.codomain, p.domain))
         return self.plain(applied(p, "backward", w, p.codomain, p.domain))
 
     def jvp(self, v: Any, out: Any = None) -> Any:
         """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
-        p = self.point
-        p.around.check()
+        p = self.now()
         return put(self.call, out, p.like_value(p.often("forward", p.tangents(v))))
 
     def vjp(self, w: Any, out: Any = None) -> Any:
         """J^H w, w like f(x) and the result like x; or in the arrays of `out`, which may be those of w."""
-        p = self.point
-        p.around.check()
+        p = self.now()
         return put(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
 
     def __reduce__(self) -> Any:
@@ -430,8 +446,7 @@ class Hessian(Symmetric):
 
     def hvp(self, v: Any, out: Any = None) -> Any:
         """H v, v and the result like x; or in the arrays of `out`, which may be those of v."""
-        p = self.point
-        p.around.check()
+        p = self.now()
         return put(self.call, out, p.like_x(p.often("backward", p.tangents(v))))
 
 

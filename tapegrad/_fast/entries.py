@@ -9,7 +9,7 @@ from types import CodeType, FunctionType
 
 import numpy as np
 
-from .. import _cache
+from .. import cache
 from .._array import F8, NUMBERS
 from .._dual import FORWARD, Dual
 from .._late import late
@@ -394,12 +394,12 @@ def _install(entry: FunctionType) -> FunctionType:
 
 def _compiled(text: str, file: str) -> CodeType:
     """The code of a text, which Python takes a millisecond to make and a tenth of that to read."""
-    key = _cache.key("text", BYTECODE, file, text)
-    stored = _cache.load(key)
+    key = cache.key("text", BYTECODE, file, text)
+    stored = cache.load(key)
     if stored is not None:
         return marshal.loads(stored)
     code = compile(text, file, "exec")
-    _cache.save(key, marshal.dumps(code))
+    cache.save(key, marshal.dumps(code))
     return code
 
 

@@ -71,8 +71,8 @@ def factor(x: View) -> tuple:
     return x._value, x._trace, x._slot, 0
 
 
-for _rule in [r for table in (LEFT, RIGHT) for kind in table for rules in kind for r in rules if r is not None]:
-    _rule.prim = matmul.prim
+for _turned, _rule in [(n, r) for table in (LEFT, RIGHT) for n in (0, 1) for rules in table[n] for r in rules if r is not None]:
+    _rule.prim, _rule.turned = matmul.prim, bool(_turned)
 
 
 @replaces(products.product)

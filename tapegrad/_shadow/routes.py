@@ -35,7 +35,7 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN
+from .._primitive import OPEN, is_tracked
 from .._variable import HANDLES, Variable
 from ..errors import AliasError, RouteError
 from .builtin import Globals, Names, names_in
@@ -442,6 +442,19 @@ def chain_between(starts: list, goal: Any) -> list:
     return []
 
 
+def way_to(f: Any, goal: Any) -> str:
+    """In words how f reaches an object; nothing if it cannot be told."""
+    return spelled(chain_between([f], goal))
+
+
+def way_to_tracked(f: Any) -> str:
+    """How f reaches a tracked value."""
+    parents: dict = {}
+    handles: list = []
+    deque(walk([f], parents, GLANCE, handles), 0)
+    return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
+
+
 def name_of(shadow: Any) -> str:
     f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
     return getattr(f, "__name__", type(f).__name__)
@@ -449,8 +462,8 @@ def name_of(shadow: Any) -> str:
 
 def place(shadow: Any, a: Any) -> str:
     """The captured array in words: how f reaches it, shape and dtype."""
-    way = chain_between([shadow.f], a)
-    return f"{name_of(shadow)}: the captured array {spelled(way) + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+    way = way_to(shadow.f, a)
+    return f"{name_of(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
 
 
 def spelled(way: list) -> str:

@@ -17,6 +17,7 @@ from . import linalg as linalg
 from . import names as names
 from . import norms as norms
 from . import one_triangle as one_triangle
+from . import overlaps as overlaps
 from . import padding as padding
 from . import picking as picking
 from . import products as products

@@ -8,7 +8,7 @@ import numpy as np
 
 from .._foreign import argument
 from .._variable import Elements
-from . import views
+from . import overlaps, views
 from ._define import shape
 from .indexing import ALL
 from .views import index
@@ -50,6 +50,10 @@ class Flat(Elements):
         return self._x[self._places(at)]
 
     def __setitem__(self, at: Any, y: Any) -> None:
+        y = views.ravel(y.base) if type(y) is Flat else y
+        if overlaps.lies_in(self._x, y):
+            at = index(at)
+            return write_value(self._x, overlaps.left_in(self._x, [y], lambda x, ys: x.flat.__setitem__(at, *ys)), ALL)
         places = self._places(at)
         count = np.size(places[0]) if places else 1
         y = views.ravel(argument(y))
@@ -88,4 +92,7 @@ def elements(a: Any) -> Any:
 
 def fill(x: Any, y: Any) -> None:
     """x.flat = y."""
-    Flat(x)[ALL] = y
+    if overlaps.lies_in(x, y):
+        write_value(x, overlaps.left_in(x, [y], lambda x, ys: setattr(x, "flat", *ys)), Ellipsis)
+    else:
+        Flat(x)[ALL] = y

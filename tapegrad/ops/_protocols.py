@@ -5,6 +5,7 @@
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +20,7 @@ from .._loans import lend
 from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, seen, values_of, write
 from .._variable import HANDLES, ArrayVariable, Variable, View
 from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
-from . import creation, scans
+from . import creation, overlaps, scans
 from . import shaping as s
 from ._define import NUMPY, shape
 from ._layouts import laid
@@ -59,6 +60,14 @@ def function_for(f: Any) -> Callable | None:
     return found
 
 
+def signature_of(f: Any) -> inspect.Signature:
+    """That of the library's f; ours, where it does not tell, as C functions of NumPy before 2.4 do not."""
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):
+        return inspect.signature(function_for(f))
+
+
 class Adapter:
     """Binds a call by the library's own signature and passes each argument by its name: the required ones that lead, which are
     arrays, by place, all others to our parameter of the same name.  What is given as the library's default is left out; what
@@ -67,10 +76,7 @@ class Adapter:
     def __init__(self, f: Any, ours: Callable):
         self.f, self.ours = f, ours
         mine = inspect.signature(ours)
-        try:
-            self.theirs = inspect.signature(f)
-        except (TypeError, ValueError):  # some C functions of older NumPy
-            self.theirs = mine
+        self.theirs = signature_of(f)
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
         self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         params = self.theirs.parameters
@@ -174,7 +180,7 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
         return error
     try:
         given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             f(*given[0], **given[1])
     except Hidden:
         return error
@@ -223,10 +229,14 @@ def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
         bound = adapter.theirs.bind(*args, **kwargs).arguments
         out, args = bound["out"], args[: adapter.out]
         kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
-    y = adapter(args, kwargs)
+    if key in PIECE_BY_PIECE and out is not None and any([overlaps.lies_in(out, v) for v in args[0]]):
+        y = overlaps.left_in(out, list(args[0]), lambda out, pieces: key(pieces, *args[1:], out=out, **kwargs))
+    else:
+        y = adapter(args, kwargs)
     return y if out is None else store(out, y)
 
 
+PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))  # they write into `out` before they have read all
 OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}

@@ -8,7 +8,9 @@ Sources: Giles, "An extended collection of matrix derivative results" (2008); Mu
 decomposition" (2016)."""
 
 import functools
+import inspect
 from collections import namedtuple
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,10 +22,11 @@ from scipy.linalg.lapack import dgesv, dpotrf
 
 from .._array import F8, xp_of
 from .._late import load
-from .._primitive import layout_of
-from .._variable import ArrayVariable
+from .._loans import lend
+from .._primitive import OPEN, layout_of, primal_of
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ._layouts import laid_as_library
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
@@ -52,6 +55,58 @@ def first_bad(ok: Any) -> str:
         return ""
     at = tuple(int(i) for i in np.argwhere(~ok)[0])
     return f", batch member {at[0] if len(at) == 1 else at}"
+
+
+# --- what SciPy says of nan and infinity ---
+
+
+@primitive(aliases=True, batch="elementwise")
+def finite(x):
+    """x, or SciPy's error where it has nan or infinity."""
+    if not xp_of(x).isfinite(x).all():
+        raise ValueError("array must not contain infs or NaNs")
+    return x
+
+
+rules(finite, lambda g, out, x: g, jvp=same)
+
+
+def checked(function: Callable, ours: Callable) -> Callable:
+    """`ours`, which stands for a function of scipy.linalg: where an argument is not finite SciPy's own function is asked before, for it may
+    raise.  Values that a trace hides are checked when it knows them."""
+    check = inspect.signature(function).parameters.get("check_finite")
+
+    @functools.wraps(function)
+    def run(*args, **kwargs):
+        if OPEN.hiding:
+            if check is not None and kwargs.get("check_finite", True):
+                args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
+        elif not all(map(is_finite, args)) or not is_finite(kwargs.get("b")):
+            function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        return ours(*args, **kwargs)
+
+    return run
+
+
+def finite_parts(x: Any) -> Any:
+    if type(x) in (list, tuple):
+        return type(x)([finite_parts(v) for v in x])
+    if not isinstance(x, Variable) or dtype(x).kind not in "fc" or xp(x) is not np:
+        return x
+    hidden = primal_of(x)
+    return x if isinstance(hidden, Variable) and hidden._trace.seems_finite(hidden) else finite(x)
+
+
+def is_finite(x: Any) -> bool:
+    """Are all numbers in arrays of NumPy, and in lists and tuples, finite?"""
+    if type(x) in (list, tuple):
+        return all(map(is_finite, x))
+    x = primal_of(x)
+    return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
+
+
+def plain(x: Any) -> Any:
+    return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(primal_of(x))
 
 
 # --- triangular systems ---

@@ -110,9 +110,9 @@ def sizes(to: Any) -> tuple:
 
 
 @implements(np.reshape, layout="own")
-def reshape(a, shape, order="C", *, copy=None):
-    """A view where NumPy gives one, else a reshaped copy."""
-    a = array_like(a)
+def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
+    """A view where NumPy gives one, else a reshaped copy.  `newshape`: what NumPy before 2.4 also calls the shape."""
+    a, shape = array_like(a), shape if newshape is None else newshape
     to = dim(a) if shape is None else sizes(shape)
     if order == "A":
         flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)

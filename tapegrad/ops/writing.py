@@ -9,8 +9,8 @@ from .._foreign import ORDINARY, argument
 from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
 from .._variable import HANDLES, ArrayVariable, Elements, Variable, View
 from ..errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
+from . import overlaps, views
 from . import shaping as s
-from . import views
 from ._define import NUMPY, implements, shape
 from .creation import on_device
 from .gathering import constant, host, known_mode
@@ -47,6 +47,9 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
     given = shown(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
+    if size and overlaps.lies_in(x, y) and (is_one_mask(at) or len(size) == here.ndim == 1 and here[at].strides != given.strides):
+        y = overlaps.left_in(x, [y], lambda x, ys: x.__setitem__(at, *ys))
+        return write_value(x, y, Ellipsis)
     if size and xp_of(given) is not xp_of(here):
         raise DeviceError("x[...] = y met a NumPy and a CuPy array; move y with cupy.asarray(y) or y.get()")
     if size != () and size != to and not fits(size, to):
@@ -56,6 +59,11 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         raise ShapeError(f"x[...] = y: y has shape {size}, the region written has shape {to}")
     refuse_lost(here.dtype, y, "x[...] = y")
     write(ASSIGN, x, y, at)
+
+
+def is_one_mask(at: Any) -> bool:
+    at = at[0] if type(at) is tuple and len(at) == 1 else at
+    return isinstance(at, np.ndarray) and at.dtype == bool
 
 
 def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
@@ -161,7 +169,10 @@ def place(arr, mask, vals):
     vals = array_beside(arr, vals)
     if not target(arr, "place", vals):
         return xp_of(arr).place(arr, constant(mask), values_of(vals))
-    at = np.flatnonzero(host(mask))
+    mask = host(mask)
+    if overlaps.lies_in(arr, vals):
+        return write_value(arr, overlaps.left_in(arr, [vals], lambda x, ys: np.place(x, mask, *ys)), Ellipsis)
+    at = np.flatnonzero(mask)
     if at.size:
         scattered(arr, at, cycled(vals, np.arange(at.size)))
 
@@ -196,6 +207,8 @@ def fill_diagonal(a, val, wrap=False):
     val = array_beside(a, val)
     if not target(a, "fill_diagonal", val):
         return xp_of(a).fill_diagonal(a, values_of(val), wrap)
+    if overlaps.lies_in(a, val):
+        return write_value(a, overlaps.left_in(a, [val], lambda x, ys: np.fill_diagonal(x, *ys, wrap)), Ellipsis)
     s = shape(a)
     if len(s) < 2:
         raise ValueError("array must be at least 2-d")

@@ -19,9 +19,9 @@ from ._define import NUMPY, ndim, shape
 from .shaping import reshape
 
 OF_LAYOUT = (
-    "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type", "may_share_memory",
+    "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type",
     "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
-    "einsum_path", "isfortran", "shares_memory",
+    "einsum_path", "isfortran",
 )  # fmt: skip
 OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices")
 OF_PRIMALS = (
@@ -31,7 +31,8 @@ OF_PRIMALS = (
     "less_equal", "greater", "greater_equal", "unravel_index", "ravel_multi_index", "fix", "bitwise_and", "bitwise_or", "bitwise_xor",
     "bitwise_count", "invert", "left_shift", "right_shift", "gcd", "lcm", "isnat",
 )  # fmt: skip
-NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS
+OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
+NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = (np.fix,)  # floats, constant between steps
 
 

@@ -10,6 +10,7 @@ import numpy as np
 import scipy.optimize
 
 from .._array import is_array, is_differentiable, is_scalar, to_host, xp_of
+from .._foreign import check_constants
 from .._late import load
 from .._primitive import layout_of
 from .._recording import ravel
@@ -36,9 +37,11 @@ class Flat:
 
     def __init__(self, call: str, x0: Any):
         self.tree = started(call, x0)
-        flat, self.restore = ravel(self.tree)
+        flat, restore = ravel(self.tree)
+        marked = any(type(v) is Const for v in leaves(self.tree))
+        self.restore = (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))) if marked else restore
         if not flat.size:
-            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied")
+            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied: integers in a tree are constants")
         if flat.dtype.kind == "c":
             raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
         self.xp: ModuleType = xp_of(flat)
@@ -54,22 +57,19 @@ class Flat:
 
 
 def started(call: str, x0: Any) -> Any:
-    """x0 with float numbers throughout.  Lists and tuples of plain numbers are arrays, as for SciPy."""
-
-    def leaf(x: Any) -> Any:
-        if isinstance(x, (bool, np.bool_)) or (is_array(x) and x.dtype.kind == "b"):
-            raise ArgumentError(f"{call}: x0 holds {x!r}; starting values are real numbers")
-        if isinstance(x, int) or (is_scalar(x) and x.dtype.kind in "iu"):
-            return float(x)
-        return x.astype(float) if is_array(x) and x.dtype.kind in "iu" else x
-
-    floats = tree_map(leaf, x0)
-    if not is_node(x0) or not _plain(x0) or hasattr(x0, "_fields"):
-        return floats
+    """x0 as the optimisers take it.  A number, an array, and lists and tuples of plain numbers may be integers, as for SciPy; in any
+    other tree integers are constants, as in all transforms."""
+    check_constants(f"{call}: x0", x0)
+    if is_node(x0) and (not _plain(x0) or hasattr(x0, "_fields")):
+        return x0
     try:
-        return np.asarray(floats)
+        x = x0 if is_array(layout_of(x0)) or isinstance(x0, Variable) else np.asarray(x0)[()]
     except ValueError as error:
         raise ArgumentError(f"{call}: x0 is a list of rows of different lengths; for a tree of arrays make each by np.array") from error
+    kind = getattr(layout_of(x), "dtype", np.dtype(object)).kind
+    if kind == "b":
+        raise ArgumentError(f"{call}: x0 holds {x0!r}; starting values are real numbers")
+    return x.astype(float) if kind in "iu" else x
 
 
 def _plain(x: Any) -> bool:

@@ -1,7 +1,10 @@
 """A replay on CuPy as one CUDA graph: its kernels are launched at once, by one call.
 
 The graph reads arguments from memory of its own, works in a pool of its own, and writes captured arrays where they lie; results are
-copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of NumPy) cannot be part of it."""
+copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of NumPy) cannot be part of it.
+
+All launches share the memory of arguments and results.  A launch therefore waits, on its stream, for the event that the launch
+before it recorded behind its last copy; that launch may have used another stream."""
 
 import threading
 from typing import Any
@@ -39,12 +42,13 @@ class Graph:
     """A program, run by `run`, as a graph; raises what CuPy raises where it cannot be one."""
 
     def __init__(self, program: Program, run: Any, values: list):
-        cp = xp_of(values[0])
+        cp, self.device = xp_of(values[0]), values[0].device
         self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
         self.inputs = [v.copy(order="K") for v in values]
         self.results: list = []
         cp.cuda.get_current_stream().synchronize()
         stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
+        self.copied = cp.cuda.Event(disable_timing=True)
         before = [array.copy(order="K") for array, _ in program.written]
         with stream, cp.cuda.using_allocator(self.pool.malloc):
             self.body()  # so that the pool has the memory
@@ -62,8 +66,12 @@ class Graph:
 
     def __call__(self, values: list) -> tuple:
         """(results, nothing that is to be written)."""
-        with self.lock:
+        with self.lock, self.device:
+            stream = self.cp.cuda.get_current_stream()
+            stream.wait_event(self.copied)
             for mine, v in zip(self.inputs, values, strict=True):
                 mine[...] = v
-            self.graph.launch(self.cp.cuda.get_current_stream())
-            return [v.copy() if is_array(v) else v for v in self.results], []
+            self.graph.launch(stream)
+            results = [v.copy() if is_array(v) else v for v in self.results]
+            self.copied.record(stream)
+            return results, []

@@ -19,7 +19,6 @@ from ._loops import Nest
 
 THREADS, BLOCKS = 128, 1024  # of a block; of a launch, at most
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
-THEIRS = frozenset(("sin", "cos"))  # functions that CUDA has for all numbers, and ours end
 
 
 class Text(Writer):
@@ -91,8 +90,6 @@ class Text(Writer):
         return ("true" if args[0] else "false") if op == "bool" else env[n]
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
-        if op in THEIRS:
-            return self.let(f"{op}{self.f}({x[0]})")
         if elementary.is_function(op):
             self.functions.add(op)
             return self.let(f"own_{elementary.identifier(op)}({', '.join(x)})")
@@ -137,16 +134,18 @@ class DeviceCode(Code):
         def call(state: Any, *x: Any) -> Any:
             if any([x[n].strides != s for n, s in strides]):
                 return None
-            xp = xp_of(x[strides[0][0]])
-            made = [
-                old if old is not None else xp.empty(shape, dtype).transpose(axes)
-                for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
-            ]
-            pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
-            sums = xp.empty((count, grid * THREADS), dtype) if count else None
-            last = [xp.int64(sums.data.ptr)] if count else []
-            cuda.loaded(text, "group")((grid,), (THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
-            found = [*made, *(sums.sum(axis=1) if count else ())]
+            first = x[strides[0][0]]
+            xp = xp_of(first)
+            with first.device:
+                made = [
+                    old if old is not None else xp.empty(shape, dtype).transpose(axes)
+                    for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
+                ]
+                pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
+                sums = xp.empty((count, grid * THREADS), dtype) if count else None
+                last = [xp.int64(sums.data.ptr)] if count else []
+                cuda.loaded(text, "group")((grid,), (THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
+                found = [*made, *(sums.sum(axis=1) if count else ())]
             return tuple([found[n] for n in back])
 
         return call

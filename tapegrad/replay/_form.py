@@ -13,7 +13,7 @@ from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._first_read import may_catch
 from .._flags import now
-from .._float_errors import raises_warnings
+from .._float_errors import LOUD, warned
 from .._late import load
 from .._primitive import OPEN, live, watching
 from .._random import DRAW
@@ -24,6 +24,7 @@ from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, val
 from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable, frozen
 from ..errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
+from ..ops.linalg import is_finite
 from ._cuda_graph import Graph, unfit
 from ._program import HEARD, Program
 from ._recorder import Guard, Recorded, is_single
@@ -141,7 +142,7 @@ class Form:
         if self.pause > 0:  # (threads may take from it at once)
             self.pause -= 1
             return self.plain(args)
-        failed = None
+        failed: Any = None
         for k, kept in enumerate(self.programs):
             values = kept.values(args)
             if values is None:
@@ -150,22 +151,20 @@ class Form:
                 failed = f"{READ} has changed"
                 continue
             found = kept.replay(values)
-            if type(found) is Guard:
+            if type(found) in FAILED:
                 failed = found
                 continue
             if found is None:
                 return self.plain(args, True)
-            if isinstance(found, Exception):
-                return self.instead(args, found, kept.program)
             if k:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
+        if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
-        if type(failed) is Guard:
+        if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
-        return self.record(args)
+        return self.record(args, failed)
 
     def branched(self) -> None:
         """The call takes a way through the function that none before it took.  Where each one does, recordings are in vain: there are
@@ -175,34 +174,22 @@ class Form:
         if self.vain >= FREE:
             self.pause = FREE << (self.vain - FREE)
 
-    def instead(self, args: tuple, error: Exception, program: Program) -> Any:
-        """The plain call, where an operation of a replay raised: it raises too, with the line, or the function has dealt with that."""
-        y = self.plain(args)
-        own = all([type(i.prim) is str or is_pure(i.prim) for _, i in program.code])
-        if own and not isinstance(error, OF_VALUES):
-            self.eager = f"a replay of it failed: {type(error).__name__}: {error}"
-            broken(self.name, error, "the function is run as it is from now on")
-        return y
-
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
             what = f"the call has {self.programs[0].signature.difference(args)}"
-        elif type(failed) is Guard:
-            asked = "a condition" if failed.truth else "a value that the function asked for"
-            what = f"{failed.place}: {asked} is no longer {failed.value!r}"
         else:
-            what = failed
+            what = str(failed)
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
-    def record(self, args: tuple) -> Any:
-        """A call as it is, and its program with it.  (A recording is long, and holds no cycles.)"""
+    def record(self, args: tuple, failed: Any) -> Any:
+        """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
         COLLECTOR.pause()
         try:
-            return self.recorded(args)
+            return self.recorded(args, failed)
         finally:
             COLLECTOR.resume()
 
-    def recorded(self, args: tuple) -> Any:
+    def recorded(self, args: tuple, failed: Any) -> Any:
         owner = self.owner
         example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
         if owner.on_change == "raise" and example.values(of_f) is None:
@@ -220,17 +207,20 @@ class Form:
         surroundings = Surroundings(roots)
         if signature.weak and surroundings.has_single():
             self.numbers = False
-            return self.recorded(args)
+            return self.recorded(args, failed)
+        before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
+        catches = warned() != "error" or may_catch(roots)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen, raises_warnings() and may_catch(roots))
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
+                raise GuardError(self.refusal(str(error))) from error
             surroundings.rewind()
-            if signature.weak and surroundings.disturbed() is None:
+            again = surroundings.disturbed({}) is None  # what it has written, a second run would find
+            if signature.weak and again:
                 self.numbers = False
-                return self.recorded(args)
-            if owner.on_change == "raise" or surroundings.disturbed() is not None:
+                return self.recorded(args, failed)
+            if owner.on_change == "raise" or not again:
                 raise
             y = self.plain(args)  # which may raise as well: then it was no fault of the recording
             self.eager = f"{type(error).__name__}: {error}"
@@ -238,21 +228,46 @@ class Form:
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
         reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
+        if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
+            self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
+            broken(self.name, failed.error, "the function is run as it is from now on")
+            return y
         self.recordings += 1
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
+        unkept = recorded.trace.unkept
+        if reason is None and unkept is not None and self.vain < VAIN:
+            self.branched()
+            return y
         if reason is None and self.vain >= VAIN:
-            reason = f"each of the last {self.vain} recordings took another way, and none was replayed"
+            reason = unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
         if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
+        reason = reason or unkept
         if reason is not None:
             if owner.on_change == "raise":
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
+                raise GuardError(self.refusal(reason))
             self.eager, self.programs = reason, []
-        else:
-            self.programs = [Kept(signature, surroundings, Program(recorded), owner), *self.programs[: MOST - 1]]
+            return y
+        program = Program(recorded)
+        if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
+            failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
+            return y
+        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
         return y
+
+    def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
+        """With on_change='raise': does a further recording take the way of the one before?"""
+        if self.owner.on_change == "raise":
+            if trace.unkept:
+                raise GuardError(self.refusal(trace.unkept))
+            other = None if before is None else before.program.other_way(trace.guards.values())
+            if other is not None:
+                raise GuardError(self.complaint(args, other))
+
+    def refusal(self, reason: str) -> str:
+        return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -265,6 +280,26 @@ class Form:
 
 # What operations raise at values that they cannot take.
 OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Warning)
+
+
+class Departure:
+    """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the function may hear of it."""
+
+    def __init__(self, kept: "Kept", error: Exception | None = None):
+        self.kept, self.error = kept, error
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return "the function may hear of a warning or a floating-point error"
+        return f"an operation raises {type(self.error).__name__}: {self.error}"
+
+    def is_fault(self) -> bool:
+        """May it be one of ours?"""
+        of_values = self.error is None or isinstance(self.error, OF_VALUES)
+        return not of_values and all([type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code])
+
+
+FAILED = (Guard, Departure)
 
 
 def broken(name: str, failure: Exception, then: str) -> None:
@@ -284,13 +319,14 @@ class Kept:
         self.signature, self.surroundings, self.program = signature, surroundings, program
         tree = program.tree
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
-        self.setting, self.modes, self.raising = now(), np.geterr(), raises_warnings()
+        self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
 
     def is_apart(self, values: list) -> bool:
@@ -304,7 +340,7 @@ class Kept:
         """Is NumPy asked to warn as it was then?"""
         setting = now()
         modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
-        return modes and (raises_warnings() is self.raising or not self.may_catch)
+        return modes and (warned() == self.warned or not self.may_catch)
 
     @functools.cached_property
     def may_catch(self) -> bool:
@@ -315,14 +351,13 @@ class Kept:
         return self.signature.values(args) if self.is_of_setting() else None
 
     def replay(self, values: list) -> Any:
-        """The result; a guard that failed; what an operation raised; None where only a plain call will do: it warns, or arrays share
-        memory."""
+        """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or arrays share memory."""
         program = self.program
-        if not self.is_apart(values):
+        if not self.is_apart(values) or (program.finite and not is_finite([*values, *[array for _, array in program.captured]])):
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
-        found = self.found(values, before)
+        found = self.heard(values, before) if program.warns else self.found(values, before)
         if type(found) is not tuple:
             for x, state in before:
                 restore(x, state)
@@ -358,8 +393,15 @@ class Kept:
             self.refusals, self.begun = 0, self.replays
             self.emitted = load(EMITTER).Emitted(self.program, blocks=bool(self.emitted.groups))
 
+    def heard(self, values: list, before: list) -> Any:
+        """The same where an operation may give a warning of which the function hears: that is another way through it."""
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            found = self.found(values, before)
+        return Departure(self) if given and type(found) is tuple else found
+
     def found(self, values: list, before: list) -> Any:
-        """What the program gives; a guard that failed; what an operation raised; or None.  `before`: the states of its generators."""
+        """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its generators."""
         program, found, failure = self.program, None, None
         try:
             if self.replays >= self.due:
@@ -380,12 +422,14 @@ class Kept:
                 found = program.run(values)
             except Exception as error:
                 self.failures += 1
-                return error
+                return Departure(self, error)
             if failure is not None:
                 self.stop(failure)
             elif self.emitted is not None and (self.emitted.groups or self.emitted.blocks) and HEARD.shown is None:
                 self.refuse()
-        return None if HEARD.shown is not None and type(found) is not Guard else found
+        if HEARD.shown is None or type(found) is Guard:
+            return found
+        return Departure(self) if HEARD.shown == LOUD and not self.deaf else None
 
     def stop(self, failure: Exception) -> None:
         """From now on as bound calls: the quicker ways failed where these do not."""

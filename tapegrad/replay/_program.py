@@ -4,18 +4,21 @@
 
 import copy
 import functools
+import itertools
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
 from .._flags import Setting, leave
+from .._float_errors import LOUD
 from .._primitive import READ, Primitive
 from .._random import DRAW
 from .._tape import COLLECTOR
 from ._recorder import Guard, Instruction, Recorded
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, PURE, is_of_another, is_total
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
 
 GROUP = "group"  # an instruction that stands for several (_groups.py)
 
@@ -23,7 +26,7 @@ GROUP = "group"  # an instruction that stands for several (_groups.py)
 class Heard(threading.local):
     """What NumPy has noted in this thread since a replay began."""
 
-    shown: Any = None  # a flag that a plain call would show
+    shown: Any = None  # a flag that a plain call would show; LOUD: the function may hear of it
     unsafe: Any = None  # an invalid operation in a product that was not guarded against 0 times inf
 
 
@@ -31,7 +34,11 @@ HEARD = Heard()
 
 
 def shown(kind: str, flag: int) -> None:
-    HEARD.shown = kind
+    HEARD.shown = HEARD.shown or kind
+
+
+def loud(kind: str, flag: int) -> None:
+    HEARD.shown = LOUD
 
 
 def unsafe(kind: str, flag: int) -> None:
@@ -47,7 +54,7 @@ def setting_of(watched: tuple) -> Setting:
     if not watched:
         return QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
-    return Setting(**modes, call=shown)
+    return Setting(**modes, call=loud if LOUD in watched else shown)
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -62,7 +69,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `asked`: numbers of what nobody reads, but may raise;
+    `may_raise`: numbers of what may raise, and in `asked` those that nobody reads;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -72,7 +79,9 @@ class Program:
         self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
+        self.finite = trace.finite  # only for inputs without nan and infinity
         self.guards: dict[int, list[Guard]] = {}
+        self.conditions = [*trace.guards.values()]
         for g in trace.guards.values():
             self.guards.setdefault(same.get(g.k, g.k), []).append(g)
         self.size = len(what)
@@ -85,10 +94,10 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers, may_raise = [], asked(trace)
+        numbers, self.may_raise = [], asked(trace)
         self.asked = []
         for k in range(self.size - 1, -1, -1):
-            if k in may_raise and not needed[k]:
+            if k in self.may_raise and not needed[k]:
                 self.asked.append(k)
                 needed[k] = True
             if needed[k]:
@@ -123,6 +132,11 @@ class Program:
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
         finally:
             COLLECTOR.resume()
+
+    @functools.cached_property
+    def warns(self) -> bool:
+        """May an operation give a warning of its own, of which the function may hear?"""
+        return any([LOUD in i.watched and not is_total(i.prim) for _, i in self.code])
 
     @functools.cached_property
     def shown(self) -> dict:
@@ -176,23 +190,37 @@ class Program:
 
     def fixed(self, values: dict) -> "Program | None":
         """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
-        arrays count as known.  None where a guard fails."""
+        arrays count as known.  None where a guard fails, or a plain call would warn."""
         env = {**values, **self.constants, **dict(self.captured)}
         rest = copy.copy(self)
         rest.arguments = [k for k in self.arguments if k not in values]
         rest.captured, rest.code = [], []
+        HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
-                env[k] = done(i, [env[j] for j in i.args])
+                entered = setting_of(i.watched).enter()
+                try:
+                    env[k] = done(i, [env[j] for j in i.args])
+                finally:
+                    leave(entered)
             else:
                 rest.code.append((k, i))
-        if any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+        if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
             return None
         rest.asked = [k for k in self.asked if k not in env]
         rest.guards = {k: g for k, g in self.guards.items() if k not in env}
         read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
+
+    def other_way(self, conditions: Iterable) -> str | None:
+        """What tells the way of another recording, with these conditions, from that of this one; None: it is the same."""
+        for g, h in itertools.zip_longest(self.conditions, conditions):
+            if g is None or (h is not None and h.raised and g.place != h.place):
+                return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+            if h is None or g.place != h.place or not same_value(g.value, h.value):
+                return str(g)
+        return None
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):

@@ -20,22 +20,23 @@ from numpy import float64, ndarray
 from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
 from .._flags import now
-from .._float_errors import Handler
+from .._float_errors import LOUD, Listening, looked_at
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, live, lower, values_of
+from .._primitive import OPEN, READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
-from .._tape import SWEEPING, fixed
+from .._tape import fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
-from ..errors import BatchError, callers_line
+from ..errors import ArgumentError, BatchError, OfTracked, callers_line
+from ._endings import RAISED, conditions
 from ._keys import FEW, NO_STEPS, key_of, settled_of
 from ._looks import LOOKS, given, look_at, look_of
 from ._tape_over import TapeOver
-from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, LOUD, PART, is_of_another, ways_of
+from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 
 WEAK = 2  # an argument that is a number of Python
-KINDS = ("divide", "over", "under", "invalid")
+KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
 SINGLE = ("f2", "f4", "c8")
 NUMBERS = frozenset((float, int, bool, complex, np.float64))
 NOTHING: dict = {}
@@ -64,16 +65,31 @@ class Instruction:
 class Guard:
     """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
 
-    __slots__ = ("k", "value", "truth", "place")
+    __slots__ = ("k", "value", "truth", "place", "raised")
 
-    def __init__(self, k: int, value: Any, truth: bool, place: str | None):
-        self.k, self.value, self.truth, self.place = k, value, truth, place
+    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+        """`raised`: it is about this error of an operation."""
+        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"{self.place}: {self.raised} is no longer raised"
+        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
 
 
 @functools.lru_cache(1024)
 def element_at(at: Any) -> dict:
     """The settings with which an element is read."""
     return {"path": NO_STEPS, "at": at, "copy": False}
+
+
+def refuse_tracked(v: Variable) -> None:
+    """Raise where a transform around the recording watches v: a replay has no derivative by it."""
+    if is_tracked(v):
+        raise ArgumentError(
+            f"{callers_line()}: the function reads a value that an open transform watches, and what is recorded or sparse holds no "
+            "derivative by it: use tapegrad.jacobian or hessian there, or cut the derivative with tapegrad.value(x)"
+        )
 
 
 class Record(Trace):
@@ -88,8 +104,8 @@ class Record(Trace):
     hides = holds = adopts = tells = notes_draws = True
     tape = TapeOver
 
-    def __init__(self, constants: list, heard: bool = False):
-        """`heard`: a warning of floating-point arithmetic is an exception, which the function may catch."""
+    def __init__(self, constants: list, catches: bool = True):
+        """`catches`: may the function catch a warning that is an error?"""
         super().__init__()
         self.what: list = []
         self.operands: list = []
@@ -105,8 +121,11 @@ class Record(Trace):
         self.drawn: str | None = None  # why random numbers cannot be drawn anew
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
-        self.filters = warnings.filters
-        self.shown = None if heard else self.filters  # those under which a warning is shown, and nothing else
+        self.filters = self.outside = warnings.filters
+        self.catches = catches
+        self.raised = False  # has an operation raised an error?
+        self.finite = False  # was it asked whether values are finite?
+        self.unkept: str | None = None  # why a replay cannot stand for this call
         self.mets: dict = {}
         self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
@@ -165,6 +184,11 @@ class Record(Trace):
             self.guards[k, True] = Guard(k, v, True, callers_line())
         return v
 
+    def seems_finite(self, x):
+        """(The program is for finite inputs then.  What becomes infinite in between is heard.)"""
+        self.finite = True
+        return bool(np.isfinite(self.known[x._slot]).all())
+
     def draw(self, hidden, params):
         """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
         real = params["real"]
@@ -173,7 +197,11 @@ class Record(Trace):
         hidden = [live(a) for a in hidden]
         operands = [lower(a, self) for a in hidden]
         ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
-        out = DRAW.run(*[self.known[k] for k in ks], **params)
+        try:
+            out = DRAW.run(*[self.known[k] for k in ks], **params)
+        except Exception as error:
+            self.unkept = f"{callers_line()}: {type(error).__name__} of numpy.random.{params['name']}"
+            raise
         self.generators[id(real)] = real, first, state(real)
         if out is not None and np.asarray(out).dtype.kind not in "biufc":
             self.refuse(params["name"])
@@ -273,6 +301,7 @@ class Record(Trace):
             return found
         stays = id(v) in self.constants
         if isinstance(v, Variable):
+            refuse_tracked(v)
             v = values_of(v)
         if isinstance(a, Variable):
             a._saved = stays = True
@@ -397,7 +426,7 @@ class Record(Trace):
 
     def heed(self, setting):
         self.setting, self.filters = self if setting is None else setting, warnings.filters
-        self.flagged(looked_at(setting, self.filters is self.shown))
+        self.flagged(looked_at(setting, self.outside, self.catches))
 
     def flagged(self, watched):
         self.watched = watched
@@ -408,7 +437,7 @@ class Record(Trace):
         own, or ()."""
         run, pure, fresh = ways_of(prim)
         short = ()
-        if pure and fresh and prim.batch == "elementwise" and not prim.multi:
+        if pure and fresh and prim.batch == "elementwise" and not prim.multi and LOUD not in self.watched:
             short = run, {}, given(prim), (prim, NOTHING, self.watched)
         self.short[prim] = short
         return short
@@ -443,10 +472,18 @@ class Record(Trace):
         values = [known[k] for k in slots]
         if prim.writes:
             self.move(slots[0], values)
-        out = run(*values, **params)
+        watched = self.watched
+        try:
+            if LOUD in watched:
+                out, watched = self.listened(prim, values, params)
+            else:
+                out = run(*values, **params)
+        except Exception as error:
+            self.ended(prim, ks, params, error)
+            raise
         if not fresh and not prim.writes and is_of_another(out, values):
             self.alone.difference_update(slots)
-        self.what.append((prim, params, self.watched))
+        self.what.append((prim, params, watched))
         self.operands.append(ks)
         known.append(out)
         kind = type(out)
@@ -469,6 +506,28 @@ class Record(Trace):
         if type(k) is tuple:
             return self.handles(k)
         return variable(look[0], self, k)
+
+    def listened(self, prim, values, params):
+        """What the operation gives, and the kinds of errors at which a replay looks: not those of which nobody hears."""
+        with Listening() as told:
+            try:
+                out = ways_of(prim)[0](*values, **params)
+            finally:
+                if told.heard:
+                    self.unkept = f"{callers_line()}: the function may hear of {prim.name}: {told.heard[0]}"
+        return out, tuple([kind for kind in self.watched if kind not in told.flagged])
+
+    def ended(self, prim, ks, params, error):
+        """The operation has raised an error: that it does so is a condition, for the function may catch it."""
+        if isinstance(error, OfTracked):
+            return
+        self.raised, self.asked = True, self.asked + 1
+        place, what = callers_line(), f"{type(error).__name__} of {prim.name}"
+        if prim.writes:
+            self.unkept = f"{place}: {what}, which writes an array"
+            return
+        k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
+        self.guards[k, True] = Guard(k, True, True, place, what)
 
     def move(self, slot, values):
         """A write is done where the buffer lies if nobody else holds that, else in a copy."""
@@ -519,21 +578,6 @@ def values_in(x: Any) -> Any:
     return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
 
 
-def looked_at(setting: Any, shown: bool) -> tuple:
-    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  And
-    whether they are heard by code, not just `shown` to the user."""
-    if setting is not None and setting is SWEEPING.value:
-        return ()
-    handler, modes = np.geterrcall(), np.geterr()
-    if type(handler) is Handler:
-        modes = handler.modes
-    elif setting is None and modes["invalid"] == "call":
-        return ()
-    found = [kind for kind in KINDS if modes[kind] != "ignore"]
-    heard = any([modes[kind] != "warn" or not shown for kind in found])
-    return (*found, LOUD) if heard else tuple(found)
-
-
 # --- one run ---
 
 
@@ -571,9 +615,11 @@ class Recorded:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
     `arrays`: ids of arrays that a replay reads anew."""
 
-    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, heard: bool = False):
+    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
+        """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants, heard)
+        self.trace = trace = Record(inputs.constants, catches)
+        self.check = check
         self.outputs: list = []
         self.leaves: list = []
         try:
@@ -588,6 +634,7 @@ class Recorded:
         shadow.finish()
 
     def read(self, y: Any) -> None:
+        self.check(self.trace)
         y = returned(y)
         self.tree = tree_map(lambda _: 0, y)  # (a program keeps it: with the leaves it would keep all that was recorded)
         for v in leaves(y):
@@ -597,6 +644,7 @@ class Recorded:
                     self.outputs.append(v._slot)
                     self.leaves.append(None)
                     continue
+                refuse_tracked(v)
                 v = bottom(v)
             self.outputs.append(None)
             self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)

@@ -6,9 +6,9 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, kept, xp_of
+from .._array import is_array, is_scalar, kept, settled, xp_of
 from .._calls import number
-from .._reads import restore, state, walked
+from .._reads import Environment, Status, restore, state, walked
 from .._shadow.arrays import acts_as_array
 from .._tree import Const, children, is_node, leaves, structure
 from ._recorder import WEAK, is_single
@@ -170,30 +170,18 @@ class Surroundings:
     def settle(self, anew: dict, drawn: Any = ()) -> str | None:
         """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
         for the function."""
-        self.anew = anew
-        self.look()
-        reason = "it cannot be told what the function reads from its surroundings" if self.walk.volatile else self.disturbed(anew, drawn)
+        self.environment = Environment(self.roots, lambda x: id(x) in anew or settled(x))
+        unknown = self.environment.unknown
+        reason = self.disturbed(anew, drawn) if unknown is None else f"it reads {unknown}, and nothing tells whether that has changed"
         self.content = self.sources = []
         return reason
 
-    def look(self) -> None:
-        """(A read-only array, and one that was captured, is an input or a promise.)"""
-        self.walk = walked(self.roots, lambda x: id(x) in self.anew or (xp_of(x) is np and not x.flags.writeable))
-        self.same = self.walk.check()
-
     def changed(self) -> bool:
-        if self.same():
-            return False
-        before = self.walk
-        self.look()
-        if self.walk.volatile or before.form != self.walk.form:
-            self.walk, self.same = before, bool
-            return True
-        return False
+        return self.environment.status() is not Status.UNCHANGED
 
     def compared(self) -> int:
         """Bytes of arrays that are compared at each call."""
-        return sum([x.nbytes for x in self.walk.arrays])
+        return sum([x.nbytes for x in self.environment.walk.arrays])
 
 
 def bits_of(x: Any) -> Any:

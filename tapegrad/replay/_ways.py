@@ -13,7 +13,6 @@ from ..ops._define import PRIMITIVES
 from ..ops.products import matmul
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
-LOUD = "loud"  # among the flags that are looked at: one may become an exception, or be seen by the function in another way
 
 
 def product(x: Any, y: Any) -> Any:

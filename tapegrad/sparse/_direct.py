@@ -201,7 +201,10 @@ class Direct:
         env.update(program.captured)
         env.update(program.constants)
         if self.side is not None:
-            found = self.side.run(values)
+            try:
+                found = self.side.run(values)
+            except Exception:
+                return None  # an operation's: the products tell what it means
             if type(found) is Guard or HEARD.shown is not None:
                 return None
             env.update(zip(self.before, found[0], strict=True))

@@ -124,11 +124,13 @@ class Carried:
 
 
 def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Program | None:
-    """What of the program gives the values of these numbers, and asks these of its conditions."""
-    if not numbers and not guards:
+    """What of the program gives the values of these numbers, and asks these of its conditions.  With conditions, all that may raise is
+    done too: which way the function goes may depend on that."""
+    may_raise = () if guards is None else program.may_raise
+    if not numbers and not guards and not may_raise:
         return None
     part = copy.copy(program)
-    needed, part.code = {*numbers, *(guards or ())}, []
+    needed, part.code = {*numbers, *(guards or ()), *may_raise}, []
     for k, i in reversed(program.code):
         if k in needed:
             needed.update(i.args)

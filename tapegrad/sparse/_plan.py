@@ -14,7 +14,7 @@ from .._calls import name_of, where_of
 from .._late import load
 from .._linearize import Outside
 from .._pickling import Remade
-from .._primitive import Unwatched, live
+from .._primitive import Unwatched, is_tracked, live
 from .._recording import value as value_of
 from .._tree import leaves, structure
 from .._variable import Variable
@@ -82,7 +82,11 @@ class Found:
     def require(self, args: tuple) -> None:
         """Raise GuardError if it does not hold at this point."""
         if self.asked is not None:
-            found = self.asked.run(self.values(args))
+            values = self.values(args)
+            try:
+                found = self.asked.run(values)
+            except Exception:
+                return  # an operation's: the products tell what it means
             if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
@@ -122,7 +126,7 @@ class Plan(Remade):
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
             self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
-            value = self.found.value if self.found is not None else self.prepared.forms["grad" if second else "value"](args)
+            value = self.found.value if self.found is not None else self.asked("grad" if second else "value", *args)
             check(value)
             self.like = value
             shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
@@ -186,17 +190,24 @@ class Plan(Remade):
             made.append(self.library.asarray(seeds.reshape(-1, *shape)))
         return made
 
+    def asked(self, method: str, *args: Any) -> Any:
+        """A result of the prepared function, which must not depend on what an open transform watches."""
+        y = self.prepared.forms[method](args)
+        if is_tracked(y):
+            raise ArgumentError(HOLDS_NONE.format(self.call))
+        return y
+
     def products(self, args: tuple) -> Any:
         """All products, one after the other."""
-        forms, (columns, rows) = self.prepared.forms, self.seeds
+        columns, rows = self.seeds
         x, *rest = args
         parts = []
         if columns is not None:
-            parts.append(forms["smp" if self.second else "jmp"]((x, columns, *rest)).reshape(-1))
+            parts.append(self.asked("smp" if self.second else "jmp", x, columns, *rest).reshape(-1))
         if rows is not None:
-            parts.append(forms["vmp"]((x, rows, *rest)).conj().reshape(-1))
+            parts.append(self.asked("vmp", x, rows, *rest).conj().reshape(-1))
         if not parts:
-            forms["grad" if self.second else "value"](args)  # it may be another function here, of another branch
+            self.asked("grad" if self.second else "value", *args)  # it may be another function here, of another branch
             return self.library.zeros(0, self.dtype)
         return parts[0] if len(parts) == 1 else self.library.concatenate(parts)
 
@@ -250,6 +261,8 @@ class Plan(Remade):
 
     def directed(self, form: Any, args: tuple) -> "Direct | str":
         """What gives them; why there is none."""
+        x, _, *rest = args
+        self.products((x, *rest))  # no other way than that of the pattern is recorded
         form(args)
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"

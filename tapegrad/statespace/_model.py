@@ -62,6 +62,7 @@ class LinearGaussian:
     transition_offset  c  scalar or (m,)
     observation_offset d  scalar or (p,)
     start                 a `Start`; the default is an exact diffuse start
+    state_names           names of the m states, for errors and pictures
 
     Shapes are checked when the model meets data: `ShapeError` names the matrix, its shape and the one wanted.
 
@@ -80,6 +81,7 @@ class LinearGaussian:
     transition_offset: Any = 0.0
     observation_offset: Any = 0.0
     start: Start = Start(diffuse=True)
+    state_names: Sequence[str] | None = None
 
 
 def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
@@ -162,7 +164,8 @@ class Observations(OnLibrary):
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
         self.raw = y
-        self.begin: Any = None  # how filters begin on these data, as `_begin` found it last,
+        self.start: Any = None  # what these data say of a diffuse start, as `_diffuse` found it last,
+        self.begin: Any = None  # how filters begin on them, as `_begin` found it,
         self.lines: Any = None  # and the data rows of kernels
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))
@@ -201,6 +204,7 @@ class System:
     varying: frozenset[str]
     xp: ModuleType
     zeros: dict[str, numpy.ndarray]
+    names: tuple[str, ...]
 
     def at(self, t: int, name: str) -> Any:
         field = getattr(self, name)
@@ -258,7 +262,10 @@ def system(model: LinearGaussian, data: Observations) -> System:
     H = _covariance(field["H"], p, xp)
     first = model.start.predict_first
     zeros = _zeros(field, m, p)
-    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros)
+    names = tuple(model.state_names or [f"state {i}" for i in range(m)])
+    if len(names) != m or not all(isinstance(name, str) for name in names):
+        raise ShapeError(f"state_names: {names}; wanted {m} names, one for each state")
+    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names)
 
 
 def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:

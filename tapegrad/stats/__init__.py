@@ -20,6 +20,7 @@ from .._late import load
 from ..ops._define import NUMPY
 from . import _classic, _multivariate
 from ._families import Distribution, scipy_stats
+from ._families import Frozen as Frozen  # what stands for SciPy's (_stand_ins)
 
 
 def families(module: Any) -> dict:

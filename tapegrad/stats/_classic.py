@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from .._primitive import primal_of
 from ..ops import gamma as ga
 from ..ops import incomplete as inc
@@ -104,12 +106,20 @@ beta = Continuous(
     isf=lambda q, a, b: 1.0 - inc.betaincinv(b, a, q),
 )
 uniform = Continuous("uniform", low=0.0, high=1.0, logpdf=lambda z: 0.0 * z, cdf=lambda z: z, sf=lambda z: 1.0 - z, ppf=lambda q: q)
+
+
+def half_step(a):
+    """log(gamma(a + 1/2) / gamma(a)), for large a by its asymptotic series."""
+    far = primal_of(a) > 20.0
+    r = 1.0 / select(far, a, 20.0)
+    series = 0.5 * log(a) - r * (0.125 - square(r) * (1.0 / 192.0 - square(r) * (1.0 / 640.0 - square(r) * (17.0 / 14336.0))))
+    return select(far, series, ga.gammaln(a + 0.5) - ga.gammaln(a))
+
+
 t = Continuous(
     "t",
     "df",
-    logpdf=lambda z, df: (
-        ga.gammaln(0.5 * (df + 1.0)) - ga.gammaln(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df)
-    ),
+    logpdf=lambda z, df: half_step(0.5 * df) - 0.5 * (log(df) + LOG_PI) - 0.5 * (df + 1.0) * log1p(square(z) / df),
     cdf=lambda z, df: inc.stdtr(df, z),
     sf=lambda z, df: inc.stdtr(df, -z),
 )
@@ -146,6 +156,7 @@ poisson = Discrete(
     "mu",
     lambda k, mu: sp.xlogy(k, mu) - ga.gammaln(k + 1.0) - mu,
     lambda k, mu: k >= 0,
+    valid=lambda mu: mu >= 0,
     cdf=lambda k, mu: inc.gammaincc(k + 1.0, mu),
     sf=lambda k, mu: inc.gammainc(k + 1.0, mu),
 )
@@ -154,6 +165,7 @@ binom = Discrete(
     "n p",
     lambda k, n, p: ga.gammaln(n + 1.0) - ga.gammaln(k + 1.0) - ga.gammaln(n - k + 1.0) + sp.xlogy(k, p) + sp.xlog1py(n - k, -p),
     lambda k, n, p: (k >= 0) & (k <= n),
+    valid=lambda n, p: (n >= 0) & (n == np.floor(n)) & (p >= 0) & (p <= 1),
     cdf=lambda k, n, p: select(k >= primal_of(n), 1.0, inc.betainc(select(k >= primal_of(n), 1.0, n - k), k + 1.0, 1.0 - p)),
     sf=lambda k, n, p: select(k >= primal_of(n), 0.0, inc.betainc(k + 1.0, select(k >= primal_of(n), 1.0, n - k), p)),
 )
@@ -162,6 +174,7 @@ bernoulli = Discrete(
     "p",
     lambda k, p: sp.xlogy(k, p) + sp.xlog1py(1.0 - k, -p),
     lambda k, p: (k >= 0) & (k <= 1),
+    valid=lambda p: (p >= 0) & (p <= 1),
     cdf=lambda k, p: select(k >= 1.0, 1.0, 1.0 - p),
     sf=lambda k, p: select(k >= 1.0, 0.0, p),
 )

@@ -48,6 +48,7 @@ gumbel_l = Continuous("gumbel_l", logpdf=lambda z: z - exp(z), logsf=lambda z: -
 genextreme = Continuous(
     "genextreme",
     "c",
+    valid=lambda c: abs(c) < math.inf,
     low=lambda c: select(c < 0, 1.0 / select(c < 0, c, -1.0), -math.inf),
     high=lambda c: select(c > 0, 1.0 / select(c > 0, c, 1.0), math.inf),
     logpdf=lambda z, c: (1.0 - c) * extreme(z, c) - exp(extreme(z, c)),
@@ -64,6 +65,7 @@ def extreme(z, c):
 genpareto = Continuous(
     "genpareto",
     "c",
+    valid=lambda c: abs(c) < math.inf,
     low=0.0,
     high=lambda c: select(c < 0, -1.0 / select(c < 0, c, -1.0), math.inf),
     logpdf=lambda z, c: -(1.0 + c) * z * log1p_over(c * z),
@@ -233,6 +235,7 @@ gibrat = Continuous("gibrat", low=0.0, **{k: lambda z, f=f: f(z, 1.0) for k, f i
 johnsonsu = Continuous(
     "johnsonsu",
     "a b",
+    valid=lambda a, b: b > 0,
     logpdf=lambda z, a, b: log(b) - 0.5 * log1p(square(z)) + log_phi(a + b * arcsinh(z)),
     cdf=lambda z, a, b: sp.ndtr(a + b * arcsinh(z)),
     sf=lambda z, a, b: sp.ndtr(-a - b * arcsinh(z)),
@@ -244,6 +247,7 @@ johnsonsu = Continuous(
 johnsonsb = Continuous(
     "johnsonsb",
     "a b",
+    valid=lambda a, b: b > 0,
     low=0.0,
     high=1.0,
     logpdf=lambda z, a, b: log(b) - log(z) - log1p(-z) + log_phi(a + b * sp.logit(z)),
@@ -269,6 +273,7 @@ fatiguelife = Continuous(
 skewnorm = Continuous(
     "skewnorm",
     "a",
+    valid=lambda a: abs(a) < math.inf,
     logpdf=lambda z, a: LOG_2 + log_phi(z) + sp.log_ndtr(a * z),
     cdf=lambda z, a: sp.ndtr(z) - 2.0 * owens_t(z, a),
     sf=lambda z, a: sp.ndtr(-z) + 2.0 * owens_t(z, a),
@@ -293,6 +298,7 @@ def log_mass(a, b):
 truncnorm = Continuous(
     "truncnorm",
     "a b",
+    valid=lambda a, b: a < b,
     low=lambda a, b: a,
     high=lambda a, b: b,
     logpdf=lambda z, a, b: log_phi(z) - log_mass(a, b),
@@ -304,6 +310,7 @@ truncnorm = Continuous(
 foldnorm = Continuous(
     "foldnorm",
     "c",
+    valid=lambda c: c >= 0,
     low=0.0,
     logpdf=lambda z, c: logaddexp(log_phi(z - c), log_phi(z + c)),
     cdf=lambda z, c: sp.ndtr(z - c) - sp.ndtr(-z - c),
@@ -396,6 +403,7 @@ nakagami = Continuous(
 gengamma = Continuous(
     "gengamma",
     "a c",
+    valid=lambda a, c: (a > 0) & (c != 0),
     low=0.0,
     logpdf=lambda z, a, c: log(absolute(c)) + sp.xlogy(c * a - 1.0, z) - power(z, c) - ga.gammaln(a),
     cdf=lambda z, a, c: select(primal_of(c) > 0, inc.gammainc(a, power(z, c)), inc.gammaincc(a, power(z, c))),
@@ -487,6 +495,7 @@ f = Continuous(
 ncx2 = Continuous(
     "ncx2",
     "df nc",
+    valid=lambda df, nc: (df > 0) & (nc >= 0),
     low=0.0,
     logpdf=lambda z, df, nc: (
         -LOG_2 - 0.5 * square(sqrt(z) - sqrt(nc)) + (0.25 * df - 0.5) * log(z / nc) + log(ive(0.5 * df - 1.0, sqrt(z * nc)))
@@ -496,6 +505,7 @@ ncx2 = Continuous(
 rice = Continuous(
     "rice",
     "b",
+    valid=lambda b: b >= 0,
     low=0.0,
     logpdf=lambda z, b: log(z) - 0.5 * square(z - b) + log(i0e(z * b)),
     cdf=lambda z, b: chndtr(square(z), 2.0, square(b)),
@@ -503,8 +513,14 @@ rice = Continuous(
 norminvgauss = Continuous(
     "norminvgauss",
     "a b",
+    valid=lambda a, b: a > abs(b),
     logpdf=lambda z, a, b: (
         log(a) - LOG_PI + log(k1e(a * hypot(1.0, z))) - a * hypot(1.0, z) + sqrt((a - b) * (a + b)) + b * z - log(hypot(1.0, z))
     ),
 )
-vonmises = Continuous("vonmises", "kappa", logpdf=lambda z, kappa: -2.0 * kappa * square(sin(0.5 * z)) - LOG_2PI - log(i0e(kappa)))
+vonmises = Continuous(
+    "vonmises",
+    "kappa",
+    valid=lambda kappa: kappa >= 0,
+    logpdf=lambda z, kappa: -2.0 * kappa * square(sin(0.5 * z)) - LOG_2PI - log(i0e(kappa)),
+)

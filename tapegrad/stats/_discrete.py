@@ -2,6 +2,8 @@
 
 import math
 
+import numpy as np
+
 from .._primitive import primal_of
 from ..ops import gamma as ga
 from ..ops import incomplete as inc
@@ -16,6 +18,7 @@ nbinom = Discrete(
     "n p",
     lambda k, n, p: ga.gammaln(n + k) - ga.gammaln(k + 1.0) - ga.gammaln(n) + n * log(p) + sp.xlog1py(k, -p),
     lambda k, n, p: k >= 0,
+    valid=lambda n, p: (n > 0) & (p > 0) & (p <= 1),
     cdf=lambda k, n, p: inc.betainc(n, k + 1.0, p),
     sf=lambda k, n, p: inc.betainc(k + 1.0, n, 1.0 - p),
 )
@@ -24,6 +27,7 @@ geom = Discrete(
     "p",
     lambda k, p: sp.xlog1py(k - 1.0, -p) + log(p),
     lambda k, p: k >= 1,
+    valid=lambda p: (p > 0) & (p <= 1),
     first=1,
     logsf=lambda k, p: k * log1p(-p),
 )
@@ -46,9 +50,12 @@ boltzmann = Discrete(
     "lambda_ N",
     lambda k, a, N: log1mexp(-a) - log1mexp(-a * N) - a * k,
     lambda k, a, N: (k >= 0) & (k < N),
+    valid=lambda a, N: (a > 0) & (N > 0) & (N == np.floor(N)),
     cdf=lambda k, a, N: expm1(-a * (k + 1.0)) / expm1(-a * N),
 )
-logser = Discrete("logser", "p", lambda k, p: k * log(p) - log(k) - log(-log1p(-p)), lambda k, p: k >= 1, first=1)
+logser = Discrete(
+    "logser", "p", lambda k, p: k * log(p) - log(k) - log(-log1p(-p)), lambda k, p: k >= 1, valid=lambda p: (p > 0) & (p < 1), first=1
+)
 yulesimon = Discrete(
     "yulesimon",
     "alpha",
@@ -62,12 +69,14 @@ betabinom = Discrete(
     "n a b",
     lambda k, n, a, b: -log(n + 1.0) - ga.betaln(n - k + 1.0, k + 1.0) + ga.betaln(k + a, n - k + b) - ga.betaln(a, b),
     lambda k, n, a, b: (k >= 0) & (k <= n),
+    valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
 )
 betanbinom = Discrete(
     "betanbinom",
     "n a b",
     lambda k, n, a, b: -log(n + k) - ga.betaln(n, k + 1.0) + ga.betaln(a + n, b + k) - ga.betaln(a, b),
     lambda k, n, a, b: k >= 0,
+    valid=lambda n, a, b: (n >= 0) & (n == np.floor(n)) & (a > 0) & (b > 0),
 )
 skellam = Discrete(
     "skellam",
@@ -78,4 +87,4 @@ skellam = Discrete(
     lambda k, mu1, mu2: k == k,
     first=-math.inf,
 )
-zipf = Discrete("zipf", "a", lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)), lambda k, a: k >= 1, first=1)
+zipf = Discrete("zipf", "a", lambda k, a: -a * log(k) - log(hurwitz(a, 1.0)), lambda k, a: k >= 1, valid=lambda a: a > 1, first=1)

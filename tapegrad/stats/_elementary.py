@@ -44,6 +44,7 @@ halfcauchy = Continuous(
 foldcauchy = Continuous(
     "foldcauchy",
     "c",
+    valid=lambda c: c >= 0,
     low=0.0,
     logpdf=lambda z, c: -LOG_PI + log(1.0 / (1.0 + square(z - c)) + 1.0 / (1.0 + square(z + c))),
     cdf=lambda z, c: (arctan(z - c) + arctan(z + c)) / math.pi,
@@ -60,6 +61,7 @@ hypsecant = Continuous(
 loguniform = Continuous(
     "loguniform",
     "a b",
+    valid=lambda a, b: (a > 0) & (b > a),
     low=lambda a, b: a,
     high=lambda a, b: b,
     logpdf=lambda z, a, b: -log(z) - log(log(b / a)),
@@ -68,7 +70,7 @@ loguniform = Continuous(
     ppf=lambda q, a, b: a * exp(q * log(b / a)),
     isf=lambda q, a, b: b * exp(-q * log(b / a)),
 )
-reciprocal = Continuous("reciprocal", "a b", loguniform.low, loguniform.high, **loguniform.functions)
+reciprocal = Continuous("reciprocal", "a b", loguniform.low, loguniform.high, valid=loguniform.valid, **loguniform.functions)
 arcsine = Continuous(
     "arcsine",
     low=0.0,
@@ -127,9 +129,10 @@ truncexpon = Continuous(
 truncpareto = Continuous(
     "truncpareto",
     "b c",
+    valid=lambda b, c: (b != 0) & (c > 1),
     low=1.0,
     high=lambda b, c: c,
-    logpdf=lambda z, b, c: log(b) - (b + 1.0) * log(z) - log1mexp(-b * log(c)),
+    logpdf=lambda z, b, c: log(b / -expm1(-b * log(c))) - (b + 1.0) * log(z),
     cdf=lambda z, b, c: expm1(-b * log(z)) / expm1(-b * log(c)),
     ppf=lambda q, b, c: exp(-log1p(q * expm1(-b * log(c))) / b),
 )
@@ -153,6 +156,7 @@ laplace_asymmetric = Continuous(
 triang = Continuous(
     "triang",
     "c",
+    valid=lambda c: (c >= 0) & (c <= 1),
     low=0.0,
     high=1.0,
     logpdf=lambda z, c: LOG_2 + select(primal_of(z) < primal_of(c), log(z) - log(c), log1p(-z) - log1p(-c)),
@@ -164,12 +168,14 @@ triang = Continuous(
 skewcauchy = Continuous(
     "skewcauchy",
     "a",
+    valid=lambda a: abs(a) < 1,
     logpdf=lambda z, a: -LOG_PI - log1p(square(z / (1.0 + a * sign(z)))),
     cdf=lambda z, a: 0.5 * (1.0 - a) + (1.0 + a * sign(z)) / math.pi * arctan(z / (1.0 + a * sign(z))),
 )
 wrapcauchy = Continuous(
     "wrapcauchy",
     "c",
+    valid=lambda c: (c > 0) & (c < 1),
     low=0.0,
     high=2 * math.pi,
     logpdf=lambda z, c: log1p(-square(c)) - LOG_2PI - log(square(1.0 - c) + 4.0 * c * square(sin(0.5 * z))),
@@ -208,6 +214,7 @@ argus = Continuous(
 trapezoid = Continuous(
     "trapezoid",
     "c d",
+    valid=lambda c, d: (c >= 0) & (d >= c) & (d <= 1),
     low=0.0,
     high=1.0,
     logpdf=lambda z, c, d: (
@@ -227,6 +234,7 @@ trapezoid = Continuous(
 truncweibull_min = Continuous(
     "truncweibull_min",
     "c a b",
+    valid=lambda c, a, b: (c > 0) & (a >= 0) & (b > a),
     low=lambda c, a, b: a,
     high=lambda c, a, b: b,
     logpdf=lambda z, c, a, b: log(c) + sp.xlogy(c - 1.0, z) - power(z, c) + power(a, c) - log1mexp(power(a, c) - power(b, c)),
@@ -235,6 +243,7 @@ truncweibull_min = Continuous(
 pearson3 = Continuous(
     "pearson3",
     "skew",
+    valid=lambda skew: skew == skew,
     logpdf=lambda z, k: log(2.0 / absolute(k)) + gamma.functions["logpdf"](2.0 / k * (z + 2.0 / k), square(2.0 / k)),
     cdf=lambda z, k: select(
         primal_of(k) > 0,
@@ -269,12 +278,14 @@ rel_breitwigner = Continuous(
 geninvgauss = Continuous(
     "geninvgauss",
     "p b",
+    valid=lambda p, b: (b > 0) & (abs(p) < math.inf),
     low=0.0,
     logpdf=lambda z, p, b: (p - 1.0) * log(z) - 0.5 * b * square(z - 1.0) / z - LOG_2 - log(kve(p, b)),
 )
 genhyperbolic = Continuous(
     "genhyperbolic",
     "p a b",
+    valid=lambda p, a, b: (abs(b) < a) & (abs(p) < math.inf),
     logpdf=lambda z, p, a, b: (
         0.5 * p * log((a - b) * (a + b))
         - 0.5 * LOG_2PI
@@ -287,8 +298,12 @@ genhyperbolic = Continuous(
         + (p - 0.5) * log(hypot(1.0, z))
     ),
 )
-tukeylambda = Continuous("tukeylambda", "lam", ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam))
-vonmises_line = Continuous("vonmises_line", "kappa", low=-math.pi, high=math.pi, logpdf=vonmises.functions["logpdf"])
+tukeylambda = Continuous(
+    "tukeylambda", "lam", valid=lambda lam: abs(lam) < math.inf, ppf=lambda q, lam: boxcox(q, lam) - boxcox(1.0 - q, lam)
+)
+vonmises_line = Continuous(
+    "vonmises_line", "kappa", valid=lambda kappa: kappa >= 0, low=-math.pi, high=math.pi, logpdf=vonmises.functions["logpdf"]
+)
 
 
 def ball_norm(beta, m):
@@ -302,6 +317,7 @@ def ball_tail(z, beta, m, power_of):
 crystalball = Continuous(
     "crystalball",
     "beta m",
+    valid=lambda beta, m: (beta > 0) & (m > 1),
     logpdf=lambda z, beta, m: (
         select(primal_of(z) > -primal_of(beta), -0.5 * square(z), log(ball_tail(z, beta, m, m))) - log(ball_norm(beta, m))
     ),

@@ -8,14 +8,14 @@ from typing import Any
 
 import numpy as np
 
-from .._array import NUMBERS, xp_of
+from .._array import NUMBERS, is_array, is_scalar, xp_of
 from .._late import load
 from .._loans import lend
 from .._primitive import OPEN, is_tracked, layout_of, primal_of
 from .._variable import Variable
 from ..errors import ArgumentError, NoRuleError
 from ..ops import shaping
-from ..ops._define import dtype, primitive, xp
+from ..ops._define import dtype, primitive, rules, xp
 from ..ops._protocols import any_tracked
 from ..ops.elementwise import exp, expm1, log, log1p, select
 
@@ -32,6 +32,16 @@ def number_like(a: Any, x: Any) -> Any:
     if type(a) not in (int, float):
         return a
     return dtype(x).type(a) if dtype(x).kind == "f" else np.float64(a)
+
+
+def wide(x: Any) -> Any:
+    """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no scipy.stats, as it is."""
+    if type(x) in (int, float):
+        return np.float64(x)
+    below = layout_of(x)
+    if xp_of(below) is not np or not (is_array(below) or is_scalar(below)) or below.dtype.kind not in "fiub" or below.dtype.itemsize >= 8:
+        return x
+    return shaping.astype(x, to=np.float64)
 
 
 # --- SciPy's own, and when it is asked ---
@@ -91,6 +101,46 @@ def quantiles(*xs, name, call):
     return getattr(getattr(scipy_stats(), name), call)(*xs).astype(np.result_type(*xs))[()]
 
 
+@primitive(batch="elementwise")
+def scipys_where_uncertain(y, *xs, name, call):
+    """y, and where it may not be the function's value what SciPy gives for xs."""
+    family = FAMILIES[name]
+    with np.errstate(all="ignore"):
+        certain = family.certain(call, y, *xs)
+    return np.where(certain, y, getattr(family.theirs(), call)(*xs))[()]
+
+
+def where_finite(t: Any, y: Any) -> Any:
+    """A derivative of y; 0 where y is no number, for there the value is a constant."""
+    return select(abs(primal_of(y)) < math.inf, t, 0.0 * t)
+
+
+rules(
+    scipys_where_uncertain,
+    joint=lambda g, out, need, y, *xs, name, call: (where_finite(g, y), *[None] * len(xs)),
+    jvp=lambda t, out, y, *xs, name, call: where_finite(t[0], y),
+)
+
+
+def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> Any:
+    """y with the value of SciPy's function of xs wherever the formula does not give that; the derivative is that of the formula.
+
+    A recording, and a device, do without SciPy: there the formula stands, and nan for parameters that the family does not allow."""
+    below = layout_of(y)
+    if not (is_array(below) or is_scalar(below)):
+        return y  # in a kernel
+    xs = tuple(map(primal_of, xs))
+    if xp_of(below) is not np or any([t.tells for t in OPEN.hiding]):
+        ok = family.allowed(*xs[1:])
+        plain = not isinstance(ok, Variable) and xp_of(ok) is np
+        return y if plain and np.all(ok) else select(ok, y, dtype(y).type(math.nan))
+    if not OPEN.hiding:
+        certain = family.certain(call, primal_of(y), *xs)
+        if certain is True or certain.all():
+            return y
+    return scipys_where_uncertain(y, *xs, name=family.name, call=call)
+
+
 class Distribution:
     """What all have: SciPy's distribution of the same name answers for the methods that have no derivative here."""
 
@@ -112,12 +162,30 @@ class Distribution:
 
 
 class Frozen:
-    """A distribution with its parameters: `norm(loc, scale).logpdf(x)`."""
+    """A distribution with its parameters: `norm(loc, scale).logpdf(x)`.  It stands for SciPy's, which a function captured, too."""
 
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
-        if not (any_tracked(args) or any_tracked(given.values())):
-            family.theirs()(*lend(args), **lend(given))  # raises as SciPy does
+        self._theirs = None if any_tracked(args) or any_tracked(given.values()) else family.theirs()(*lend(args), **lend(given))
+
+    @classmethod
+    def _of(cls, theirs: Any, shadow: Any) -> "Frozen":
+        """What stands for a frozen distribution of SciPy's."""
+        new, args, given = object.__new__(cls), (), {}
+        if hasattr(theirs, "dist"):
+            name, args, given = theirs.dist.name, theirs.args, theirs.kwds
+        else:
+            name = type(theirs).__name__.removesuffix("_frozen")
+        law = getattr(scipy_stats(), name, None)
+        family = shadow(law) if type(law) is type(getattr(theirs, "dist", law)) else None
+        if not isinstance(family, Distribution):  # of a family that is not here: it refuses tracked values
+            family = Distribution()
+            family.name = name
+        elif not hasattr(theirs, "dist"):
+            given = family.parameters(theirs)
+        new._family, new._theirs = family, theirs
+        new._args, new._given = [shadow(a) for a in args], {k: shadow(v) for k, v in given.items()}
+        return new
 
     def __repr__(self) -> str:
         return f"<tapegrad.stats.{self._family.name}, frozen>"
@@ -127,26 +195,40 @@ class Frozen:
             raise AttributeError(call)
         family, args, given = self._family, self._args, self._given
         if getattr(getattr(type(family), call, None), "ours", False):
-            return lambda x: getattr(family, call)(x, *args, **given)
-        if any_tracked(args) or any_tracked(given.values()):
+            return lambda *xs, **more: getattr(family, call)(*xs, *args, **given, **more)
+        if self._theirs is None:
             raise NoRuleError(
                 f"scipy.stats.{family.name}(...).{call} of tracked parameters has no derivative rule in tapegrad; "
                 "cut the derivative with tapegrad.value"
             )
-        frozen = family.theirs()(*lend(args), **lend(given))
-        return library_method(f"{family.name}(...).{call}", getattr(frozen, call))
+        return library_method(f"{family.name}(...).{call}", getattr(self._theirs, call))
 
 
 CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
 
 
+FAMILIES: dict = {}  # name -> family
+
+
+def positive(*shapes: Any) -> Any:
+    """The usual condition on shape parameters."""
+    ok = True
+    for s in shapes:
+        ok = (s > 0) & ok
+    return ok
+
+
 class Continuous(Distribution):
     """A family of densities with location and scale.  Its functions of the standardised z and the shape parameters are given
-    as texts of mathematics below: `logpdf` and, where known, the distribution function in the forms that are exact."""
+    as texts of mathematics below: `logpdf` and, where known, the distribution function in the forms that are exact.
 
-    def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, **functions: Callable):
-        self.name, self.shapes, self.low, self.high = name, shapes.split(), low, high
-        self.functions = completed(functions)
+    `valid` says for which shape parameters these formulas are right.  For other parameters, at the ends of the support and where a
+    formula is not finite, the value is what SciPy's distribution gives; see `_as_scipy`."""
+
+    def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = positive, **functions):
+        self.name, self.shapes, self.low, self.high, self.valid = name, shapes.split(), low, high, valid
+        self.functions, self._nan_at = completed(functions), {}
+        FAMILIES[name] = self
 
     def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:
         """(x, the shape parameters, loc, scale)."""
@@ -159,8 +241,7 @@ class Continuous(Distribution):
             raise ArgumentError(f"{self.name}.{call} takes ({wanted}); got {1 + len(args)} arguments{more}")
         loc = args[k] if len(args) > k else loc
         scale = args[k + 1] if len(args) > k + 1 else scale
-        x = array_of(x)
-        x = np.float64(x) if type(x) in (int, float) else x
+        x = wide(array_of(x))
         return x, tuple([number_like(a, x) for a in args[:k]]), number_like(loc, x), number_like(scale, x)
 
     def _function(self, call: str) -> Callable:
@@ -170,63 +251,106 @@ class Continuous(Distribution):
             )
         return self.functions[call]
 
-    def _edges(self, z: Any, y: Any, shapes: tuple, below: float, above: float) -> Any:
-        """y, and constants outside the support."""
-        low, high = [limit(*map(primal_of, shapes)) if callable(limit) else limit for limit in (self.low, self.high)]
-        if callable(self.low) or low > -math.inf:
-            y = select(z < low, dtype(y).type(below), y)
-        if callable(self.high) or high < math.inf:
-            y = select(z > high, dtype(y).type(above), y)
+    def _limits(self, shapes: tuple) -> list:
+        """The ends of the support of the standardised z; None for an infinite one."""
+        ends = [end(*shapes) if callable(end) else end for end in (self.low, self.high)]
+        return [None if type(end) is float and math.isinf(end) else end for end in ends]
+
+    def _edges(self, call: str, z: Any, y: Any, shapes: tuple, below: float, above: float) -> Any:
+        """y, and constants outside the support, and at its ends where the formula is nan."""
+        low, high = self._limits(tuple(map(primal_of, shapes)))
+        for end, before, out in ((low, np.less, below), (high, np.greater, above)):
+            if end is not None:
+                at = primal_of(z)
+                outside = before(at, end)
+                if before in self._undefined(call):
+                    outside = outside | (at == end) & (primal_of(y) != primal_of(y))
+                y = select(outside, dtype(y).type(out), y)
         return y
+
+    def _undefined(self, call: str) -> list:
+        """At which ends of the support is the formula nan?  Found out once, by a trial."""
+        if call not in self._nan_at:
+            shapes = np.arange(2.0, 2.0 + len(self.shapes))
+            ends = zip((np.less, np.greater), self._limits(tuple(shapes)), strict=True)
+            f = self._function(call)
+            self._nan_at[call] = [before for before, end in ends if end is not None and np.isnan(f(np.float64(end), *shapes))]
+        return self._nan_at[call]
+
+    def allowed(self, *params: Any) -> Any:
+        """Has the family a distribution of these shape parameters, loc and scale?  All are without derivatives."""
+        return self.valid(*params[:-2]) & (params[-1] > 0)
+
+    def certain(self, call: str, y: Any, x: Any, *params: Any) -> Any:
+        """Where does the formula's y hold, so that SciPy's value need not be asked for?  All are without derivatives."""
+        ok = self.allowed(*params) & (abs(y) < math.inf)
+        if call in ("ppf", "isf"):
+            return ok & (x > 0) & (x < 1)
+        low, high = self._limits(params[:-2])
+        if low is None and high is None:
+            return ok
+        z = (x - params[-2]) / params[-1]
+        inside = True
+        if low is not None:
+            inside = (z > low) & inside
+        if high is not None:
+            inside = (z < high) & inside
+        return ok & inside
+
+    def _value(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float) -> Any:
+        x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
+        with np.errstate(all="ignore"):
+            z = (x - loc) / scale
+            name = "logpdf" if call == "pdf" else call
+            y = self._function(name)(z, *shapes)
+            y = y - log(scale) if name == "logpdf" else y
+            y = self._edges(name, z, y, shapes, below, above)
+            y = exp(y) if call == "pdf" else y
+        return as_scipy(self, call, y, x, *shapes, loc, scale)
 
     @derived
     def logpdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        x, shapes, loc, scale = self._parameters("logpdf", x, args, loc, scale, given)
-        z = (x - loc) / scale
-        return self._edges(z, self._function("logpdf")(z, *shapes) - log(scale), shapes, -math.inf, -math.inf)
+        return self._value("logpdf", x, args, loc, scale, given, -math.inf, -math.inf)
 
     @derived
-    def pdf(self, x: Any, *args: Any, **params: Any) -> Any:
-        return exp(self.logpdf(x, *args, **params))
-
-    def _of_value(self, call, x, args, loc, scale, given, below, above):
-        x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
-        z = (x - loc) / scale
-        return self._edges(z, self._function(call)(z, *shapes), shapes, below, above)
+    def pdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+        return self._value("pdf", x, args, loc, scale, given, -math.inf, -math.inf)
 
     @derived
     def cdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._of_value("cdf", x, args, loc, scale, given, 0.0, 1.0)
+        return self._value("cdf", x, args, loc, scale, given, 0.0, 1.0)
 
     @derived
     def sf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._of_value("sf", x, args, loc, scale, given, 1.0, 0.0)
+        return self._value("sf", x, args, loc, scale, given, 1.0, 0.0)
 
     @derived
     def logcdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._of_value("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
+        return self._value("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
 
     @derived
     def logsf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._of_value("logsf", x, args, loc, scale, given, 0.0, -math.inf)
+        return self._value("logsf", x, args, loc, scale, given, 0.0, -math.inf)
 
     def _quantile(self, call: str, q: Any, args: tuple, loc: Any, scale: Any, given: dict) -> Any:
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)
-        if call in self.functions:
-            return self.functions[call](q, *shapes) * scale + loc
-        return self._solved(call, q, shapes) * scale + loc
+        with np.errstate(all="ignore"):
+            z = self.functions[call](q, *shapes) if call in self.functions else self._solved(call, q, shapes)
+            y = z * scale + loc
+        return as_scipy(self, call, y, q, *shapes, loc, scale)
 
     def _solved(self, call: str, q: Any, shapes: tuple) -> Any:
-        """What SciPy finds, taken for a constant, and two of Newton's steps from it, which move it no more, but have the derivatives of the
-        solution: the first is right to first order, the second to third order."""
+        """What SciPy finds, with the derivatives of two of Newton's steps from it: the first is right to first order, the second to third
+        order."""
         direct = self._function("cdf" if call == "ppf" else "sf")
         if xp(q) is not np:
             raise ArgumentError(f"scipy.stats.{self.name}.{call}: CuPy has no such function; move the arguments with a.get()")
-        z = quantiles(*[primal_of(v) for v in (q, *shapes)], name=self.name, call=call)
+        z = found = quantiles(*[primal_of(v) for v in (q, *shapes)], name=self.name, call=call)
         if any_tracked((q, *shapes)):
             for _ in range(2):
                 step = (direct(z, *shapes) - q) / exp(self._function("logpdf")(z, *shapes))
                 z = z - step if call == "ppf" else z + step
+            z = found + (z - primal_of(z))
         return z
 
     @derived
@@ -278,9 +402,12 @@ class Discrete(Distribution):
     """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.  `cdf` and `sf`, where
     given, are functions of the whole part of k inside the support, which begins at `first`."""
 
-    def __init__(self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, **functions: Callable):
+    def __init__(
+        self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = positive, **functions
+    ):
         self.name, self.shapes, self._logpmf, self._inside, self._first = name, shapes.split(), logpmf, inside, first
-        self.functions = completed(functions)
+        self.valid, self.functions = valid, completed(functions)
+        FAMILIES[name] = self
 
     def _parameters(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> tuple:
         args = args + tuple([given.pop(n) for n in self.shapes[len(args) :] if n in given])
@@ -288,29 +415,46 @@ class Discrete(Distribution):
         if given or len(args) != len(self.shapes):
             more = f" and {', '.join(given)}" if given else ""
             raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self.shapes)}, loc=0); got {1 + len(args)} arguments{more}")
-        return primal_of(array_of(k)) - primal_of(array_of(loc)), tuple([array_of(a) for a in args])
+        return primal_of(array_of(k)), primal_of(array_of(loc)), tuple([wide(array_of(a)) for a in args])
+
+    def allowed(self, *params: Any) -> Any:
+        """As of a continuous family; the last of `params` is loc."""
+        return self.valid(*params[:-1])
+
+    def certain(self, call: str, y: Any, k: Any, *params: Any) -> Any:
+        """As of a continuous family."""
+        return self.allowed(*params) & (abs(y) < math.inf) & (k - params[-1] >= self._first)
+
+    def _mass(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> Any:
+        k, loc, args = self._parameters(call, k, args, loc, given)
+        at = k - loc
+        with np.errstate(all="ignore"):
+            inside = (at == np.floor(at)) & self._inside(at, *map(primal_of, args))
+            y = self._logpmf(at * 1.0, *args)
+            y = select(inside, y, dtype(y).type(-math.inf))
+            y = exp(y) if call == "pmf" else y
+        return as_scipy(self, call, y, k, *args, loc)
 
     @derived
     def logpmf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        k, args = self._parameters("logpmf", k, args, loc, given)
-        inside = (k == np.floor(k)) & self._inside(k, *[primal_of(a) for a in args])
-        y = self._logpmf(k * 1.0, *args)
-        return select(inside, y, dtype(y).type(-math.inf))
+        return self._mass("logpmf", k, args, loc, given)
 
     @derived
-    def pmf(self, k: Any, *args: Any, **given: Any) -> Any:
-        return exp(self.logpmf(k, *args, **given))
+    def pmf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
+        return self._mass("pmf", k, args, loc, given)
 
     def _of_value(self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float) -> Any:
-        k, args = self._parameters(call, k, args, loc, given)
+        k, loc, args = self._parameters(call, k, args, loc, given)
         if call not in self.functions:
             raise NoRuleError(
                 f"{self.name}.{call} has no derivative in tapegrad; sum {self.name}.pmf, or cut the derivative with tapegrad.value"
             )
-        k = np.floor(k) * 1.0
-        inside = self._inside(k, *[primal_of(a) for a in args])
-        y = self.functions[call](select(inside, k, self._first + 0.0), *args)
-        return select(k < self._first, dtype(y).type(below), select(inside, y, dtype(y).type(above)))
+        at = np.floor(k - loc) * 1.0
+        with np.errstate(all="ignore"):
+            inside = self._inside(at, *map(primal_of, args))
+            y = self.functions[call](select(inside, at, self._first + 0.0), *args)
+            y = select(at < self._first, dtype(y).type(below), select(inside, y, dtype(y).type(above)))
+        return as_scipy(self, call, y, k, *args, loc)
 
     @derived
     def cdf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:

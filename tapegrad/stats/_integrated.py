@@ -23,6 +23,7 @@ from ._families import Continuous, Discrete
 kappa4 = Continuous(
     "kappa4",
     "h k",
+    valid=lambda h, k: abs(h) + abs(k) < math.inf,
     low=lambda h, k: select(
         h > 0, log(select(h > 0, h, 1.0)) * exprel(-k * log(select(h > 0, h, 1.0))), select(k < 0, 1.0 / select(k < 0, k, -1.0), -math.inf)
     ),
@@ -66,14 +67,36 @@ def dpareto_sf(z, *shapes):
     return ndtr(-y) + gap
 
 
-dpareto_lognorm = Continuous("dpareto_lognorm", "u s a b", low=0.0, logpdf=log_dpareto, cdf=dpareto_cdf, sf=dpareto_sf)
+dpareto_lognorm = Continuous(
+    "dpareto_lognorm",
+    "u s a b",
+    valid=lambda u, s, a, b: (s > 0) & (a > 0) & (b > 0),
+    low=0.0,
+    logpdf=log_dpareto,
+    cdf=dpareto_cdf,
+    sf=dpareto_sf,
+)
+
+
+def whole_and_positive(n):
+    return (n > 0) & (n == np.floor(n))
+
 
 # --- Kolmogorov's and Smirnov's statistics, noncentral laws ---
 
-ksone = Continuous("ksone", "n", low=0.0, high=1.0, logpdf=lambda z, n: log(ks.smirnov_density(n, z)), sf=lambda z, n: ks.smirnov(n, z))
+ksone = Continuous(
+    "ksone",
+    "n",
+    valid=whole_and_positive,
+    low=0.0,
+    high=1.0,
+    logpdf=lambda z, n: log(ks.smirnov_density(n, z)),
+    sf=lambda z, n: ks.smirnov(n, z),
+)
 kstwo = Continuous(
     "kstwo",
     "n",
+    valid=whole_and_positive,
     low=lambda n: 0.5 / n,
     high=1.0,
     logpdf=lambda z, n: log(ks.each(ks.density_of_sample, n, z)),
@@ -90,6 +113,7 @@ kstwobign = Continuous(
 ncf = Continuous(
     "ncf",
     "dfn dfd nc",
+    valid=lambda n, d, nc: (n > 0) & (d > 0) & (nc >= 0),
     low=0.0,
     logpdf=lambda z, n, d, nc: log(noncentral.ncf_density(None, n, d, nc, z)),
     cdf=lambda z, n, d, nc: noncentral.ncfdtr(n, d, nc, z),
@@ -97,6 +121,7 @@ ncf = Continuous(
 nct = Continuous(
     "nct",
     "df nc",
+    valid=lambda df, nc: df > 0,
     logpdf=lambda z, df, nc: log(noncentral.nct_density(None, df, nc, z)),
     cdf=lambda z, df, nc: noncentral.nctdtr(df, nc, z),
     sf=lambda z, df, nc: noncentral.nct_tail(df, nc, z),
@@ -123,6 +148,7 @@ def splines(z, n, more):
 irwinhall = Continuous(
     "irwinhall",
     "n",
+    valid=whole_and_positive,
     low=0.0,
     high=lambda n: n,
     logpdf=lambda z, n: log(splines(z, n, 0)[..., 0]),
@@ -141,6 +167,7 @@ def gausshyper_norm(a, b, c, z):
 gausshyper = Continuous(
     "gausshyper",
     "a b c z",
+    valid=lambda a, b, c, z: (a > 0) & (b > 0) & (z > -1),
     low=0.0,
     high=1.0,
     logpdf=lambda x, a, b, c, z: xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - c * log1p(z * x) - gausshyper_norm(a, b, c, z),
@@ -173,6 +200,7 @@ def range_density(w, k):
 studentized_range = Continuous(
     "studentized_range",
     "k df",
+    valid=lambda k, df: (k > 1) & (df > 0),
     low=0.0,
     logpdf=lambda z, k, df: log(noncentral.over_chi(lambda s, w: s * range_density(w, last(k)), df, 0.0, z, points=120)),
     cdf=lambda z, k, df: noncentral.over_chi(lambda s, w: ranges(w, last(k)), df, 0.0, z, points=120),
@@ -240,6 +268,7 @@ zipfian = Discrete(
     "a n",
     lambda k, a, n: -a * log(k) - log(harmonic(n, a, largest(n))),
     lambda k, a, n: (k >= 1) & (k <= n),
+    valid=lambda a, n: (a >= 0) & whole_and_positive(n),
     first=1,
     cdf=lambda k, a, n: harmonic(k, a, largest(n)) / harmonic(n, a, largest(n)),
 )
@@ -285,5 +314,10 @@ def possible(k, M, n, N, odds):
     return (k >= np.maximum(0, N - M + n)) & (k <= np.minimum(n, N))
 
 
-nchypergeom_fisher = Discrete("nchypergeom_fisher", "M n N odds", fisher_log, possible)
-nchypergeom_wallenius = Discrete("nchypergeom_wallenius", "M n N odds", wallenius_log, possible)
+def possible_draws(M, n, N, odds):
+    whole = (M == np.floor(M)) & (n == np.floor(n)) & (N == np.floor(N))
+    return whole & (n >= 0) & (n <= M) & (N >= 0) & (N <= M) & (odds > 0)
+
+
+nchypergeom_fisher = Discrete("nchypergeom_fisher", "M n N odds", fisher_log, possible, valid=possible_draws)
+nchypergeom_wallenius = Discrete("nchypergeom_wallenius", "M n N odds", wallenius_log, possible, valid=possible_draws)

@@ -5,16 +5,24 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import primal_of
+from .._primitive import is_tracked, primal_of, values_of
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ..ops import linalg, shaping
-from ..ops._define import dtype, ndim, shape, xp
+from ..ops._define import dtype, ndim, primitive, shape, xp
 from ..ops.elementwise import exp, log, select, square
+from ..ops.further._declare import valued
 from ..ops.further.bessels import ive
 from ..ops.gamma import gammaln, multigammaln
+from ..ops.products import matmul
 from ..ops.special import xlogy
 from ._classic import LOG_2PI, LOG_PI
-from ._families import Distribution, array_of, derived, number_like
+from ._families import Distribution, array_of, derived, number_like, scipy_stats, wide
+
+
+@primitive()
+def scipys_law(*xs, name, call, singular=False):
+    """What SciPy's law of this name gives for plain values."""
+    return np.asarray(getattr(getattr(scipy_stats(), name), call)(*xs, **({"allow_singular": True} if singular else {})))[()]
 
 
 class MultivariateNormal(Distribution):
@@ -26,6 +34,10 @@ class MultivariateNormal(Distribution):
     def __init__(self):
         self.name = "multivariate_normal"
 
+    def parameters(self, frozen: Any) -> dict:
+        """Those of SciPy's frozen law."""
+        return {"mean": frozen.mean, "cov": frozen.cov_object.covariance, "allow_singular": frozen.allow_singular}
+
     @derived
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """
@@ -35,10 +47,26 @@ class MultivariateNormal(Distribution):
         >>> float(multivariate_normal.logpdf(np.array([0.3, -0.7]), 0.0, S).round(6))
         -2.483399
         """
-        if allow_singular:
-            raise ArgumentError("multivariate_normal.logpdf: allow_singular=True is not supported on a tracked Variable")
-        x = array_of(x)
+        return self._value("logpdf", x, mean, cov, allow_singular)
+
+    @derived
+    def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
+        return self._value("pdf", x, mean, cov, allow_singular)
+
+    def _value(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
+        x = wide(array_of(x))
         mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
+        y, singular = self._log(x, mean, cov, allow_singular)
+        y = exp(y) if call == "pdf" else y
+        if xp(y) is np and max(ndim(mean), ndim(cov) - 1) < 2:  # as SciPy takes them, which leaves out axes of length 1
+            y = shaping.reshape(y, to=tuple([n for n in shape(y) if n != 1]))
+            if singular:
+                given = [primal_of(v) for v in (x, mean, cov)]
+                y = valued(y, scipys_law(*given, name=self.name, call=call, singular=True))
+        return y
+
+    def _log(self, x: Any, mean: Any, cov: Any, allow_singular: bool) -> tuple:
+        """(The log density, is it that of a singular cov?)."""
         d = shape(cov)[-1] if ndim(cov) else shape(mean)[-1] if ndim(mean) else 1
         if ndim(cov) >= 2 and shape(cov)[-2] != d:
             raise ShapeError(f"multivariate_normal.logpdf: cov has shape {shape(cov)}; its last two axes must be equal")
@@ -56,7 +84,11 @@ class MultivariateNormal(Distribution):
             variances = primal_of(cov)
             if issubclass(type(variances), (np.ndarray, float)) and not np.all(variances > 0):
                 raise NotPositiveDefiniteError("multivariate_normal.logpdf: cov has a variance that is not positive")
-            return -0.5 * shaping.sum(square(r) / cov + log(cov) + LOG_2PI, -1)
+            return -0.5 * shaping.sum(square(r) / cov + log(cov) + LOG_2PI, -1), False
+        if allow_singular and ndim(cov) == 2 and not is_tracked(cov):
+            y = self._of_singular(r, values_of(cov))
+            if y is not None:
+                return y, True
         batch = np.broadcast_shapes(shape(r)[:-1], shape(cov)[:-2])
         L = linalg.cholesky(cov)
         if shape(cov)[:-2] == () and len(batch) > 0:  # one factor for all: columns of one triangular system
@@ -66,11 +98,16 @@ class MultivariateNormal(Distribution):
         else:
             z = linalg.solve_triangular(L, shaping.reshape(r, to=(*shape(r), 1)), lower=True)
             quad = shaping.sum(square(z), (-2, -1))
-        return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI
+        return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI, False
 
-    @derived
-    def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
-        return exp(self.logpdf(x, mean, cov, allow_singular))
+    def _of_singular(self, r: Any, cov: np.ndarray) -> Any:
+        """The log density in the space that a constant cov spans, or None where it is regular.  The limit is SciPy's."""
+        w, u = np.linalg.eigh(cov)
+        kept = w > 1e6 * np.finfo(w.dtype).eps * abs(w).max()
+        if kept.all():
+            return None
+        z = matmul(r, u[:, kept] / np.sqrt(w[kept]))
+        return -0.5 * (shaping.sum(square(z), -1) + np.log(w[kept]).sum() + kept.sum() * LOG_2PI)
 
 
 def log_diagonal(L: Any, d: int) -> Any:
@@ -92,13 +129,24 @@ class Law(Distribution):
         self.name, self.names, self._log = name, names.split(), log
         self._mass = mass
 
+    def parameters(self, frozen: Any) -> dict:
+        """Those of SciPy's frozen law."""
+        if hasattr(frozen, "_shapes"):
+            return dict(zip(self.names[1:], frozen._shapes, strict=True))
+        return {n: getattr(frozen, n) for n in self.names}
+
     def _evaluated(self, call: str, x: Any, args: tuple, given: dict) -> Any:
         if call.endswith("pmf") != self._mass:
             raise ArgumentError(f"scipy.stats.{self.name} has {'logpmf and pmf' if self._mass else 'logpdf and pdf'}, not {call}")
         args = [*args, *[given.pop(n) for n in self.names[len(args) :] if n in given]]
         if given or len(args) > len(self.names):
             raise ArgumentError(f"{self.name}.{call} takes (x, {', '.join(self.names)}); got more, or {', '.join(given)}")
-        return self._log(array_of(x), *[array_of(a) for a in args])
+        y = self._log(array_of(x), *[array_of(a) for a in args])
+        y = exp(y) if call in ("pdf", "pmf") else y
+        if xp(y) is not np:
+            return y
+        own = scipys_law(*[primal_of(array_of(v)) for v in (x, *args)], name=self.name, call=call)
+        return valued(shaping.reshape(y, to=shape(own)), own)
 
     @derived
     def logpdf(self, x: Any, *args: Any, **given: Any) -> Any:
@@ -106,7 +154,7 @@ class Law(Distribution):
 
     @derived
     def pdf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return exp(self._evaluated("pdf", x, args, given))
+        return self._evaluated("pdf", x, args, given)
 
     @derived
     def logpmf(self, x: Any, *args: Any, **given: Any) -> Any:
@@ -114,7 +162,7 @@ class Law(Distribution):
 
     @derived
     def pmf(self, x: Any, *args: Any, **given: Any) -> Any:
-        return exp(self._evaluated("pmf", x, args, given))
+        return self._evaluated("pmf", x, args, given)
 
 
 def dirichlet_log(x: Any, alpha: Any) -> Any:

@@ -107,7 +107,7 @@ PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts
 SHOWN = ("ops.views", "ops.writing", "ops._attach")  # where `shown` gives one too
 TAKERS = {
     "xp_of", "is_array", "is_scalar", "is_differentiable", "shares_memory", "type", "isinstance", "getattr", "hasattr", "len", "dtype",
-    "ndim", "shape", "region", "laid_out", "_plain_out", "delitem", "like", "library",
+    "ndim", "shape", "region", "laid_out", "room_like", "_plain_out", "delitem", "like", "library",
 }  # fmt: skip
 
 

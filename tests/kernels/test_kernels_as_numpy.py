@@ -6,6 +6,7 @@ import math
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
@@ -317,3 +318,45 @@ def test_a_value_kept_for_the_next_trace():
     np.testing.assert_allclose(k(X, Y), np.exp(X) * Y)
     with pytest.raises(KernelError, match="another trace"):
         k(X, V)
+
+
+def by_name(module, name, arity):
+    """A likelihood that reaches the function as an attribute of the module, and one that holds the function itself."""
+    f = getattr(module, name)
+    if arity == 1:
+        return lambda th, y: getattr(module, name)(0.3 * th[0] + 0.1 * y) * th[1], lambda th, y: f(0.3 * th[0] + 0.1 * y) * th[1]
+    return lambda th, y: getattr(module, name)(th[0], y) * th[1], lambda th, y: f(th[0], y) * th[1]
+
+
+def test_names_of_cupy_mean_numpys():
+    """Each ufunc of NumPy and of scipy.special that a kernel takes is taken under CuPy's names, with the same bits."""
+    cupy = pytest.importorskip("cupy")
+    special = pytest.importorskip("cupyx.scipy.special")
+    theta, data, tried = np.random.default_rng(3).uniform(0.4, 0.9, (2, 2)), np.array([0.5, 0.7]), 0
+    for ours, theirs in ((np, cupy), (scipy.special, special)):
+        for name in sorted(n for n in dir(ours) if isinstance(getattr(ours, n), np.ufunc) and hasattr(theirs, n)):
+            arity = getattr(ours, name).nin
+            try:
+                right = kernels.likelihood(by_name(ours, name, arity)[0]).value_and_grad(theta, data)
+            except Exception:  # not a function of one or two real numbers, or not in kernels
+                continue
+            for f in by_name(theirs, name, arity):
+                for a, b in zip(kernels.likelihood(f).value_and_grad(theta, data), right, strict=True):
+                    assert np.array_equal(a, b, equal_nan=True), name
+            tried += 1
+    assert tried > 60
+
+
+def test_functions_of_cupy_that_are_no_ufuncs():
+    cupy = pytest.importorskip("cupy")
+
+    def written_with(m):
+        def f(th, y):
+            a = m.array([[th[0] + 1.0, 0.1], [0.1, th[1] + 2.0]])
+            return m.sum(m.linalg.solve(a, m.stack([y, th[0]]))) + m.where(th[0] > 0.6, m.dot(a[0], a[1]), m.max(a))
+
+        return kernels.likelihood(f)
+
+    theta, data = np.random.default_rng(3).uniform(0.4, 0.9, (2, 5)), np.array([0.5, 0.7])
+    for a, b in zip(*[written_with(m).value_and_grad(theta, data) for m in (np, cupy)], strict=True):
+        assert np.array_equal(a, b)

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import _cache as cache
+from tapegrad import cache
 from tapegrad.kernels.generated.kernel import named_recursion
 from tapegrad.kernels.launch import cpu, stored
 
@@ -33,7 +33,8 @@ def times(factor):
     key = cache.key(cpu.machine()[1], text)
 
     def run():
-        cpu.STATE.pop(key, None)
+        cache.ENGINES.pop(key, None)
+        cpu.ALIVE.pop(key, None)
         return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(cpu.compiled(text))(2)
 
     return key, run
@@ -193,7 +194,7 @@ def test_a_full_disk_leaves_nothing(folder, monkeypatch):
 
 WRITER = """
 import sys
-from tapegrad import _cache as cache
+from tapegrad import cache
 name = sys.argv[1]
 for n in range(300):
     cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
@@ -234,13 +235,10 @@ print(len(calls), *value)
 # --- programs with a name: on disk before they are traced ---
 
 
-KEPT = []  # machine code that kernels of other tests run
-
-
 def forget():
     """As in another process: no machine code is loaded."""
-    KEPT.append(dict(cpu.STATE))
-    cpu.STATE.clear()
+    cache.ENGINES.clear()
+    cpu.ALIVE.clear()
 
 
 def walk(key):

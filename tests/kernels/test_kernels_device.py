@@ -3,6 +3,7 @@
 Each test runs on CuPy over host memory, its kernels compiled by g++, and with -m gpu on a device; the reference is the CPU kernel,
 whose bits the device's are to be."""
 
+import math
 import threading
 
 import hosted_cupy
@@ -35,6 +36,16 @@ def close(ours, reference, tolerance=1e-13):
 
 
 # --- values and derivatives ---
+
+
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "exp2", "sinh", "cosh"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_functions_at_all_sizes(cupy, name, dtype):
+    k, last = kernels.map(getattr(np, name)), 1023 if dtype is np.float64 else 127
+    powers = np.random.default_rng(0).uniform(-30, last if name in ("sin", "cos", "tan") else 11, 3000)
+    x = (2.0**powers * np.random.default_rng(1).choice([-1, 1], 3000)).astype(dtype)
+    x[:4] = np.inf, -np.inf, np.nan, -0.0
+    same(k(cupy.asarray(x)), k(x))
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -337,6 +348,33 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
     monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 32 * 8 * 8 * carry)
     with pytest.raises(KernelError, match="32 samples need"):
         k.value_and_grad(t, d)
+
+
+@pytest.mark.parametrize("name", ["kalman 2", "kalman 4", "hidden markov"])
+@pytest.mark.parametrize("given", [0.6, 0.1, 0.0])
+def test_memory_that_another_process_took_meanwhile(cupy, monkeypatch, name, given):
+    """The device reports more than it gives: the launch asks for half, again and again, and gives the same bits."""
+    k, theta, data = case(name)
+    theta, data = np.tile(theta, 30), np.tile(data, 20)
+    t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
+    asked, limit, empty = [], [math.inf], cuda.cupy.empty
+
+    def limited(n, dtype):
+        if isinstance(n, int):  # a workspace
+            asked.append(n)
+            if n > limit[0]:
+                raise cuda.OutOfMemoryError(n, 0)
+        return empty(n, dtype)
+
+    monkeypatch.setattr(cuda.cupy, "empty", limited)
+    k.value_and_grad(t, d)
+    limit[0] = given * asked[0]
+    if given:
+        same(k.value_and_grad(t, d), expected)
+        assert len(asked) > 2 and asked[-1] <= limit[0]
+    else:
+        with pytest.raises(KernelError, match="32 samples need"):
+            k.value_and_grad(t, d)
 
 
 def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):

@@ -673,7 +673,7 @@ def test_what_was_compared_is_not_kept_for_ever():
     held = [np.zeros(1000)]
     k = kernels.likelihood(lambda t, u: held[0][0] * t[0] + u * t[1])
     k(THETA, DATA)
-    before, content = weakref.ref(k._captured[0].walk), weakref.ref(held[0])
+    before, content = weakref.ref(k._captured[0].environment.walk), weakref.ref(held[0])
     held[0] = np.ones(2)
     k(THETA, DATA)
     gc.collect()

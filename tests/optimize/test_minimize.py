@@ -77,8 +77,10 @@ def test_starting_points_as_scipy_takes_them():
         assert isinstance(r.x, np.ndarray) and r.x.dtype == float and abs(bowl_grad(r.x)).max() < 1e-3
     assert tg.optimize.minimize(lambda x: (x - 2) ** 2, 7).x == pytest.approx(2.0)
     assert tg.optimize.minimize(lambda x: ((x - 2) ** 2).sum(), [[1, 2], [3, 4]]).x.shape == (2, 2)
-    r = tg.optimize.minimize(lambda p: (p["a"] - 1) ** 2 + ((p["b"] - 2) ** 2).sum(), {"a": 3, "b": np.arange(2)})
-    assert r.x["a"] == pytest.approx(1.0) and r.x["b"] == pytest.approx([2.0, 2.0])
+    r = tg.optimize.minimize(lambda p: ((p["a"] - p["n"]) ** 2).sum() + (p["b"] ** 2).sum(), {"a": 3.0, "b": np.ones(2), "n": 2})
+    assert r.x["a"] == pytest.approx(2.0) and r.x["b"] == pytest.approx([0.0, 0.0], abs=1e-8) and r.x["n"] == 2
+    with pytest.raises(tg.errors.ArgumentError, match="holds no number to be varied: integers in a tree are constants"):
+        tg.optimize.minimize(lambda p: (p["a"] - 1) ** 2, {"a": 3, "b": np.arange(2)})
     r = tg.optimize.minimize(lambda p: ((p[0] - 1) ** 2).sum() + p[1] ** 2, (np.zeros(2), 1.0))
     assert isinstance(r.x, tuple) and r.x[0] == pytest.approx([1.0, 1.0])
     f = lambda x, a, b: ((x - a) ** 2).sum() * b

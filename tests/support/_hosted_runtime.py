@@ -44,6 +44,7 @@ _C_TYPES = {
 }
 _handles = itertools.count(0x1000)  # streams and events: any nonzero number serves
 _blocks = {}  # address -> NumPy buffer that owns it
+stream_calls: list | None = None  # (name, handles) of each wait for an event and each event recorded, while a test sets a list
 _transfer_open = False  # a copy to the host was started, and the synchronise that belongs to it has not come
 
 
@@ -117,6 +118,17 @@ def _constant(value):
     return lambda *_: value
 
 
+def _noted(name):
+    """Note the call and its handles in `stream_calls`, where a test asks for it."""
+
+    def call(*handles):
+        if stream_calls is not None:
+            stream_calls.append((name, *handles[:2]))
+        return True
+
+    return call
+
+
 def _pointer_attributes(address, *_):
     from cupy_backends.cuda.api import runtime
 
@@ -152,13 +164,13 @@ FUNCTIONS = {
     "streamDestroy": _constant(True),
     "streamQuery": _constant(0),
     "streamSynchronize": count_synchronize,
-    "streamWaitEvent": _constant(True),
+    "streamWaitEvent": _noted("wait"),
     "streamIsCapturing": _constant(0),
     "eventCreate": _new_handle,
     "eventCreateWithFlags": _new_handle,
     "eventDestroy": _constant(True),
     "eventQuery": _constant(0),
-    "eventRecord": _constant(True),
+    "eventRecord": _noted("record"),
     "eventSynchronize": count_synchronize,
     "eventElapsedTime": _constant(0.0),
 }

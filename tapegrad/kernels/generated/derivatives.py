@@ -29,6 +29,7 @@ from ..graph.adjoint import forward, reverse
 from ..graph.program import Program
 from ..launch.cpu import Launcher
 from ..launch.stored import StoredLauncher
+from ..trace.captured import steadily
 from .samples import batched_as
 
 # which groups of outputs have the dtype of the sums
@@ -52,11 +53,18 @@ class Family:
         self.lock = threading.RLock()
         self.key: str | None = None  # a name that says all that the traced function depends on
         self.short = False  # does it run for few steps?
+        self.general = False  # are numbers arguments of the code?  (For those that change.)
         self.captured: list = []  # what the traced functions captured
         self.observed = 0
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
+
+    def renewed(self) -> "Family":
+        """One of which nothing is traced.  What was captured has changed, and may change again."""
+        new = Family(self.name, self.base, self.scalar, self.reject, self.by_data, self.sums)
+        new.short, new.observed, new.general = self.short, self.observed, True
+        return new
 
     # --- programs and their code ---
 
@@ -73,9 +81,8 @@ class Family:
         return self.programs[key]
 
     def traced(self, signature: tuple) -> Program:
-        made = self.base(signature)
+        made = steadily(lambda: self.base(signature), self.name)
         if made.g.captured is not None:
-            made.g.captured.settle(self.name)
             self.captured.append(made.g.captured)
         return made
 
@@ -118,7 +125,7 @@ class Family:
 
                     def trace():
                         low = self.lowered(kind, n, signature, dtype, make is Launcher)
-                        low.name = f"{self.name}.{kind}{sum(orders(n))}"
+                        low.name, low.general = f"{self.name}.{kind}{sum(orders(n))}", self.general
                         return low
 
                     if self.key is not None and make is Launcher:

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from ...errors import DeviceError, KernelError
 from ..emit.cuda import Signature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
@@ -24,6 +24,7 @@ try:
     import cupy
     from cupy.cuda import driver, runtime
     from cupy.cuda.function import Module
+    from cupy.cuda.memory import OutOfMemoryError
     from cupy_backends.cuda.libs import nvrtc
 except ImportError:  # CuPy is an extra; without it no CuPy array comes here
     cupy = None
@@ -184,32 +185,43 @@ class CudaLauncher:
             size += (rooms[n] if every == 1 else -(-rooms[n] // every) + every) * carry
         return starts, size
 
+    def workspace(self, rooms: dict, batch: int) -> tuple:
+        """(code, signature, where each stored loop begins, stored numbers of a sample, blocks, threads, their memory or None)."""
+        available = None  # bytes; None: half of what the device reports as free, where that matters
+        while True:
+            size = -1
+            for every in INTERVALS if not self.low.arena else (1,):
+                layout = self.layout(rooms, every)
+                if -1 < size <= layout[1]:  # no gain with so few steps
+                    break
+                (starts, size), (source, entry, signature) = layout, self.form(every)
+                code = loaded(source, entry)
+                blocks, threads, tight = self.shape(batch, code.registers, size, available)
+                if not tight:
+                    break
+            if not blocks:
+                need = size * threads * self.dtype.itemsize
+                raise KernelError(
+                    f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
+                )
+            try:
+                tape = cupy.empty(max(size, 1) * blocks * threads, self.dtype) if "tape" in signature.roles() else None
+                return code, signature, starts, size, blocks, threads, tape
+            except OutOfMemoryError:  # another process may have taken memory that was reported as free
+                available = size * blocks * threads * self.dtype.itemsize // 2
+
     def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict) -> Any:
         """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
         rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
-        size = -1
-        for every in INTERVALS if not self.low.arena else (1,):
-            layout = self.layout(rooms, every)
-            if -1 < size <= layout[1]:  # no gain with so few steps
-                break
-            (starts, size), (source, entry, signature) = layout, self.form(every)
-            code = loaded(source, entry)
-            blocks, threads, tight = self.shape(batch, code.registers, size)
-            if not tight:
-                break
-        if not blocks:
-            need = size * threads * self.dtype.itemsize
-            raise KernelError(
-                f"{self.name}: the stored steps of {threads} samples need {need} bytes, more than half of what the device has free"
-            )
+        code, signature, starts, size, blocks, threads, tape = self.workspace(rooms, batch)
         given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **stepped}
         if self.summed:  # each thread sums its samples, in order; then the threads are summed
             one = self.step_rows * steps * threads * self.sums.itemsize
             blocks = min(blocks, 4096, max(PART_BYTES // max(one, 1), 1))
             given["step output"] = cupy.zeros((self.step_rows, steps, blocks * threads), self.sums)
-        if "tape" in signature.roles():
-            given["tape"] = cupy.empty(max(size, 1) * blocks * threads, self.dtype)
+        if tape is not None:
+            given["tape"] = tape
         if room:
             given["needed"] = cupy.zeros(len(room), np.int64)
         start(code, self.name, blocks, threads, self.arguments(signature, arrays, given))
@@ -255,18 +267,19 @@ class CudaLauncher:
         threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
         start(code, self.name, blocks_for(work, threads), threads, args)
 
-    def shape(self, batch: int, registers: int, size: int) -> tuple[int, int, bool]:
+    def shape(self, batch: int, registers: int, size: int, available: int | None = None) -> tuple[int, int, bool]:
         """Blocks and threads of a launch, `size` being the stored numbers of a sample: one thread for each sample; or as many as
-        are resident; or, and then the third result is true, as half of the free memory has room for (0 blocks: for none)."""
+        are resident; or, and then the third result is true, as `available` bytes have room for (0 blocks: for none).  By default
+        half of the free memory is available."""
         device = cupy.cuda.Device().id
         threads = block_size(batch, limits(device)[0], self.signature.threads)
         if not size:
             return blocks_for(batch, threads), threads, False
         need = size * threads * self.dtype.itemsize
         most = min(blocks_for(batch, threads), resident(threads, registers, device))
-        if need * most <= SMALL:
+        if available is None and need * most <= SMALL:
             return most, threads, False
-        room = free_bytes() // 2
+        room = free_bytes() // 2 if available is None else available
         if need * most <= room:
             return most, threads, False
         while need > room and threads > WARP:

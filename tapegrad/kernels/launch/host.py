@@ -16,7 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from ...errors import KernelError
 from .cpu import machine
 from .waiting import in_turn, patiently

@@ -218,7 +218,7 @@ class HandwrittenLikelihood(Handwritten, Likelihood):
             xp = xp_of(data)
             here = xp.flatnonzero(~xp.isnan(data.sum(axis=0) if len(data) > 1 else data[0]))
             made = super()._run_value(family, kind, n, (theta, data.take(here, axis=1), *arrays[2:]), outs)
-            self._last = None, None  # that was another launch than one on all of the data
+            self._traced.last = None, None  # that was another launch than one on all of the data
             return made
         return super()._run_value(family, kind, n, arrays, outs)
 

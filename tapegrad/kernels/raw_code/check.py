@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from ..._array import is_array, xp_of
 from ..._late import load
 from ..._primitive import values_of

@@ -4,10 +4,11 @@ import math
 from typing import Any
 
 import cupy
+from cupy.cuda.memory import OutOfMemoryError
 from cupy_backends.cuda.api import driver
 
 from ...errors import KernelError
-from ..launch.cuda import loaded
+from ..launch.cuda import free_bytes, loaded
 from .declare import SLOTS
 from .plan import Plan
 
@@ -27,8 +28,16 @@ def launch(kernel: Any, values: list, plan: Plan) -> list:
             f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
         )
     shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
-    grid = kernel.threads.blocks(plan.known, block, resident(kernel, plan, function, threads, shared))
-    parameters, outs = plan.parameters(values, math.prod(grid) * threads)
+    most_blocks = resident(kernel, plan, function, threads, shared)
+    while True:
+        grid = kernel.threads.blocks(plan.known, block, most_blocks)
+        try:
+            parameters, outs = plan.parameters(values, math.prod(grid) * threads)
+            break
+        except OutOfMemoryError:  # another process may have taken memory that was reported as free
+            if most_blocks is None or grid[0] == 1:
+                raise
+            most_blocks = grid[0] // 2
     if any([o.size for o in outs]):
         if shared > SHARED:
             driver.funcSetAttribute(function.ptr, DYNAMIC_SHARED, shared)
@@ -55,8 +64,7 @@ def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) 
     one = sum([math.prod(a.shape(known)) * a.dtype(plan.real).itemsize for a in work])
     if not one:
         return 2**31 - 1
-    free = cupy.cuda.runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
-    room = free // 2 // one
+    room = free_bytes() // 2 // one
     if room < 1:
         raise KernelError(f"{kernel.__name__}: the work arrays of {threads} threads need {one} bytes, more than the device has free")
     processors = cupy.cuda.Device().attributes["MultiProcessorCount"]

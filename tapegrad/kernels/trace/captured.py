@@ -4,11 +4,39 @@ It is constant in the compiled code.  So before each launch it is compared with 
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
 from ..._primitive import OPEN
-from ..._reads import state, walked
+from ..._reads import Environment, Status, state
 from ...errors import DroppedDerivativeError, KernelError
+
+TRIES = 3  # traces during which something changed, before one is used for a single call
+
+
+class Unsteady(KernelError):
+    """A function gave something else when it was traced again, and what it reads has changed meanwhile."""
+
+
+def steadily(trace: Callable[[], Any], kernel: str) -> Any:
+    """The program that `trace` gives, of a trace during which nothing changed that the functions read."""
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            made = trace()
+        except Unsteady:
+            if not left:
+                raise
+            continue
+        if made.g.captured is None or made.g.captured.settle(kernel):
+            break
+    return made
+
+
+def is_alone() -> bool:
+    """Does no other thread run Python code that may change something?"""
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    return all([t.name.startswith("tapegrad_") for t in others])
 
 
 class Captured:
@@ -16,19 +44,32 @@ class Captured:
 
     def __init__(self) -> None:
         self.roots: list = []  # the functions that were traced
+        self.before: list = []  # what each could read before
+        self.environment: Any = None  # what all of them can read
         self.sources: list = []  # of random numbers, as they were before
+        self.steady = True  # did nothing change while it was traced?
+        self.alone = is_alone()
 
     def root(self, f: Callable) -> None:
         """f is about to be traced."""
         if not any([f is g for g in self.roots]):
             self.roots.append(f)
-            self.sources += [(x, state(x)) for x in walked([f]).sources]
+            self.before.append(Environment([f]))
+            self.sources += [(x, state(x)) for x in self.before[-1].walk.sources]
 
-    def settle(self, kernel: str) -> None:
-        """The trace is done: what the function itself did to lists of its own is part of it."""
-        self._look()
-        self.refuse_written(kernel)
-        self.refuse_draws(kernel)
+    def settle(self, kernel: str) -> bool:
+        """The trace is done.  Is it known that no other thread has changed anything meanwhile?"""
+        if self.environment is None:
+            self.environment = Environment(self.roots)
+            self.refuse_written(kernel)
+            self.refuse_draws(kernel)
+            self.steady = self.is_steady()
+            self.before = []
+        return self.steady
+
+    def is_steady(self) -> bool:
+        """Is all as it was before the trace, so far as can be told, but for what the function itself has changed?"""
+        return self.alone and is_alone() or all([e.status() is not Status.CHANGED for e in self.before])
 
     def refuse_draws(self, kernel: str) -> None:
         """Raises KernelError where random numbers were drawn since the functions were met."""
@@ -38,36 +79,26 @@ class Captured:
                 "every launch: draw them outside and pass them as data"
             )
 
-    def _look(self) -> None:
-        self.walk = walked(self.roots)
-        self.same = self.walk.check()  # is all as it was?  If not, it may still be equal
-
     def changed(self) -> bool:
-        """Would the functions read anything else than they did?
+        """Would the functions read anything else than they did, or can nobody tell?
 
         >>> import numpy as np
         >>> a = np.array([1.0, 2.0])
         >>> c = Captured()
         >>> c.root({"scale": a})
         >>> c.settle("scaled")
+        True
         >>> before = c.changed()
         >>> a[0] = 3.0
         >>> before, c.changed()
         (False, True)
         """
-        if self.same():
-            return False
-        before = self.walk
-        self._look()
-        if before.volatile or self.walk.volatile or before.form != self.walk.form:
-            self.walk, self.same = before, bool  # stays changed
-            return True
-        return False
+        return not self.steady or self.environment.status() is not Status.UNCHANGED
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
         for shadow in OPEN.shadows:
-            for x in self.walk.arrays:
+            for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
                         f"the kernel {kernel} captures an array of shape {x.shape} that the function under differentiation has written. "

@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.special
 
 from ... import stats
+from ..._reads import UNSEEN, words
 from ..._shadow import is_foreign
 from ..._tree import Const
 from ...errors import KernelError
@@ -39,6 +40,19 @@ MATH = {
     "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
     "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
 }  # fmt: skip
+
+
+CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
+
+
+def counterpart(x: Any) -> Any:
+    """NumPy's or SciPy's counterpart of a module or function of CuPy; any other x itself.  Symbols belong to no library."""
+    if isinstance(x, types.ModuleType):
+        return CUPY.get(x.__name__, x)
+    if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
+        return x
+    pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]
+    return next((getattr(ours, name, x) for theirs, ours in pairs for name, f in theirs.items() if f is x), x)
 
 
 class OfFloat64(type):
@@ -117,6 +131,7 @@ class Rebuilder:
 
     def __call__(self, x: Any) -> Any:
         """What stands for x inside the kernel function."""
+        x = counterpart(x)
         kind = type(x)
         if isinstance(x, types.ModuleType):
             return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
@@ -131,7 +146,7 @@ class Rebuilder:
         try:
             if x in FOREIGN:
                 return FOREIGN[x]
-        except TypeError:
+        except (TypeError, ValueError):  # what has no hash
             pass
         if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
             return self.numpy.own[x.__name__]
@@ -183,6 +198,8 @@ class Rebuilder:
             ours.cell_contents = self(value)
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
+        if not UNSEEN.isdisjoint(words(f.__code__)):
+            new.__globals__.fill()
         return new
 
 
@@ -205,6 +222,11 @@ class Globals(dict):
         theirs = self.real[name]
         value = self[name] = self.rebuild(theirs)
         return value
+
+    def fill(self) -> None:
+        """All names of the module, for `eval` and `globals()`, which look into the dict itself."""
+        for name in list(self.real):
+            self[name]
 
 
 class Densities:

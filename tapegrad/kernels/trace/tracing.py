@@ -23,6 +23,7 @@ from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import Loop, Program
+from .captured import Unsteady
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
 from .symbolic import Sym, lift, real
@@ -109,7 +110,7 @@ class Tracer:
         if not same(g, first, found):
             g.captured.refuse_draws(origin(f))
             self.varying([int(i) for x in leaves(first) if isinstance(x, Sym) for i in x.nodes.ravel()])
-            raise KernelError(
+            raise (KernelError if g.captured.is_steady() else Unsteady)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
                 "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
                 "or as the carry of a recursion or loop"
@@ -130,7 +131,7 @@ class Tracer:
                 )
             return found
         except KernelError as error:
-            raise KernelError(f"{error}\n  at {line_of(error, f)}") from error
+            raise (Unsteady if isinstance(error, Unsteady) else KernelError)(f"{error}\n  at {line_of(error, f)}") from error
         except TapegradError:
             raise
         except Exception as error:
