@@ -16,7 +16,8 @@ import numpy as np
 from . import _stand_ins
 from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import number
-from ._primitive import OPEN, handle, is_tracked, live, own, primal_of, view
+from ._primitive import handle, is_tracked, live, own, primal_of, view
+from ._scope import OPEN
 from ._shadow import Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Contents, Reference

@@ -28,7 +28,8 @@ from .._foreign import argument
 from .._late import load
 from .._loans import lend
 from .._one_by_one import one_by_one
-from .._primitive import OPEN, is_tracked, layout_of, values_of
+from .._primitive import is_tracked, layout_of, values_of
+from .._scope import OPEN
 from .._stand_ins import of_instance
 from .._variable import HANDLES
 from ..errors import ArgumentError, NoRuleError, callers_line

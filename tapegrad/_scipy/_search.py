@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import OPEN, READ, Trace, bind, handle, primal_of
+from .._primitive import READ, Trace, bind, handle, primal_of
+from .._scope import OPEN
 from .._shadow import MAKERS
 from .._variable import Variable, variable
 from ._declare import bare, refusal, tracked

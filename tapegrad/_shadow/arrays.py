@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, address, is_array, xp_of
-from .._primitive import OPEN, WATCHERS, view
+from .._primitive import view
+from .._scope import OPEN, WATCHERS
 from .._variable import ArrayVariable, Variable, View, bottom, new
 from ..errors import AliasError
 from . import routes, threads

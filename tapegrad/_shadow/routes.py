@@ -35,7 +35,8 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN, is_tracked
+from .._primitive import is_tracked
+from .._scope import OPEN
 from .._variable import HANDLES, Variable
 from ..errors import AliasError, RouteError
 from .builtin import Globals, Names, names_in

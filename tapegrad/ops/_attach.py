@@ -16,7 +16,8 @@ from .._foreign import asked_by
 from .._hollow import Text, shown_class
 from .._late import late
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._scope import OPEN
 from .._variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
 from ..errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError
 from . import _families as _families

@@ -25,7 +25,7 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, is_scalar, xp_of
 from .._foreign import operand
-from .._late import late
+from .._late import TABLES, late
 from .._primitive import Primitive, bind, layout_of
 from .._tape import Like
 from .._variable import DIRECT, HANDLES, Variable, View, bottom
@@ -35,6 +35,7 @@ from ._layouts import laid_as_library
 NUMPY: dict = {}  # NumPy or SciPy function -> ours
 PRIMITIVES: dict = {}  # name -> entry point
 COMPOSED: dict = {}  # name -> composed function
+TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
 
 

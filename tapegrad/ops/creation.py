@@ -11,7 +11,8 @@ import numpy as np
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS, argument
 from .._late import late
-from .._primitive import OPEN, handle, layout_of, primal_of, values_of
+from .._primitive import handle, layout_of, primal_of, values_of
+from .._scope import OPEN
 from .._variable import DIRECT, Variable, View, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules

@@ -23,7 +23,8 @@ from scipy.linalg.lapack import dgesv, dpotrf
 from .._array import F8, xp_of
 from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, layout_of, primal_of
+from .._primitive import layout_of, primal_of
+from .._scope import OPEN
 from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp

@@ -9,7 +9,8 @@ import numpy as np
 
 from .._array import in_order_of_memory, is_array, shares_memory
 from .._late import late
-from .._primitive import OPEN, READ, bind, handle, hook, layout_of, values_of, view
+from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
+from .._scope import OPEN
 from .._variable import ArrayVariable, Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix

@@ -19,12 +19,12 @@ from numpy import float64, ndarray
 
 from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
-from .._flags import now
 from .._float_errors import LOUD, Listening, looked_at
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
+from .._primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
+from .._scope import OPEN, now, opened
 from .._tape import fixed
 from .._tree import Const, leaves, tree_map
 from .._variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
@@ -618,20 +618,17 @@ class Recorded:
     def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
         """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants, catches)
         self.check = check
         self.outputs: list = []
         self.leaves: list = []
-        try:
+        with opened():
+            self.trace = trace = Record(inputs.constants, catches)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
-        except BaseException:
-            if type(trace) is Record:
-                trace.close()
-            raise
-        self.arrays = {id(x): x for x in (shadow.hold if shadow.on else ()) if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
-        shadow.finish()
+            hold = shadow.hold if shadow.on else ()
+            self.arrays = {id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
+            shadow.finish()
 
     def read(self, y: Any) -> None:
         self.check(self.trace)

@@ -14,9 +14,9 @@ from .._array import to_host
 from .._primitive import is_tracked
 from .._recording import value
 from ._diffuse import DiffuseStart, collapsed, condition, plain, start_of
-from ._filter import Moments, first_state, recursion
+from ._filter import Moments, first_state, recursion, scalar_loglik
 from ._kernel import Form, path_of, triangle
-from ._model import Observations, System
+from ._model import LinearGaussian, Observations, System, system
 from ._rows import rows_of, upper
 
 COLLAPSE = 300.0  # condition number of the whitened diffuse columns from which on the start may be collapsed
@@ -53,22 +53,51 @@ def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, m
     return Moments(mean, x[:, cuts[2] :][:, triangle(m)[1]], x[:, 0], white)
 
 
+def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
+    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        total = scalar_loglik(model, data) if data.width == 1 else None
+        if total is not None:
+            return total
+        s = s or system(model, data)
+        constants, begin, start = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z)), 0, None
+        if constants is not None:
+            (a, P), total, begin = constants.state(s, data), constants.loglik, constants.steps
+        else:
+            start = start_of(s, data)
+            start = start.seen() if start else None
+            (a, P), total = first_state(s, start), 0.0
+        path = recursion(s, data, joseph, a, P, begin)
+        found = path.whitened()
+        if start is None or not start.rank:
+            return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
+        size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
+        return collapsed(size, white, path.mean[-1], path.cov[-1], start, True)[2]
+
+
 def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | None:
     """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated;
     `anew`: how it began for the same data before does not matter."""
-    start = start_of(s, data)
-    if start is None:
+    bare = start_of(s, data, placed=False)
+    if bare is None:
         return Begin(0) if s.predict_first else None
-    if data.begin is None or anew or data.begin[0] is not start or data.begin[1] != moving:
-        known, r = start.seen(), start.rank
-        alone = r > 0 and data.width == 1 and not moving and not s.predict_first and condition(start.rows[:r]) <= COLLAPSE
-        found = (
-            Begin(int(start.at[r - 1, 0]) + 1, Constants(s, data, known))
-            if alone
-            else Begin(last_step(s, data, known, joseph), None, known)
-        )
-        data.begin = start, moving, found
+    if data.begin is None or anew or data.begin[0] is not bare.rows or data.begin[1] != moving:
+        constants = constants_of(s, data, moving)
+        if constants is not None:
+            found = Begin(constants.steps, constants)
+        else:
+            start = start_of(s, data).seen()
+            found = Begin(last_step(s, data, start, joseph), None, start)
+        data.begin = bare.rows, moving, found
     return data.begin[2]
+
+
+def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
+    """The first steps of a diffuse start, if these observations determine it and are no more than its elements."""
+    start = start_of(s, data, placed=False)
+    if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
+        return None
+    return Constants(s, data, start) if condition(start.rows[: start.rank]) <= COLLAPSE else None
 
 
 def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
@@ -113,7 +142,7 @@ class Constants:
         self.steps = n = int(start.at[r - 1, 0]) + 1
         rows, at = start.rows[:r], start.at[:r, 0]
         self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
-        A = start.columns
+        A = start.columns[:, :r]
         for t in range(n):
             A = s.host(t, "T") @ A
         gains = numpy.zeros((n, m))

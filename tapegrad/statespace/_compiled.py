@@ -3,7 +3,6 @@
 Nothing is known here of where the model comes from, so each entry of a field that is tracked is a number of the kernel's theta (or of its
 rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -12,12 +11,13 @@ import numpy
 
 from .. import numpy as np
 from .._primitive import is_tracked, seen
+from .._scope import lock
 from ..errors import ArgumentError, KernelError
 from ..kernels.launch import stored
-from ._begin import begin_of, moments_by_kernel
-from ._diffuse import LostDigits, start_of
-from ._filter import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, loglik_on_arrays, observed
-from ._gains import filtered, given_data
+from ._begin import begin_of, loglik_on_arrays, moments_by_kernel
+from ._diffuse import LostDigits, at_estimate, start_of
+from ._filter import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, through, with_noise
+from ._gains import delta_of, filtered
 from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
 from ._model import LinearGaussian, Observations, System, given, system
@@ -25,7 +25,7 @@ from ._rows import flat, rows_of, upper
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
-LOCK = threading.Lock()
+LOCK = lock()
 ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
 
 
@@ -117,7 +117,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     data = given("filter", model, y)
     of = runner(model, data, joseph)
     x, terms, infinite = filtered(of)
-    fitted, spread = observed(of.s, x.mean, x.cov, 0, data.steps)
+    fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
     found = (x.mean, x.cov, x.filtered_mean, x.filtered_cov, of.data.raw - fitted, spread, terms, np.sum(terms))
     return brought(FilterResult(*found, len(infinite), infinite), data.xp)
 
@@ -142,10 +142,11 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     of = runner(model, data, joseph)
     s, start = of.s, start_of(of.s, of.data)
     if start:
-        start.require_settled("forecast", n)
+        start.require_determined("forecast", n, first=False)
     x = of.moments(*first_state(s, start), 0, n + steps)
-    mean, cov = given_data(x.mean[n:], x.cov[n:], x, start)
-    return brought(ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov), data.xp)
+    delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
+    signal = at_estimate(*through(s, *ahead, n, n + steps), delta)
+    return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
 
 
 def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:

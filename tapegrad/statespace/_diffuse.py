@@ -15,7 +15,7 @@ After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^
 relative error of that is the rounding error times the square of the condition number of W, so that number is to be small."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy
@@ -29,10 +29,9 @@ from ..errors import DataError
 from ..ops.linalg import solve_triangular
 from ._model import Observations, System
 
-HIDDEN, DEPENDENT = (
-    1e-13,
-    1e-10,
-)  # of singular values of the diffuse columns, relative to the largest: below, nothing is seen; is too little
+# Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
+# and a start that was collapsed has lost digits.
+HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 1e-4
 ENOUGH = 1e3  # condition number of the diffuse columns at which no more rows are looked at
 SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
@@ -86,8 +85,10 @@ def _dot(x: Any, y: Any) -> Any:
     return np.sum(x * y, axis=-1)
 
 
-def at_estimate(mean: Any, cov: Any, x: Regression) -> tuple[Any, Any]:
+def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
     """Mean and covariance of states (..., m), from those for each delta: (..., m, 1 + q) and (..., m, m)."""
+    if x is None:
+        return mean[..., 0], cov
     A = mean[..., 1:]
     Y = A @ x.root
     return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
@@ -125,9 +126,9 @@ class DiffuseStart:
     rows: numpy.ndarray
     at: numpy.ndarray
     dropped: int | None
-    centre: numpy.ndarray
-    spread: numpy.ndarray
     names: tuple[str, ...]
+    centre: numpy.ndarray | None = None
+    spread: numpy.ndarray | None = None
 
     def state(self, s: System) -> tuple[Any, Any]:
         """The mean (m, 1 + q) and the covariance before the first observation, or before the first transition."""
@@ -138,7 +139,7 @@ class DiffuseStart:
     def seen(self) -> "DiffuseStart":
         """Without the columns of which no observation depends: the log-likelihood needs no more."""
         r = self.rank
-        return DiffuseStart(self.columns[:, :r], r, self.rows, self.at, self.dropped, self.centre[:r], self.spread[:r], self.names)
+        return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
 
     def independent(self) -> numpy.ndarray:
         """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
@@ -154,21 +155,18 @@ class DiffuseStart:
                 break
         return numpy.array(picked, int).reshape(-1, 2)
 
-    def require_settled(self, call: str, step: int) -> None:
-        """Raise if something is infinite still at this step."""
+    def require_determined(self, call: str, step: int, first: bool = True) -> None:
+        """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
         if self.dropped is None or self.dropped > step:
             raise DataError(
                 f"{call}: the data do not determine every diffuse element of the start, whose variance is "
                 "infinite; give more data, or a start with a finite covariance"
             )
-
-    def require_determined(self, call: str) -> None:
-        """Raise if the transition left something out before it was seen: the first states have an infinite variance."""
-        q = self.centre.size
-        if self.rank < q:
+        if first and self.rank < self.centre.size:
             raise DataError(
-                f"{call}: the transition leaves out {q - self.rank} of {q} diffuse elements of the start before an observation tells what "
-                "they are, so that the first states have an infinite variance; give the start a finite covariance there"
+                f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} diffuse elements of the start "
+                "before an observation tells what they are, so that the first states have an infinite variance; give the start a finite "
+                "covariance there"
             )
 
     def require_conditioned(self, R: Any, whole: bool) -> None:
@@ -185,25 +183,21 @@ class DiffuseStart:
         size = numpy.linalg.norm(R, axis=0)
         size = numpy.where(size > 0, size, 1.0)
         _, found, V = numpy.linalg.svd(R / size)
-        if not whole and found[-1] < found[0] * 1e-4:
+        if not whole and found[-1] < found[0] * LOST:
             raise LostDigits
-        if whole and found[-1] < found[0] * DEPENDENT:
-            poor = found < found[0] * DEPENDENT
-            raise dependent(self.columns[:, : self.rank] @ (V[poor] / size).T, self.names)
+        poor = found < found[0] * DEPENDENT
+        if whole and poor.any():
+            weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
+            names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
+            raise IllConditionedError(
+                f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
+                "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
+                "covariance"
+            )
 
 
-def dependent(directions: numpy.ndarray, names: tuple[str, ...]) -> IllConditionedError:
-    """The error for directions (m, k) of the first state that the data hardly determine."""
-    size = numpy.abs(directions) / numpy.linalg.norm(directions, axis=0)
-    found = [names[i] for i in numpy.flatnonzero((size > 0.1).any(axis=1))]
-    return IllConditionedError(
-        f"the data hardly determine the diffuse start of these states: {', '.join(found)}; to {-numpy.log10(DEPENDENT):.0f} digits the "
-        "effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite covariance"
-    )
-
-
-def start_of(s: System, data: Observations) -> DiffuseStart | None:
-    """The diffuse start of a model, if it has one; of a model and data that were asked for last, at once."""
+def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
+    """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
     if not s.diffuse.any():
         return None
     key = None
@@ -211,29 +205,31 @@ def start_of(s: System, data: Observations) -> DiffuseStart | None:
         key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
     if data.start is None or key is None or data.start[0] != key:
         data.start = key, _found(s, data)
-    return data.start[1]
+    found = data.start[1]
+    if placed and found.centre is None:
+        found = _placed(s, data, found)
+        data.start = key, found
+    return found
 
 
 def _found(s: System, data: Observations) -> DiffuseStart:
     E = numpy.eye(len(s.diffuse))[:, s.diffuse]
-    X, at = _rows(s, data, E)
     q = E.shape[1]
-    size = numpy.linalg.norm(X, axis=0)
-    size = numpy.where(size > 0, size, 1.0)
-    _, found, V = numpy.linalg.svd(X / size if len(X) <= q else numpy.linalg.qr(X / size, mode="r"))
-    found = numpy.concatenate([found, numpy.zeros(q - found.size)])
-    names = s.names
+    X, at, found, V, size = _rows(s, data, E, q)
     hidden = found <= HIDDEN * max(found[0], HIDDEN)
-    poor = ~hidden & (found < DEPENDENT * found[0])
-    if poor.any():
-        raise dependent(E @ (V[poor] / size).T, names)
-    A, r, dropped = E, q, 0
-    if hidden.any():
-        r = q - int(hidden.sum())
-        turned = numpy.linalg.qr((V[hidden] / size).T, mode="complete")[0]
-        A = E @ numpy.concatenate([turned[:, q - r :], turned[:, : q - r]], axis=1)
-        X, dropped = X @ turned[:, q - r :], _dropped(s, data.steps, A[:, r:])
+    if not hidden.any():
+        return DiffuseStart(E, q, X, at, 0, s.names)
+    r = q - int(hidden.sum())
+    turned = numpy.linalg.qr((V[hidden] / size).T, mode="complete")[0]
+    A = E @ numpy.concatenate([turned[:, q - r :], turned[:, : q - r]], axis=1)
+    return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
+
+
+def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
+    """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
+    r, q = start.rank, start.columns.shape[1]
     centre, spread = numpy.zeros(q), numpy.zeros(q)
+    X, at, *_ = (start.rows, start.at) if len(start.at) >= 2 * r else _rows(s, data, start.columns[:, :r], 2 * r)
     if r:
         y = to_host(value(data.raw)).astype(float)[at[:, 0], at[:, 1]]
         scale = numpy.linalg.norm(X, axis=0)
@@ -241,25 +237,31 @@ def _found(s: System, data: Observations) -> DiffuseStart:
         left = y - X @ centre[:r]
         size = SPREAD * (left @ left or y @ y or 1.0) / scale**2
         spread[:r] = 4.0 ** numpy.round(numpy.log2(size) / 2)  # its root is exact
-    return DiffuseStart(A, r, X, at, dropped, centre, spread, names)
+    return replace(start, centre=centre, spread=spread)
 
 
-def _rows(s: System, data: Observations, A: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell."""
-    rows, at, enough = [numpy.zeros((0, A.shape[1]))], [], 2 * A.shape[1]
+def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
+    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell, and `enough` rows.
+    Also the singular values (q,) and right vectors of the columns, scaled to length 1, and the lengths before."""
+    q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
     for t in range(data.steps):
         if s.predict_first:
             A = s.host(t, "T") @ A
         if data.rows[t]:
             rows.append(s.host(t, "Z")[data.rows[t]] @ A)
             at += [(t, i) for i in data.rows[t]]
-        if len(at) >= enough:
-            if condition(numpy.concatenate(rows)) <= ENOUGH:
-                break
+        if len(at) >= enough or t + 1 == data.steps:
             enough *= 2
+            X = numpy.concatenate(rows)
+            size = numpy.linalg.norm(X, axis=0)
+            size = numpy.where(size > 0, size, 1.0)
+            _, found, V = numpy.linalg.svd(X / size if len(X) <= q else numpy.linalg.qr(X / size, mode="r"))
+            found = numpy.concatenate([found, numpy.zeros(q - found.size)])
+            if found[-1] * ENOUGH >= found[0] > 0:
+                break
         if not s.predict_first and t + 1 < data.steps:
             A = s.host(t, "T") @ A
-    return numpy.concatenate(rows), numpy.array(at, int).reshape(-1, 2)
+    return X, numpy.array(at, int).reshape(-1, 2), found, V, size
 
 
 def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:

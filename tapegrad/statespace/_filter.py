@@ -2,7 +2,7 @@
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
 element divides by its variance, one with several solves with their covariance.  With a diffuse start the mean is
-a matrix (`_diffuse`).  `_scalar_loglik` is the same recursion in plain numbers, for models with one state and one
+a matrix (`_diffuse`).  `scalar_loglik` is the same recursion in plain numbers, for models with one state and one
 observation.
 
 The structure (which elements are observed, what a diffuse start depends on) is settled on the host before anything
@@ -20,8 +20,8 @@ from .._primitive import seen
 from .._recording import value
 from ..errors import NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
-from ._diffuse import DiffuseStart, collapsed, start_of
-from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
+from ._diffuse import DiffuseStart
+from ._model import LinearGaussian, Observations, System, checked_fields, checked_start
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -103,23 +103,6 @@ def whitened_blocks(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
     return size, solve_triangular(L, v, lower=True)
 
 
-def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
-    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        total = _scalar_loglik(model, data) if data.width == 1 else None
-        if total is not None:
-            return total
-        s = s or system(model, data)
-        start = start_of(s, data)
-        start = start.seen() if start else None
-        path = recursion(s, data, joseph, *first_state(s, start))
-        found = path.whitened()
-        if start is None or not start.rank:
-            return -0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
-        size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
-        return collapsed(size, white, path.mean[-1], path.cov[-1], start, True)[2]
-
-
 @dataclass(frozen=True)
 class Moments:
     """Of each step: mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,), and the
@@ -199,12 +182,17 @@ def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin
     return path
 
 
-def observed(s: System, mean: Any, cov: Any, begin: int, end: int, noise: bool = True) -> tuple[Any, Any]:
-    """Means (n, p) and covariances (n, p, p) of the observations from those of the states, steps begin to
-    end."""
-    Z, H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "ZHd")
-    spread = Z @ cov @ np.swapaxes(Z, -1, -2)
-    return (Z @ mean[:, :, None])[:, :, 0] + d, spread + H if noise else spread
+def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p, k) and covariances (n, p, p) of Z x from those of the states x, steps begin to end.  With a diffuse start, to go on with
+    these keeps digits that a covariance of the states with large entries has lost."""
+    Z = s.Z[begin:end] if "Z" in s.varying else s.Z
+    return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
+
+
+def with_noise(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p) and covariances (n, p, p) of the observations from those of Z x."""
+    H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
+    return mean + d, cov + H
 
 
 def _predictor(s: System):
@@ -318,7 +306,7 @@ def is_number(x: Any, number: float) -> bool:
     return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
 
-def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
+def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     """The log-likelihood of a model with one state and one observation in numbers, 7 operations a step for a
     local level; None if the model is not of that kind.  A diffuse level that nothing multiplies is the first
     observation."""
@@ -377,7 +365,6 @@ def _series(x: Any, n: int, axes: int) -> list[Any]:
     (axes 0) become Python's floats, the fastest partners of a tracked number; the rest stay NumPy's, for
     which 0 / 0 is nan."""
     if x.ndim > axes:
-        x = x[:n]
         if type(x) is numpy.ndarray:
             return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))
         return [x[(t,) + (0,) * axes] for t in range(n)]

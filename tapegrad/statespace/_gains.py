@@ -7,9 +7,11 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ._begin import last_step
-from ._diffuse import DiffuseStart, Regression, at_estimate, regression, start_of
-from ._filter import Moments, first_state
+from .._array import xp_of
+from .._primitive import is_tracked, layout_of
+from ._begin import begin_of
+from ._diffuse import DiffuseStart, Regression, regression, start_of
+from ._filter import Moments, first_state, through
 from ._model import Observations, System
 
 
@@ -61,12 +63,14 @@ def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Ga
 
 @dataclass(frozen=True)
 class States:
-    """Means (n, m) and covariances (n, m, m) before and behind the observations."""
+    """Means (n, m) and covariances (n, m, m) before and behind the observations, and those of Z x before."""
 
     mean: Any
     cov: Any
     filtered_mean: Any
     filtered_cov: Any
+    signal: Any
+    signal_cov: Any
 
 
 def filtered(of: Any) -> tuple[States, Any, Any]:
@@ -77,12 +81,12 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
     if start is None:
         return *_ordinary(of, *first_state(s, None), 0), s.xp.zeros((0, *s.cov.shape))
     hidden = n if start.dropped is None else start.dropped  # so long the variance of some states is infinite
-    k = max(last_step(s, data, start.seen(), of.joseph), hidden)
+    k = max(begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z), of.joseph).steps, hidden)
     x = of.moments(*first_state(s, start), 0, min(k + 1, n))
     head = x.first(k)
-    known = [RowsSoFar.none(start, s.xp)]
+    known, picked = [RowsSoFar.none(start, s.xp)], start.independent()
     for t in range(k):
-        known.append(known[-1].more(head, data, start, t))
+        known.append(known[-1].more(head, start, picked[picked[:, 0] <= t], t) if data.rows[t] else known[-1])
     estimate, root, minus = (np.stack([getattr(step, name) for step in known]) for name in ("estimate", "root", "minus"))
 
     def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
@@ -92,7 +96,9 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
         return mean[..., 0] + (A @ estimate[at][:, :, None])[..., 0], cov
 
     updated = gains(s, data, head, 0, k).updated(head, of.joseph)
-    found = States(*marginal(head.mean, head.cov, slice(0, k)), *marginal(*updated, slice(1, k + 1)))
+    before = slice(0, k)
+    signal = marginal(*through(s, head.mean, head.cov, 0, k), before)
+    found = States(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
     logs = np.stack([0.5 * step.square + step.log_det for step in known])
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
     factors = [
@@ -114,8 +120,9 @@ def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[States, Any]:
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
     g = gains(of.s, of.data, x, begin, of.data.steps)
     mean, P = g.updated(x, of.joseph)
+    signal, spread = through(of.s, x.mean, x.cov, begin, of.data.steps)
     square = np.sum(x.white * x.white, axis=(1, 2))
-    return States(x.mean[..., 0], x.cov, mean[..., 0], P), -0.5 * (x.size + square)
+    return States(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
 
 
 @dataclass(frozen=True)
@@ -139,16 +146,11 @@ class RowsSoFar:
         zero, spread = xp.zeros(()), xp.asarray(numpy.diag(numpy.sqrt(start.spread)))
         return RowsSoFar(0, xp.asarray(-start.centre), xp.zeros((q, start.rank)), spread[:, : start.rank], xp.eye(q), zero, zero)
 
-    def more(self, x: Moments, data: Observations, start: DiffuseStart, t: int) -> "RowsSoFar":
-        """With the rows of step t."""
-        r, q, xp = start.rank, start.centre.size, data.xp
-        if not data.rows[t]:
-            return self
-        new = x.rows(t, t + 1)
+    def more(self, x: Moments, start: DiffuseStart, picked: numpy.ndarray, t: int) -> "RowsSoFar":
+        """With the rows of step t; `picked`: those of the rows so far that are independent."""
+        r, q, xp = start.rank, start.centre.size, xp_of(layout_of(x.white))
         if self.found is not None:
-            return RowsSoFar.all_seen(regression(new, r, q, self.found), start, xp)
-        picked = start.independent()
-        picked = picked[picked[:, 0] <= t]
+            return RowsSoFar.all_seen(regression(x.rows(t, t + 1), r, q, self.found), start, xp)
         if len(picked) == r:
             return RowsSoFar.all_seen(regression(x.rows(0, t + 1), r, q), start, xp)
         if not len(picked):
@@ -171,9 +173,9 @@ class RowsSoFar:
         return RowsSoFar(r, found.estimate, found.root, xp.zeros((q, r)), free, found.square, found.log_det, found)
 
 
-def given_data(mean: Any, cov: Any, x: Moments, start: DiffuseStart | None) -> tuple[Any, Any]:
-    """Means and covariances of states given all rows of x, from those for each delta."""
+def delta_of(x: Moments, start: DiffuseStart | None) -> Regression | None:
+    """What all rows say of the diffuse elements."""
     if start is None:
-        return mean[..., 0], cov
+        return None
     judge = lambda R: start.require_conditioned(R, True)
-    return at_estimate(mean, cov, regression(x.rows(0, x.white.shape[0]), start.rank, start.centre.size, judge=judge))
+    return regression(x.rows(0, x.white.shape[0]), start.rank, start.centre.size, judge=judge)

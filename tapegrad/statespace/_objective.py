@@ -18,9 +18,9 @@ from .._tree import Const
 from ..errors import KernelError
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
+from ._begin import loglik_on_arrays
 from ._compiled import Run, kalman_filter, run
 from ._diffuse import LostDigits
-from ._filter import loglik_on_arrays
 from ._host import brought, model_of, on_host
 from ._kernel import compiled, definition, key_of
 from ._model import LinearGaussian, Observations, system

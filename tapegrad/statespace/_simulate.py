@@ -57,8 +57,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     of = runner(_on_host(model), data, False)
     s, start = of.s, start_of(of.s, data)
     if start:
-        start.require_settled("simulate_smoother", data.steps - 1)
-        start.require_determined("simulate_smoother")
+        start.require_determined("simulate_smoother", data.steps - 1)
     states, observations = _drawn(s, data.steps, draws, numpy.random.default_rng(rng))
     moved = _smoothed_means(of, start, data.raw[:, :, None] - observations)
     for t, rows in enumerate(data.rows):

@@ -17,9 +17,9 @@ from typing import Any
 
 from .. import numpy as np
 from ._compiled import runner
-from ._diffuse import start_of
-from ._filter import first_state, observed
-from ._gains import gains, given_data
+from ._diffuse import at_estimate, start_of
+from ._filter import first_state, through
+from ._gains import delta_of, gains
 from ._host import brought
 from ._model import LinearGaussian, given
 
@@ -49,8 +49,7 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     of = runner(model, data, joseph)
     s, n, start = of.s, data.steps, start_of(of.s, of.data)
     if start:
-        start.require_settled("smooth", n - 1)
-        start.require_determined("smooth")
+        start.require_determined("smooth", n - 1)
     x = of.moments(*first_state(s, start), 0, n)
     g = gains(s, of.data, x, 0, n)
     mean, P = g.updated(x, joseph)
@@ -59,6 +58,8 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     r, N = np.concatenate([r[1:], last[:, :, :1] + s.xp.zeros((1, 1, r.shape[2]))]), np.concatenate([N[1:], last])
     X = P @ np.swapaxes(g.T, -1, -2)
     V = P - X @ N @ np.swapaxes(X, -1, -2)
-    mean, cov = given_data(mean + X @ r, (V + np.swapaxes(V, -1, -2)) * 0.5, x, start)
-    cov = (cov + np.swapaxes(cov, -1, -2)) * 0.5
-    return brought(SmootherResult(mean, cov, *observed(s, mean, cov, 0, n, noise=False)), data.xp)
+    delta, all_given = delta_of(x, start), (mean + X @ r, (V + np.swapaxes(V, -1, -2)) * 0.5)
+    mean, cov = at_estimate(*all_given, delta)
+    signal, signal_cov = at_estimate(*through(s, *all_given, 0, n), delta)
+    d = s.d[:n] if "d" in s.varying else s.d
+    return brought(SmootherResult(mean, (cov + np.swapaxes(cov, -1, -2)) * 0.5, signal + d, signal_cov), data.xp)

@@ -23,7 +23,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._primitive import OPEN
+from tapegrad._scope import OPEN
 from tapegrad._shadow import routes, threads
 
 x, W = np.array([0.7, -1.3, 2.1]), np.array([0.3, 1.7, -0.9])

@@ -9,7 +9,8 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
 from tapegrad.statespace import _compiled, _pattern
-from tapegrad.statespace._filter import OnArrays, loglik_on_arrays
+from tapegrad.statespace._begin import loglik_on_arrays
+from tapegrad.statespace._filter import OnArrays
 from tapegrad.statespace._gains import filtered
 from tapegrad.statespace._kernel import form_of
 from tapegrad.statespace._model import Observations, system

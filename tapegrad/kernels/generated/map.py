@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, WATCHERS, layout_of, values_of, watching
+from ..._primitive import layout_of, values_of, watching
+from ..._scope import OPEN, WATCHERS
 from ..._transforms import jacobian
 from ..._tree import Const
 from ..._variable import Variable

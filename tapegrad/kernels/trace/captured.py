@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..._primitive import OPEN
 from ..._reads import Environment, Status, state
+from ..._scope import OPEN
 from ...errors import DroppedDerivativeError, KernelError
 
 TRIES = 3  # traces during which something changed, before one is used for a single call
