@@ -323,7 +323,8 @@ def test_function_without_rule_is_named():
 
 def test_hash_and_equality(xp):
     def f(v):
-        assert isinstance(hash(v), int) and len({v, v}) == 1
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(v)
         assert bool((v == v).all()) and not bool((xp.asarray(X) != v).any())
         return v.sum()
 
@@ -389,7 +390,7 @@ def test_untracked_variable_is_its_array():
 
 
 def test_every_method_of_ndarray_answers():
-    missing = [n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(tg.Variable, n)]
+    missing = [n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(type(tg.Variable(np.ones(2))), n)]
     assert not missing
 
 
