@@ -4,8 +4,10 @@ Reading order: operators; writes; attributes; methods, which are NumPy's functio
 a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/_protocols.py)."""
 
 import abc
+import dis
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
