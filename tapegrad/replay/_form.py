@@ -229,7 +229,8 @@ class Form:
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
-        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
+        program = Program(recorded)
+        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
             self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
             broken(self.name, failed.error, "the function is run as it is from now on")
@@ -250,7 +251,6 @@ class Form:
         if reason is not None:
             self.stop(reason)
             return y
-        program = Program(recorded)
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
             return y
