@@ -126,6 +126,7 @@ def with_fault(n):
     return g, space["total"].tolist(), calls
 
 
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # where the fault meets what a collector runs
 def test_a_fault_in_a_recording_runs_the_function_at_most_once():
     """Wherever it is: the error, and the buffer as before or after one call, or the right result."""
     calls = with_fault(0)[2]
