@@ -147,3 +147,13 @@ def test_a_function_that_reads_other_values_in_each_run_ends():
     for run in (lambda: tg.grad(f)(x), lambda: tg.jvp(f, (x,), (v,))):
         with pytest.raises(tg.errors.TapegradError):
             run()
+
+
+def test_a_sparse_matrix_of_what_is_not_tracked_within_a_transform():
+    scale = np.array([1.0, 2.0, 3.0])
+
+    def f(a):
+        plain = tg.value(a)
+        return a.sum() * tg.sparse.hessian(lambda z: (scale * plain * z**3).sum(), np.ones(3)).sum()
+
+    assert np.allclose(tg.grad(f)(x), 6 * (scale * x).sum())
