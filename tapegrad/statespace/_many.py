@@ -14,8 +14,8 @@ from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, Sh
 from ..kernels.generated.map import Map, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
-from ._begin import Begin, begin_of, last_step
-from ._diffuse import LostDigits, collapsed, start_of
+from ._begin import Begin, begin_of, collapsed_path, last_step
+from ._diffuse import LostDigits, start_of
 from ._filter import NotCompiled
 from ._fit import fit, require_function, require_model
 from ._kernel import FIELDS, compiled, path_of, triangle
@@ -155,18 +155,13 @@ class _Group:
             return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
         if not self.start:
             return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
-        m, k, b, columns, whole = p.layout.states, self.steps, which.size, 1 + self.start.rank, not p.rows.shape[1]
-        upper, full = triangle(m)
+        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
         path, rows, known = path_of(p.layout, columns), numpy.ascontiguousarray(self.rows[:, :, which]), Const(self.known[:, which])
 
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)
-            found = np.transpose(path.path(x, rows), (2, 1, 0))
-            white, state = found[:, :k, 1 : 1 + columns], found[:, -1, 1 + columns :]
-            mean, cov = state[:, : m * columns].reshape((b, m, columns)), state[:, m * columns :][:, full]
-            a, P, total = collapsed(found[:, :k, 0], white, mean, cov, self.start, whole)
-            behind = x[m * columns + upper.size :]
-            return np.concatenate([a.T, P.reshape((b, m * m))[:, upper].T, behind, total.reshape((1, b))])
+            begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
+            return np.concatenate([begun[:-1], x[m * columns + triangle(m)[0].size :], begun[-1:]])
 
         return theta
 
