@@ -180,6 +180,17 @@ def alike(first: tuple, now: tuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
+class Present:
+    """What captured numbers are now: `end` sets them to it again."""
+
+    def __init__(self, numbers: list):
+        self.numbers = [(x, held(x)) for x in numbers]
+
+    def end(self, error: Any) -> None:
+        for x, now in self.numbers:
+            hold(x, now)
+
+
 OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
 
 
@@ -203,12 +214,11 @@ class Step:
         at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> tuple:
-        present = self.as_before() if self.marks is not None else ()
-        try:
+        if self.marks is None:
             return self.ran(inputs)
-        finally:
-            for x, now in present:
-                hold(x, now)
+        with opened():
+            self.as_before()
+            return self.ran(inputs)
 
     def ran(self, inputs: tuple) -> tuple:
         f, args, kwargs = self.run
@@ -256,8 +266,8 @@ class Step:
             shadow.finish()
         return tuple(outs)
 
-    def as_before(self) -> list:
-        """Captured numbers that f itself alters are set to what they were: gives them, with what they are now."""
+    def as_before(self) -> None:
+        """Captured numbers that f itself alters are what they were, until the block is left."""
         for x, before, altered in self.before:
             if not altered and moved(x, before):
                 raise GuardError(
@@ -265,11 +275,10 @@ class Step:
                     f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
                     "its own copy"
                 )
-        present = [(x, held(x)) for x, _, altered in self.before if altered]
-        for x, before, altered in self.before:
-            if altered:
-                hold(x, before)
-        return present
+        altered = [(x, before) for x, before, altered in self.before if altered]
+        OPEN.unfinished = (*OPEN.unfinished, Present([x for x, _ in altered]))
+        for x, before in altered:
+            hold(x, before)
 
     def check_levels(self, inputs: tuple, outs: list) -> None:
         """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""

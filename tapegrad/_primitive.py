@@ -126,13 +126,13 @@ class Trace:
     def __init__(self):
         self.level, self.risen = next(Trace.levels), []
         if self.hides:
-            OPEN.hiding = [*OPEN.hiding, self]
+            OPEN.hiding = (*OPEN.hiding, self)
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap.  May be repeated."""
         if self.hides:
-            OPEN.hiding = [t for t in OPEN.hiding if t is not self]
+            OPEN.hiding = tuple([t for t in OPEN.hiding if t is not self])
         self.__class__ = Ended
         self.fall()
 

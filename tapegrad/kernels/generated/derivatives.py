@@ -22,7 +22,7 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._primitive import Primitive, bind, layout_of
-from ..._scope import lock
+from ..._scope import lock, opened
 from ...errors import ArgumentError
 from ..emit.lower import SUMS, Lowered, lowered
 from ..graph.adjoint import forward, reverse
@@ -123,7 +123,7 @@ class Family:
         key = kind, orders(n), signature, dtype, per_sample, make
         found = self.launchers.get(key)
         if found is None:
-            with self.lock:
+            with opened(), self.lock:
                 found = self.launchers.get(key)
                 if found is None:
 

@@ -172,7 +172,7 @@ def stages(g: Graph, loops: list[Loop]) -> dict:
     for n, loop in enumerate(loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
     stage: dict = {}
-    for i in range(len(g.op)):
+    for i in range(len(g.mask)):
         if g.op[i] in LEAVES:
             stage[i] = at.get(i, 0)
         else:
