@@ -101,8 +101,8 @@ SLOW = set(
 )
 # Where SciPy loses digits, or is nan within the support: the formulas are right there.
 NO_REFERENCE = set(
-    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm skewnorm laplace_asymmetric kappa3 arcsine "
-    "bradford betaprime anglit truncnorm truncweibull_min skewcauchy triang dlaplace yulesimon planck boltzmann".split()
+    "f pearson3 jf_skew_t rdist crystalball kappa4 mielke burr burr12 dgamma dweibull powerlognorm skewnorm laplace_asymmetric kappa3 "
+    "arcsine bradford betaprime anglit truncnorm truncweibull_min skewcauchy triang dlaplace yulesimon planck boltzmann".split()
 )
 LAWS = [n for n in {**OF_KERNELS, **CONTINUOUS} if n not in SLOW]
 
