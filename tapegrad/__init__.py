@@ -3,6 +3,7 @@
 import os
 from typing import TYPE_CHECKING, Any
 
+from . import cache as cache
 from . import errors as errors
 from ._late import ELSEWHERE as _ELSEWHERE
 from ._late import ON_USE as _ON_USE
@@ -12,6 +13,7 @@ from ._linearize import linearize as linearize
 from ._memory import checkpoint as checkpoint
 from ._memory import inplace as inplace
 from ._memory import stateful as stateful
+from ._recording import Dual as Dual
 from ._recording import Tape as Tape
 from ._recording import ravel as ravel
 from ._recording import value as value
@@ -70,4 +72,4 @@ else:
 def __dir__() -> list[str]:
     """What is public, for completion."""
     own = [n for n, x in globals().items() if not n.startswith("_") and getattr(x, "__module__", "").startswith("tapegrad")]
-    return sorted({*own, "errors", "__version__", *_PUBLIC, *_ON_USE})
+    return sorted({*own, "cache", "errors", "__version__", *_PUBLIC, *_ON_USE})

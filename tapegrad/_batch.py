@@ -16,10 +16,10 @@ from numpy import ndarray
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._counted import content_of
-from ._flags import now
 from ._float_errors import LOUD, Listening, ending, looked_at
 from ._hollow import hollow, hollow_number, read_only_as
-from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._primitive import READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._scope import OPEN, now
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, OfTracked, callers_line
@@ -42,6 +42,7 @@ class Batch(Trace):
         self.adopted: list = []  # captured arrays: (handle, its fields as they were)
         self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
         self.handed = False  # was memory handed out, to be read?
+        self.doubts: list = []  # errors of operations of which some samples would not have heard
         self.outside = self.filters = warnings.filters
         self.setting, self.loud = self, False  # may the function hear of a warning, or of a floating-point error?
         self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
@@ -281,10 +282,12 @@ class Batch(Trace):
         what = f"raises {type(error).__name__}" if error is not None else "gives a warning, or a floating-point error,"
         count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
         known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
-        BatchError(
+        text = (
             f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
             "loop over the samples, or write the function so that no sample raises or warns"
         )
+        self.doubts.append(text)
+        BatchError(text)  # it is raised when the function has ended, if that went on
 
     def end_of(self, k, prim, inputs, slots, params):
         """How the operation ends for the sample number k."""

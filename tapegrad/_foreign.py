@@ -11,11 +11,11 @@ import numpy as np
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._late import late
 from ._tree import LEAVES, Const, leaves, paths
-from ._variable import Variable, View
+from ._variable import HANDLES
 from .errors import ArgumentError
 
 # Types that mean no more than themselves (object arrays aside), as arguments or as settings.
-ORDINARY = NUMBERS | {Variable, View, np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
 OBJECTS = np.dtype(object)
 ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 
@@ -90,6 +90,15 @@ def remedy_of(x: Any) -> str | None:
         return REMEDIES.get(library, known)
     number = (hasattr(kind, "__float__") or hasattr(kind, "__complex__")) and not hasattr(kind, "__index__")
     return "float(x)" if number else None
+
+
+def name_in(home: Any, f: Any) -> str | None:
+    """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
+    have another name or none."""
+    own = getattr(f, "__name__", None)
+    if own is not None and getattr(home, own, None) is f:
+        return own
+    return next((name for name, x in vars(home).items() if x is f and not name.startswith("_")), None)
 
 
 def full_name(kind: type) -> str:

@@ -6,10 +6,14 @@ from typing import Any, Generic, TypeVar
 from . import _tape as reverse
 from ._array import is_differentiable
 from ._calls import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
-from ._primitive import OPEN, layout_of, watched
+from ._dual import Dual
+from ._primitive import READ, layout_of, watched
+from ._scope import OPEN, opened
 from ._tree import tree_map
-from .errors import ArgumentError
+from .errors import ArgumentError, NoRuleError
+from .ops._define import PRIMITIVES
 from .ops.degenerate import free_of_gauge
+from .ops.shaping import transpose
 
 Y = TypeVar("Y")
 
@@ -45,35 +49,132 @@ class Products:
 
     def transposed(self) -> tuple:
         tape = watched(reverse.Tape())
-        try:
-            ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
-            pulled = self.recorded.pull(ws)
-            slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
-        finally:
-            tape.close()
+        ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
+        pulled = self.recorded.pull(ws)
+        slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
+        tape.close()
         return tape, ws, slots
 
 
-class Outside:
-    """A context in which no transform is open: plain values have plain results."""
+class Kept:
+    """A record, and the values that it keeps, each with the slot that it is the value of.
 
-    __slots__ = ("depth",)
+    `turned`: which of them are the transposes of the values at these slots."""
 
-    def __enter__(self) -> None:
-        self.depth, OPEN.depth = OPEN.depth, 0
+    __slots__ = ("record", "slots", "values", "turned")
 
-    def __exit__(self, *error: Any) -> None:
-        OPEN.depth = self.depth
+    def __init__(self, k: int, record: tuple):
+        rule, i, second, j, out, x, y = self.record = record
+        outs = [(k + 1 + n, o) for n, o in enumerate(out)] if type(out) is tuple else [(k, out)]
+        if second in LINEAR or rule is second is None:
+            pairs, self.turned = [], ()
+        elif second is reverse.MANY:
+            pairs, self.turned = [*zip(i, x, strict=True), *outs], (False,) * (len(x) + len(outs))
+        else:
+            y_slot = None if second is reverse.SETTINGS or second is None else j
+            pairs, self.turned = [(i, x), (y_slot, y), *outs], (is_turned(rule), is_turned(second), *[False] * len(outs))
+        self.slots, self.values = [s for s, _ in pairs], [v for _, v in pairs]
+
+    def by_slot(self) -> list:
+        """(slot, value, is it the transpose?) of what has a derivative."""
+        return [found for found in zip(self.slots, self.values, self.turned, strict=True) if is_kept(*found)]
+
+    def with_values(self, of: Callable) -> tuple:
+        """The record with `of(slot, value, turned)` in the place of these values."""
+        rule, i, second, j, out, x, y = self.record
+        if not self.slots:
+            return self.record
+        values = [of(*found) if is_kept(*found) else found[1] for found in zip(self.slots, self.values, self.turned, strict=True)]
+        n = len(x) if second is reverse.MANY else 2
+        out = tuple(values[n:]) if type(out) is tuple else values[n]
+        if second is reverse.MANY:
+            return rule, i, second, j, out, values[:n], y
+        return rule, i, second, j, out, values[0], values[1]
+
+
+LINEAR = (reverse.REGION, reverse.ELEMENT, reverse.PART)  # records that keep no values
+
+
+def is_kept(slot: int | None, value: Any, turned: bool) -> bool:
+    return slot is not None and type(value) is not reverse.Like and is_differentiable(layout_of(value))
+
+
+def is_turned(rule: Any) -> bool:
+    return getattr(rule, "turned", False)
+
+
+def is_declared(record: tuple) -> bool:
+    """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways of them (_fast)."""
+    if record[2] in LINEAR or record is reverse.LEAF:
+        return True
+    prim = reverse.primitive_of(record)
+    if prim is None or getattr(PRIMITIVES.get(prim.name), "prim", None) is not prim and prim is not READ:
+        return False
+    if record[2] is reverse.MANY:
+        return True
+    rules = [r.rule if type(r) is reverse.Fold else r for r in (record[0], record[2]) if r is not None and type(r) is not reverse.Form]
+    return all([r in prim.vjp or hasattr(r, "turned") or r is reverse.NONE for r in rules])
+
+
+class SecondOrder:
+    """H v, from the records of one tape alone.
+
+    A sweep is linear in its cotangents.  So one with a cotangent at each value that a record keeps, itself recorded, and pulled back, gives
+    the tangents of all these values.  A sweep over the records with values and tangents in the place of values gives the tangent of the
+    gradient."""
+
+    def __init__(self, call: str, tape: reverse.Tape, top: int):
+        self.tape, records = tape, tape.records[: top + 1]
+        for record in records:
+            if not is_declared(record):
+                name = getattr(reverse.primitive_of(record), "name", "an operation")
+                raise NoRuleError(
+                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what was computed into a function "
+                    "f, and call tapegrad.hvp(f, x, v)"
+                )
+        self.kept = [Kept(k, record) for k, record in enumerate(records)]
+
+    def product(self, y: Any, slot: int, directions: list) -> list:
+        """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y being the value at `slot`."""
+        tangents, dual = self.tangents(directions), Dual()
+        again = watched(reverse.Tape())
+
+        def with_tangent(s, value, turned):
+            t = tangents.get(s)
+            return value if t is None else dual.watch(value, transpose(t, axes=(1, 0)) if turned else t)
+
+        try:
+            again.records = [kept.with_values(with_tangent) for kept in self.kept]
+            seed = dual.watch(full_like(y, 1), full_like(y, 0))  # a Variable: rules take no short ways of plain arrays
+            G = reverse.pull(again, [(slot, seed)])
+            found = [None if s >= len(G) or G[s] is None else lowered(G[s], dual)[1] for s, _ in directions]
+        finally:
+            dual.close()
+            again.close()
+        return found
+
+    def tangents(self, directions: list) -> dict:
+        """slot -> tangent of each value that a record keeps, if it has one."""
+        values = {s: transpose(v, axes=(1, 0)) if turned else v for kept in self.kept for s, v, turned in kept.by_slot()}
+        over = watched(reverse.Tape())
+        try:
+            seeds = [(s, over.watch(full_like(number(value), 0))) for s, value in values.items()]
+            G = reverse.pull(self.tape, seeds) if seeds else []
+            pulled = [(lowered(G[s], over)[1], v) for s, v in directions if v is not None and s < len(G) and G[s] is not None]
+        finally:
+            over.close()
+        pulled = [(s, v) for s, v in pulled if s is not None]
+        G = reverse.pull(over, pulled) if pulled else []
+        return {s: G[w._slot] for s, w in seeds if w._slot < len(G) and G[w._slot] is not None}
 
 
 def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable | None = None, read: Callable | None = None) -> Recorded:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
-    r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
-    try:
+    with opened():
+        r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
         if read is not None:
             read(r)
         r.shadow.release(r.tape.records)
-    finally:
         r.shadow.finish()
     r.shadow.f = r.shadow.args = None  # f may know who keeps the records
     return r

@@ -10,8 +10,9 @@ import numpy as np
 from ._array import is_array, is_differentiable, xp_of
 from ._calls import check_function, full_like, name_of, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, layout_of, primal_of
-from ._rebind import Rebind, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
+from ._primitive import Primitive, bind, layout_of, primal_of
+from ._rebind import Rebind, confirm, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
+from ._scope import OPEN, at_the_end_of_an_object, opened
 from ._shadow import MAKERS, Shadow
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -88,10 +89,11 @@ class stateful(Remade, Generic[Y]):
     def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
-            with shadow as (g, inner):
-                y, after = g(state, *inner, **kwargs)
-            y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
-            shadow.finish()
+            with opened():
+                with shadow as (g, inner):
+                    y, after = g(state, *inner, **kwargs)
+                y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
+                shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
             raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {structure(state)}")
@@ -144,6 +146,7 @@ class checkpoint(Remade, Generic[P, Y]):
             first.arrays = []
         step = Step(first, (self.f, args, kwargs), (g, own_args, own_kwargs), self.__name__)
         handles, outs = with_all(first, lambda values: bind(step.primitive(), values, {}))
+        confirm(step.kept_floats, handles, step)
         for k, x in enumerate(handles):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
@@ -190,13 +193,14 @@ class Step:
         """`run`, `kept`: (function, arguments, those by keyword)"""
         self.first, self.run, self.kept, self.name = first, run, kept, name
         self.count, self.tree, self.written = 0, None, ()
+        self.kept_floats = False  # did the first run keep floats outside of the function?
         self.marks: list | None = None  # of the outputs of the first run
         self.before: list = []  # (captured numbers, what they were, whether f itself has altered them)
         self.draws: list = []  # (generator, its state before)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self):
-        ended(self.first)  # it knows the function that knows it: ends the cycle
+        at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> tuple:
         present = self.as_before() if self.marks is not None else ()
@@ -235,13 +239,14 @@ class Step:
             shadow.check_all(self.name)
             handles = [shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)]
             self.written = [getattr(h, "_version", 0) > 0 for h in handles]
-            shadow.check(self.name)
+            kept_floats = shadow.check(self.name)
             outs = [out_of(v) for v in ys + handles]
             self.check_levels(inputs, outs)
             marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]
             if again:
                 self.check_values(marks)
             else:
+                self.kept_floats = kept_floats
                 self.marks, self.before = marks, [(x, b, moved(x, b)) for x, b in shadow.state]
                 self.run = self.kept
         shadow.arrays = []  # nothing is written back: what was written is an output

@@ -21,6 +21,7 @@ import enum
 import functools
 import gc
 import io
+import itertools
 import operator
 import os
 import pickle
@@ -58,8 +59,10 @@ HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
 ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
 UNSEEN = frozenset((
     "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects", "get_referrers",
-    "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_sql",
-))  # fmt: skip  # names that lead everywhere, or to files
+))  # fmt: skip  # names that lead everywhere
+READERS = frozenset((
+    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle", "read_sql", "geterr",
+))  # fmt: skip  # functions of trusted packages that read files or settings
 OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
 CLOCKS = frozenset(("now", "today", "utcnow"))
 NEUTRAL = frozenset((os.fspath, os.putenv, os.unsetenv, time.sleep, sys.exc_info, sys.intern, gc.collect, gc.enable, gc.disable))
@@ -68,20 +71,8 @@ TRUSTED = frozenset((
     "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref", "re", "_abc", "pandas",
     "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
-))  # fmt: skip  # packages whose code keeps no numbers of its own that change, and reads no attribute of ours but by names in our code
-OURS = (
-    "f",
-    "F",
-    "of",
-    "_parts",
-    "trace",
-    "missing",
-    "vjp",
-    "jvp",
-    "cpu",
-    "solver",
-    "solve",
-)  # where our transforms and kernels keep the user's functions
+))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where ours keep the user's functions
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
@@ -145,6 +136,22 @@ def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
     return tuple(names), tuple(modules)
 
 
+@functools.lru_cache(maxsize=4096)
+def chains(code: types.CodeType) -> dict:
+    """name -> the attributes that a function's code asks of it, one after the other, wherever it looks the name up."""
+    found: dict = {}
+    steps = list(dis.get_instructions(code))
+    for k, i in enumerate(steps):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+            found.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            for name, more in chains(c).items():
+                found.setdefault(name, set()).update(more)
+    return found
+
+
 def root_of(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
@@ -179,7 +186,9 @@ class Walk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
     `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
-    into."""
+    into.  A walk ends where something is unknown, unless it is `whole`."""
+
+    whole = False
 
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew
@@ -197,7 +206,7 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST:
+        while self.todo and len(self.hold) < MOST and (self.unknown is None or self.whole):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
@@ -325,6 +334,8 @@ class Walk:
             self.form.append(Same(f.__code__))
             if module.startswith("cupy.random"):
                 self.doubt(f"random numbers of {module}")
+            if f.__name__ in READERS:
+                self.doubt(f"the function {module}.{f.__name__}")
         else:
             self.form.append(f.__code__)
             self.expect("{0}.__code__ is {1}", f, f.__code__)
@@ -333,9 +344,15 @@ class Walk:
             here = [n for n in names if n in space]
             for n in OUTSIDE.intersection(names).difference(here):
                 self.doubt(f"what the code reads by `{n}`")
+            modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
             everything, self.all = self.all, False
-            self.space("{0}", space, space, here, names)
+            self.space("{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here))
+            self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
             self.all = everything
+            for n in modules_here:
+                self.form.append(n)
+                for chain in sorted(chains(f.__code__)[n]):
+                    self.chain(space[n], chain)
             loaded = [m for m in modules if m in sys.modules]
             values = [sys.modules[m] for m in loaded]
             self.expect_names("{0}", sys.modules, loaded, values)
@@ -349,6 +366,22 @@ class Walk:
         if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
             names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, names, self.names)
+
+    def chain(self, m: types.ModuleType, attributes: tuple) -> None:
+        """What code reads that asks a module for these attributes, one after the other."""
+        if is_trusted(m.__name__):
+            for name in READERS.intersection(attributes):
+                self.doubt(f"the function {m.__name__}.{name}")
+        if attributes and is_foreign(m.__name__) and not is_trusted(m.__name__) and attributes[0] in vars(m):
+            x = vars(m)[attributes[0]]
+            self.form.append(attributes[0])
+            self.expect_names("{0}.__dict__", m, [attributes[0]], [x])
+            if isinstance(x, types.ModuleType):
+                self.chain(x, attributes[1:])
+            else:
+                self.follow([x])
+        else:
+            self.follow([m])
 
     def defaults(self, f: types.FunctionType) -> None:
         for name in ("__defaults__", "__kwdefaults__"):
@@ -445,8 +478,9 @@ class Walk:
                 self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
-        elif root in VALUES:
+        elif root in VALUES and kind.__eq__ is not object.__eq__:
             self.form.append(repr(x))
+            self.context(module)
         elif root == "pandas":
             self.probe(lambda: pickle.dumps(x))
         elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
@@ -552,10 +586,16 @@ class Walk:
     def class_(self, kind: type) -> None:
         self.form.append(Same(kind))
         module = kind.__module__
+        self.context(module)
         if is_closed(module) or (module == "datetime" and not CLOCKS.isdisjoint(self.names)):
             self.doubt(f"the class {module}.{kind.__qualname__}")
         elif not is_left(kind):
             self.class_of(kind, True)
+
+    def context(self, module: str) -> None:
+        """Decimal numbers are computed by the context of the thread."""
+        if module == "decimal":
+            self.probe(lambda: repr(sys.modules["decimal"].getcontext()))
 
     # --- what leads further ---
 
@@ -661,7 +701,7 @@ def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) ->
     names: frozenset = frozenset()
     while True:
         walk = kind(roots, names, read_anew)
-        if walk.found <= names:
+        if walk.found <= names or (walk.unknown is not None and not walk.whole):
             return walk
         names = names.union(walk.found)
 
@@ -728,7 +768,9 @@ class Environment:
         if self.status() is Status.UNCHANGED:
             return self
         later = Environment(self.roots, self.read_anew)
-        later.free = differing(self.walk.form, later.walk.form)
+        places = differing(self.walk.form, later.walk.form)
+        atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
+        later.free = places if atoms else None
         return later
 
 
@@ -737,9 +779,20 @@ def differing(a: list, b: list) -> frozenset | None:
     return frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]) if len(a) == len(b) else None
 
 
+def is_atom(entry: Any) -> bool:
+    """Is this entry of a form that of one number or text?"""
+    return type(entry) is tuple and len(entry) == 2 and (entry[0] in ATOMS or (type(entry[0]) is type and issubclass(entry[0], np.generic)))
+
+
+class Whole(Walk):
+    """A walk that goes on."""
+
+    whole = True
+
+
 def held_by(x: Any) -> list:
     """What an object holds, all of its attributes included, so far as that can be told."""
-    walk = Walk([x], ANYTHING)
+    walk = Whole([x], ANYTHING)
     return [*walk.form, *[state(source) for source in walk.sources]]
 
 

@@ -5,25 +5,29 @@ Reading order: `Rebind`; iterators; captured numbers and generators, as they wer
 
 import contextlib
 import random
+import sys
 import types
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from typing import Any
 
 import numpy as np
 
 from . import _stand_ins
-from ._array import is_array, kept, xp_of
+from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import number
-from ._primitive import OPEN, handle, is_tracked, live, own, primal_of, view
+from ._primitive import handle, is_tracked, live, own, primal_of, view
+from ._scope import OPEN
 from ._shadow import Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Contents, Reference
 from ._shadow.iterators import ITERATORS, Passed
-from ._shadow.kinds import put_state, state_of
+from ._shadow.kinds import is_foreign, put_state, state_of
 from ._shadow.restore import restore
-from ._tree import leaves
-from ._variable import Variable, View, bottom, frozen, variable
+from ._shadow.routes import LEAVES, contents, is_own, strays
+from ._transforms import vjp
+from ._tree import Const
+from ._variable import HANDLES, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, GuardError
 from .ops._flat import Flat
 
@@ -156,13 +160,20 @@ class Rebind(Shadow):
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
 
-    def check(self, call: str) -> None:
-        """Values that left by other ways than arrays and the return value would lose their derivative."""
+    def check(self, call: str) -> bool:
+        """Raise where a tracked value left by another way than arrays and the return value, for its derivative would be lost.  Gives
+        whether floats left so.  Those of a run on plain values may have a derivative: a run on tracked values tells."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
-        for change in self.changes:
-            for now in change[0].put(change):
-                if id(now) not in own:
-                    refuse(call, now)
+        known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
+        put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
+        found = [v for now in put for v in held_floats(now, known)] + ([*strays(self)[1].values()] if self.near else [])
+        if any([is_tracked(v) for v in found]):
+            raise ArgumentError(
+                f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is "
+                "called again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
+                "name[...] = value, or keep tapegrad.value(v)"
+            )
+        return bool(found)
 
 
 def is_lost(x: Variable) -> bool:
@@ -223,13 +234,35 @@ REPLACED: dict = {  # what a shadow has put in the place of an object, which ano
 }
 
 
-def refuse(call: str, now: Any) -> None:
-    if any(is_tracked(v) for v in leaves(now)):
-        raise ArgumentError(
-            f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is called "
-            "again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
-            "name[...] = value, or keep tapegrad.value(v)"
-        )
+def held_floats(start: Any, known: Collection) -> list:
+    """The Variables, float arrays and floats that an object holds: in containers, attributes, closures, generators.  Objects with these
+    ids are not entered, nor are modules, names of globals and what these name."""
+    found, todo, met = [], [start], set()
+    for x in todo:
+        kind = type(x)
+        if kind in HANDLES or is_differentiable(x):
+            found.append(x)
+        elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
+            continue
+        elif isinstance(x, type):
+            todo += () if is_foreign(x.__module__) or is_global(x) else vars(x).values()
+        elif kind is types.FunctionType:
+            todo += [*(x.__closure__ or ()), x.__defaults__, x.__kwdefaults__, vars(x)]
+        else:
+            todo += contents(x)
+        met.add(id(x))
+    return found
+
+
+def is_global(kind: type) -> bool:
+    """Is this class one of the names of its module?"""
+    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+
+
+def confirm(kept: bool, inputs: list, run: Callable) -> None:
+    """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept depends on them."""
+    if kept and any([is_tracked(v) for v in inputs]):
+        vjp(Const(run), *[primal_of(v) for v in inputs])
 
 
 # --- is what is recomputed what was computed? ---
@@ -270,9 +303,10 @@ def hold(x: Any, numbers: Any) -> None:
 def ended(shadow: Shadow) -> None:
     """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
     if shadow.on:
-        shadow.on = False
-        shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
+        if shadow.changes is not None:
+            shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
+        shadow.on = False
 
 
 def drawn(shadow: Rebind) -> list:
@@ -340,15 +374,20 @@ class Late(GuardError):
     """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
 
 
+RUNS = 32  # a function that meets other captured Variables in each run never ends
+
+
 def with_all(first: Rebind, run: Callable) -> tuple:
     """(The captured Variables, what `run` makes of their values)"""
-    while True:
+    for _ in range(RUNS):
         handles = [x for x, _ in first.handles]
         try:
             return handles, run([live(x) for x in handles])
-        except Late:
+        except Late as error:
+            late = error
             if len(first.handles) == len(handles):
-                raise
+                break
+    raise late
 
 
 def out_of(v: Any) -> Any:

@@ -5,6 +5,7 @@ from types import ModuleType
 from typing import Any
 
 from ._cupy_kernels import KINDS
+from ._foreign import name_in
 from ._late import load
 
 STAND_INS = {
@@ -58,9 +59,7 @@ def face_of(f: Any) -> Any:
     if root not in ROOTS:
         return None
     name = getattr(f, "__name__", None)
-    if name is None and type(f).__module__.startswith("scipy.stats"):  # a distribution
-        name = getattr(f, "name", None) or next((n for n, x in vars(sys.modules["scipy.stats"]).items() if x is f), None)
-    if name is None:
+    if name is None and not type(f).__module__.startswith(("scipy.stats", "scipy.special")):  # a distribution, a MultiUFunc
         return None
     public = [p for p in module_name.split(".") if not p.startswith("_")]
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]  # scipy.integrate.ivp, which is not public, and scipy.integrate
@@ -68,9 +67,9 @@ def face_of(f: Any) -> Any:
         theirs, ours = sys.modules.get(place), find(place)
         if ours is None or theirs is None:
             continue
-        if getattr(theirs, name, None) is not f and root in ("cupy", "cupyx"):  # `cupy.linalg.cross` calls itself linalg_cross
-            name = next((n for n, x in vars(theirs).items() if x is f and not n.startswith("_")), name)
-        if getattr(theirs, name, None) is f:
+        if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` calls itself linalg_cross
+            name = name_in(theirs, f) or name
+        if name is not None and getattr(theirs, name, None) is f:
             face = getattr(ours, name, None)
             if face is not None and len(FACES) < 9999:
                 FACES[id(f)] = f, face

@@ -15,9 +15,10 @@ from ._array import is_array, is_differentiable, kept, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._directions import for_each, largest, swept_at_once
 from ._late import load
-from ._linearize import Outside, Products, recorded
-from ._primitive import OPEN, is_tracked, layout_of
+from ._linearize import Products, recorded
+from ._primitive import is_tracked, layout_of
 from ._reads import Environment, Status
+from ._scope import OPEN, changed
 from ._shadow.arrays import acts_as_array
 from ._shadow.routes import way_to
 from ._transforms import Named, value_and_grad
@@ -43,13 +44,13 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Surroundings:
-    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_reads.py).  What f changes
-    itself is as it leaves it, and may be changed again."""
+    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_reads.py).  The numbers that f
+    changes itself are as it leaves them, and may be changed again."""
 
     def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
-        self.written: list = []  # arrays that f writes
+        self.written: list = []  # (array that f writes, its content after that, where that differs from the one before)
         self.arrays: list = []  # (array, its content)
         self.environment: Environment | None = None
         if before is not None and before.environment is not None and before.environment.status() is Status.UNCHANGED:
@@ -60,15 +61,17 @@ class Surroundings:
     def met(self, r: Recorded) -> None:
         """f has run."""
         if r.shadow.on:
-            self.written = [a for a, v in r.shadow.arrays if v._version]
+            self.written = [(a, a.copy(), None) for a, v in r.shadow.arrays if v._version]  # (it is not written back yet)
             self.arrays = [a for a, v in r.shadow.arrays if not v._version]
 
     def left(self) -> None:
         """f has ended."""
         if self.environment is not None:
             self.environment = self.environment.after()
-            self.arrays += [a for a in self.environment.walk.layouts if not among(a, self.arrays) and not among(a, self.written)]
+            known = [*self.arrays, *[a for a, *_ in self.written]]
+            self.arrays += [a for a in self.environment.walk.layouts if not any([a is b for b in known])]
         self.arrays = [(a, a.copy()) for a in self.arrays if not settled(a)]
+        self.written = [(a, a.copy(), differs(a, before)) for a, before, _ in self.written]
 
     def unknown(self) -> bool:
         """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not to."""
@@ -79,7 +82,7 @@ class Surroundings:
         status = Status.UNCHANGED if self.environment is None else self.environment.status()
         if status is Status.CHANGED:
             self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
-        return status is Status.UNKNOWN
+        return status is Status.UNKNOWN or any([(differs(a, after) & ~free).any() for a, after, free in self.written if not same(a, after)])
 
     def changed(self, what: str) -> None:
         raise GuardError(
@@ -88,8 +91,9 @@ class Surroundings:
         )
 
 
-def among(a: Any, arrays: list) -> bool:
-    return any([a is b for b in arrays])
+def differs(a: Any, b: Any) -> Any:
+    """Where the arrays differ; nan is equal to nan."""
+    return (a != b) & ~((a != a) & (b != b))
 
 
 def by_copy(a: Any) -> bool:
@@ -329,7 +333,7 @@ class Derivative:
 
 
 def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
-    with Outside():
+    with changed(depth=0):
         if v.ndim == 1:
             return end.joined(p.often(sweep, start.cut(v)))
         if not len(v):

@@ -52,7 +52,7 @@ def shorter(rule: Any, summed: Any) -> Any:
                 return c
         return FOLDS[rule](g, out, x, y)
 
-    short.prim = rule.prim
+    short.prim, short.turned = rule.prim, False
     return short
 
 

@@ -3,6 +3,7 @@
 For knots that stay, c minimises |G c - y|^2 + q |D c|^2, with G the B-splines at the nodes and D the jumps of their highest derivatives;
 q is the number for which the first term is what it is at SciPy's solution, by the theorem of implicit functions."""
 
+import inspect
 from typing import Any
 
 import numpy as plain_np
@@ -76,12 +77,13 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
     return solution(q)
 
 
-def made(x, y, w, xb, xe, k, s, t, nest, periodic, xp=None):
-    """What make_splrep and make_splprep share."""
+def made(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
+    """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of these by name alone.)"""
     if periodic:
         raise refusal("scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')")
     theirs = itp.make_splrep.__globals__["_make_splrep_impl"]
-    found = theirs(*[bare(v) for v in (x, y, w, xb, xe)], k, float(bare(s)), bare(t), nest, periodic)
+    more = {"periodic": False} if "periodic" in inspect.signature(theirs).parameters else {}
+    found = theirs(bare(x), bare(y), w=bare(w), xb=bare(xb), xe=bare(xe), k=k, s=float(bare(s)), t=bare(t), nest=nest, **more)
     return BSpline.construct_fast(*smoothed(x, y, w, found.t, k, found.c, s if tracked(s) else None), k)
 
 

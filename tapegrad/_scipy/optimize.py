@@ -14,8 +14,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import implicit
 from .. import numpy as np
-from .._primitive import OPEN, primal_of
+from .._primitive import primal_of
 from .._rebind import once_more
+from .._scope import OPEN
 from .._shadow import MAKERS
 from .._transforms import grad, hessian, jacobian
 from .._tree import Const

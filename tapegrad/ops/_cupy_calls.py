@@ -4,6 +4,8 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
+from ._protocols import signature_of
+
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
 OWN = (int, float, str)  # defaults that may mean another thing than NumPy's; False is None in NumPy
 VARYING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
@@ -15,7 +17,7 @@ class Translation:
 
     def __init__(self, f: Callable, key: Callable):
         self.name, self.theirs = f.__name__, inspect.signature(f)
-        mine, others = self.theirs.parameters, inspect.signature(key).parameters
+        mine, others = self.theirs.parameters, signature_of(key).parameters
         if any([p.kind in VARYING for p in mine.values()]):
             self.trivial = True
             return

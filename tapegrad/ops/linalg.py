@@ -23,10 +23,11 @@ from scipy.linalg.lapack import dgesv, dpotrf
 from .._array import F8, xp_of
 from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, layout_of, primal_of
-from .._variable import Variable
+from .._primitive import layout_of, primal_of
+from .._scope import OPEN
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, same, shape, xp
+from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ._layouts import laid_as_library
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
@@ -329,7 +330,7 @@ rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sa
 
 @implements(np.linalg.cholesky)
 def cholesky(a, /, *, upper=False):
-    if type(a) is Variable and not upper:
+    if type(a) is ArrayVariable and not upper:
         return cholesky_lower(a)
     square("cholesky", a)
     if dtype(a).kind not in "fc":
@@ -431,8 +432,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve, layout="own")
 def solve(a, b):
-    p = a._value if type(a) is Variable else layout_of(a)
-    q = b._value if type(b) is Variable else layout_of(b)
+    p = a._value if type(a) is ArrayVariable else layout_of(a)
+    q = b._value if type(b) is ArrayVariable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange; in C order, however the operands lie
     return solve_batches(a, b)
@@ -671,7 +672,7 @@ def tensorsolve(a, b, axes=None):
     a, b = two(a, b)
     n = ndim(a)
     if axes is not None:
-        moved = [i % n for i in axes]
+        moved = [*axes_of(axes, n)]
         a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))

@@ -8,9 +8,10 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import OPEN, is_tracked, layout_of, primal_of, values_of
+from .._primitive import is_tracked, layout_of, primal_of, values_of
+from .._scope import OPEN
 from ..errors import ArgumentError
-from ._define import dtype, implements, ndim, primitive, rules, shape
+from ._define import axes_of, dtype, implements, ndim, primitive, rules, shape
 from .elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from .gates import note
 from .linalg import inv, square
@@ -106,8 +107,7 @@ def norm(x, ord=None, axis=None, keepdims=False):
         if ord is None or (ord == 2 and n == 1 and not is_tracked(ord)) or (ord in ("fro", "f") and n == 2):
             return length_of(x, None, keepdims)
         axis = tuple(range(n))
-    axis = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    axis = tuple([int(a) % n for a in axis])
+    axis = axes_of(axis, n)
     if len(axis) == 1:
         return _vector(x, ord, axis[0], keepdims)
     if len(axis) == 2:
@@ -128,8 +128,7 @@ def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
 @implements(np.linalg.vector_norm)
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
     x = floating(x)
-    axis = tuple(range(ndim(x))) if axis is None else (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    return _vector(x, ord, tuple([int(a) % ndim(x) for a in axis]), keepdims)
+    return _vector(x, ord, axes_of(axis, ndim(x)), keepdims)
 
 
 @implements(np.linalg.matrix_norm)

@@ -19,7 +19,6 @@ from ._loops import Nest
 
 THREADS, BLOCKS = 128, 1024  # of a block; of a launch, at most
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
-THEIRS = frozenset(("sin", "cos"))  # functions that CUDA has for all numbers, and ours end
 
 
 class Text(Writer):
@@ -91,8 +90,6 @@ class Text(Writer):
         return ("true" if args[0] else "false") if op == "bool" else env[n]
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
-        if op in THEIRS:
-            return self.let(f"{op}{self.f}({x[0]})")
         if elementary.is_function(op):
             self.functions.add(op)
             return self.let(f"own_{elementary.identifier(op)}({', '.join(x)})")

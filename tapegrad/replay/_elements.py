@@ -21,7 +21,7 @@ from ._regions import through
 # Functions that kernels have less exactly than NumPy: powers by the logarithm, and what is made of them; sums of series.
 ROUGH = frozenset(
     (
-        "power_of", "gamma", "beta", "betaln", "cbrt", "remainder", "floor_divide", "fmod", "exp2", "exp10", "logaddexp2", "tail",
+        "power_of", "gamma", "beta", "betaln", "cbrt", "remainder", "floor_divide", "fmod", "logaddexp2", "tail",
         "psi_gap", "polygamma_n", "erfcx_ratio", "exprel_n",
     )
 )  # fmt: skip

@@ -12,14 +12,14 @@ from .._array import is_array, owned, shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._first_read import may_catch
-from .._flags import now
 from .._float_errors import LOUD, warned
 from .._late import load
-from .._primitive import OPEN, live, watching
+from .._primitive import live, watching
 from .._random import DRAW
 from .._reads import restore, snapshot
+from .._scope import OPEN, now, opened
 from .._shadow import THREADS
-from .._tape import COLLECTOR
+from .._tape import Pause
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable, frozen
@@ -56,7 +56,8 @@ def _jvp(f: Callable, argnums: Any) -> Callable:
 
 def _vjp(f: Callable, argnums: Any) -> Callable:
     def pulled(x, w, *args):
-        with Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {}) as r:
+        with opened():
+            r = Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {})
             ws = leaves_like("vjp", "cotangent", w, r.tree)
             gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
             return r.value(), r.inputs.results(r.gradient(gs, last=True))
@@ -129,8 +130,8 @@ class Form:
         """Without a program."""
         f = self.owner.f
         if self.method == "value" and watching() and not isinstance(f, Const):
-            with Swept(self.name, f, self.owner.argnums, args, {}) as r:  # where it is seen
-                return r.value()
+            with opened():
+                return Swept(self.name, f, self.owner.argnums, args, {}).value()  # where it is seen
         y = METHODS[self.method](f, self.owner.argnums)(*(given(args, themselves) if self.method == "value" else args))
         return tree_map(value_out, y) if self.method == "value" else y
 
@@ -160,11 +161,9 @@ class Form:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
             return found
-        if self.owner.on_change == "raise" and any([kept.is_of_setting() for kept in self.programs]):
-            if type(failed) is Departure and not failed.kept.may_catch:
-                return self.plain(args)  # it raises too, with the line
+        if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
             raise GuardError(self.complaint(args, failed))
-        if type(failed) in FAILED:
+        if type(failed) in FAILED and self.owner.on_change == "record":
             self.branched()
         return self.record(args, failed)
 
@@ -185,11 +184,9 @@ class Form:
 
     def record(self, args: tuple, failed: Any) -> Any:
         """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
-        COLLECTOR.pause()
-        try:
+        with opened():
+            Pause()
             return self.recorded(args, failed)
-        finally:
-            COLLECTOR.resume()
 
     def recorded(self, args: tuple, failed: Any) -> Any:
         owner = self.owner
@@ -207,14 +204,19 @@ class Form:
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if surroundings.unsure():
+            self.stop(surroundings.unsure())
+            return self.plain(args)
         if signature.weak and surroundings.has_single():
             self.numbers = False
             return self.recorded(args, failed)
+        before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
+        catches = warned() != "error" or may_catch(roots)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen, warned() != "error" or may_catch(roots))
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {error}") from error
+                raise GuardError(self.refusal(str(error))) from error
             surroundings.rewind()
             again = surroundings.disturbed({}) is None  # what it has written, a second run would find
             if signature.weak and again:
@@ -227,7 +229,8 @@ class Form:
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
-        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
+        program = Program(recorded)
+        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
             self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
             broken(self.name, failed.error, "the function is run as it is from now on")
@@ -237,7 +240,7 @@ class Form:
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
         unkept = recorded.trace.unkept
-        if reason is None and unkept is not None and self.vain < VAIN and owner.on_change == "record":
+        if reason is None and unkept is not None and self.vain < VAIN:
             self.branched()
             return y
         if reason is None and self.vain >= VAIN:
@@ -246,15 +249,31 @@ class Form:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         reason = reason or unkept
         if reason is not None:
-            if owner.on_change == "raise":
-                raise GuardError(f"{self.name}: {name_of(f)}{where_of(f)} cannot be recorded: {reason}")
-            self.eager, self.programs = reason, []
+            self.stop(reason)
             return y
-        program = Program(recorded)
-        if owner.on_change == "raise" and self.programs and (other := self.programs[0].program.takes_another_way(program)):
-            raise GuardError(self.complaint(args, other))
+        if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
+            failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
+            return y
         self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
         return y
+
+    def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
+        """With on_change='raise': does a further recording take the way of the one before?"""
+        if self.owner.on_change == "raise":
+            if trace.unkept:
+                raise GuardError(self.refusal(trace.unkept))
+            other = None if before is None else before.program.other_way(trace.guards.values())
+            if other is not None:
+                raise GuardError(self.complaint(args, other))
+
+    def stop(self, reason: str | None) -> None:
+        """The function is run as it is from now on."""
+        if self.owner.on_change == "raise":
+            raise GuardError(self.refusal(reason))
+        self.eager, self.programs = reason, []
+
+    def refusal(self, reason: Any) -> str:
+        return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -313,6 +332,7 @@ class Kept:
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
         self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
 
     def is_apart(self, values: list) -> bool:
@@ -364,11 +384,9 @@ class Kept:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted:
-            COLLECTOR.pause()
-            try:
+            with opened():
+                Pause()
                 self.emitted = emitter.Emitted(program, True)
-            finally:
-                COLLECTOR.resume()
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
@@ -415,7 +433,7 @@ class Kept:
                 self.refuse()
         if HEARD.shown is None or type(found) is Guard:
             return found
-        return Departure(self) if HEARD.shown == LOUD else None
+        return Departure(self) if HEARD.shown == LOUD and not self.deaf else None
 
     def stop(self, failure: Exception) -> None:
         """From now on as bound calls: the quicker ways failed where these do not."""

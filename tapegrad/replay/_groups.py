@@ -11,8 +11,8 @@ import numpy as np
 from .._primitive import ASSIGN
 from ..ops import elementwise as e
 from ..ops import reductions, shaping
-from ._device import THEIRS, DeviceCode, worth
-from ._elements import ENDING, Element, as_number, cost_of, ufunc_of
+from ._device import DeviceCode, worth
+from ._elements import Element, as_number, cost_of
 from ._fused import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from ._program import GROUP, LAID, PART, Instruction, Program
 from ._regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
@@ -120,8 +120,6 @@ class Kinds:
         if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
-            return None
-        if self.on_device and ufunc_of(i) is None and i.prim.name in ENDING - THEIRS:
             return None
         cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
         return (

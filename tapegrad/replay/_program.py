@@ -6,16 +6,17 @@ import copy
 import functools
 import itertools
 import threading
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
-from .._flags import Setting, leave
 from .._float_errors import LOUD
 from .._primitive import READ, Primitive
 from .._random import DRAW
-from .._tape import COLLECTOR
+from .._scope import now, opened, put, setting
+from .._tape import Pause
 from ._recorder import Guard, Instruction, Recorded
 from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
 
@@ -44,16 +45,16 @@ def unsafe(kind: str, flag: int) -> None:
     HEARD.unsafe = kind
 
 
-QUIET = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
+QUIET = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
 
 
 @functools.cache
-def setting_of(watched: tuple) -> Setting:
+def setting_of(watched: tuple) -> Any:
     """While instructions run of which a plain call would show these flags."""
     if not watched:
         return QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
-    return Setting(**modes, call=loud if LOUD in watched else shown)
+    return setting(**modes, call=loud if LOUD in watched else shown)
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -68,7 +69,7 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `asked`: numbers of what nobody reads, but may raise;
+    `may_raise`: numbers of what may raise, and in `asked` those that nobody reads;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
@@ -93,10 +94,10 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers, may_raise = [], asked(trace)
+        numbers, self.may_raise = [], asked(trace)
         self.asked = []
         for k in range(self.size - 1, -1, -1):
-            if k in may_raise and not needed[k]:
+            if k in self.may_raise and not needed[k]:
                 self.asked.append(k)
                 needed[k] = True
             if needed[k]:
@@ -125,12 +126,10 @@ class Program:
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
-        COLLECTOR.pause()
-        try:
+        with opened():
+            Pause()
             each = zip(self.numbers, self.what, self.operands, strict=True)
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
-        finally:
-            COLLECTOR.resume()
 
     @functools.cached_property
     def warns(self) -> bool:
@@ -160,12 +159,13 @@ class Program:
             last[k] = -1
         watched: Any = None
         own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
-        entered = QUIET.enter()
+        before = now()
         try:
+            put(QUIET)
             for n, (k, i) in enumerate(self.code):
                 if i.watched is not watched and i.watched != watched:
-                    leave(entered)
-                    watched, entered = i.watched, setting_of(i.watched).enter()
+                    watched = i.watched
+                    put(setting_of(watched))
                 ks, prim = i.args, i.prim
                 args = [env[j] for j in ks]
                 if type(prim) is Primitive and prim.writes:
@@ -183,7 +183,7 @@ class Program:
                     if last[j] == n:
                         env[j] = None
         finally:
-            leave(entered)
+            put(before)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
         return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 
@@ -197,11 +197,12 @@ class Program:
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
-                entered = setting_of(i.watched).enter()
+                before = now()
                 try:
+                    put(setting_of(i.watched))
                     env[k] = done(i, [env[j] for j in i.args])
                 finally:
-                    leave(entered)
+                    put(before)
             else:
                 rest.code.append((k, i))
         if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
@@ -212,10 +213,14 @@ class Program:
         rest.constants = {k: v for k, v in env.items() if k in read}
         return rest
 
-    def takes_another_way(self, other: "Program") -> Guard | None:
-        """The first condition that another program does not share, which was recorded under other settings of floating-point errors."""
-        pairs = itertools.zip_longest(self.conditions, other.conditions)
-        return next((g or h for g, h in pairs if g is None or h is None or g.place != h.place or not same_value(g.value, h.value)), None)
+    def other_way(self, conditions: Iterable) -> str | None:
+        """What tells the way of another recording, with these conditions, from that of this one; None: it is the same."""
+        for g, h in itertools.zip_longest(self.conditions, conditions):
+            if g is None or (h is not None and h.raised and g.place != h.place):
+                return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+            if h is None or g.place != h.place or not same_value(g.value, h.value):
+                return str(g)
+        return None
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):

@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse
 
 from .._array import is_array, xp_of
-from .._flags import leave
 from .._random import DRAW
+from .._scope import now, put
 from ..errors import ArgumentError
 from ..replay._program import LAID, PART, QUIET, Program, done
 from ..replay._recorder import Instruction
@@ -93,13 +93,14 @@ class Carried:
                 if j not in self.env and j not in needed:
                     needed.add(j)
                     asked += self.at[j].args
-            entered = QUIET.enter()
+            before = now()
             try:
+                put(QUIET)
                 for j in sorted(needed):  # an instruction stands after its operands
                     i = self.at[j]
                     self.env[j] = done(i, [self.env[a] for a in i.args])
             finally:
-                leave(entered)
+                put(before)
         return self.env[k]
 
     def known(self, k: int, local: bool = False) -> bool:
@@ -126,7 +127,7 @@ class Carried:
 def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Program | None:
     """What of the program gives the values of these numbers, and asks these of its conditions.  With conditions, all that may raise is
     done too: which way the function goes may depend on that."""
-    may_raise = [] if guards is None else program.asked
+    may_raise = () if guards is None else program.may_raise
     if not numbers and not guards and not may_raise:
         return None
     part = copy.copy(program)

@@ -1,85 +1,166 @@
-"""What the filter knows behind its first steps, where something of a diffuse start is infinite still: on arrays, or, where the gains of
-these steps are constants, by an affine map of the model's numbers."""
+"""How the ordinary filter begins behind a diffuse start: the state behind the first steps, and their log-likelihood.
 
-from dataclasses import dataclass
+Where the first observations are as many as the diffuse elements, and determine them well, the state behind them is an affine map of the
+model's numbers (`Constants`).  Otherwise the augmented filter (`_diffuse`) runs until it may be collapsed."""
+
+import math
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 
 from .. import numpy as np
+from .._array import to_host
 from .._primitive import is_tracked
 from .._recording import value
-from ..kernels.library.observation import predicted
-from ._diffuse import element, plan_of, term, unknown
-from ._filter import NotCompiled, begun, loglik_of, terms_of, update_diffuse
-from ._kernel import triangle
-from ._model import Observations, System
+from ._diffuse import DiffuseStart, collapsed, condition, plain, start_of
+from ._filter import Moments, first_state, recursion, scalar_loglik
+from ._kernel import Form, path_of, triangle
+from ._model import LinearGaussian, Observations, System, system
+from ._rows import rows_of, upper
+
+COLLAPSE = 300.0  # condition number of the whitened diffuse columns from which on the start may be collapsed
 
 
 @dataclass(frozen=True)
 class Begin:
-    """`steps` of the data are filtered before the kernel begins; with `constants` where the gains are.  `plan`: which elements meet an
-    infinite variance, where that was found for this very model."""
+    """`steps` of the data are filtered before the ordinary kernel begins: by `constants`, or with the columns of `start`."""
 
     steps: int
-    constants: "Constants | None"
-    plan: list[list[bool]] | None = None
+    constants: "Constants | None" = None
+    start: DiffuseStart | None = None
 
-    def state(self, s: System, data: Observations, joseph: bool) -> tuple[Any, Any, Any]:
-        """Mean and covariance of the state at the next step, and the log-likelihood of these steps."""
-        if self.constants is None:
-            a, P, path = begun(s, data, self.steps, joseph, self.plan)
-            return a, P, loglik_of(path, data.first(self.steps)) if self.steps else 0.0
-        return *self.constants.state(s, data), self.constants.loglik
+    def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
+        """Mean and upper triangle of the covariance of the state at the next step, and the log-likelihood of these steps, in one vector.
+        `x`: the constant fields of the model, of this form.  Raises `LostDigits` if the numbers want more steps."""
+        if self.constants is not None:
+            return np.concatenate([upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])])
+        mean, cov = first_state(s, self.start)
+        if not self.steps:
+            return np.concatenate([upper(mean, cov), numpy.zeros(1)])
+        n, whole = self.steps, self.steps == data.steps
+        rows = rows_of(form, s, data, 0)[:, : n if whole else n + 1]
+        found = path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
+        return collapsed_path(found, n, form.layout.width, self.start, whole)
 
 
-def begin_of(s: System, data: Observations, moving: bool) -> Begin | None:
-    """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated."""
-    if not s.diffuse.any():
-        return Begin(0, None) if s.predict_first else None
-    fixed = not moving and not s.varying & {"T", "Z"}
-    key = (value(s.T).tobytes(), value(s.Z).tobytes(), s.diffuse.tobytes(), s.predict_first) if fixed else None
-    known = data.begin
-    if key is None or known is None or known[0] != key:
-        plan, settled = plan_of(s, data)
-        if not settled or len(plan) == data.steps:
-            raise NotCompiled("no step is left behind those that settle the diffuse start")
-        alone = data.width == 1 and not moving and not s.predict_first and all(all(step) for step in plan)
-        found = Begin(len(plan), Constants(s, data, len(plan)) if alone else None, plan)
-        if key is None:
-            return found
-        known = data.begin = key, found
-    return known[1]
+def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
+    """The vector that `Begin.state` gives, from what the kernel of the augmented filter hands out, (..., steps, numbers)."""
+    c = 1 + start.rank
+    white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
+    begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
+    return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
+
+
+def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+    """Those of steps begin to end, from the state before the first of them; `numbers`: those of the kernel behind the first state."""
+    m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
+    theta = np.concatenate([upper(mean, cov), numbers])
+    x = path_of(form.layout, columns).path(theta, rows_of(form, s, data, begin)[:, : end - begin]).T
+    cuts = numpy.cumsum([1, p * columns, m * columns])
+    white, mean = x[:, 1 : cuts[1]].reshape((end - begin, p, columns)), x[:, cuts[1] : cuts[2]].reshape((end - begin, m, columns))
+    return Moments(mean, x[:, cuts[2] :][:, triangle(m)[1]], x[:, 0], white)
+
+
+def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
+    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        total = scalar_loglik(model, data) if data.width == 1 else None
+        if total is not None:
+            return total
+        s = s or system(model, data)
+        constants, begin, start = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z)), 0, None
+        if constants is not None:
+            (a, P), total, begin = constants.state(s, data), constants.loglik, constants.steps
+        else:
+            start = start_of(s, data)
+            start = start.seen() if start else None
+            (a, P), total = first_state(s, start), 0.0
+        path = recursion(s, data, joseph, a, P, begin)
+        found = path.whitened()
+        if start is None or not start.rank:
+            return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
+        size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
+        return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
+
+
+def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | None:
+    """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated;
+    `anew`: how it began for the same data before does not matter."""
+    bare = start_of(s, data, placed=False)
+    if bare is None:
+        return Begin(0) if s.predict_first else None
+    if data.begin is None or anew or data.begin[0] is not bare.rows or data.begin[1] != moving:
+        constants = constants_of(s, data, moving)
+        if constants is not None:
+            found = Begin(constants.steps, constants)
+        else:
+            start = start_of(s, data).seen()
+            found = Begin(last_step(s, data, start, joseph), None, start)
+        data.begin = bare.rows, moving, found
+    return data.begin[2]
+
+
+def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
+    """The first steps of a diffuse start, if these observations determine it and are no more than its elements."""
+    start = start_of(s, data, placed=False)
+    if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
+        return None
+    return Constants(s, data, start) if condition(start.rows[: start.rank]) <= COLLAPSE else None
+
+
+def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
+    """After how many steps the start may be collapsed; where numbers are hidden, that is not known, and the whole sample is augmented."""
+    numbers, r, n = plain(s), start.rank, data.steps
+    if numbers is None or not r:
+        return n if r else 0
+    s, data = (
+        replace(s, **numbers, xp=numpy),
+        Observations(to_host(value(data.raw))) if is_tracked(data.values) or data.xp is not numpy else data,
+    )
+    steps = int(start.at[min(r, len(start.at)) - 1, 0]) + 1
+    while True:
+        with numpy.errstate(all="ignore"):
+            path = recursion(s, data, joseph, *first_state(s, start), 0, steps)
+            found = sorted(
+                [(t, row) for at, _, white in path.whitened() for t, rows in zip(at, white, strict=True) for row in rows[:, 1:]],
+                key=lambda x: x[0],
+            )
+        at, W = numpy.array([t for t, _ in found]), numpy.array([row for _, row in found])
+        well = lambda k: condition(W[at < k]) <= COLLAPSE
+        if well(steps):
+            break
+        if steps == n:
+            return n
+        steps = min(2 * steps, n)
+    low = r - 1
+    while steps - low > 1:
+        middle = (low + steps) // 2
+        low, steps = (low, middle) if well(middle) else (middle, steps)
+    return steps
 
 
 class Constants:
-    """The first steps after a diffuse start, where each observed number meets an infinite variance: its gain K is the same whatever the
-    finite part P of the covariance is (`_diffuse`), and P <- (I - K z') P (I - K z')' + K h K'.
+    """The first steps of one series, as many as delta has elements: these observations determine it, whatever their covariance.
 
-    So the state at the end is a sum over the inputs: what enters as w leaves as X w, and its covariance W as X W X'."""
+    With rows X of the noise-free observations, delta is X^-1 of what they leave, and the state behind them is T^k A delta and more: a sum
+    over the inputs.  What enters as w leaves as X w, and its covariance W as X W X'."""
 
-    def __init__(self, s: System, data: Observations, steps: int):
-        m = len(s.diffuse)
-        A, gains, total, nothing = unknown(s), [], 0.0, numpy.zeros((m, m))
-        for t in range(steps):
-            z, T = s.host(t, "Z")[0], s.host(t, "T")
-            if data.rows[t]:
-                *_, A, x = element(nothing[0], nothing, A, z, 0.0, 0.0, False, True)
-                gains.append(x.K)
-                total -= 0.5 * float(term(x))
-            else:
-                gains.append(numpy.zeros(m))
-            A = T @ A
-        self.steps, self.loglik = steps, total
-        X = numpy.eye(m)
-        noise, errors = [], []
-        for t in reversed(range(steps)):
+    def __init__(self, s: System, data: Observations, start: DiffuseStart):
+        m, r = len(s.diffuse), start.rank
+        self.steps = n = int(start.at[r - 1, 0]) + 1
+        rows, at = start.rows[:r], start.at[:r, 0]
+        self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
+        A = start.columns[:, :r]
+        for t in range(n):
+            A = s.host(t, "T") @ A
+        gains = numpy.zeros((n, m))
+        gains[at] = numpy.linalg.solve(rows.T, A.T)
+        X, noise = numpy.eye(m), []
+        for t in reversed(range(n)):
             noise.append(X)
-            X = X @ s.host(t, "T")
-            errors.append(X @ gains[t])
-            X = X - numpy.outer(errors[-1], s.host(t, "Z")[0])
-        self.first = X
-        self.noise, self.errors = numpy.stack(noise[::-1]), numpy.stack(errors[::-1])
+            X = X @ s.host(t, "T") - numpy.outer(gains[t], s.host(t, "Z")[0])
+        self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
 
     def state(self, s: System, data: Observations) -> tuple[Any, Any]:
         """Mean and covariance, of whatever is tracked in the system and the data."""
@@ -117,30 +198,3 @@ class Constants:
                 P = self.errors.T @ self.errors
             made[:, k] = upper(a, (P + P.T) / 2)
         return made
-
-
-def head_of(fields: dict[str, Any], y: Any, plan: list[list[bool]], predict_first: bool) -> tuple[Any, Any, Any]:
-    """What `Begin.state` gives, in plain operations that a kernel is traced from: of one series y and constant matrices.  `plan`: the
-    elements seen at each step, and whether they meet an infinite variance."""
-    T, Q, z, h, c, d = (fields[name] for name in ("T", "Q", "Z", "H", "c", "d"))
-    a, P, A, total = fields["mean"], fields["cov"], fields["unknown"], 0.0
-
-    def moved(a: Any, P: Any, A: Any) -> tuple[Any, Any, Any]:
-        return *predicted(a, P, T, Q, c), T @ A
-
-    for t, infinite in enumerate(plan):
-        if predict_first:
-            a, P, A = moved(a, P, A)
-        if infinite:
-            a, P, A, updates = update_diffuse(a, P, A, (z, h, y[t] - d), infinite, numpy)
-            total = total + terms_of(updates, numpy)
-        if not predict_first:
-            a, P, A = moved(a, P, A)
-    if predict_first:
-        a, P = predicted(a, P, T, Q, c)
-    return a, P, total
-
-
-def upper(a: Any, P: Any) -> Any:
-    """Mean and upper triangle of the covariance as one vector."""
-    return np.concatenate([a, P.reshape((-1,))[triangle(P.shape[0])[0]]])

@@ -3,100 +3,73 @@
 Nothing is known here of where the model comes from, so each entry of a field that is tracked is a number of the kernel's theta (or of its
 rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
 
-import threading
 from collections import Counter
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any
 
 import numpy
 
 from .. import numpy as np
 from .._primitive import is_tracked, seen
+from .._scope import lock
 from ..errors import ArgumentError, KernelError
 from ..kernels.launch import stored
-from ._begin import begin_of, upper
-from ._diffuse import unknown
-from ._filter import (
-    FilterResult,
-    ForecastResult,
-    Moments,
-    NotCompiled,
-    Path,
-    after,
-    begun,
-    filter_result,
-    loglik_on_arrays,
-    moments_of,
-    moments_on_arrays,
-    observed,
-    require_settled,
-)
+from ._begin import begin_of, loglik_on_arrays, moments_by_kernel
+from ._diffuse import LostDigits, at_estimate, start_of
+from ._filter import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, through, with_noise
+from ._gains import delta_of, filtered
 from ._host import brought, on_processor
-from ._kernel import LETTERS, OWN, Form, Layout, codes_of, compiled, first_of, form_of, key_of, path_of, sizes, starts, triangle
+from ._kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
 from ._model import LinearGaussian, Observations, System, given, system
-from ._pattern import at_steps, data_rows, flat
+from ._rows import flat, rows_of
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
-LOCK = threading.Lock()
+LOCK = lock()
 ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
 
 
 @dataclass(frozen=True)
-class First:
-    """The first steps after a diffuse start, of plain numbers, by a kernel: `x` is what it handed out."""
-
-    layout: Layout
-    numbers: numpy.ndarray
-    rows: numpy.ndarray
-    x: numpy.ndarray
-    unknown: int
-
-    @property
-    def steps(self) -> int:
-        return self.rows.shape[1]
-
-    @property
-    def met(self) -> int:
-        """How many elements met an infinite variance."""
-        return int(self.rows[-self.layout.width :].sum())
-
-    def moments(self) -> Moments:
-        m, n = self.layout.states, self.steps
-        full, k = triangle(m)[1], m + m * (m + 1) // 2
-        a, P, A, b, R = numpy.split(self.x[1:].T, [m, k, k + m * self.unknown, k + m * self.unknown + m], axis=1)
-        return Moments(a, P[:, full], b, R[:, full], self.x[0], A.reshape(n, m, self.unknown))
-
-    def smoothed(self, r: numpy.ndarray, N: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """Mean and covariance of each state given all data; r, N: the weights behind the last transition of these steps."""
-        m, q = self.layout.states, self.unknown
-        upper, full = triangle(m)
-        theta = numpy.concatenate([r, N.ravel()[upper], self.numbers])
-        rows = numpy.concatenate([self.rows, self.x[1 : 1 + m + upper.size + m * q]])[:, ::-1]
-        found = first_of(self.layout, q)[1].path(theta, rows)[:, ::-1].T
-        return found[:, :m], found[:, m:][:, full]
-
-
-@dataclass(frozen=True)
 class Run:
-    """A kernel at the numbers of a model; `loglik_before` is the log-likelihood of the steps before its rows, and `first` these steps, if
-    they were asked for."""
+    """The compiled filter of a model: its form, its constant fields in one vector, and what it runs on."""
 
-    layout: Layout
-    theta: Any
-    rows: Any
-    loglik_before: Any
-    first: First | Path
+    form: Form
+    x: Any
+    s: System
+    data: Observations
+    joseph: bool
 
     def loglik(self) -> Any:
-        return compiled(self.layout)(self.theta, self.rows) + self.loglik_before
+        """By the ordinary filter behind the first steps."""
+        form, x, s, data = self.form, self.x, self.s, self.data
+        moving = is_tracked(s.T) or is_tracked(s.Z)
+        begin = begin_of(s, data, moving, self.joseph)
+        if begin is None:
+            return compiled(form.layout)(x[form.begun], rows_of(form, s, data, 0))
+        try:
+            begun = begin.state(form, x, s, data)
+        except LostDigits:
+            begin = begin_of(s, data, moving, self.joseph, anew=True)
+            begun = begin.state(form, x, s, data)
+        if begin.steps == data.steps:
+            return begun[-1]
+        return compiled(form.layout)(np.concatenate([begun[:-1], x[form.at]]), rows_of(form, s, data, begin.steps)) + begun[-1]
 
-    def moments(self, m: int) -> Moments:
-        """Of the steps of the kernel."""
-        x = path_of(self.layout).path(self.theta, self.rows)
-        full, k = triangle(m)[1], m + m * (m + 1) // 2
-        mean, filtered = x[1 : m + 1].T, x[k + 1 : k + m + 1].T
-        return Moments(mean, x[m + 1 : k + 1].T[:, full], filtered, x[k + m + 1 :].T[:, full], x[0], [])
+    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+        """As `OnArrays` gives them, which says what is wrong where they are not finite."""
+        found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
+        size = seen(found.size)
+        if size is None or numpy.isfinite(size).all():
+            return found
+        return OnArrays(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
+
+    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+        """As `OnArrays` gives them."""
+        n, m, k = u.shape
+        upper, full = triangle(m)
+        rows = np.concatenate([x.reshape((n, -1)) for x in (L, u)] + [W.reshape((n, m * m))[:, upper]], axis=1)[::-1].T
+        found = weights(m, k).path(numpy.zeros(m * k + upper.size), rows)[:, ::-1].T
+        return found[:, : m * k].reshape((n, m, k)), found[:, m * k :][:, full]
 
 
 def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
@@ -142,11 +115,11 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
     """
     data = given("filter", model, y)
-    s, there, found = moments(model, data, joseph)
-    if found is None:
-        x, _, total, _ = moments_on_arrays(s, data, joseph)
-        return filter_result(x, total, s, data)
-    return brought(filter_result(found[0], np.sum(found[0].terms), s, there), data.xp)
+    of = runner(model, data, joseph)
+    x, terms, infinite = filtered(of)
+    fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
+    found = (x.mean, x.cov, x.filtered_mean, x.filtered_cov, of.data.raw - fitted, spread, terms, np.sum(terms))
+    return brought(FilterResult(*found, len(infinite), infinite), data.xp)
 
 
 def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
@@ -166,79 +139,39 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     data = given("forecast", model, y)
     n = data.steps
     data = data.extended(steps)
-    s, _, found = moments(model, data, joseph)
-    if found is None:
-        x, _, _, settled = moments_on_arrays(s, data, joseph)
-        require_settled(settled, "forecast")
-    else:
-        x = found[0]
-    mean, cov = x.mean[n:], x.cov[n:]
-    return brought(ForecastResult(*observed(s, mean, cov, n, n + steps), mean, cov), data.xp)
+    of = runner(model, data, joseph)
+    s, start = of.s, start_of(of.s, of.data)
+    if start:
+        start.require_determined("forecast", n, first=False)
+    x = of.moments(*first_state(s, start), 0, n + steps)
+    delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
+    signal = at_estimate(*through(s, *ahead, n, n + steps), delta)
+    return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
 
 
-def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False, on_arrays: bool = False) -> Run:
-    """The compiled filter of a model, with `path` for its moments; with `on_arrays` the first steps are run there in any case.  Raises
-    `NotCompiled` where there is none, and, unless `always`, where it is not worth it yet."""
+def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:
+    """The filter of a model: compiled, on the host; on arrays, where the data are, if there is none or it does not pay."""
+    s = None
+    if data.steps >= FEW:
+        at, there = _for_kernels(model, data)
+        host = system(at, there)
+        s = host if there is data else None
+        try:
+            return run(host, there, joseph, there is not data, True)
+        except (NotCompiled, KernelError):
+            pass
+    return OnArrays(s or system(model, data), data, joseph)
+
+
+def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
+    """The compiled filter of a model, with `path` for its moments.  Raises `NotCompiled` where there is none, and, unless `always`,
+    where it is not worth it yet."""
     form, x = _form(s, data, joseph)
     tracked = any(map(is_tracked, [x, data.values, *(getattr(s, name) for name in s.varying)]))
     use = f"{'path' if path else 'loglik'}{' differentiated' if tracked else ''}"
     if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
-    begin = begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z))
-    if begin is None:
-        return Run(form.layout, x[form.begun], _rows(form, s, data, 0), 0.0, Path())
-    total, first = 0.0, Path()
-    if begin.plan and not (tracked or on_arrays) and (path or begin.constants is None):
-        first = _first(form, x, s, data, begin.plan)
-        found = first.moments()
-        a, P = after(s, begin.steps, found.filtered_mean[-1], found.filtered_cov[-1])
-        total = found.terms.sum()
-    elif path:
-        a, P, first = begun(s, data, begin.steps, joseph, begin.plan)
-    else:
-        a, P, total = begin.state(s, data, joseph)
-    theta = np.concatenate([upper(a, P), x[form.at]])
-    return Run(form.layout, theta, _rows(form, s, data, begin.steps), total, first)
-
-
-def _first(form: Form, x: numpy.ndarray, s: System, data: Observations, plan: list[list[bool]]) -> First:
-    n, p, A = len(plan), data.width, unknown(s)
-    infinite, there = numpy.zeros((p, n)), numpy.zeros((p, n))
-    for t, met in enumerate(plan):
-        infinite[data.rows[t], t], there[data.rows[t], t] = met, 1.0
-    a, P = s.mean, s.cov
-    if s.predict_first:
-        a, P, A = after(s, 0, a, P, A)
-    lines = {name: at_steps(s, name, 0, data.steps)[:n] for name in s.varying}
-    rows = data_rows(data, 0, form.layout.gaps)[0]
-    rows = numpy.stack([*(row[:n] for row in rows), *(lines[name][:, e] for name, e in form.lines), *(there - infinite), *infinite])
-    numbers = x[form.at]
-    start = numpy.concatenate([upper(a, P), A.ravel(), numbers])
-    return First(form.layout, numbers, rows, first_of(form.layout, A.shape[1])[0].path(start, rows), A.shape[1])
-
-
-def moments(
-    model: LinearGaussian, data: Observations, joseph: bool, on_arrays: bool = False
-) -> tuple[System, Observations, tuple[Moments, First | Path] | None]:
-    """The system of the model, the data that it is for, and, by the compiled filter, the moments of all states and the first steps (with
-    `on_arrays` as a path): on the host.  None in their place, and the system where the data are, where there is no such filter, or it
-    does not pay, or a variance is not positive."""
-    s = None
-    if data.steps >= FEW:
-        at, there = _for_kernels(model, data)
-        try:
-            host = system(at, there)
-            s = host if there is data else None
-            r = run(host, there, joseph, there is not data, True, on_arrays)
-            found = r.moments(len(host.diffuse))
-            if r.first.steps:
-                found = joined(r.first.moments() if isinstance(r.first, First) else moments_of(r.first, host.xp), found)
-            terms = seen(found.terms)
-            if terms is None or numpy.isfinite(terms).all():
-                return host, there, (found, r.first)
-        except (NotCompiled, KernelError):
-            pass
-    return s or system(model, data), data, None
+    return Run(form, x, s, data, joseph)
 
 
 def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
@@ -251,12 +184,6 @@ def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGauss
             if ON_DEVICE[form] < FILTERED:
                 return model, data
     return on_processor(model, data)
-
-
-def joined(x: Moments, y: Moments) -> Moments:
-    """x, and y behind it."""
-    parts = [np.concatenate([getattr(x, f.name), getattr(y, f.name)]) for f in fields(x) if f.name != "infinite"]
-    return Moments(*parts, x.infinite)
 
 
 def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
@@ -306,15 +233,3 @@ def _pays(form: Form, use: str, steps: int) -> bool:
             form.ready.add(use)
             stored.note(name)
         return use in form.ready
-
-
-def _rows(form: Form, s: System, data: Observations, steps: int) -> Any:
-    """The data rows of the kernel.  What does not depend on the model is made once."""
-    if form.lines or is_tracked(data.values):
-        rows, _ = data_rows(data, steps, form.layout.gaps)
-        series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
-        return np.stack(rows + [series[name][:, e] for name, e in form.lines])
-    known = data.lines
-    if known is None or known[0] != steps:
-        known = data.lines = steps, numpy.stack(data_rows(data, steps, form.layout.gaps)[0])
-    return known[1]

@@ -67,6 +67,10 @@ class Part:
         """What is read from the part's states: names and loadings."""
         return [(self.name, s.z)]
 
+    def state_names(self, k: int) -> list[str]:
+        """What errors call the k states."""
+        return [self.name] if k == 1 else [f"{self.name}[{i}]" for i in range(k)]
+
 
 @dataclass(frozen=True)
 class Noise(Part):
@@ -96,6 +100,9 @@ class Level(Part):
             return States(numpy.eye(1), numpy.ones(1), numpy.eye(1), [self.variance_of(p)])
         variances = [self.variance_of(p), self.slope.variance_of(p)]
         return States(numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances)
+
+    def state_names(self, k: int) -> list[str]:
+        return [self.name, self.slope.name] if self.slope else [self.name]
 
     def readings(self, s: States) -> list[tuple[str, Any]]:
         return [(part.name, row) for part, row in zip([self, self.slope], numpy.eye(2), strict=True)] if self.slope else [(self.name, s.z)]
@@ -139,6 +146,9 @@ class Harmonics(Part):
             z[at] = 1.0
             at += size
         return States(T, z, numpy.eye(k), [self.variance_of(p)] * k)
+
+    def state_names(self, k: int) -> list[str]:
+        return [f"{self.name} (wave {i // 2 + 1})" for i in range(k)]
 
 
 @dataclass(frozen=True)
@@ -221,6 +231,9 @@ class Regression(Part):
             return States(numpy.eye(k), self.X, numpy.zeros((k, 0)), [], numpy.zeros((k, k)), p[self.name])
         variances = [float(self.var)] * k if self.var is not None else [p[self.variance][i] for i in range(k)]
         return States(numpy.eye(k), self.X, numpy.eye(k), variances)
+
+    def state_names(self, k: int) -> list[str]:
+        return self.labels
 
     def readings(self, s: States) -> list[tuple[str, Any]]:
         return [(self.name, s.z), *zip(self.labels, numpy.eye(len(self.labels)), strict=True)]

@@ -1,179 +1,364 @@
-"""The first steps after a diffuse start, where the covariance of the state is P + kappa A A', kappa to infinity (DK chapter 5): on
-arrays, and in kernels.
+"""A start with diffuse elements, exactly: the augmented filter (P. de Jong, Annals of Statistics 19 (1991) 1073-1083; DK 5.7).
 
-An element y = z x + e of an observation meets an infinite variance where w = A' z is not zero.  Then it says what x is along A w, and
-nothing else: with M = P z, F = z' M + h,
+The first state is x[0] = mean + A delta + a finite part, with a column of A for each diffuse element and a flat prior on delta.  The filter
+runs for all delta at once: its mean is a matrix (m, 1 + q), whose first column belongs to delta = 0, and whose others say how the mean
+moves with delta.  The first column sees the data, the others zeros; the covariance P is the same for all.  The innovations in units of
+their covariance are e in the first column and -W in the others, and delta is their regression.  With W = Q R and u = Q'e,
 
-    K = A w / w'w,   a <- a + K v,   P <- P + K F K' - M K' - K M',   A <- A - A w w' / w'w.
+    delta ~ N(R^-1 u, R^-1 R^-T),    log-likelihood = -1/2 (sum of log det 2 pi F + |e - Q u|^2) - log |det R|.
 
-Otherwise K = M / F, and this P is the usual one.  A is carried, and not A A', whose condition number is the square of that of A.
+Three choices leave these figures as they are.  A constant on delta, so that the first column stands near the data.  A small finite
+covariance along A, so that F is positive for models without observation noise.  Directions of delta that the transition and observation
+matrices hide from all data count for nothing: A is turned so that its last columns are these.
 
-Backward, the weights of the later innovations are series in 1 / kappa, r0 + r1 / kappa and N0 + N1 / kappa + N2 / kappa^2, and so is the
-gain: K + u / (w'w kappa) with u = M - K F.  Of r1, N1 and N2 there counts what A meets, n1 = A' r1, N1 = A' N1 and N2 = A' N2 A:
+After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^-1 R^-T A'), and the ordinary filter goes on.  The
+relative error of that is the rounding error times the square of the condition number of W, so that number is to be small."""
 
-    E(x | all) = a + P r0 + A n1,   V(x | all) = P - P N0 P - A N1 P - (A N1 P)' - A N2 A'.
-
-A' N0 = 0, since what is determined exactly has no more weight on what was unknown; a transition T turns A into T A, so that n1 and N2 do
-not see it."""
-
-import math
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import numpy
 
 from .. import numpy as np
+from .._array import to_host, xp_of
+from .._primitive import Primitive, bind, layout_of, primal_of, seen
+from .._recording import value
+from .._variable import Variable
+from ..errors import DataError
+from ..ops.linalg import solve_triangular
+from ._kernel import triangle
 from ._model import Observations, System
 
-ROUNDING = 1e-9
+# Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
+# and a start that was collapsed has lost digits.
+HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 1e-4
+ENOUGH = 1e3  # condition number of the diffuse columns at which no more rows are looked at
+SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
 
-class Element(NamedTuple):
-    """One element.  `finite`, `infinite`: which variance it meets, as booleans or as numbers 1 and 0; neither if it is missing.  `per_F`
-    is 1 / F, or 0 where it does not meet that, and `per_w` 1 / w'w, or 0."""
-
-    z: Any
-    v: Any
-    F: Any
-    M: Any
-    K: Any
-    w: Any
-    finite: Any
-    infinite: Any
-    per_F: Any
-    per_w: Any
+class IllConditionedError(DataError, numpy.linalg.LinAlgError):
+    """The data determine the diffuse elements of a start too poorly.  A search takes it for a point outside of the model."""
 
 
-def element(a: Any, P: Any, A: Any, z: Any, h: Any, y: Any, finite: Any, infinite: Any) -> tuple[Any, Any, Any, Element]:
-    """The state behind an element, and the element."""
-    v, M, w = y - z @ a, P @ z, z @ A
-    F = z @ M + h
-    per_F, per_w = _if(finite, lambda: 1.0 / F), _if(infinite, lambda: 1.0 / (w @ w))
-    K = M * per_F if finite is not False else 0.0
-    if infinite is not False:
-        along = A @ w * per_w
-        K, A = K + along if finite is not False else along, A - np.outer(along, w)
-    X = np.outer(K * (F * 0.5) - M, K)
-    return a + K * v, P + X + X.T, A, Element(z, v, F, M, K, w, finite, infinite, per_F, per_w)
+class Regression(NamedTuple):
+    """delta ~ N(estimate, root root'), (q,) and (q, r); `square` is |e - Q u|^2, `log_det` is log |det R|; R (r, r) and u (r,)."""
+
+    estimate: Any
+    root: Any
+    square: Any
+    log_det: Any
+    R: Any
+    u: Any
 
 
-def _if(flag: Any, number: Any) -> Any:
-    """number(), or 0."""
-    if isinstance(flag, bool):
-        return number() if flag else 0.0
-    return np.where(flag > 0.5, number(), 0.0)
+def regression(white: Any, rank: int, columns: int, known: Regression | None = None, judge: Callable | None = None) -> Regression:
+    """The regression on rows white (..., N, 1 + q), whose first `rank` columns behind the first depend on delta; `known`: what rows before
+    these gave; `judge` raises where it does not accept R."""
+    e, W = white[..., 0], -white[..., 1 : 1 + rank]
+    square, xp = 0.0, xp_of(layout_of(white))
+    if not rank:
+        return Regression(xp.zeros(columns), xp.zeros((columns, 0)), _dot(e, e), xp.zeros(()), xp.zeros((0, 0)), xp.zeros(0))
+    if known is not None:
+        e, W, square = np.concatenate([known.u, e]), np.concatenate([known.R, W]), known.square
+    Q, R = np.linalg.qr(W)
+    if judge is not None:
+        judge(R)
+    back = np.swapaxes(Q, -1, -2)
+    u = _times(back, e)
+    left = e - _times(Q, u)
+    more = _times(back, left)  # once more, for the digits of what is left
+    left, u = left - _times(Q, more), u + more
+    root = solve_triangular(R, xp.eye(rank) + xp.zeros(R.shape))
+    estimate, padding = _times(root, u), columns - rank
+    if padding:
+        estimate = np.concatenate([estimate, xp.zeros(padding)])
+        root = np.concatenate([root, xp.zeros((padding, rank))])
+    log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if judge is not None and seen(R) is None:  # nobody may look: nan where digits were lost
+        size = np.sqrt(np.sum(R * R, axis=-2))
+        lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
+        log_det, estimate = log_det + lost, estimate + lost[..., None]
+    return Regression(estimate, root, square + _dot(left, left), log_det, R, u)
 
 
-def term(x: Element) -> Any:
-    """-2 log density of an element."""
-    size = _if(x.finite, lambda: np.log(2 * math.pi * x.F)) + _if(x.infinite, lambda: np.log(2 * math.pi * (x.w @ x.w)))
-    return size + x.v * x.v * x.per_F
+def _times(X: Any, v: Any) -> Any:
+    return (X @ v[..., None])[..., 0]
 
 
-def elements(
-    a: Any, P: Any, A: Any, Z: Any, H: Any, y: Any, finite: Any, infinite: Any, apart: bool, xp: Any = numpy
-) -> tuple[Any, Any, Any, list[Element]]:
-    """The elements of one observation, one after the other.  `apart`: the errors are independent, and H are their variances.  Otherwise
-    they join the state for this step, z = (Z[i], e_i), h = 0 (DK 6.4.5)."""
-    m, k = a.shape[0], len(finite)
-    if apart:
-        seen = [(Z[i], H[i]) for i in range(k)]
-    else:
-        eye, zeros = xp.eye(k), xp.zeros((m, k))
-        seen = [(np.concatenate([Z[i], eye[i]]), 0.0) for i in range(k)]
-        a = np.concatenate([a, xp.zeros(k)])
-        P = np.concatenate([np.concatenate([P, zeros], axis=1), np.concatenate([zeros.T, H], axis=1)])
-        A = np.concatenate([A, xp.zeros((k, A.shape[1]))])
-    made = []
-    for i, (z, h) in enumerate(seen):
-        a, P, A, x = element(a, P, A, z, h, y[i], finite[i], infinite[i])
-        made.append(x)
-    return (a, P, A, made) if apart else (a[:m], P[:m, :m], A[:m], made)
+def _dot(x: Any, y: Any) -> Any:
+    return np.sum(x * y, axis=-1)
 
 
-class Weights(NamedTuple):
-    """r0 (m,), n1 (q,), N0 (m, m), N1 (q, m), N2 (q, q)."""
-
-    r0: Any
-    n1: Any
-    N0: Any
-    N1: Any
-    N2: Any
-
-
-def behind(r0: Any, N0: Any, q: int, xp: Any = numpy) -> Weights:
-    """The weights where nothing is infinite any more."""
-    return Weights(r0, xp.zeros(q), N0, xp.zeros((q, N0.shape[0])), xp.zeros((q, q)))
+def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
+    """Mean and covariance of states (..., m), from those for each delta: (..., m, 1 + q) and (..., m, m)."""
+    if x is None:
+        return mean[..., 0], cov
+    A = mean[..., 1:]
+    Y = A @ x.root
+    return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
 
 
-def smoothed(a: Any, P: Any, A: Any, w: Weights) -> tuple[Any, Any]:
-    """Mean and covariance of the state given all data."""
-    X = A @ w.N1 @ P
-    V = P - P @ w.N0 @ P - X - X.T - A @ w.N2 @ A.T
-    return a + P @ w.r0 + A @ w.n1, (V + V.T) * 0.5
+def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
+    given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
+    return bind(COLLAPSE, (white, state), {"start": start, "whole": whole})
 
 
-def through(w: Weights, T: Any) -> Weights:
-    """The weights before a transition from those after."""
-    return Weights(w.r0 @ T, w.n1, T.T @ w.N0 @ T, w.N1 @ T, w.N2)
+def _collapse(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    Q, R, root, u, left, mean = _factors(white, state, start, lambda R: R.ndim > 2 and whole or start.require_conditioned(R, whole))
+    m, A = mean.shape[-2], mean[..., 1:]
+    Y = A @ root
+    total = -0.5 * _dot(left, left) - np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if whole and R.ndim > 2:  # of many models one must not stop the others
+        total = np.where(_conditioned(R, DEPENDENT), total, numpy.nan)
+    P = state[..., m * mean.shape[-1] :] + _triangle(Y @ np.swapaxes(Y, -1, -2))
+    return np.concatenate([mean[..., 0] + _times(Y, u), P, total[..., None]], axis=-1)
 
 
-def before(weights: Weights, seen: list[Element], xp: Any = numpy) -> Weights:
-    """The weights before the elements of one observation.  Where the errors have joined the state their own weights are zero: no later
-    step depends on them."""
-    m = weights.r0.shape[0]
-    size = seen[0].z.shape[0] if seen else m
-    if size > m:
-        lift = xp.eye(m, size)
-        r0, n1, N0, N1, N2 = weights
-        weights = Weights(r0 @ lift, n1, lift.T @ N0 @ lift, N1 @ lift, N2)
-    for x in reversed(seen):
-        weights = _before(weights, x)
-    r0, n1, N0, N1, N2 = weights
-    return Weights(r0[:m], n1, N0[:m, :m], N1[:, :m], N2) if size > m else weights
+def _factors(white: Any, state: Any, start: "DiffuseStart", judge: Callable | None = None) -> tuple[Any, ...]:
+    """Q, R, R^-1, u = Q'e, e - Q u, and the mean (..., m, 1 + r); `judge` raises where it does not accept R."""
+    e, W, m = white[..., 0], -white[..., 1:], start.columns.shape[0]
+    Q, R = np.linalg.qr(W)
+    if judge is not None:
+        judge(R)
+    u = _times(np.swapaxes(Q, -1, -2), e)
+    left = e - _times(Q, u)
+    more = _times(np.swapaxes(Q, -1, -2), left)  # once more, for the digits of what is left
+    root = solve_triangular(R, xp_of(layout_of(white)).eye(R.shape[-1]) + 0.0 * R)
+    mean = state[..., : m * white.shape[-1]].reshape((*state.shape[:-1], m, white.shape[-1]))
+    return Q, R, root, u + more, left - _times(Q, more), mean
 
 
-def _before(weights: Weights, x: Element) -> Weights:
-    """Collected powers of 1 / kappa of the usual recursion r <- z v / F + G' r, N <- z z' / F + G' N G, G = I - K z'."""
-    r0, n1, N0, N1, N2 = weights
-    z, w, u = x.z, x.w * x.per_w, x.M - x.K * x.F
-    S, g = N0 - np.outer(N0 @ x.K, z), np.outer(w, N1 @ u)
-    return Weights(
-        r0 + z * (x.v * x.per_F - r0 @ x.K),
-        n1 + w * (x.v - u @ r0),
-        S - np.outer(z, x.K @ S) + np.outer(z, z * x.per_F),
-        N1 - np.outer(N1 @ x.K, z) + np.outer(w, z - u @ S),
-        N2 - g - g.T + np.outer(w, w * (u @ N0 @ u - x.F)),
-    )
+def _pulled(g: Any, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> tuple[Any, Any]:
+    """The cotangents of white and state."""
+    Q, _, root, u, r, mean = _factors(white, state, start)
+    m, Y = mean.shape[-2], mean[..., 1:] @ root
+    d, back = _times(root, u), np.swapaxes(root, -1, -2)
+    by_mean, by_cov, by_total = g[..., :m], g[..., m:-1], g[..., -1:]
+    full = triangle(m)[1]
+    PY = (by_cov[..., full] * (0.5 + 0.5 * xp_of(layout_of(white)).eye(m))) @ Y
+    b = _times(np.swapaxes(Y, -1, -2), by_mean)
+    Qb = _times(Q, b)
+    inner = by_total[..., None] * back + 2.0 * (np.swapaxes(Y, -1, -2) @ PY) @ back
+    by_W = _outer(r, by_total * d + _times(root, b)) - _outer(Qb, d) - Q @ inner
+    by_e = Qb - by_total * r
+    by_A = _outer(by_mean, d) + 2.0 * PY @ back
+    by_state = np.concatenate([by_mean[..., None], by_A], axis=-1).reshape((*g.shape[:-1], mean.shape[-1] * m))
+    return np.concatenate([by_e[..., None], -by_W], axis=-1), np.concatenate([by_state, by_cov], axis=-1)
 
 
-def plan_of(s: System, data: Observations) -> tuple[list[list[bool]], bool]:
-    """Which observed elements of the first steps meet an infinite variance, until none is left; and whether
-    none is left.  It depends on T and Z alone.  Rounding is told from zero by the size of the terms of A' z."""
-    A = unknown(s)
-    plan: list[list[bool]] = []
+def _pushed(tangents: tuple, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    """The tangent of the collapse."""
+    Q, _, root, u, r, mean = _factors(white, state, start)
+    m, Y = mean.shape[-2], mean[..., 1:] @ root
+    d = _times(root, u)
+    of_white, of_state = (0.0 * x if t is None else t for t, x in zip(tangents, (white, state), strict=True))
+    de, dW = of_white[..., 0], -of_white[..., 1:]
+    of_mean = of_state[..., : m * mean.shape[-1]].reshape(mean.shape)
+    dY = of_mean[..., 1:] @ root
+    missed = de - _times(dW, d)
+    M = np.swapaxes(Q, -1, -2) @ dW @ root
+    moved = _times(np.swapaxes(Q, -1, -2), missed) + _times(np.swapaxes(root, -1, -2), _times(np.swapaxes(dW, -1, -2), r))
+    X = dY @ np.swapaxes(Y, -1, -2) - Y @ M @ np.swapaxes(Y, -1, -2)
+    cov = of_state[..., m * mean.shape[-1] :] + _triangle(X + np.swapaxes(X, -1, -2))
+    total = -_dot(r, missed) - np.sum(np.diagonal(M, axis1=-2, axis2=-1), axis=-1)
+    return np.concatenate([of_mean[..., 0] + _times(of_mean[..., 1:], d) + _times(Y, moved), cov, total[..., None]], axis=-1)
+
+
+def _outer(x: Any, y: Any) -> Any:
+    return x[..., :, None] * y[..., None, :]
+
+
+def _triangle(P: Any) -> Any:
+    """The upper triangle of (..., m, m)."""
+    m = P.shape[-1]
+    return P.reshape((*P.shape[:-2], m * m))[..., triangle(m)[0]]
+
+
+COLLAPSE = Primitive("collapse", _collapse)
+COLLAPSE.vjp, COLLAPSE.joint = (lambda g, out, need, white, state, start, whole: _pulled(g, white, state, start, whole),), True
+COLLAPSE.jvp = lambda t, out, white, state, start, whole: _pushed(t, white, state, start, whole)
+COLLAPSE.keep_spec = lambda active: ((0, 1), False)
+COLLAPSE.batch = "matrix"
+
+
+def _conditioned(R: numpy.ndarray, least: float) -> Any:
+    """Are the singular values of the columns of R (..., r, r), scaled to length 1, above this part of the largest?"""
+    size = numpy.linalg.norm(R, axis=-2, keepdims=True)
+    scaled = R / numpy.where(size > 0, size, 1.0)
+    good = numpy.isfinite(scaled).all(axis=(-2, -1))
+    found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
+    return found[..., -1] >= least * found[..., 0]
+
+
+def condition(X: numpy.ndarray) -> float:
+    """The condition number of columns scaled to length 1; infinite where that has no meaning."""
+    if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
+        return numpy.inf
+    size = numpy.linalg.norm(X, axis=0)
+    found = numpy.linalg.svd(X / numpy.where(size > 0, size, 1.0), compute_uv=False)
+    return float(found[0] / found[-1]) if found[-1] > 0 else numpy.inf
+
+
+class LostDigits(Exception):
+    """The diffuse start was collapsed too early for these numbers of the model."""
+
+
+@dataclass(frozen=True)
+class DiffuseStart:
+    """What transition, observation matrix and data say of a diffuse start: constants for every derivative.
+
+    `columns` (m, q) is A, of which observations see the first `rank`, in `rows` (N, rank) without noise; these are of steps and elements
+    `at` (N, 2).  They see nothing of the others, of which nothing is left after `dropped` steps (None: something is left for ever).
+    `centre` (q,) is the constant on delta, `spread` (q,) the finite variance, `names` (m,) are those of the states."""
+
+    columns: numpy.ndarray
+    rank: int
+    rows: numpy.ndarray
+    at: numpy.ndarray
+    dropped: int | None
+    names: tuple[str, ...]
+    centre: numpy.ndarray | None = None
+    spread: numpy.ndarray | None = None
+
+    def state(self, s: System) -> tuple[Any, Any]:
+        """The mean (m, 1 + q) and the covariance before the first observation, or before the first transition."""
+        A = self.columns
+        mean = np.concatenate([(s.mean + s.xp.asarray(A @ self.centre))[:, None], s.xp.asarray(A)], axis=1)
+        return mean, s.cov + s.xp.asarray((A * self.spread) @ A.T)
+
+    def seen(self) -> "DiffuseStart":
+        """Without the columns of which no observation depends: the log-likelihood needs no more."""
+        r = self.rank
+        return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
+
+    def independent(self) -> numpy.ndarray:
+        """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
+        basis, picked = numpy.zeros((self.rank, 0)), []
+        scale = numpy.linalg.norm(self.rows, axis=0)
+        for row, at in zip(self.rows / scale, self.at, strict=True):
+            left = row - basis @ (basis.T @ row)
+            left = left - basis @ (basis.T @ left)
+            if numpy.linalg.norm(left) > DEPENDENT * numpy.linalg.norm(row):
+                basis = numpy.column_stack([basis, left / numpy.linalg.norm(left)])
+                picked.append(at)
+            if len(picked) == self.rank:
+                break
+        return numpy.array(picked, int).reshape(-1, 2)
+
+    def require_determined(self, call: str, step: int, first: bool = True) -> None:
+        """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
+        if self.dropped is None or self.dropped > step:
+            raise DataError(
+                f"{call}: the data do not determine every diffuse element of the start, whose variance is "
+                "infinite; give more data, or a start with a finite covariance"
+            )
+        if first and self.rank < self.centre.size:
+            raise DataError(
+                f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} diffuse elements of the start "
+                "before an observation tells what they are, so that the first states have an infinite variance; give the start a finite "
+                "covariance there"
+            )
+
+    def require_conditioned(self, R: Any, whole: bool) -> None:
+        """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of the `whole` sample."""
+        R = seen(R)
+        if R is None or not self.rank or _conditioned(R, DEPENDENT if whole else LOST).all():
+            return
+        if not whole:
+            raise LostDigits
+        _, found, V = numpy.linalg.svd(R / numpy.linalg.norm(R, axis=0))
+        poor = found < found[0] * DEPENDENT
+        weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
+        names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
+        raise IllConditionedError(
+            f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
+            "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
+            "covariance"
+        )
+
+
+def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
+    """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
+    if not s.diffuse.any():
+        return None
+    key = None
+    if not s.varying & {"T", "Z"}:
+        key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
+    if data.start is None or key is None or data.start[0] != key:
+        data.start = key, _found(s, data)
+    found = data.start[1]
+    if placed and found.centre is None:
+        found = _placed(s, data, found)
+        data.start = key, found
+    return found
+
+
+def _found(s: System, data: Observations) -> DiffuseStart:
+    E = numpy.eye(len(s.diffuse))[:, s.diffuse]
+    q = E.shape[1]
+    X, at, found, V, size = _rows(s, data, E, q)
+    hidden = found <= HIDDEN * max(found[0], HIDDEN)
+    if not hidden.any():
+        return DiffuseStart(E, q, X, at, 0, s.names)
+    r = q - int(hidden.sum())
+    turned = numpy.linalg.qr((V[hidden] / size).T, mode="complete")[0]
+    A = E @ numpy.concatenate([turned[:, q - r :], turned[:, : q - r]], axis=1)
+    return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
+
+
+def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
+    """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
+    r, q = start.rank, start.columns.shape[1]
+    centre, spread = numpy.zeros(q), numpy.zeros(q)
+    X, at, *_ = (start.rows, start.at) if len(start.at) >= 2 * r else _rows(s, data, start.columns[:, :r], 2 * r)
+    if r:
+        y = to_host(value(data.raw)).astype(float)[at[:, 0], at[:, 1]]
+        scale = numpy.linalg.norm(X, axis=0)
+        centre[:r] = numpy.linalg.lstsq(X / scale, y, rcond=DEPENDENT)[0] / scale
+        left = y - X @ centre[:r]
+        size = SPREAD * (left @ left or y @ y or 1.0) / scale**2
+        spread[:r] = 4.0 ** numpy.round(numpy.log2(size) / 2)  # its root is exact
+    return replace(start, centre=centre, spread=spread)
+
+
+def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
+    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell, and `enough` rows.
+    Also the singular values (q,) and right vectors of the columns, scaled to length 1, and the lengths before."""
+    q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
     for t in range(data.steps):
-        if not A.any():
-            return plan, True
         if s.predict_first:
-            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
-        Z, informative = s.host(t, "Z"), []
-        for i in data.rows[t]:
-            w, size = Z[i] @ A, numpy.abs(Z[i]) @ numpy.abs(A)
-            informative.append(bool(numpy.linalg.norm(w) > ROUNDING * numpy.linalg.norm(size)))
-            if informative[-1]:
-                orthogonal = numpy.linalg.qr(w[:, None], mode="complete")[0][:, 1:]
-                A = _cleaned(A @ orthogonal, numpy.linalg.norm(A, axis=1, keepdims=True))
-        plan.append(informative)
-        if not s.predict_first and A.any():
-            A = _cleaned(s.host(t, "T") @ A, numpy.abs(s.host(t, "T")) @ numpy.abs(A))
-    return plan, not A.any()
+            A = s.host(t, "T") @ A
+        if data.rows[t]:
+            rows.append(s.host(t, "Z")[data.rows[t]] @ A)
+            at += [(t, i) for i in data.rows[t]]
+        if len(at) >= enough or t + 1 == data.steps:
+            enough *= 2
+            X = numpy.concatenate(rows)
+            size = numpy.linalg.norm(X, axis=0)
+            size = numpy.where(size > 0, size, 1.0)
+            _, found, V = numpy.linalg.svd(X / size if len(X) <= q else numpy.linalg.qr(X / size, mode="r"))
+            found = numpy.concatenate([found, numpy.zeros(q - found.size)])
+            if found[-1] * ENOUGH >= found[0] > 0:
+                break
+        if not s.predict_first and t + 1 < data.steps:
+            A = s.host(t, "T") @ A
+    return X, numpy.array(at, int).reshape(-1, 2), found, V, size
 
 
-def unknown(s: System) -> numpy.ndarray:
-    """A at the start, (m, q): a column for each diffuse element."""
-    return numpy.diag(s.diffuse.astype(float))[:, s.diffuse]
+def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
+    """After how many steps nothing is left of A.  Rounding is told from zero by the size of the terms."""
+    for t in range(steps):
+        if t or s.predict_first:
+            T = s.host(t if s.predict_first else t - 1, "T")
+            A = numpy.where(numpy.abs(T @ A) > 1e-9 * (numpy.abs(T) @ numpy.abs(A)), T @ A, 0.0)
+        if not A.any():
+            return t
+    return None
 
 
-def _cleaned(A: numpy.ndarray, size: numpy.ndarray) -> numpy.ndarray:
-    """A with entries that are rounding errors of sums of terms of this size set to zero."""
-    return numpy.where(numpy.abs(A) > ROUNDING * size, A, 0.0)
+def plain(s: System) -> dict[str, Any] | None:
+    """The numbers of a model on the host, or None where a transform hides one of them."""
+    found = {name: primal_of(getattr(s, name)) for name in ("T", "Z", "Q", "H", "c", "d", "mean", "cov")}
+    return None if any(isinstance(x, Variable) for x in found.values()) else {name: to_host(x) for name, x in found.items()}

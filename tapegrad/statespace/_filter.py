@@ -1,12 +1,12 @@
 """The Kalman filter on arrays: states and log-likelihood of what has no compiled filter, and the reference of that.
 
 Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
-element divides by its variance, one with several solves with their covariance, and the first steps after a
-diffuse start take the elements one by one (DK 5.2 and 6.4).  `_scalar_loglik` is the same recursion in plain
-numbers, for models with one state and one observation.
+element divides by its variance, one with several solves with their covariance.  With a diffuse start the mean is
+a matrix (`_diffuse`).  `scalar_loglik` is the same recursion in plain numbers, for models with one state and one
+observation.
 
-The structure (which elements are observed, which of them meet an infinite variance) is settled on the host
-before anything is differentiated; the arithmetic never looks at a value.
+The structure (which elements are observed, what a diffuse start depends on) is settled on the host before anything
+is differentiated; the arithmetic never looks at a value.
 """
 
 import math
@@ -18,10 +18,10 @@ import numpy
 from .. import numpy as np
 from .._primitive import seen
 from .._recording import value
-from ..errors import DataError, NotPositiveDefiniteError
+from ..errors import NotPositiveDefiniteError
 from ..ops.linalg import solve_triangular
-from ._diffuse import Element, elements, plan_of, term, unknown
-from ._model import LinearGaussian, Observations, System, checked_fields, checked_start, system
+from ._diffuse import DiffuseStart
+from ._model import LinearGaussian, Observations, System, checked_fields, checked_start
 
 LOG_2PI = math.log(2 * math.pi)
 
@@ -63,176 +63,156 @@ class ForecastResult:
 
 
 @dataclass
-class Scalar:
-    """One observed element, of variance F: gain K = M / F with M = P z, innovation v."""
-
-    z: Any
-    v: Any
-    F: Any
-    M: Any
-    K: Any
-
-
-@dataclass
-class Block:
-    """Several observed elements: innovations v with covariance S, G = S^-1 Z P the transposed gain."""
-
-    Z: Any
-    v: Any
-    S: Any
-    G: Any
-
-
-@dataclass
 class Path:
-    """States before and after each observation as (mean, covariance, A or None), and the updates of each step: of a step with an A
-    the elements, with those that meet something infinite."""
+    """Means and covariances before each observation, and the innovations: (step, v, F) with a variance F of one element, or a covariance of
+    several.  A mean may be a matrix (m, k), and v has an axis of k more: see `_diffuse`."""
 
-    predicted: list[tuple[Any, Any, Any]] = field(default_factory=list)
-    filtered: list[tuple[Any, Any, Any]] = field(default_factory=list)
-    updates: list[list[Any]] = field(default_factory=list)
+    mean: list[Any] = field(default_factory=list)
+    cov: list[Any] = field(default_factory=list)
+    innovations: list[tuple[int, Any, Any]] = field(default_factory=list)
 
-    @property
-    def steps(self) -> int:
-        return len(self.updates)
+    def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
+        """For elements, then for blocks of each size: at which steps, log det 2 pi F, (N,), and the innovations in units of F, (N, i, k).
+        Raises where F is not positive definite."""
+        same: dict[int, list[tuple[int, Any, Any]]] = {}
+        for x in self.innovations:
+            same.setdefault(x[2].shape[0] if getattr(x[2], "ndim", 0) else 0, []).append(x)
+        found = []
+        for size, steps in same.items():
+            at, v, F = numpy.array([t for t, *_ in steps]), np.stack([v for _, v, _ in steps]), np.stack([F for *_, F in steps])
+            v = v.reshape((len(at), max(size, 1), -1))
+            found.append((at, *(whitened_blocks(at, v, F) if size else whitened_elements(at, v, F))))
+        return found
 
-    @property
-    def met(self) -> int:
-        """How many elements met an infinite variance."""
-        return sum([type(x) is Element and x.infinite for updates in self.updates for x in updates])
+
+def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    plain = value(F)
+    if type(plain) is numpy.ndarray and (plain <= 0).any():
+        i = int(numpy.argmax(plain <= 0))
+        raise NotPositiveDefiniteError(f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number")
+    return LOG_2PI + np.log(F), v / np.sqrt(F)[:, None, None]
 
 
-def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
-    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        total = _scalar_loglik(model, data) if data.width == 1 else None
-        return loglik_of(recursion(s or system(model, data), data, joseph)[0], data) if total is None else total
+def whitened_blocks(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    try:
+        L = np.linalg.cholesky(F)
+    except numpy.linalg.LinAlgError as error:
+        bad = [t for t, S in zip(at, value(F), strict=True) if not (numpy.linalg.eigvalsh(S) > 0).all()]
+        raise _not_positive_definite(bad[0] if bad else at[0]) from error
+    size = LOG_2PI * v.shape[1] + 2.0 * np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
+    return size, solve_triangular(L, v, lower=True)
 
 
 @dataclass(frozen=True)
 class Moments:
-    """Means and covariances of the states before and after the observation, and the log-likelihood term of each step: (n, ...); and A
-    before the first observations, where the covariance has a part kappa A A'."""
+    """Of each step: mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,), and the
+    innovations in units of F, (n, p, k), zeros where an element is missing.  k is 1, and more for a diffuse start."""
 
     mean: Any
     cov: Any
-    filtered_mean: Any
-    filtered_cov: Any
-    terms: Any
-    infinite: Any
+    size: Any
+    white: Any
+
+    def first(self, steps: int) -> "Moments":
+        """The first steps alone."""
+        return Moments(self.mean[:steps], self.cov[:steps], self.size[:steps], self.white[:steps])
+
+    def rows(self, begin: int, end: int) -> Any:
+        """The innovations of these steps, (N, k)."""
+        return self.white[begin:end].reshape((-1, self.white.shape[-1]))
 
 
-def moments_on_arrays(s: System, data: Observations, joseph: bool) -> tuple[Moments, Path, Any, bool]:
-    """Also the path, the log-likelihood, and whether the data settle every diffuse element.  Raises if a variance is not positive."""
-    with numpy.errstate(divide="ignore", invalid="ignore"):
-        path, settled = recursion(s, data, joseph)
-        total = loglik_of(path, data)
-    return moments_of(path, s.xp), path, total, settled
+@dataclass(frozen=True)
+class OnArrays:
+    """The filter of a model by operations on arrays."""
+
+    s: System
+    data: Observations
+    joseph: bool
+
+    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+        """Those of steps begin to end, from the state before the first of them.  Raises if a variance is not positive."""
+        s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
+        with numpy.errstate(divide="ignore", invalid="ignore"):
+            path = recursion(s, self.data, self.joseph, mean, cov, begin, end)
+            found = path.whitened()
+        # step by step and element by element, zeros where nothing is
+        step, place, steps, rows = numpy.full(n, len(path.innovations)), numpy.full((n, p), self.data.count), 0, 0
+        for at, *_ in found:
+            here = [(t - begin, i) for t in at for i in self.data.rows[t]]
+            step[at - begin] = steps + numpy.arange(len(at))
+            place[tuple(zip(*here, strict=True))] = rows + numpy.arange(len(here))
+            steps, rows = steps + len(at), rows + len(here)
+        place[place == self.data.count] = rows
+        size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
+        white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
+        return Moments(np.stack(path.mean).reshape((n, -1, k)), np.stack(path.cov), size, white)
+
+    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+        """r <- u + L' r and N <- W + L' N L of each step, from zeros behind the last: (n, m, k) and (n, m, m)."""
+        r, N, found = u[-1], W[-1], []
+        for t in reversed(range(len(u))):
+            r, N = (u[t] + L[t].T @ r, W[t] + L[t].T @ N @ L[t]) if found else (r, N)
+            found.append((r, N))
+        return np.stack([r for r, _ in found[::-1]]), np.stack([N for _, N in found[::-1]])
 
 
-def moments_of(path: Path, xp: Any) -> Moments:
-    mean, cov, infinite = stacked(path.predicted)
-    filtered_mean, filtered_cov, _ = stacked(path.filtered)
-    return Moments(mean, cov, filtered_mean, filtered_cov, np.stack([terms_of(updates, xp) for updates in path.updates]), infinite)
+def first_state(s: System, start: DiffuseStart | None) -> tuple[Any, Any]:
+    """Mean and covariance before the first observation."""
+    mean, cov = (s.mean, s.cov) if start is None else start.state(s)
+    return _predictor(s)(0, mean, cov) if s.predict_first else (mean, cov)
 
 
-def filter_result(x: Moments, total: Any, s: System, data: Observations) -> FilterResult:
-    fitted, spread = observed(s, x.mean, x.cov, 0, data.steps)
-    A = np.stack(x.infinite) if len(x.infinite) else s.xp.zeros((0, x.mean.shape[1], 0))
-    B = A @ np.swapaxes(A, 1, 2)
-    innovations = data.raw - fitted
-    return FilterResult(x.mean, x.cov, x.filtered_mean, x.filtered_cov, innovations, spread, x.terms, total, len(x.infinite), B)
-
-
-def recursion(s: System, data: Observations, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Path, bool]:
-    """Run the filter over the data.  Also tells whether the data settle every diffuse element; `plan`: how they do, if it is known."""
-    plan, settled = plan_of(s, data) if plan is None else (plan, True)
-    a, P, A = s.mean, s.cov, s.xp.asarray(unknown(s)) if s.diffuse.any() else None
+def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
+    """Run the filter over steps begin to end, from mean and covariance before the first of these."""
+    end = data.steps if end is None else end
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
+    unit = None if a.ndim == 1 else s.xp.asarray(numpy.eye(1, a.shape[1])[0])
     predict, read = _predictor(s), _reader(s, data)
     path = Path()
-    for t in range(data.steps):
-        if s.predict_first:
-            a, P, A = predict(t, a, P, A)
-        path.predicted.append((a, P, A))
+    for t in range(begin, end):
+        path.mean.append(a)
+        path.cov.append(P)
         count = len(data.rows[t])
-        if count == 0:
-            updates = []
-        elif A is not None:
-            a, P, A, updates = update_diffuse(a, P, A, read(t), plan[t], s.xp)
-        elif count == 1:
-            a, P, updates = _update_scalar(a, P, read(t), eye)
-        else:
-            a, P, updates = _update_block(a, P, read(t), eye, t)
-        if A is not None and settled and t + 1 == len(plan):
-            A = None
-        path.filtered.append((a, P, A))
-        path.updates.append(updates)
-        if not s.predict_first and t + 1 < data.steps:
-            a, P, A = predict(t, a, P, A)
-    return path, settled
+        if count:
+            a, P, v, F = (_update_scalar if count == 1 else _update_block)(a, P, read(t), eye, unit, t)
+            path.innovations.append((t, v, F))
+        if t + 1 < end:
+            a, P = predict(t + 1 if s.predict_first else t, a, P)
+    return path
 
 
-def begun(s: System, data: Observations, steps: int, joseph: bool, plan: list[list[bool]] | None = None) -> tuple[Any, Any, Path]:
-    """Mean and covariance of the state at step `steps` given what was seen before it, and the path there.  Raises `NotCompiled` if
-    something is infinite still."""
-    a, P, path = s.mean, s.cov, Path()
-    if steps:
-        path, _ = recursion(s, data.first(steps), joseph, plan)
-        a, P, infinite = path.filtered[-1]
-        if infinite is not None:
-            raise NotCompiled("how many steps settle the diffuse start depends on the parameters")
-    return *after(s, steps, a, P), path
+def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p, k) and covariances (n, p, p) of Z x from those of the states x, steps begin to end.  With a diffuse start, to go on with
+    these keeps digits that a covariance of the states with large entries has lost."""
+    Z = s.Z[begin:end] if "Z" in s.varying else s.Z
+    return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
 
 
-def after(s: System, steps: int, a: Any, P: Any, A: Any = None) -> tuple:
-    """The state at step `steps`, from that before the transition into it; with A, where that is given."""
-    found = _predictor(s)(steps if s.predict_first else steps - 1, a, P, A)
-    return found[:2] if A is None else found
-
-
-def require_settled(settled: bool, call: str) -> None:
-    if not settled:
-        raise DataError(
-            f"{call}: the data do not determine every diffuse element of the start, whose variance is "
-            "infinite; give more data, or a start with a finite covariance"
-        )
-
-
-def require_determined(met: int, s: System, call: str) -> None:
-    """Raise if something of the start was infinite until the transition left it out: the first states have an infinite variance."""
-    left = int(s.diffuse.sum()) - met
-    if left > 0:
-        raise DataError(
-            f"{call}: the transition leaves out {left} of {left + met} diffuse elements of the start before an observation tells what they "
-            "are, so that the first states have an infinite variance; give the start a finite covariance there"
-        )
-
-
-def observed(s: System, mean: Any, cov: Any, begin: int, end: int, noise: bool = True) -> tuple[Any, Any]:
-    """Means (n, p) and covariances (n, p, p) of the observations from those of the states, steps begin to
-    end."""
-    Z, H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "ZHd")
-    spread = Z @ cov @ np.swapaxes(Z, -1, -2)
-    return (Z @ mean[:, :, None])[:, :, 0] + d, spread + H if noise else spread
+def with_noise(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p) and covariances (n, p, p) of the observations from those of Z x."""
+    H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
+    return mean + d, cov + H
 
 
 def _predictor(s: System):
-    """(t, a, P, A) one transition on.  P enters halved and is added to its transpose: symmetric to the last
+    """(t, a, P) one transition on.  P enters halved and is added to its transpose: symmetric to the last
     bit, so that the antisymmetric part of the rounding errors, which no observation damps, cannot grow."""
     constant = "T" not in s.varying
     T, c = s.T, s.c
     half, transposed = (T * 0.5, T.T) if constant else (None, None)
     shifted = "c" in s.varying or not is_number(c, 0.0)
 
-    def predict(t: int, a: Any, P: Any, A: Any) -> tuple[Any, Any, Any]:
+    def predict(t: int, a: Any, P: Any) -> tuple[Any, Any]:
         Tt = T if constant else T[t]
         back = transposed if constant else Tt.T
         a = Tt @ a
-        if shifted:
+        if shifted and a.ndim == 1:
             a = a + s.at(t, "c")
+        elif shifted:
+            a = np.concatenate([a[:, :1] + np.reshape(s.at(t, "c"), (-1, 1)), a[:, 1:]], axis=1)
         X = (half if constant else Tt * 0.5) @ P @ back
-        return a, X + X.T + s.at(t, "Q"), None if A is None else Tt @ A
+        return a, X + X.T + s.at(t, "Q")
 
     return predict
 
@@ -273,9 +253,9 @@ def _reader(s: System, data: Observations):
     return read
 
 
-def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any) -> tuple[Any, Any, list[Any]]:
+def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
     z, h, e = seen
-    v = e - z @ a
+    v = (e if unit is None else e * unit) - z @ a
     M = P @ z
     F = z @ M + h
     K = M / F
@@ -284,10 +264,10 @@ def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any) -> tupl
     else:
         G = eye - np.outer(K, z)
         P = G @ P @ G.T + np.outer(K * h, K)
-    return a + K * v, P, [Scalar(z, v, F, M, K)]
+    return a + (K * v if unit is None else np.outer(K, v)), P, v, F
 
 
-def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) -> tuple[Any, Any, list[Any]]:
+def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
     Z, H, e = seen
     U = Z @ P
     S = U @ Z.T + H
@@ -295,55 +275,13 @@ def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, t: int) 
         G = np.linalg.solve(S, U)
     except numpy.linalg.LinAlgError as error:
         raise _not_positive_definite(t) from error
-    v = e - Z @ a
+    v = (e if unit is None else np.outer(e, unit)) - Z @ a
     if eye is None:
         P = P - U.T @ G
     else:
         I_KZ = eye - G.T @ Z
         P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
-    return a + v @ G, P, [Block(Z, v, S, G)]
-
-
-def update_diffuse(
-    a: Any, P: Any, A: Any, seen: tuple[Any, Any, Any], informative: list[bool], xp: Any
-) -> tuple[Any, Any, Any, list[Element]]:
-    """The elements of one observation, while something is infinite."""
-    Z, H, e = seen
-    finite = [not infinite for infinite in informative]
-    if len(informative) == 1:
-        return elements(a, P, A, [Z], [H], [e], finite, informative, True)
-    return elements(a, P, A, Z, H, e, finite, informative, False, xp)
-
-
-def loglik_of(path: Path, data: Observations) -> Any:
-    """The sum of all log-likelihood terms: logarithms and factors are taken of whole stacks at once."""
-    v, F, infinite, steps = [], [], [], []
-    blocks: dict[int, list[tuple[int, Block]]] = {}
-    for t, updates in enumerate(path.updates):
-        for x in updates:
-            if type(x) is Element and x.infinite:
-                infinite.append(x.w)
-            elif type(x) is not Block:
-                v.append(x.v)
-                F.append(x.F)
-                steps.append(t)
-            else:
-                blocks.setdefault(x.v.shape[0], []).append((t, x))
-    total = _sum_of_terms(v, F, steps, data.count)
-    for same in blocks.values():
-        S, e = np.stack([x.S for _, x in same]), np.stack([x.v for _, x in same])
-        try:
-            L = np.linalg.cholesky(S)
-        except numpy.linalg.LinAlgError as error:
-            bad = [t for t, x in same if not _is_positive_definite(value(x.S))]
-            raise _not_positive_definite(bad[0] if bad else same[0][0]) from error
-        u = solve_triangular(L, e[:, :, None], lower=True)
-        total = total - np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1))) - 0.5 * np.sum(u * u)
-    return total - 0.5 * np.sum(np.log(np.sum(np.stack(infinite) ** 2, axis=1))) if infinite else total
-
-
-def _is_positive_definite(S: numpy.ndarray) -> bool:
-    return bool((numpy.linalg.eigvalsh(S) > 0).all())
+    return a + G.T @ v, P, v, S
 
 
 def _not_positive_definite(t: int) -> NotPositiveDefiniteError:
@@ -363,34 +301,12 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 
-def terms_of(updates: list[Any], xp: Any) -> Any:
-    """The log-likelihood term of one step."""
-    total = xp.zeros(())
-    for x in updates:
-        if type(x) is Scalar:
-            total = total - 0.5 * (LOG_2PI + np.log(x.F) + x.v * x.v / x.F)
-        elif type(x) is Element:
-            total = total - 0.5 * term(x)
-        else:
-            L = np.linalg.cholesky(x.S)
-            u = solve_triangular(L, x.v, lower=True)
-            total = total - 0.5 * (LOG_2PI * x.v.shape[0] + u @ u) - np.sum(np.log(np.diagonal(L)))
-    return total
-
-
-def stacked(states: list[tuple[Any, Any, Any]]) -> tuple[Any, Any, list[Any]]:
-    """Means (n, m), covariances (n, m, m) made symmetric, and the infinite parts of the first steps."""
-    P = np.stack([P for _, P, _ in states])
-    mean = np.stack([a for a, _, _ in states])
-    return mean, (P + np.swapaxes(P, -1, -2)) * 0.5, [A for _, _, A in states if A is not None]
-
-
 def is_number(x: Any, number: float) -> bool:
     """Is x this very number, known on the host and not tracked?"""
     return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
 
-def _scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
+def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     """The log-likelihood of a model with one state and one observation in numbers, 7 operations a step for a
     local level; None if the model is not of that kind.  A diffuse level that nothing multiplies is the first
     observation."""

@@ -19,7 +19,6 @@ import numpy as np
 
 from ..kernels.generated.kernel import Recursion, named_recursion
 from ..kernels.library import observation
-from . import _diffuse as diffuse
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
@@ -48,10 +47,9 @@ def compiled(layout: Layout) -> Recursion:
 
 
 @functools.lru_cache(maxsize=64)
-def path_of(layout: Layout) -> Recursion:
-    """The kernel whose `path` gives, step by step, the term of the log-likelihood, and mean and upper triangle of the covariance of the
-    state, before and after the observation."""
-    return named_recursion(key_of(layout) + " moments", *definition(layout, True))
+def path_of(layout: Layout, columns: int) -> Recursion:
+    """The kernel of the augmented filter, whose `path` gives, step by step, what `augmented` says."""
+    return named_recursion(f"{key_of(layout)} augmented {columns}", *augmented(layout, columns))
 
 
 OWN = len(CONSTANTS)
@@ -162,107 +160,63 @@ def reader(layout: Layout) -> Callable:
     return read
 
 
-def definition(layout: Layout, path: bool = False) -> tuple[Callable, Callable]:
-    """init(theta) and step(carry, theta, row) of the filter; with `path` the step hands out what `path_of` says."""
+def definition(layout: Layout) -> tuple[Callable, Callable]:
+    """init(theta) and step(carry, theta, row) of the filter."""
     m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
-    full, first, pairs = triangle(m)[1], m + m * (m + 1) // 2, np.triu_indices(m)
+    full, first = triangle(m)[1], m + m * (m + 1) // 2
 
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
-    def filtered(carry: Any, theta: Any, row: Any) -> tuple[Any, Any, Any, Any]:
+    def step(carry: Any, theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        return observation.step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
-
-    def step(carry: Any, theta: Any, row: Any) -> Any:
-        return filtered(carry, theta, row)[:2]
-
-    def moments(carry: Any, theta: Any, row: Any) -> Any:
-        after, term, a, P = filtered(carry, theta, row)
-        return after, np.concatenate([np.reshape(term, (1,)), carry[0], carry[1][pairs], a, P[pairs]])
-
-    return init, moments if path else step
-
-
-def first_steps(layout: Layout, q: int) -> tuple[Callable, Callable]:
-    """The first steps after a start with q diffuse elements, where the covariance is P + kappa A A'.
-
-        theta   a (m,), the upper triangle of P, A (m, q), then the other numbers
-        row     as of the filter, then 1 or 0 for each element that meets a finite variance, and for each that meets an infinite one
-
-    A step hands out its term of the log-likelihood, a, P and A, and the state behind the observation."""
-    m, p, read = layout.states, layout.width, reader(layout)
-    pairs, end = np.triu_indices(m), sizes_of_state(m, q)
-
-    def init(theta: Any) -> Any:
-        return state_of(theta, m, q)
-
-    def step(carry: Any, theta: Any, row: Any) -> Any:
-        T, Q, Z, errors, e, c = read(theta[end:], row)
-        flags = row[row.shape[0] - 2 * p :]
-        a, P, A, seen = diffuse.elements(*carry, Z, errors, e, flags[:p], flags[p:], layout.apart)
-        term = -0.5 * sum([diffuse.term(x) for x in seen])
-        before = [carry[0], carry[1][pairs], np.reshape(carry[2], (m * q,))]
-        return (*observation.predicted(a, P, T, Q, c), T @ A), np.concatenate([np.reshape(term, (1,)), *before, a, P[pairs]])
+        return observation.step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)[:2]
 
     return init, step
 
 
-def sizes_of_state(m: int, q: int) -> int:
-    return m + m * (m + 1) // 2 + m * q
+def augmented(layout: Layout, columns: int) -> tuple[Callable, Callable]:
+    """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and the others zeros.
 
+        theta   the mean, the upper triangle of the covariance, then the other numbers
 
-def state_of(x: Any, m: int, q: int) -> tuple[Any, Any, Any]:
-    """Mean, covariance and A of the numbers that `first_steps` hands out."""
-    k = m + m * (m + 1) // 2
-    return x[:m], x[m:k][triangle(m)[1]], np.reshape(x[k : k + m * q], (m, q))
-
-
-def first_weights(layout: Layout, q: int) -> tuple[Callable, Callable]:
-    """The same steps backward.
-
-        theta   the weights r (m,) and N (its upper triangle) behind the last of the steps, then the other numbers
-        row     as in `first_steps`, then a, P and A
-
-    A step hands out mean and covariance of the state given all data."""
-    m, p, read = layout.states, layout.width, reader(layout)
-    pairs, k, end = np.triu_indices(m), m + m * (m + 1) // 2, sizes_of_state(m, q)
+    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and mean and upper triangle of the
+    covariance before the observation."""
+    m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
+    full, pairs, k = triangle(m)[1], np.triu_indices(m), m * columns
+    first = k + m * (m + 1) // 2
 
     def init(theta: Any) -> Any:
-        return tuple(diffuse.behind(theta[:m], theta[m:k][triangle(m)[1]], q))
+        return np.reshape(theta[:k], (m, columns)), theta[k:first][full]
+
+    def beside(x: Any) -> Any:
+        return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
     def step(carry: Any, theta: Any, row: Any) -> Any:
-        T, _, Z, errors, e, _ = read(theta[k:], row)
-        at = row.shape[0] - end
-        a, P, A, seen = diffuse.elements(*state_of(row[at:], m, q), Z, errors, e, row[at - 2 * p : at - p], row[at - p : at], layout.apart)
-        w = diffuse.through(diffuse.Weights(*carry), T)
-        mean, cov = diffuse.smoothed(a, P, A, w)
-        return tuple(diffuse.before(w, seen)), np.concatenate([mean, cov[pairs]])
+        T, Q, Z, errors, e, c = read(theta[first:], row)
+        seen = row[p : 2 * p] > 0.5 if gaps else None
+        after, size, white = observation.whitened_step(*carry, T, Q, Z, errors, beside(e), seen, layout.apart, beside(c), layout.joseph)
+        return after, np.concatenate(
+            [np.reshape(size, (1,)), np.reshape(white, (p * columns,)), np.reshape(carry[0], (k,)), carry[1][pairs]]
+        )
 
     return init, step
-
-
-@functools.lru_cache(maxsize=32)
-def first_of(layout: Layout, q: int) -> tuple[Recursion, Recursion]:
-    """The kernels of the first steps, forward and backward."""
-    key = f"{key_of(layout)} first {q}"
-    forward, backward = first_steps(layout, q), first_weights(layout, q)
-    return named_recursion(key, *forward, short=True), named_recursion(key + " backward", *backward, short=True)
 
 
 @functools.lru_cache(maxsize=16)
-def weights(m: int) -> Recursion:
-    """The backward recursion of the smoother: theta (m + m (m + 1) / 2,) are the weights r, N behind the last step, a row holds L, u and
-    the triangle of W of a step, the last step first.  `path` gives r <- u + L' r and N <- W + L' N L of each."""
-    full, pairs, size = triangle(m)[1], np.triu_indices(m), m * m
+def weights(m: int, columns: int) -> Recursion:
+    """The backward recursion of the smoother, from zeros: a row holds L, u (m, columns) and the triangle of W of a step, the last step
+    first.  `path` gives r <- u + L' r and N <- W + L' N L of each."""
+    full, pairs, size, k = triangle(m)[1], np.triu_indices(m), m * m, m * columns
 
     def init(theta: Any) -> Any:
-        return theta[:m], theta[m:][full]
+        return np.reshape(theta[:k], (m, columns)), theta[k:][full]
 
     def step(carry: Any, theta: Any, row: Any) -> Any:
         L = row[:size].reshape(m, m)
-        r, N = row[size : size + m] + L.T @ carry[0], row[size + m :][full] + L.T @ carry[1] @ L
-        return (r, N), np.concatenate([r, N[pairs]])
+        r = np.reshape(row[size : size + k], (m, columns)) + L.T @ carry[0]
+        N = row[size + k :][full] + L.T @ carry[1] @ L
+        return (r, N), np.concatenate([np.reshape(r, (k,)), N[pairs]])
 
-    return named_recursion(f"weights of the smoother {m}", init, step)
+    return named_recursion(f"weights of the smoother {m} {columns}", init, step)

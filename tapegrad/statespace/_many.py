@@ -1,29 +1,29 @@
 """Maximum likelihood of one model for many series at once: one kernel for all, and an optimiser that takes each to its own end."""
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 
 from .. import numpy as np
+from .._scope import entry
 from .._transforms import hvp, jvp, vjp
 from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
 from ..kernels.generated.map import Map, map_
+from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
-from ._begin import head_of
-from ._diffuse import plan_of
+from ._begin import Begin, begin_of, collapsed_path, last_step
+from ._diffuse import LostDigits, start_of
 from ._filter import NotCompiled
 from ._fit import fit, require_function, require_model
-from ._kernel import FIELDS, compiled, triangle
+from ._kernel import FIELDS, compiled, path_of, triangle
 from ._model import SMALL, LinearGaussian, Observations, system
 from ._parameters import Parameters
 from ._pattern import Pattern, pattern
 from ._search import FLAT
 from ._structural import Structural
-
-FEW = 16  # series for which a kernel of their own first steps pays
 
 
 @dataclass(frozen=True)
@@ -49,6 +49,7 @@ class ManyFits:
         return f"<{len(self.converged)} series, {int(self.converged.sum())} converged, of {', '.join(self.names)}>"
 
 
+@entry
 def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
     """Maximise the log-likelihood of `build(params)` for each series of Y, (k, T) or a list of series (T,) of any lengths, nan where
     missing; start and constraints as in `fit`, for all series.
@@ -70,8 +71,13 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     parameters = Parameters(start, constraints)
     require_model("fit_many", build, parameters)
     try:
-        together = _Together(build, series, parameters)
-        found = together.solved()
+        together, least, found = None, 0, None
+        while found is None:
+            together = _Together(build, series, parameters, least)
+            try:
+                found = together.solved()
+            except LostDigits:
+                least = min(2 * together.groups[0].steps, series.shape[1])
         rest, way = together.rest, together.way
     except (NotCompiled, KernelError) as error:
         found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
@@ -120,42 +126,61 @@ def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, 
 
 
 class _Group:
-    """Series whose first observations, which settle a diffuse start, are there at the same steps: `members` of the series.
+    """Series that begin in one way: `members` of the series.
 
-    As in `Pattern`, theta = constant + slope @ x(u).  Where gains are constants, constants differ by series, for the first observations
-    enter them; else these observations are arguments of x."""
+    As in `Pattern`, theta = constant + slope @ x(u).  Where a few first observations determine a diffuse start, constants differ by series,
+    for these enter them, and a group has them at the same steps.  Otherwise all series are one group, whose `begins` say how each of them
+    begins, and x is the theta of what runs over their first rows."""
 
-    def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map):
-        self.members, self.pattern, self.numbers = members, p, numbers
+    def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map, begins: Sequence[Begin] = ()):
+        self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
         self.steps = p.numbers.data.steps - p.rows.shape[1]
-        first = series[members, : self.steps]
         self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
-        self.first = None if p.numbers.head is None else numpy.where(numpy.isnan(first), 0.0, first).T
+        first = numpy.nan_to_num(series[members, : self.steps])
         if p.begins is not None:
-            there = numpy.where(numpy.isnan(first), 0.0, first)
-            self.constant[: p.layout.states] += ((there - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
+            self.constant[:m] += ((first - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
+        self.start = begins[0].start if begins else None
+        if self.start:
+            A = self.start.columns
+            centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
+            spreads = numpy.stack([((A * begin.start.spread) @ A.T).ravel()[triangle(m)[0]] for begin in begins], axis=1)
+            self.known, self.rows = numpy.concatenate([centres, spreads]), rows_of_series(p, series[members], 0)[:, : self.steps + 1]
 
     def theta(self, which: numpy.ndarray) -> Callable:
         """The function from U (p, b) of these members to (q + 1, b): the kernel's theta, and below it the log-likelihood of the first
         steps."""
         p, constant = self.pattern, self.constant[:, which]
-        if self.first is None:
+        if p.numbers.head is None:
             begun = numpy.full((1, which.size), p.begun)
             return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
-        first = Const(self.first[:, which])
+        if not self.start:
+            return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
+        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
+        path, rows, known = path_of(p.layout, columns), numpy.ascontiguousarray(self.rows[:, :, which]), Const(self.known[:, which])
 
         def theta(U: Any) -> Any:
-            x = self.numbers(U, first)
-            return np.concatenate([constant + p.slope @ x[:-1], x[-1:]])
+            x = self.numbers(U, known)
+            begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
+            return np.concatenate([begun[:-1], x[m * columns + triangle(m)[0].size :], begun[-1:]])
 
         return theta
 
 
-class _Together:
-    """All series that one kernel takes: `here`; `rest` are the others."""
+def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
+    """The data rows of a kernel for many series (k, T), (r, T - begin, k)."""
+    rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
+    y = series[:, begin:]
+    rows[0] = numpy.nan_to_num(y).T
+    if p.layout.gaps:
+        rows[1] = ~numpy.isnan(y).T
+    return rows
 
-    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters):
-        self.build, self.parameters, self.total = build, parameters, len(series)
+
+class _Together:
+    """All series that one kernel takes: `here`; `rest` are the others.  `least`: the augmented filter runs over so many steps."""
+
+    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
+        self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
         self.groups = self._grouped(series)
         self.here = numpy.concatenate([g.members for g in self.groups])
         self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
@@ -169,35 +194,56 @@ class _Together:
             self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
     def _grouped(self, series: numpy.ndarray) -> list[_Group]:
-        """Groups by which of the first observations are there.  Where a group needs a kernel of its own, small ones are left away."""
-        there = ~numpy.isnan(series)
-        s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.where(there[0], series[0], 0.0)))
-        plans: dict[bytes, list] = {}
+        gaps = bool(numpy.isnan(series).any())
+        p = self._pattern(series[0], gaps)
+        if p.numbers.head is not None:
+            return [self._one_group(series, gaps, p)]
+        if p.begins is None:
+            return [_Group(numpy.arange(self.total), p, series, map_(_traced(self.build, self.parameters, p)))]
+        s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0])))
         members: dict[bytes, list[int]] = {}
-        for b, here in enumerate(there):
-            key = next((here[:n].tobytes() for n in {len(key) for key in plans} if here[:n].tobytes() in plans), None)
+        for b, here in enumerate(~numpy.isnan(series)):
+            key = next((here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members), None)
             if key is None:
-                plan, settled = plan_of(s, Observations(series[b]))
-                if not settled or len(plan) == here.size:
+                begin = begin_of(s, Observations(series[b]), False, False)
+                if begin.constants is None or begin.constants.loglik != p.begun:
                     continue
-                key = here[: len(plan)].tobytes()
-                plans[key] = plan
+                key = here[: begin.steps].tobytes()
             members.setdefault(key, []).append(b)
-        gaps = len(plans) > 1 or not there.all()
         groups: list[_Group] = []
-        for key, found in sorted(members.items(), key=lambda item: -len(item[1])):
-            y = series[found[0]].copy()
-            y[-1] = numpy.nan if gaps else y[-1]
-            p = pattern(self.build, self.parameters, Observations(y), False, self.parameters.start)
-            own = p.numbers.head is not None
-            if groups and (p.layout != groups[0].pattern.layout or (own and len(found) < FEW)):
-                continue
-            shared = None if own else next((g.numbers for g in groups if g.first is None), None)
-            numbers = shared or map_(_traced(self.build, self.parameters, p, plans[key]))
+        for found in sorted(members.values(), key=lambda found: -len(found)):
+            p = self._pattern(series[found[0]], gaps)
+            numbers = groups[0].numbers if groups else map_(_traced(self.build, self.parameters, p))
             groups.append(_Group(numpy.array(found), p, series, numbers))
-        if not groups:
-            raise NotCompiled("the data of each series leave an element of a diffuse start undetermined")
         return groups
+
+    def _one_group(self, series: numpy.ndarray, gaps: bool, p: Pattern) -> _Group:
+        """All series whose data determine as much of the start; the augmented filter runs over the same steps of all."""
+        s = system(self.build(self.parameters.tree(self.parameters.start)), p.numbers.data)
+        head, members, begins = p.numbers.head, [], []
+        known: dict[bytes, int] = {}
+        for b, y in enumerate(series):
+            data = Observations(y)
+            start = start_of(s, data)
+            if start is None:
+                begin = head
+            else:
+                start, here = start.seen(), (~numpy.isnan(y)).tobytes()
+                if not numpy.array_equal(start.columns, head.start.columns):
+                    continue
+                if here not in known:
+                    known[here] = last_step(s, data, start, False)
+                begin = Begin(known[here], None, start)
+            members.append(b)
+            begins.append(begin)
+        steps = max([begin.steps for begin in begins])
+        p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
+        return _Group(numpy.array(members), p, series, map_(_traced(self.build, self.parameters, p)), begins)
+
+    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: Begin | None = None) -> Pattern:
+        y = y.copy()
+        y[-1] = numpy.nan if gaps else y[-1]
+        return pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
         """The data rows of all series, which begin behind their first steps; where these are more than those of others, steps without
@@ -205,11 +251,7 @@ class _Together:
         steps = min(g.steps for g in self.groups)
         rows = []
         for g in self.groups:
-            own = numpy.repeat(g.pattern.rows[:, :, None], g.members.size, axis=2)
-            y = series[g.members, g.steps :]
-            own[0] = numpy.where(numpy.isnan(y), 0.0, y).T
-            if self.layout.gaps:
-                own[1] = ~numpy.isnan(y).T
+            own = rows_of_series(g.pattern, series[g.members], g.steps)
             more = numpy.repeat(own[:, -1:], g.steps - steps, axis=1)
             more[: 1 + self.layout.gaps] = 0.0
             rows.append(numpy.concatenate([own, more], axis=1))
@@ -305,19 +347,18 @@ def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> 
     return hvp(lambda U: (w * f(U)).sum(), U, e)
 
 
-def _traced(build: Callable, parameters: Parameters, found: Pattern, plan: list[list[bool]]) -> Callable:
+def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable:
     """u (p,) to the numbers of the model that the kernel's theta is made of, for the tracer of kernels: `system` without its checks,
-    which have been made.  If the first steps are among these numbers, so are their observations among the arguments, and their
-    log-likelihood is the last number."""
-    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head is not None
+    which have been made.  If the first steps depend on these numbers, to the theta of what runs over them: then there is an argument more,
+    what the series says of a diffuse start."""
+    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
     model = build(parameters.tree(parameters.start))
-    mark = numpy.broadcast_to(model.start.diffuse, (m,))
-    keep = numpy.where(mark, 0.0, 1.0)
+    keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
     passes = _passes(found, model, m) if model.start.stationary else 0
     if head and set(at) != set(FIELDS):
         raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
 
-    def numbers(u: Any, *first: Any) -> Any:
+    def numbers(u: Any, *known: Any) -> Any:
         model = build(parameters.tree(u))
         T, R = numpy.reshape(model.transition, (m, m)), model.selection
         Q = _square(model.transition_cov, m if R is None else numpy.shape(R)[-1])
@@ -328,13 +369,18 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern, plan: list[
             mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), _stationary(T, Q, m, passes)
         Z = model.observation * numpy.ones(m)
         fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": model.observation_offset}
-        flat = [numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()]
-        if not head:
-            return numpy.concatenate(flat)[used]
-        fields |= {"Z": flat[FIELDS.index("Z")], "H": flat[FIELDS.index("H")][0], "d": flat[FIELDS.index("d")][0]}
-        a, P, total = head_of(fields | {"unknown": numpy.diag(mark * 1.0)[:, mark]}, first[0], plan, model.start.predict_first)
-        begun = [a, numpy.reshape(P, (m * m,))[triangle(m)[0]]]
-        return numpy.concatenate([numpy.concatenate([*flat, *begun])[used], numpy.reshape(total, (1,))])
+        flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
+        if head is None:
+            return flat[used]
+        if head.start is not None:
+            mean = numpy.concatenate([(mean + known[0][:m])[:, None], head.start.columns], axis=1)
+            cov = cov + known[0][m:][triangle(m)[1]]
+            c = numpy.concatenate([c[:, None], numpy.zeros((m, head.start.rank))], axis=1)
+        if model.start.predict_first:
+            mean, cov = predicted(mean, cov, T, Q, c)
+        k = mean.size if hasattr(mean, "size") else m
+        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle(m)[0]]]
+        return numpy.concatenate([*begun, flat[found.numbers.form.at]])
 
     return numbers
 

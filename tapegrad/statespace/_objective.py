@@ -18,8 +18,9 @@ from .._tree import Const
 from ..errors import KernelError
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
+from ._begin import loglik_on_arrays
 from ._compiled import Run, kalman_filter, run
-from ._filter import loglik_on_arrays
+from ._diffuse import LostDigits
 from ._host import brought, model_of, on_host
 from ._kernel import compiled, definition, key_of
 from ._model import LinearGaussian, Observations, system
@@ -198,7 +199,9 @@ class ModelObjective(Objective):
                 return f(u)
             except _Moved as error:
                 self._adopt(u, self.pattern.free | error.args[0])
-            except (NotCompiled, KernelError) as error:  # the start takes more steps here
+            except LostDigits:
+                self._adopt(u, self.pattern.free)
+            except (NotCompiled, KernelError) as error:
                 if self._f == self._on_arrays:
                     raise
                 self._without_pattern(u, error)

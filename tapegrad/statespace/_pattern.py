@@ -2,9 +2,9 @@
 begins, and what the data rows hold.
 
 All numbers of a model stand in one vector (`Numbers`); the kernel's theta is an affine map of those of them that depend on the
-parameters.  With a diffuse start whose first observations all meet an infinite variance, under a transition that the parameters leave
-alone, the gains of the first steps are constants, so that the state behind them is affine in the numbers (`_begin.Constants`).
-Otherwise the first steps run on arrays, and the state behind them joins the numbers."""
+parameters.  Where as many observations as a diffuse start has elements determine it, under a transition that the parameters leave alone,
+the state behind these is affine in the numbers (`_begin.Constants`).  Otherwise the augmented filter runs over the first steps, and the
+state behind them joins the numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -17,11 +17,12 @@ from .._array import xp_of
 from .._primitive import is_tracked
 from .._recording import value
 from ..errors import TapegradError
-from ._begin import Begin, Constants, begin_of, upper
+from ._begin import Begin, Constants, begin_of
 from ._filter import NotCompiled
-from ._kernel import FIELDS, LETTERS, Layout, codes_of, form_of, starts, triangle
+from ._kernel import FIELDS, LETTERS, Form, Layout, codes_of, form_of, starts, triangle
 from ._model import LinearGaussian, Observations, System, system
 from ._parameters import Parameters
+from ._rows import at_steps, flat, rows_of, upper
 
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
@@ -29,15 +30,16 @@ NAMES |= {"d": "observation_offset"}
 
 @dataclass(frozen=True)
 class Numbers:
-    """What of a model does not vary over time, in one vector: the fields of FIELDS, flat; and, if the filter begins on arrays (`head`),
-    mean, covariance (upper triangle) and log-likelihood of the first steps."""
+    """What of a model does not vary over time, in one vector: the fields of FIELDS, flat; and, if the filter begins otherwise than by
+    constants (`head`), mean, covariance (upper triangle) and log-likelihood of the first steps."""
 
     parameters: Parameters
     data: Observations
     joseph: bool
     at: dict[str, slice]
     states: int
-    head: int | None = None
+    head: Begin | None = None
+    form: Form | None = None
 
     def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
         return self.of(build(self.parameters.tree(u)), data)
@@ -50,22 +52,15 @@ class Numbers:
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
         pieces = [flat(getattr(s, name), place.stop - place.start) for name, place in self.at.items()]
-        if self.head is not None:
-            a, P, total = Begin(self.head, None).state(s, data, self.joseph)
-            pieces += [upper(a, P), flat(total, 1)]
-        return np.concatenate(pieces)
-
-
-def flat(x: Any, size: int) -> Any:
-    """A field as a vector; a number stands for all elements."""
-    return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
+        x = np.concatenate(pieces)
+        return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
 @dataclass(frozen=True)
 class Pattern:
     """theta = constant + slope @ numbers[used]; the log-likelihood is what the kernel gives on `rows`, and `begun` for the steps before
     these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change.
-    `begins`: the first steps, where their gains are constants."""
+    `all_rows`: those of the first steps, too; `begins`: the first steps, where the state behind them is an affine map."""
 
     numbers: Numbers
     layout: Layout
@@ -76,13 +71,21 @@ class Pattern:
     slope: numpy.ndarray
     begun: float
     rows: numpy.ndarray
+    all_rows: numpy.ndarray
     begins: Constants | None = None
 
 
 def pattern(
-    build: Callable, parameters: Parameters, data: Observations, joseph: bool, u: numpy.ndarray, depends: numpy.ndarray | None = None
+    build: Callable,
+    parameters: Parameters,
+    data: Observations,
+    joseph: bool,
+    u: numpy.ndarray,
+    depends: numpy.ndarray | None = None,
+    begin: Begin | None = None,
 ) -> Pattern:
-    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u.
+    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u;
+    `begin`: how the filter begins, where that is settled.
     Raises `NotCompiled` where there is none."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
@@ -90,12 +93,16 @@ def pattern(
     known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
-    begin = begin_of(s, data, any(free[numbers.at[name]].any() for name in "TZ" if name in numbers.at))
+    moving = any(free[numbers.at[name]].any() for name in "TZ" if name in numbers.at)
+    begin = begin or begin_of(s, data, moving, joseph, anew=True)
+    if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
+        raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
+    form = _form(s, numbers, known, free)
     if begin is not None and begin.constants is None:
-        numbers = replace(numbers, head=begin.steps)
+        numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
         free = numpy.concatenate([free, numpy.ones(known.size - free.size, bool)])
-    return _laid_out(s, numbers, known, free, begin)
+    return _laid_out(s, numbers, form, known, free, begin)
 
 
 def _refuse(s: System, data: Observations) -> None:
@@ -127,14 +134,21 @@ def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) ->
     return known, free
 
 
-def _laid_out(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.ndarray, begin: Begin | None) -> Pattern:
-    m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0
-    series = {name: at_steps(s, name, steps, data.steps) for name in sorted(s.varying)}
-    codes = {name: codes_of(x[0], (x != x[0]).any(axis=0)) for name, x in series.items()}
+def _form(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.ndarray) -> Form:
+    data = numbers.data
+    codes = {}
+    for name in sorted(s.varying):
+        x = at_steps(s, name, 0, data.steps)
+        codes[name] = codes_of(x[0], (x != x[0]).any(axis=0))
     codes |= {name: codes_of(known[at], free[at]) for name, at in numbers.at.items()}
-    rows, gaps = data_rows(data, steps)
-    form = form_of(m, data.width, gaps, numbers.joseph, s.varying, numpy.concatenate([codes[name] for name in LETTERS]).tobytes())
-    rows += [series[name][:, e] for name, e in form.lines]
+    gaps = data.count < data.steps * data.width
+    return form_of(
+        numbers.states, data.width, gaps, numbers.joseph, s.varying, numpy.concatenate([codes[name] for name in LETTERS]).tobytes()
+    )
+
+
+def _laid_out(s: System, numbers: Numbers, form: Form, known: numpy.ndarray, free: numpy.ndarray, begin: Begin | None) -> Pattern:
+    m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0
     k = m + triangle(m)[0].size
     origin = form.begun
     if numbers.head is not None:  # what the first steps ended with stands behind the fields
@@ -148,21 +162,5 @@ def _laid_out(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.nda
         slope[:k] = begins.slope(numbers.at, used)
         constant[:k] = upper(*begins.state(s, data)) - slope[:k] @ known[used]
         total = begins.loglik
-    return Pattern(numbers, form.layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(numpy.stack(rows)), begins)
-
-
-def at_steps(s: System, name: str, first: int, steps: int) -> Any:
-    """What varies over time at each step of the kernel, flat: (steps - first, entries)."""
-    ahead = s.predict_first and name in "TQc"
-    x = getattr(s, name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
-    return x.reshape((steps - first, -1))
-
-
-def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
-    """The observations behind the first steps, one row for each element, and where elements are missing, or `gaps`, as many rows that
-    say which are there."""
-    y = data.values[steps:]
-    y = y if y.dtype == float else y.astype(float)
-    there = ~numpy.isnan(numpy.asarray(value(data.raw), float).reshape(data.steps, data.width)[steps:])
-    gaps = gaps or not there.all()
-    return [*(y[:, i] for i in range(data.width)), *(there.astype(float).T if gaps else ())], gaps
+    rows = numpy.ascontiguousarray(rows_of(form, s, data, 0))
+    return Pattern(numbers, form.layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(rows[:, steps:]), rows, begins)

@@ -80,7 +80,7 @@ def plot_components(fit: Any, alpha: float) -> Any:
     figure, axes = _panels(len(parts), 1, (9.0, 1.0 + 1.9 * len(parts)), sharex=True)
     for axis, (name, part) in zip(axes[:, 0], parts.items(), strict=True):
         mean, half = numpy.asarray(part.mean), z * numpy.asarray(part.standard_errors)
-        if name == "level":
+        if name == "level" and fit.data.width == 1:
             axis.plot(x, to_host(fit.data.raw)[:, 0], "k.", ms=3, alpha=0.5, label=fit.data.labels.columns[0])
         else:
             axis.axhline(0.0, color="k", lw=0.5, alpha=0.5)

@@ -11,7 +11,7 @@ from .._transforms import jacobian
 from ..errors import ArgumentError, ConvergenceError
 from ._compiled import kalman_filter
 from ._diagnostics import Diagnostics, diagnostics
-from ._filter import FilterResult, observed
+from ._filter import FilterResult, through, with_noise
 from ._forecast import Forecast, forecast_of, normal_quantile
 from ._model import LinearGaussian, Observations, system
 from ._plots import plot, plot_components, plot_diagnostics
@@ -183,8 +183,9 @@ class FitResult(Taken):
     @cached_property
     def foretold(self) -> numpy.ndarray:
         """What the past foretold of each observation, (n, p)."""
-        r = self.filtered
-        return to_host(observed(system(self.model, self.data), r.predicted_mean, r.predicted_cov, 0, self.data.steps)[0])
+        r, s, n = self.filtered, system(self.model, self.data), self.data.steps
+        signal, cov = through(s, r.predicted_mean[:, :, None], r.predicted_cov, 0, n)
+        return to_host(with_noise(s, signal[:, :, 0], cov, 0, n)[0])
 
     @property
     def fitted_values(self) -> Any:
@@ -233,15 +234,20 @@ class FitResult(Taken):
         return simulate_smoother(self.model, self.data, draws, rng).states
 
     def components(self) -> dict[str, Component]:
-        """The parts of a structural model given all data, with standard errors, in the form of the data."""
-        described = self.problem.described
-        if not hasattr(described, "components"):
-            raise ArgumentError("components: the model is no sum of parts as ss.level() + ss.seasonal(12); read fit.smoothed.mean")
-        form = self.data.labels.frame
-        return {
-            name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0))))
-            for name, (mean, var) in described.components(self).items()
-        }
+        """The parts of a structural model given all data, with standard errors, in the form of the data; of another model its states, if
+        it has `state_names`."""
+        described, names, form = self.problem.described, self.model.state_names, self.data.labels.frame
+        if hasattr(described, "components"):
+            found = described.components(self)
+        elif names:
+            mean, cov = to_host(self.smoothed.mean), to_host(self.smoothed.cov)
+            found = {name: (mean[:, i], cov[:, i, i]) for i, name in enumerate(names)}
+        else:
+            raise ArgumentError(
+                "components: the model is no sum of parts as ss.level() + ss.seasonal(12), and its states have no names; give them by "
+                "LinearGaussian(..., state_names=[...]), or read fit.smoothed.mean"
+            )
+        return {name: Component(form(mean), form(numpy.sqrt(numpy.maximum(var, 0.0)))) for name, (mean, var) in found.items()}
 
     # --- pictures ---
 
@@ -250,7 +256,7 @@ class FitResult(Taken):
         return plot(self, steps, exog, alpha, ax)
 
     def plot_components(self, alpha: float = 0.05) -> Any:
-        """The parts of a structural model with their intervals."""
+        """The parts of a structural model, or the states that have names, with their intervals."""
         return plot_components(self, alpha)
 
     def plot_diagnostics(self, series: int | str = 0, lags: int = 20) -> Any:

@@ -12,11 +12,11 @@ import numpy
 from .._array import to_host
 from .._recording import value
 from ..errors import ArgumentError, NotPositiveDefiniteError
-from ._compiled import moments
-from ._diffuse import Element
-from ._filter import Block, Moments, Path, loglik_of, recursion, require_determined, require_settled
+from ._compiled import runner
+from ._diffuse import DiffuseStart, start_of
+from ._filter import first_state
+from ._gains import gains
 from ._model import ROUNDING, LinearGaussian, Observations, System, given, system
-from ._smoother import Gains, gains
 
 
 class Draws(NamedTuple):
@@ -54,16 +54,12 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     """
     _require_counts("simulate_smoother", draws=draws)
     data = Observations(to_host(value(given("simulate_smoother", model, y).raw)))
-    s, _, found = moments(_on_host(model), data, False, on_arrays=True)
-    if found is None:
-        with numpy.errstate(divide="ignore", invalid="ignore"):
-            path, settled = recursion(s, data, False)
-            loglik_of(path, data)  # raises if a variance is not positive
-        require_settled(settled, "simulate_smoother")
-    require_determined(path.met if found is None else found[1].met, s, "simulate_smoother")
+    of = runner(_on_host(model), data, False)
+    s, start = of.s, start_of(of.s, data)
+    if start:
+        start.require_determined("simulate_smoother", data.steps - 1)
     states, observations = _drawn(s, data.steps, draws, numpy.random.default_rng(rng))
-    seen = data.raw[:, :, None]
-    moved = _smoothed_means(s, data, path if found is None else found[1], seen - observations, found and found[0])
+    moved = _smoothed_means(of, start, data.raw[:, :, None] - observations)
     for t, rows in enumerate(data.rows):
         observations[t] = _completed(s, t, rows, observations[t], data.raw[t], moved[t])
     return Draws((states + moved).transpose(2, 0, 1), observations.transpose(2, 0, 1))
@@ -131,82 +127,27 @@ def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[
     return states, observations
 
 
-def _smoothed_means(s: System, data: Observations, path: Path, y: numpy.ndarray, x: Moments | None) -> numpy.ndarray:
-    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets, by the gains of a filter: of its path,
-    and of its moments `x` in the steps behind that."""
-    n, m, draws = len(path.updates), len(s.diffuse), y.shape[2]
-    a, filtered, errors = numpy.zeros((m, draws)), [], []
-    for t in range(n):
-        if t or s.predict_first:
-            a = s.host(t if s.predict_first else t - 1, "T") @ a
-        a, v = _updated(a, path.updates[t], y[t, data.rows[t]])
-        filtered.append(a)
-        errors.append(v)
-    r0, n1, means = numpy.zeros((m, draws)), None, numpy.empty((data.steps, m, draws))
-    if x is not None:
-        out = s.host(n if s.predict_first else max(n - 1, 0), "T") if n or s.predict_first else numpy.eye(m)
-        means[n:], r0 = _later_means(gains(s, data, x, n), y[n:], x.filtered_cov[n:], out @ a)
-        r0 = out.T @ r0
-    for t in reversed(range(n)):
-        _, P, A = path.filtered[t]
-        means[t] = filtered[t] + P @ r0 + (0.0 if A is None or n1 is None else A @ n1)
-        first = path.predicted[t][2]
-        if first is not None and n1 is None:
-            n1 = numpy.zeros((first.shape[1], draws))
-        r0, n1 = _back(r0, n1, path.updates[t], errors[t])
-        i = t if s.predict_first else t - 1
-        if i >= 0:
-            r0 = s.host(i, "T").T @ r0
-    return means
-
-
-def _later_means(g: Gains, y: numpy.ndarray, P: numpy.ndarray, a: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The same of steps without anything infinite, from the mean a (m, draws) before the first of them on; and the weights there.  P:
-    the covariances behind the observations."""
+def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> numpy.ndarray:
+    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets: by the gains of one filter."""
+    s, data, (n, _, draws) = of.s, of.data, y.shape
+    x = of.moments(*first_state(s, start), 0, n)
+    g = gains(s, data, x, 0, n)
+    columns, P = g.updated(x, False)
     y = y if g.here is None else numpy.where(g.here[:, :, None] > 0, y, 0.0)
-    means, behind = numpy.empty((len(y), *a.shape)), numpy.empty((len(y), *a.shape))
+    means, behind = numpy.empty((n, P.shape[1], draws)), numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1))
+    a, r = numpy.zeros(means.shape[1:]), numpy.zeros(behind.shape[1:])
     for t, moved in enumerate(g.T @ (g.K @ y)):
         means[t] = a
         a = g.L[t] @ a + moved
-    v = y - g.Z @ means
-    r, back = numpy.zeros_like(a), g.L.transpose(0, 2, 1)
-    shares = numpy.swapaxes(g.Y, -1, -2) @ v
-    for t in reversed(range(len(y))):
+    errors = y - g.Z @ means
+    shares, back = numpy.swapaxes(g.Y, -1, -2) @ numpy.concatenate([errors, g.v[:, :, 1:]], axis=2), g.L.transpose(0, 2, 1)
+    for t in reversed(range(n)):
         behind[t] = r
         r = shares[t] + back[t] @ r
-    return means + g.K @ v + P @ (numpy.swapaxes(g.T, -1, -2) @ behind), r
-
-
-def _updated(a: numpy.ndarray, updates: list[Any], y: numpy.ndarray) -> tuple[numpy.ndarray, list[numpy.ndarray]]:
-    """The mean after the observations of one step, and what they brought."""
-    if not updates:
-        return a, []
-    if type(updates[0]) is Block:
-        x = updates[0]
-        v = y - x.Z @ a
-        return a + x.G.T @ v, [v]
-    m, size = len(a), updates[0].z.shape[0]
-    a, errors = numpy.concatenate([a, numpy.zeros((size - m, a.shape[1]))]), []
-    for x, e in zip(updates, y, strict=True):
-        errors.append(e - x.z @ a)
-        a = a + numpy.outer(x.K, errors[-1])
-    return a[:m], errors
-
-
-def _back(
-    r0: numpy.ndarray, n1: numpy.ndarray | None, updates: list[Any], errors: list[numpy.ndarray]
-) -> tuple[numpy.ndarray, numpy.ndarray | None]:
-    """The weights before the updates of one step from those after, as in the smoother."""
-    if not updates:
-        return r0, n1
-    if type(updates[0]) is Block:
-        x = updates[0]
-        return r0 - x.Z.T @ (x.G @ r0) + numpy.linalg.solve(x.S, x.Z).T @ errors[0], n1
-    m = len(r0)
-    r0 = numpy.concatenate([r0, numpy.zeros((updates[0].z.shape[0] - m, r0.shape[1]))])
-    for x, v in zip(reversed(updates), reversed(errors), strict=True):
-        infinite = type(x) is Element and x.infinite
-        if infinite:
-            n1 = n1 + numpy.outer(x.w * x.per_w, v - (x.M - x.K * x.F) @ r0)
-        r0 = r0 + numpy.outer(x.z, (0.0 if infinite else v / x.F) - x.K @ r0)
-    return r0[:m], n1
+    found = numpy.concatenate([means + g.K @ errors, columns[:, :, 1:]], axis=2) + P @ (numpy.swapaxes(g.T, -1, -2) @ behind)
+    if start is None or not start.rank:
+        return found[:, :, :draws]
+    Q, R = numpy.linalg.qr(-x.rows(0, n)[:, 1:])
+    start.require_conditioned(R, True)
+    white = numpy.linalg.solve(numpy.linalg.cholesky(g.F), errors).reshape(-1, draws)
+    return found[:, :, :draws] + found[:, :, draws:] @ numpy.linalg.solve(R, Q.T @ white)

@@ -272,7 +272,13 @@ class Assembled(OnLibrary):
             self.noise.variance_of(p),
             xp.asarray(R[:, live]),
             start=Start(self._mean(states), cov, True if mark.all() else mark.tolist()),
+            state_names=self._names(states),
         )
+
+    def _names(self, states: list[States]) -> list[str]:
+        """Of the states; one that stays 0 has none."""
+        found = [name for part, s in zip(self.parts, states, strict=False) for name in part.state_names(len(s.T))]
+        return found + [""] * (len(states) - len(self.parts))
 
     def _states(self, p: Mapping[str, Any]) -> list[States]:
         """Those of the parts; where nothing moves, one more that stays 0."""

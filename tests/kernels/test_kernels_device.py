@@ -38,6 +38,16 @@ def close(ours, reference, tolerance=1e-13):
 # --- values and derivatives ---
 
 
+@pytest.mark.parametrize("name", ["sin", "cos", "tan", "exp2", "sinh", "cosh"])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+def test_functions_at_all_sizes(cupy, name, dtype):
+    k, last = kernels.map(getattr(np, name)), 1023 if dtype is np.float64 else 127
+    powers = np.random.default_rng(0).uniform(-30, last if name in ("sin", "cos", "tan") else 11, 3000)
+    x = (2.0**powers * np.random.default_rng(1).choice([-1, 1], 3000)).astype(dtype)
+    x[:4] = np.inf, -np.inf, np.nan, -0.0
+    same(k(cupy.asarray(x)), k(x))
+
+
 @pytest.mark.parametrize("name", CASES)
 @pytest.mark.parametrize("dtype", [np.float64, np.float32])
 def test_value_gradient_and_hessian_product(cupy, name, dtype):

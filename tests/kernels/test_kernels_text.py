@@ -12,7 +12,7 @@ from _kernel_cases import CASES, MATRICES, case
 from kernel_programs import GAUSSIAN
 
 import tapegrad as tg
-from tapegrad import _cache as cache
+from tapegrad import cache
 from tapegrad.kernels.emit.lower import lowered
 from tapegrad.kernels.graph.nodes import Graph
 from tapegrad.kernels.launch import waiting

@@ -19,7 +19,11 @@ from tapegrad.testing import check_grads
 def has_no_rule(f):
     ours = NUMPY[f]
     prim = getattr(ours, "prim", None)
-    return prim.jvp is None if prim is not None else f.__name__ in zero_derivative.NAMES or ours.__module__.endswith("corners")
+    return (
+        prim.jvp is None
+        if prim is not None
+        else getattr(f, "__name__", None) in zero_derivative.NAMES or ours.__module__.endswith("corners")
+    )
 
 
 ZERO = {f for f in NUMPY if has_no_rule(f)}

@@ -9,7 +9,9 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
 from tapegrad.statespace import _compiled, _pattern
-from tapegrad.statespace._filter import loglik_on_arrays, moments_on_arrays
+from tapegrad.statespace._begin import loglik_on_arrays
+from tapegrad.statespace._filter import OnArrays
+from tapegrad.statespace._gains import filtered
 from tapegrad.statespace._kernel import form_of
 from tapegrad.statespace._model import Observations, system
 from tapegrad.statespace._objective import ModelObjective
@@ -29,7 +31,7 @@ def both(build, y, start, constraints=None, joseph=False):
 
 def scores(build, data, parameters, joseph, u):
     def terms(u, build):
-        return moments_on_arrays(system(build(parameters.tree(u)), data), data, joseph)[0].terms
+        return filtered(OnArrays(system(build(parameters.tree(u)), data), data, joseph))[1]
 
     return tg.jacobian(terms, mode="forward")(u, build)
 
@@ -514,16 +516,16 @@ def test_matrices_that_vary_by_parameters():
     assert_same(ours, arrays, scores, POINTS[:1], way="compiled filter, put together anew for each model")
 
 
-def test_no_step_is_left_for_a_kernel():
+def test_an_element_that_no_observation_sees():
+    """Of two levels the sum alone is seen: what is hidden has no part in the likelihood."""
     y = np.random.default_rng(2).normal(size=30)
     build = lambda q: ss.LinearGaussian(np.eye(2), np.array([1.0, 1.0]), np.exp(q), 1.0)
     ours, arrays, scores = both(build, y, np.array([0.1, 0.2]))
-    assert "no step is left" in ours.way
-    assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
+    assert_same(ours, arrays, scores, [ours.start])
 
 
-def test_a_start_that_takes_more_steps_elsewhere():
-    """Where the second state is seen late the diffuse start takes longer; then the filter runs on arrays."""
+def test_a_start_of_which_less_is_seen_elsewhere():
+    """Where the second state is not seen any more; then the kernel gets the numbers of each model anew."""
     y = np.random.default_rng(4).normal(size=20)
     Z = np.ones((20, 1, 2)) * np.array([1.0, 0.0])
     T = lambda q: np.array([[1.0, np.maximum(q[0], 0.0)], [0.0, 0.5]])
@@ -531,8 +533,8 @@ def test_a_start_that_takes_more_steps_elsewhere():
     ours, arrays, scores = both(build, y, np.array([1.0, 0.1]))
     assert_same(ours, arrays, scores, [ours.start])
     assert np.isfinite(ours(np.array([-1.0, 0.1]))[0])
-    assert "no step is left" in ours.way
-    assert_same(ours, arrays, scores, [ours.start], way="filter on arrays")
+    assert "what the data see of the diffuse start" in ours.way
+    assert_same(ours, arrays, scores, [ours.start], way="compiled filter, put together anew")
 
 
 def test_report():

@@ -6,7 +6,6 @@ from test_compiled_filter import structural
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-from tapegrad.statespace import _many
 
 
 def level(p):
@@ -59,10 +58,8 @@ def damped(p):
     return ss.LinearGaussian(T, np.array([1.0, 0.0]), p["level"] * np.array([1.0, 0.3]), p["noise"])
 
 
-def test_transitions_that_depend_on_parameters(monkeypatch):
-    """Then gains of the first steps do, too: these steps are part of the numbers of the model; small groups of series with other
-    first steps go by themselves."""
-    monkeypatch.setattr(_many, "FEW", 2)
+def test_transitions_that_depend_on_parameters():
+    """Then the state behind the first steps does, too, which are part of the kernels; whatever is missing there."""
     g = np.random.default_rng(8)
     slope = np.zeros((6, 80))
     for t in range(1, 80):
@@ -71,7 +68,7 @@ def test_transitions_that_depend_on_parameters(monkeypatch):
     Y[1, 1] = Y[3, 1] = Y[2, 0] = Y[4, 30] = np.nan
     start, constraints = {"phi": 0.5, "level": 1.0, "noise": 1.0}, {"level": ss.positive(), "noise": ss.positive()}
     r = ss.fit_many(damped, Y, start, constraints)
-    assert "for 5 series" in r.report() and "1 series that begin as few others do" in r.report()
+    assert "for 6 series" in r.report() and "one by one" not in r.report()
     assert_as_one_by_one(r, damped, Y, start, constraints, rtol=1e-5)
 
 

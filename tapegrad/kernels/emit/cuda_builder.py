@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from ..graph.nodes import COMPARE
-from . import elementary
+from . import elementary, far_angles
 from .block_code import Affine, Buffer
 
 WARP = 32
@@ -144,6 +144,18 @@ class Writer:
     def odd(self, a):
         return self.let(f"({a} & 1) != 0", "bool")
 
+    def far_turns(self, x):
+        """(q, r) of a large angle."""
+        q, r = self.cell("0", self.word), self.cell("0")
+        self.line(f"far_turns({x}, &{q}, &{r});")
+        return q, r
+
+    def far(self, near, x, y, plus: int):
+        """y where x is `near`, else sin(x + plus pi/2)."""
+        y = self.cell(y)
+        self.line(f"if (!{near}) {y} = far_quadrant_{plus}({x}, {y});")
+        return self.get(y)
+
     def function(self, name: str, a):
         return self.let(f"own_{name}({a})")
 
@@ -158,9 +170,9 @@ class Writer:
 
     # --- memory, and loops for blocks ---
 
-    def cell(self, value: str) -> str:
+    def cell(self, value: str, kind: str | None = None) -> str:
         name = f"m{next(self.fresh)}"
-        self.line(f"{self.real} {name} = {value};")
+        self.line(f"{kind or self.real} {name} = {value};")
         return name
 
     def get(self, cell: str) -> str:
@@ -211,6 +223,20 @@ def function(name: str, bits: int, wide: bool = False, called: bool = False) -> 
     given = elementary.parameters(name)
     result = elementary.function(w, name, *given)
     body = "\n".join(w.lines)
+    far = "".join([far_quadrant(plus, bits, wide) for plus in (0, 1) if f"far_quadrant_{plus}(" in body])
     how = "__noinline__" if called else "__forceinline__"
     head = f"own_{elementary.identifier(name)}({', '.join([f'{w.real} {x}' for x in given])})"
-    return f"static __device__ {how} {w.real} {head} {{\n{body}\n  return {result};\n}}\n"
+    return f"{far}static __device__ {how} {w.real} {head} {{\n{body}\n  return {result};\n}}\n"
+
+
+def far_quadrant(plus: int, bits: int, wide: bool) -> str:
+    """The text of elementary.far_quadrant and of what it calls, each once in a source."""
+    w = Writer(bits, wide)
+    result = elementary.far_quadrant(w, "x", "y", plus)
+    body = "\n".join(w.lines)
+    head = f"static __device__ __noinline__ {w.real} far_quadrant_{plus}({w.real} x, {w.real} y)"
+    return once("FAR_TURNS", far_angles.cuda()) + once(f"FAR_{plus}_{bits}", f"{head} {{\n{body}\n  return {result};\n}}\n")
+
+
+def once(name: str, text: str) -> str:
+    return f"#ifndef {name}\n#define {name}\n{text}#endif\n"

@@ -15,9 +15,11 @@ from typing import Any
 
 from ..graph.expanded import LONG, written_out
 from ..graph.nodes import COMPARE, OPERATIONS
+from .far_angles import LIMIT
 
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
+LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.3010300099849701, -1.4320988897559699e-08)}  # in two parts
 
 
 def polynomial(b: Any, x: Any, coefficients: list) -> Any:
@@ -47,30 +49,79 @@ def _expm1_of_reduced(b: Any, r: Any) -> Any:
     return b.fma(b.mul(p, r), r, r)
 
 
-def exp(b: Any, x: Any) -> Any:
-    low, high = (-745.2, 709.79) if b.bits == 64 else (-103.98, 88.73)
+def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
     inside = b.select(b.lt(x, b.c(low)), b.c(low), b.select(b.gt(x, b.c(high)), b.c(high), x))
-    inside = b.select(b.isnan(x), b.c(0.0), inside)
-    k, r = _reduced(b, inside)
+    return b.select(b.isnan(x), b.c(0.0), inside)
+
+
+def _exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
+    """2^-minus e^x, or with another `reduced` the power of 2 or 10; 0 below `low`, infinite above `high`."""
+    k, r = reduced(b, _clamped(b, x, low, high))
     p = b.add(b.c(1.0), _expm1_of_reduced(b, r))
     half = b.floor(b.mul(k, b.c(0.5)))  # 2^k in two factors: denormal results, and k = 1024
-    y = b.mul(b.mul(p, _power_of_two(b, half)), _power_of_two(b, b.sub(k, half)))
+    rest = b.sub(k, half)
+    y = b.mul(b.mul(p, _power_of_two(b, half)), _power_of_two(b, b.sub(rest, b.c(float(minus))) if minus else rest))
     y = b.select(b.gt(x, b.c(high)), b.c(math.inf), b.select(b.lt(x, b.c(low)), b.c(0.0), y))
     return b.select(b.isnan(x), x, y)
 
 
-def expm1(b: Any, x: Any) -> Any:
-    low, high = (-40.0, 709.79) if b.bits == 64 else (-20.0, 88.73)
-    inside = b.select(b.lt(x, b.c(low)), b.c(low), b.select(b.gt(x, b.c(high)), b.c(high), x))
-    inside = b.select(b.isnan(x), b.c(0.0), inside)
-    k, r = _reduced(b, inside)
+def exp(b: Any, x: Any) -> Any:
+    return _exponential(b, x, *((-745.2, 709.79) if b.bits == 64 else (-103.98, 88.73)))
+
+
+def exp2(b: Any, x: Any) -> Any:
+    def reduced(b: Any, x: Any) -> tuple:
+        k = b.floor(b.add(x, b.c(0.5)))
+        return k, b.mul(b.sub(x, k), b.c(math.log(2)))
+
+    return _exponential(b, x, *((-1075.5, 1024.0) if b.bits == 64 else (-150.5, 128.0)), reduced)
+
+
+def exp10(b: Any, x: Any) -> Any:
+    def reduced(b: Any, x: Any) -> tuple:
+        k = b.floor(b.fma(x, b.c(1 / LOG10_2[64][0]), b.c(0.5)))
+        high, low = LOG10_2[b.bits]
+        return k, b.mul(b.fnma(k, b.c(low), b.fnma(k, b.c(high), x)), b.c(math.log(10)))
+
+    return _exponential(b, x, *((-323.7, 308.26) if b.bits == 64 else (-45.2, 38.54)), reduced)
+
+
+def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
+    """2^-minus (e^x - 1)."""
+    one = b.c(2.0**-minus)
+    k, r = _reduced(b, _clamped(b, x, low, high))
     half = b.floor(b.mul(k, b.c(0.5)))
-    s, t = _power_of_two(b, half), _power_of_two(b, b.sub(k, half))
+    rest = b.sub(k, half)
+    s, t = _power_of_two(b, half), _power_of_two(b, b.sub(rest, b.c(float(minus))) if minus else rest)
     p = _expm1_of_reduced(b, r)
     y = b.select(b.gt(k, b.c(1000.0 if b.bits == 64 else 100.0)), b.mul(b.mul(b.add(p, b.c(1.0)), s), t),
-                 b.fma(p, b.mul(s, t), b.sub(b.mul(s, t), b.c(1.0))))  # fmt: skip
-    y = b.select(b.eq(k, b.c(0.0)), p, y)
-    y = b.select(b.gt(x, b.c(high)), b.c(math.inf), b.select(b.lt(x, b.c(low)), b.c(-1.0), y))
+                 b.fma(p, b.mul(s, t), b.sub(b.mul(s, t), one)))  # fmt: skip
+    y = b.select(b.eq(k, b.c(0.0)), b.mul(p, one) if minus else p, y)
+    return b.select(b.gt(x, b.c(high)), b.c(math.inf), b.select(b.lt(x, b.c(low)), b.neg(one), y))
+
+
+def expm1(b: Any, x: Any) -> Any:
+    y = _expm1(b, x, *((-40.0, 709.79) if b.bits == 64 else (-20.0, 88.73)))
+    return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
+
+
+def _half_overflows(b: Any) -> float:
+    """From where on e^x / 2 is infinite."""
+    return 710.475860073944 if b.bits == 64 else 89.4159862326283
+
+
+def cosh(b: Any, x: Any) -> Any:
+    """h + 1 / (4 h) with h = e^|x| / 2."""
+    h = _exponential(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
+    return b.add(h, b.div(b.c(0.25), h))
+
+
+def sinh(b: Any, x: Any) -> Any:
+    """h + h / (2 h + 1) with h = (e^|x| - 1) / 2."""
+    h = _expm1(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
+    y = b.add(h, b.div(h, b.fma(h, b.c(2.0), b.c(1.0))))
+    y = b.select(b.gt(h, b.c(2.0 ** (1000 if b.bits == 64 else 100))), h, b.select(b.lt(b.abs(x), b.c(2.0**-30)), b.abs(x), y))
+    y = b.select(b.lt(x, b.c(0.0)), b.neg(y), y)
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
 
 
@@ -174,22 +225,36 @@ SIN32 = [2.718311493989822e-06, -1.9839334836096632e-04, 8.333329385889463e-03, 
 COS32 = [2.439044879627741e-05, -1.388676377460993e-03, 4.166662332373906e-02]
 
 
-def _quadrant(b: Any, x: Any, plus: int) -> Any:
-    """sin(x + plus pi/2), to one unit in the last place of 1.  The first step of the reduction is exact; from 2^47 in float64 and 2^22
-    in float32 on, where k may be the wrong whole number, the result is nan."""
+def _of_reduced(b: Any, q: Any, r: Any) -> Any:
+    """sin(q pi/2 + r) for |r| <= pi/4."""
+    z = b.mul(r, r)
+    sin = b.fma(b.mul(z, r), polynomial(b, z, SIN64 if b.bits == 64 else SIN32), r)
+    cos = b.fma(b.mul(z, z), polynomial(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, b.c(-0.5), b.c(1.0)))
+    y = b.select(b.odd(q), cos, sin)
+    return b.select(b.odd(b.shr(q, 1)), b.neg(y), y)
+
+
+def _near(b: Any, x: Any) -> Any:
+    return b.lt(b.abs(x), b.c(2.0 ** LIMIT[b.bits]))
+
+
+def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
+    """sin(x + plus pi/2), to one unit in the last place of 1.  The first step of the reduction is exact below 2^LIMIT.  `small`: x is
+    known to be below; else the builder has `far_quadrant` for larger angles, or gives nan."""
     k = b.floor(b.fma(x, b.c(2 / math.pi), b.c(0.5)))
     parts = HALF_PI if b.bits == 64 else HALF_PI32
     r = x
     for part in parts:
         r = b.fnma(k, b.c(part), r)
-    z = b.mul(r, r)
-    sin = b.fma(b.mul(z, r), polynomial(b, z, SIN64 if b.bits == 64 else SIN32), r)
-    cos = b.fma(b.mul(z, z), polynomial(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, b.c(-0.5), b.c(1.0)))
-    finite = b.lt(b.abs(x), b.c(2.0**47 if b.bits == 64 else 2.0**22))
-    q = b.iadd(b.to_int(b.select(finite, k, b.c(0.0))), plus)
-    y = b.select(b.odd(q), cos, sin)
-    y = b.select(b.odd(b.shr(q, 1)), b.neg(y), y)
-    return b.select(finite, y, b.mul(x, b.c(math.nan)))
+    near = _near(b, x)
+    y = _of_reduced(b, b.iadd(b.to_int(b.select(near, k, b.c(0.0))), plus), r)
+    return y if small else b.far(near, x, y, plus)
+
+
+def far_quadrant(b: Any, x: Any, y: Any, plus: int) -> Any:
+    """sin(x + plus pi/2) of a finite x from 2^LIMIT on, else y."""
+    q, r = b.far_turns(x)
+    return b.select(b.or_(_near(b, x), b.isnan(b.sub(x, x))), y, _of_reduced(b, b.iadd(q, plus), r))
 
 
 def sin(b: Any, x: Any) -> Any:
@@ -385,7 +450,7 @@ def _circle(b: Any, x: Any) -> tuple:
     """sin and cos of pi x, up to a common sign, and whether x is whole."""
     r = b.sub(x, b.floor(b.add(x, b.c(0.5))))
     angle = b.mul(r, b.c(math.pi))
-    return sin(b, angle), cos(b, angle), b.eq(r, b.c(0.0))
+    return _quadrant(b, angle, 0, True), _quadrant(b, angle, 1, True), b.eq(r, b.c(0.0))
 
 
 def lgamma(b: Any, x: Any) -> Any:
@@ -437,7 +502,8 @@ def digamma(b: Any, x: Any) -> Any:
 
 
 FUNCTIONS = {
-    "exp": exp, "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "sin": sin, "cos": cos, "arctan": arctan, "erf": erf,
+    "exp": exp, "exp2": exp2, "exp10": exp10, "cosh": cosh, "sinh": sinh,
+    "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "sin": sin, "cos": cos, "arctan": arctan, "erf": erf,
     "erfc": erfc, "erfcx": erfcx, "ndtr": ndtr, "log_ndtr": log_ndtr, "expit": expit, "log_expit": log_expit, "lgamma": lgamma,
     "digamma": digamma, "tanh_slope": tanh_slope, "scale": scale, "unscale": unscale,
 }  # fmt: skip

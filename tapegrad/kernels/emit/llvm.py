@@ -6,6 +6,7 @@ Inputs and outputs are (rows, stride) arrays, of which the kernel handles the fi
 (rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the arena of
 large matrices (arena.py) and the stored carries of one block, [loop][step][component][lane], and is used anew by each block.
 caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps have room there; needed[l]: how many it wanted.
+Behind them lie the numbers of a `general` program: its code is the same for other numbers.
 Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
 
 from collections.abc import Callable, Iterator
@@ -23,14 +24,18 @@ from .llvm_builder import COMPARE, Builder, matmul_across, widths
 from .lower import CHUNK, Body, Lowered
 from .walk import Walk
 
+COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # numbers that stand in the text all the same
+
 
 class Text(Walk, Builder):
     """The text of one program."""
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
 
-    def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool):
+    def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
+        """`given`: to be filled with the numbers that are arguments; None: all numbers stand in the text."""
         super().__init__(width, bits)
+        self.given, self.loaded = given, {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"
@@ -59,7 +64,7 @@ class Text(Walk, Builder):
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
-        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W])]
+        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W, 1])]  # (1: routines)
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
         declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:
@@ -69,6 +74,30 @@ class Text(Walk, Builder):
         others = "".join([text for _, text in (*self.globals.values(), *self.routines.values())])
         return (f'target triple = "{target}"\n' + "\n".join(declared) + "\n" + others
                 + f'define void @{name}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n')  # fmt: skip
+
+    # --- numbers as arguments ---
+
+    def constant(self, x: float) -> str:
+        if self.given is None or x in COMMON or x != x:
+            return self.c(x)
+        key = self.bits, self.W, x
+        if key not in self.loaded:
+            name = f"%c{len(self.loaded)}"
+            self.slots.append(f"  {name} = load {self.real}, ptr {self.argument(np.array([x]), name)}, align {self.align}")
+            if self.W > 1:
+                self.slots.append(f"  {name}.o = insertelement {self.T} poison, {self.real} {name}, i64 0")
+                self.slots.append(f"  {name}.w = shufflevector {self.T} {name}.o, {self.T} poison, <{self.W} x i32> zeroinitializer")
+            self.loaded[key] = name if self.W == 1 else f"{name}.w"
+        return self.loaded[key]
+
+    def argument(self, values: np.ndarray, name: str) -> str:
+        """A pointer to numbers behind the places of the loops."""
+        with np.errstate(over="ignore"):
+            content = values.astype(np.float32 if self.bits == 32 else np.float64).tobytes()
+        at = 8 * (2 * len(self.low.bodies) + 2) + len(self.given)
+        self.given += content + bytes(-len(content) % 8)
+        self.slots.append(f"  {name}.p = getelementptr i8, ptr %caps, i64 {at}")
+        return f"{name}.p"
 
     # --- float64 in a program of float32 ---
 
@@ -118,6 +147,8 @@ class Text(Walk, Builder):
         return super().load(replace(buffer, constant=False) if self.across else buffer, at)
 
     def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
+        if self.given is not None:
+            return self.argument(values, f"%k{k}"), ""
         scalar = Builder(1, self.bits)
         content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
         return f"@k{k}", f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
@@ -225,9 +256,10 @@ class Text(Walk, Builder):
         key = op, self.W, self.bits
         if key not in self.routines:
             b = Builder(self.W, self.bits)
+            b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
             result = elementary.function(b, op, *given)
-            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join(b.lines)
+            name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join([*b.slots, *b.lines])
             head = ", ".join([f"{b.T} {v}" for v in given])
             text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
             self.routines[key] = name, text
@@ -415,6 +447,6 @@ def balance(body: Body) -> int:
     return max((len(body.code) + len(body.terms) - 2 * heavy) // 2, 0)
 
 
-def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel") -> str:
-    """LLVM text of the program for `width` lanes of float64 or float32 (`bits`)."""
-    return Text(low, width, bits, per_sample).text(name, target)
+def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel", given: bytearray | None = None) -> str:
+    """LLVM text of the program for `width` lanes of float64 or float32 (`bits`).  `given`: see `Text`."""
+    return Text(low, width, bits, per_sample, given).text(name, target)

@@ -1,12 +1,13 @@
 """LLVM text, an operation at a time: registers, memory, loops, and functions of vectors with a sample in each lane."""
 
 import itertools
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import numpy as np
 
-from . import elementary
+from . import elementary, far_angles
 from .block_code import Access, Affine, Buffer, cuts, matmul, read, tile, write
 
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
@@ -26,6 +27,7 @@ class Builder:
         self.slots: list[str] = []
         self.fresh = itertools.count()
         self.labels = itertools.count()
+        self.routines: dict | None = None  # (name, text) of the functions that the text calls, if it can have any
 
     def vector(self, kind: str) -> str:
         return kind if self.W == 1 else f"<{self.W} x {kind}>"
@@ -151,6 +153,31 @@ class Builder:
     def function(self, name: str, a):
         return elementary.FUNCTIONS[name](self, a)
 
+    def far_turns(self, x):
+        """(q, r) of a large angle; of one number."""
+        pair = f"{{{self.int}, {self.real}}}"
+        both = self(f"call {pair} @far_turns_{self.bits}({self.real} {x})")
+        return [self(f"extractvalue {pair} {both}, {k}") for k in range(2)]
+
+    def far(self, near, x, y, plus: int):
+        """y where x is `near`, else sin(x + plus pi/2) by a call for each lane; nan where the text can have no routines."""
+        if self.routines is None:
+            return self.select(near, y, self.mul(x, self.c(math.nan)))
+        name, k = f"@far_quadrant_{self.bits}_{plus}", next(self.labels)
+        self.routines.setdefault("two_by_pi", ("", far_angles.TABLE))
+        self.routines.setdefault(("far_turns", self.bits), ("", far_angles.llvm(self.bits)))
+        if (name,) not in self.routines:
+            self.routines[(name,)] = name, far_quadrant(self.bits, name, plus)
+        all_near = near if self.W == 1 else self(f"icmp eq i{self.W} {self(f'bitcast {self.B} {near} to i{self.W}')}, -1")
+        self.lines.append(f"  br label %angle{k}\nangle{k}:\n  br i1 {all_near}, label %near{k}, label %far{k}\nfar{k}:")
+        out = "poison"
+        for n in range(self.W):
+            one = [f"{self.real} " + (v if self.W == 1 else self(f"extractelement {self.T} {v}, i64 {n}")) for v in (x, y)]
+            value = self(f"call {self.real} {name}({', '.join(one)})")
+            out = value if self.W == 1 else self(f"insertelement {self.T} {out}, {self.real} {value}, i64 {n}")
+        self.lines.append(f"  br label %near{k}\nnear{k}:")
+        return self(f"phi {self.T} [ {y}, %angle{k} ], [ {out}, %far{k} ]")
+
     def spread(self, x: str) -> str:
         if self.W == 1:
             return x
@@ -222,6 +249,14 @@ class Builder:
         line(f"  br i1 {self(f'icmp slt i64 {i}, {end}')}, label %turn{k}, label %past{k}\nturn{k}:")
         yield Affine(0, {i: 1})
         line(f"  store i64 {self(f'add i64 {i}, {step}')}, ptr {slot}\n  br label %test{k}\npast{k}:")
+
+
+def far_quadrant(bits: int, name: str, plus: int) -> str:
+    """The text of the function `name` of one number (elementary.far_quadrant)."""
+    b = Builder(1, bits)
+    result = elementary.far_quadrant(b, "%x", "%y", plus)
+    body = "\n".join(b.lines)
+    return f"define internal {b.real} {name}({b.real} %x, {b.real} %y) noinline {{\n{body}\n  ret {b.real} {result}\n}}\n"
 
 
 class Across(Builder):

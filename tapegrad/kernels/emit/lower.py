@@ -84,6 +84,8 @@ class Lowered:
     """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
     one step needs, for the choice of widths; `name`: what an error calls it; `placement`: where blocks live.
 
+    `general`: the numbers in it are arguments of its code, so that code for other numbers is the same.
+
     `precise`: where sums are float64 in a program of float32, which groups of outputs are float64, too; `wide`: its nodes of that
     type (graph/wide_sums.py)."""
 
@@ -92,6 +94,7 @@ class Lowered:
     outer: list[Body]
     bodies: list[Body]
     name: str = "kernel"
+    general: bool = False
     precise: tuple[bool, ...] | None = None
     wide: frozenset[int] = frozenset()
 

@@ -41,10 +41,14 @@ class Walk(BlockCode):
     def value(self, i: int, env: dict) -> str:
         op = self.g.op[i]
         if op == "const":
-            return self.c(self.g.args[i][0])
+            return self.constant(self.g.args[i][0])
         if op == "bool":
             return self.truth(self.g.args[i][0])
         return env[i]
+
+    def constant(self, x: float) -> str:
+        """A number that the user's function, or a derivative of it, has."""
+        return self.c(x)
 
     def region(self, sections: list, inner: list[Body], env: dict) -> None:
         """Straight code with loops in between."""

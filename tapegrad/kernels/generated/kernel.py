@@ -19,7 +19,8 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, WATCHERS, layout_of, live, values_of
+from ..._primitive import layout_of, live, values_of
+from ..._scope import OPEN, WATCHERS
 from ..._transforms import value_and_grad
 from ..._tree import leaves, tree_map
 from ..._variable import Variable
@@ -66,6 +67,24 @@ class Parts:
         sums_of(self.sums)
 
 
+class Traced:
+    """What was traced of a kernel's functions, and how it was launched.  Where what they read has changed, another one takes its place."""
+
+    def __init__(self, kernel: Any, families: dict):
+        self.kernel, self.families, self.family = kernel, families, families["value"]
+        self.launches = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
+        self.last: tuple = (None, None)  # the launcher of the last call
+        self.captured: list = []
+        for family in families.values():
+            family.captured = self.captured
+        self.runs = {what: functools.partial(kernel._run_of, family) for what, family in families.items()}
+        # an operation on a tape stays with what was traced for it
+        self.recorded = functools.partial(kernel._run_value, self.family) if type(kernel)._run is Generated._run else kernel._run
+
+    def renewed(self) -> "Traced":
+        return Traced(self.kernel, {what: family.renewed() for what, family in self.families.items()})
+
+
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
@@ -78,48 +97,45 @@ class Generated(Remade):
         self._parts, self._build = parts, build
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
-        self._key, self._short = key, short
         named_like(self, parts.f)
-        self._renew()
-
-    def _made(self) -> tuple:
-        return self._call
-
-    def _renew(self) -> None:
-        """Forget what was traced."""
-        parts = self._parts
-        self._launches = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
-        self._last: tuple = (None, None)  # the launcher of the last call
         self._trees: dict = {}
-        self._captured: list = []
-        self._families = {
+        families = {
             what: Family(
                 self.__name__,
-                functools.partial(parts.trace, build=self._build, what=what),
+                functools.partial(parts.trace, build=build, what=what),
                 what == "value",
                 what == "value" and self._rejects,
                 sums=what == "value" and sums_of(parts.sums),
             )
             for what in ("value", "each", "path", "final", "scores")
         }
-        for what, family in self._families.items():
-            family.captured = self._captured
-            family.key = None if self._key is None else f"{self._key} {what}"
-            family.short = self._short
-        self._family = self._families["value"]
-        self._runs = {what: functools.partial(self._run_of, family) for what, family in self._families.items()}
-        # an operation on a tape stays with what was traced for it
-        self._recorded = functools.partial(self._run_value, self._family) if type(self)._run is Generated._run else self._run
+        for what, family in families.items():
+            family.key = None if key is None else f"{key} {what}"
+            family.short = short
+        self._traced = Traced(self, families)
 
-    def _look_around(self) -> None:
-        """Trace anew if what the function captured has changed."""
-        for c in self._captured:
+    def _made(self) -> tuple:
+        return self._call
+
+    _family = property(lambda self: self._traced.family)
+    _families = property(lambda self: self._traced.families)
+    _captured = property(lambda self: self._traced.captured)
+    _launches = property(lambda self: self._traced.launches)
+    _recorded = property(lambda self: self._traced.recorded)
+    _runs = property(lambda self: self._traced.runs)
+
+    def _now(self) -> Traced:
+        """What was traced, if it holds; nothing, to be traced anew, where what the functions read has changed.  It is replaced by one
+        assignment: an interrupt leaves the old one, which is found to have changed again."""
+        traced = self._traced
+        for c in traced.captured:
             if c.changed():
-                self._renew()
-                return
+                self._traced = traced = traced.renewed()
+                return traced
         if OPEN.shadows:
-            for c in self._captured:
+            for c in traced.captured:
                 c.refuse_written(self.__name__)
+        return traced
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__.lower()} kernel of {self.__name__}>"
@@ -131,9 +147,7 @@ class Generated(Remade):
 
         theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
         theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
-        if self._captured:
-            self._look_around()
-        last = self._launches.__dict__.get("F")
+        last = self._now().launches.__dict__.get("F")
         if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
             return found
         if is_tree(theta):
@@ -153,9 +167,7 @@ class Generated(Remade):
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
         """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
-        if self._captured:
-            self._look_around()
-        last = self._launches.__dict__.get("VG")
+        last = self._now().launches.__dict__.get("VG")
         if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
             return found
         if is_tree(theta):
@@ -177,11 +189,12 @@ class Generated(Remade):
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Keep what the next call on arrays like these needs, for this thread."""
         found: Launched | None = None
-        key, launcher = self._last
+        traced = self._traced
+        key, launcher = traced.last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
         if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
             found = launched(launcher, theta, data, single, self._is_missing.count(data))
-        self._launches.__dict__[kind] = found
+        traced.launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
         """The gradient of each sample, (p, B)."""
@@ -237,10 +250,10 @@ class Generated(Remade):
         """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
         derivatives.py, and order: the number of directions of theta, or a pair: of theta and of the data.  `dtype`: that of theta, for
         kernels with `sums`."""
-        self._look_around()
-        with self._family.lock:
+        family = self._now().family
+        with family.lock:
             signature = theta_rows, data_rows, missing or self.missing == "step"
-            return self._family.lowered(kind, order, signature, np.dtype(dtype))
+            return family.lowered(kind, order, signature, np.dtype(dtype))
 
     # --- arguments ---
 
@@ -269,8 +282,7 @@ class Generated(Remade):
         return kernel, rows_of(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
-        if self._captured:
-            self._look_around()
+        self._now()
         if (
             type(theta) is np.ndarray is type(data)
             and theta.ndim == 2
@@ -319,11 +331,12 @@ class Generated(Remade):
         theta, data = arrays[:2]
         missing = self._is_missing(data)
         key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
-        last, launcher = self._last
-        if key != last or family is not self._family or numbers:
+        traced = self._traced
+        last, launcher = traced.last
+        if key != last or family is not traced.family or numbers:
             launcher = self._launcher(family, kind, n, arrays, missing, numbers)
-            if not numbers and family is self._family:
-                self._last = key, launcher
+            if not numbers and family is traced.family:
+                traced.last = key, launcher
         return self._looked_at(arrays, self._launch(launcher, kind, n, arrays, outs, False))
 
     def _run_of(self, family: Family, kind: str, n: tuple, arrays: tuple, numbers: bool = False) -> Any:

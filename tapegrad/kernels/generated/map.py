@@ -7,10 +7,12 @@ from typing import Any
 import numpy as np
 
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, WATCHERS, layout_of, values_of, watching
+from ..._primitive import layout_of, values_of, watching
+from ..._scope import OPEN, WATCHERS
 from ..._transforms import jacobian
 from ..._tree import Const
 from ..._variable import Variable
+from ..trace.captured import steadily
 from ..trace.tracing import trace_map
 from .arguments import as_float, batch_of, contiguous, launcher_of, name_of, rows_of
 from .derivatives import Family, library
@@ -21,21 +23,22 @@ class Map(Remade):
 
     def __init__(self, f: Callable):
         self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
-        self._families: dict = {}
-        self._captured: list = []
+        self._traced: tuple = ({}, [], False)  # families by shapes, what they captured, and has it changed before?
         named_like(self, f)
 
     def _made(self) -> tuple:
         return Map, (self.f,)
+
+    _families = property(lambda self: self._traced[0])
 
     def __repr__(self) -> str:
         return f"<map kernel of {self.__name__}>"
 
     def __call__(self, *args: Any) -> Any:
         """Arguments (..., B): the last axis is the sample.  The results have it too."""
-        if any([c.changed() for c in self._captured]):
-            self._families, self._captured = {}, []
-        for c in self._captured:
+        if any([c.changed() for c in self._traced[1]]):
+            self._traced = {}, [], True  # in one assignment, as a kernel does (kernel.py)
+        for c in self._traced[1]:
             c.refuse_written(self.__name__)
         values = [values_of(a.value) if isinstance(a, Const) else a for a in args]
         fixed = [isinstance(a, Const) or not _differentiable(v) for a, v in zip(args, values, strict=True)]
@@ -58,18 +61,27 @@ class Map(Remade):
 
     def _family(self, shapes: tuple, fixed: tuple) -> tuple:
         key = shapes, fixed
-        if key not in self._families:
+        families, captured, general = self._traced
+        if key not in families:
             order = [n for n, c in enumerate(fixed) if not c] + [n for n, c in enumerate(fixed) if c]
             place = {n: k for k, n in enumerate(order)}
 
-            program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
-            active = sum(program.inputs[: fixed.count(False)])
-            total = sum(program.inputs)
-            program.inputs = [active, total - active]
-            program.g.captured.settle(self.__name__)
-            self._captured.append(program.g.captured)
-            self._families[key] = Family(self.__name__, lambda s: program, False, False, by_data=False), build
-        return self._families[key]
+            builds: list = []
+
+            def trace():
+                program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
+                active = sum(program.inputs[: fixed.count(False)])
+                program.inputs = [active, sum(program.inputs) - active]
+                builds.append(build)
+                return program
+
+            program = steadily(trace, self.__name__)
+            captured.append(program.g.captured)
+            traced = [program]
+            family = Family(self.__name__, lambda s: traced.pop() if traced else trace(), False, False, by_data=False)
+            family.captured, family.general = captured, general
+            families[key] = family, builds[-1]
+        return families[key]
 
     def _launch(self, family: Family, values: list | None = None, fixed: list | None = None) -> Callable:
         def run(kind, n, arrays):

@@ -2,21 +2,29 @@
 and so may take some of the samples of the block before it once more; fewer samples than a block has are padded."""
 
 import ctypes
+import os
 import sys
 import threading
+import weakref
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import llvmlite
 import llvmlite.binding as llvm
 import numpy as np
+from llvmlite.binding import context as contexts
 
-from ... import _cache as cache
+from ... import cache
 from ..emit.llvm import emit
 from ..emit.lower import SUMS, Lowered
 from . import waiting
 
 LOCK = threading.RLock()
 STATE: dict = {}
+LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # that of llvmlite, which Numba takes too
+ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while somebody holds it
+PINNED: set = set()  # engines of which only addresses are known
 SCALAR = 3  # batches below this go sample by sample,
 HEAVY = 5000  # but for steps of more operations one form is enough to compile
 LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
@@ -24,6 +32,21 @@ WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers ho
 SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
+
+
+def hold() -> None:
+    """Until a fork is done no other thread compiles: a child would wait for it for ever."""
+    LOCK.acquire()
+    LLVM.__enter__()
+
+
+def let_go() -> None:
+    LLVM.__exit__()
+    LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
 
 
 def machine() -> tuple:
@@ -40,19 +63,39 @@ def machine() -> tuple:
     return STATE["machine"]
 
 
-def object_code(text: str, large: int) -> bytes:
-    """Compiled with one pass (stack slots to registers), for the graph has been simplified already: on a Kalman filter the usual
-    passes cost 70 ms and gain nothing."""
-    make, _ = machine()
-    target = make(0 if text.count("\n") > large else 2)
-    module = llvm.parse_assembly(text)
-    module.verify()
+LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
+
+
+def parsed(text: str) -> Any:
+    """The module of this text, in a context of its own: the pointers of the common one have types in LLVM 15."""
+    if "context" not in STATE:
+        STATE["context"] = contexts.ContextRef(contexts.ffi.lib.LLVMPY_ContextCreate(True)) if LLVM_15 else llvm.create_context()
+    return llvm.parse_assembly(text, STATE["context"])
+
+
+def passes_of(module: Any, target: Any) -> Callable:
+    """A function that runs the one pass, stack slots to registers, over a function of the module."""
+    if LLVM_15:  # its new pass manager has no such pass
+        legacy = llvm.create_function_pass_manager(module)
+        legacy.add_sroa_pass()
+        return legacy.run
     builder = llvm.create_pass_builder(target, llvm.create_pipeline_tuning_options(speed_level=2))
     passes = llvm.create_new_function_pass_manager()
     passes.add_sroa_pass()
+    return lambda function: passes.run(function, builder)
+
+
+def object_code(text: str, large: int) -> bytes:
+    """Compiled with one pass, for the graph has been simplified already: on a Kalman filter the usual passes cost 70 ms and gain
+    nothing."""
+    make, _ = machine()
+    target = make(0 if text.count("\n") > large else 2)
+    module = parsed(text)
+    module.verify()
+    run = passes_of(module, target)
     for function in module.functions:
         if not function.is_declaration:
-            passes.run(function, builder)
+            run(function)
     return target.emit_object(module)
 
 
@@ -62,37 +105,47 @@ def name_of(text: str) -> str:
 
 
 def placed(name: str, code: bytes) -> Any:
-    """The engine that holds this machine code."""
+    """The engine that holds this machine code, for as long as it is held."""
     make, _ = machine()
-    empty = llvm.parse_assembly("")
-    engine = llvm.create_mcjit_compiler(empty, make())  # kept for ever
+    empty = parsed("")
+    engine = llvm.create_mcjit_compiler(empty, make())
     engine.remove_module(empty)  # compiling it would take longer than all else here
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
-    STATE[name] = engine
+    ALIVE[name] = engine
     return engine
 
 
-def found(name: str, function: str = "kernel") -> int | None:
-    """The address of a function of the machine code of this name, if this process or the disk has that."""
+def found(name: str) -> Any:
+    """The engine of this name, if this process or the disk has that."""
     with LOCK:
-        engine = STATE.get(name)
+        engine = ALIVE.get(name)
         if engine is None:
-            stored = cache.load(name)
-            engine = None if stored is None else placed(name, stored)
-        return None if engine is None else engine.get_function_address(function)
+            code = cache.load(name)
+            engine = None if code is None else placed(name, code)
+        if engine is not None:
+            cache.keep(name, engine)
+        return engine
+
+
+def engine_of(text: str, large: int = LARGE) -> Any:
+    """The engine of this text; above `large` lines compiled for the time that takes.  Its addresses hold while it is held."""
+    with LOCK:
+        name = name_of(text)
+        engine = found(name)
+        if engine is None:
+            code = object_code(text, large)
+            cache.save(name, code)
+            engine = placed(name, code)
+            cache.keep(name, engine)
+        return engine
 
 
 def compiled(text: str, function: str = "kernel", large: int = LARGE) -> int:
-    """The address of this function of this text; above `large` lines compiled for the time that takes."""
-    with LOCK:
-        name = name_of(text)
-        address = found(name, function)
-        if address is None:
-            code = object_code(text, large)
-            cache.save(name, code)
-            address = placed(name, code).get_function_address(function)
-        return address
+    """The address of this function of this text, for ever."""
+    engine = engine_of(text, large)
+    PINNED.add(engine)
+    return engine.get_function_address(function)
 
 
 def _pointer_in_header() -> bool:
@@ -181,22 +234,30 @@ class Launcher:
         self.summed, self.width = plan.summed, plan.width
         self.work, self.most, self.long = plan.work, plan.most, plan.long
         self.forms: dict = {}
+        self.numbers: dict = {}  # width of a form -> the bytes of the numbers that it takes as arguments
         self.local = threading.local()
         self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
 
     def text(self, width: int) -> str:
-        return emit(self.low, width, 8 * self.dtype.itemsize, self.per_sample, llvm.get_default_triple())
+        """The text for blocks of so many samples; the numbers that it takes as arguments are noted."""
+        given, bits = bytearray(), 8 * self.dtype.itemsize
+        text = emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        self.numbers[width] = bytes(given)  # at the end: another thread may launch meanwhile
+        return text
 
-    def address_of(self, width: int) -> int:
-        """Where the machine code for blocks of so many samples is."""
-        return compiled(self.text(width))
+    def engine(self, width: int) -> Any:
+        """The machine code for blocks of so many samples."""
+        return engine_of(self.text(width))
 
     def form(self, width: int):
         found = self.forms.get(width)
         if found is None:
             pointers = len(self.inputs) + len(self.outputs) + 2 + bool(self.streams) + bool(self.step_rows)
             kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
-            found = self.forms[width] = kind(self.address_of(width))
+            engine = self.engine(width)
+            found = kind(engine.get_function_address("kernel"))
+            found.engine = engine  # which holds the code
+            self.forms[width] = found
         return found
 
     def __call__(
@@ -323,7 +384,8 @@ class Launcher:
     def workspace(self, local: dict, width: int, steps: int) -> tuple:
         """Addresses of caps, needed and tape of this thread, for this number of steps."""
         room = local.setdefault("room", dict.fromkeys(self.counted, 64))
-        caps = np.zeros(2 * self.plan.bodies + 2, np.int64)
+        given = np.frombuffer(self.numbers.get(width, b""), np.int64)
+        caps = np.concatenate([np.zeros(2 * self.plan.bodies + 2, np.int64), given])
         size = self.plan.arena
         for n, carry, data, most in self.plan.taped:
             cap = steps if data else most if most is not None else room[n]

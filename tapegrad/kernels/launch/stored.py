@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ... import _cache as cache
+from ... import cache
 from . import cpu
 from .cpu import Launcher, Plan
 
@@ -60,14 +60,14 @@ class StoredLauncher(Launcher):
             self.codes = record["codes"]
             super().__init__(None, dtype, per_sample, Plan(**record["plan"]))
 
-    def address_of(self, width: int) -> int:
+    def engine(self, width: int) -> Any:
         known = self.codes.get(str(width))
-        address = None if known is None else cpu.found(known)
-        if address is None:
+        engine = None if known is None else cpu.found(known)
+        if engine is None:
             if self.low is None:
                 self.low = self.trace()
             text = self.text(width)
-            address = cpu.compiled(text, large=self.large)
+            engine = cpu.engine_of(text, self.large)
             self.codes[str(width)] = cpu.name_of(text)
             cache.save(self.name, json.dumps({"plan": asdict(self.plan), "codes": self.codes}).encode())
-        return address
+        return engine

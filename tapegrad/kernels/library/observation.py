@@ -2,8 +2,10 @@
 `tapegrad.statespace` makes of a model.
 
 The state is N(a, P), the observation y = Z a + e.  `seen`: which of its elements are there, or None for all; the others are numbers that
-do not matter.  `one_by_one` and `together` give mean and covariance of the state given the observation, and -2 log density of the
-observation."""
+do not matter.  `one_by_one` and `together` give mean and covariance of the state given the observation, the log of the determinant of
+2 pi F, F the covariance of the innovations, and factors v and g with v^2 g summing to the square of the innovations in units of F.
+
+The mean may be a matrix (m, k), and then y is (p, k): k series with the same covariances, as the augmented filter has."""
 
 from typing import Any
 
@@ -15,8 +17,17 @@ FEW = 8  # elements up to which a triangular system is solved row by row
 def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False) -> tuple:
     """Mean and covariance of the next state, the log density of the observation, and mean and covariance behind it.  `apart`: the errors
     are independent, and H are their variances."""
-    a, P, term = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
-    return predicted(a, P, T, Q, c), -0.5 * term, a, P
+    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
+    square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
+    return predicted(a, P, T, Q, c), -0.5 * (size + square), a, P
+
+
+def whitened_step(
+    a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
+) -> tuple:
+    """Mean and covariance of the next state, the log of the determinant of 2 pi F, and the innovations in units of F, (p, k)."""
+    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
+    return predicted(a, P, T, Q, c), size, v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
 def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
@@ -24,9 +35,9 @@ def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
     return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
-def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any]:
+def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any, list, list]:
     """The elements of an observation with independent errors, one after the other."""
-    term = 0.0
+    size, innovations, gains = 0.0, [], []
     for i in range(len(y)):
         z, h = Z[i], variances[i]
         v = y[i] - z @ a
@@ -34,41 +45,43 @@ def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None,
         F = z @ M + h
         if seen is None:
             gain = 1.0 / F
-            term = term + np.log(2 * np.pi * F) + v * v * gain
+            size = size + np.log(2 * np.pi * F)
         else:  # a gain of 0, and a logarithm of 1
             gain = np.where(seen[i], 1.0 / F, 0.0)
-            term = term + np.where(seen[i], np.log(2 * np.pi * F), 0.0) + v * v * gain
+            size = size + np.where(seen[i], np.log(2 * np.pi * F), 0.0)
         K = M * gain
-        a = a + K * v
+        a = a + (K * v if a.ndim == 1 else np.outer(K, v))
         if joseph:
             G = np.eye(a.shape[0]) - np.outer(K, z)
             P = G @ P @ G.T + np.outer(K, K) * h
         else:
             P = P - np.outer(K, M)
-    return a, P, term
+        innovations.append(v)
+        gains.append(gain)
+    return a, P, size, innovations, gains
 
 
-def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any]:
-    """An observation with correlated errors.  A missing element is seen as nothing (z = 0, v = 0) with an error of its own, of
-    variance 1: its term is 0."""
+def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any, list, None]:
+    """An observation with correlated errors, whose innovations come in units of F.  A missing element is seen as nothing (z = 0, v = 0)
+    with an error of its own, of variance 1: its part is 0."""
     v = y - Z @ a
-    count = 1.0 * len(y)
+    count, m = 1.0 * len(y), P.shape[0]
     if seen is not None:
         here = np.where(seen, 1.0, 0.0)
-        Z, v, count = Z * here[:, None], v * here, here.sum()
+        Z, v, count = Z * here[:, None], v * (here if a.ndim == 1 else here[:, None]), here.sum()
         H = H * np.outer(here, here) + np.diag(1.0 - here)
     U = Z @ P
     L = np.linalg.cholesky(U @ Z.T + H)
-    both = solved(L, np.concatenate([U, v[:, None]], axis=1))
-    W, z = both[:, :-1], both[:, -1]
-    term = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum() + z @ z
+    both = solved(L, np.concatenate([U, v[:, None] if a.ndim == 1 else v], axis=1))
+    W, z = both[:, :m], both[:, m] if a.ndim == 1 else both[:, m:]
+    size = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum()
     if joseph:
         G = solved(L[::-1, ::-1].T, W[::-1])[::-1]
-        I_KZ = np.eye(a.shape[0]) - G.T @ Z
+        I_KZ = np.eye(m) - G.T @ Z
         P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
     else:
         P = P - W.T @ W
-    return a + z @ W, P, term
+    return a + (z @ W if a.ndim == 1 else W.T @ z), P, size, [z], None
 
 
 def solved(L: Any, b: Any) -> Any:

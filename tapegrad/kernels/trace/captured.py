@@ -4,11 +4,39 @@ It is constant in the compiled code.  So before each launch it is compared with 
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
+import threading
 from collections.abc import Callable
+from typing import Any
 
-from ..._primitive import OPEN
 from ..._reads import Environment, Status, state
+from ..._scope import OPEN
 from ...errors import DroppedDerivativeError, KernelError
+
+TRIES = 10  # traces that met two states of what other threads change
+
+
+class Unsteady(KernelError):
+    """A function gave something else when it was traced again, and what it reads has changed meanwhile."""
+
+
+def steadily(trace: Callable[[], Any], kernel: str) -> Any:
+    """The program that `trace` gives, and whether it holds for more than this call."""
+    for left in range(TRIES - 1, -1, -1):
+        try:
+            made = trace()
+        except Unsteady:
+            if not left:
+                raise
+            continue
+        if made.g.captured is not None:
+            made.g.captured.settle(kernel)
+        return made
+
+
+def is_alone() -> bool:
+    """Does no other thread run Python code that may change something?"""
+    others = [t for t in threading.enumerate() if t is not threading.current_thread()]
+    return all([t.name.startswith("tapegrad_") for t in others])
 
 
 class Captured:
@@ -17,7 +45,10 @@ class Captured:
     def __init__(self) -> None:
         self.roots: list = []  # the functions that were traced
         self.before: list = []  # what each could read before
+        self.environment: Any = None  # what all of them can read
         self.sources: list = []  # of random numbers, as they were before
+        self.steady = True  # did nothing change while it was traced?
+        self.alone = is_alone()
 
     def root(self, f: Callable) -> None:
         """f is about to be traced."""
@@ -27,13 +58,18 @@ class Captured:
             self.sources += [(x, state(x)) for x in self.before[-1].walk.sources]
 
     def settle(self, kernel: str) -> bool:
-        """The trace is done.  Was nothing changed meanwhile, by another thread or by the function itself?"""
-        self.environment = Environment(self.roots)
-        self.refuse_written(kernel)
-        self.refuse_draws(kernel)
-        steady = all([e.status() is not Status.CHANGED for e in self.before])
-        self.before = []
-        return steady
+        """The trace is done.  Is it known that no other thread has changed anything meanwhile?  If not, it holds for one call only."""
+        if self.environment is None:
+            self.environment = Environment(self.roots)
+            self.refuse_written(kernel)
+            self.refuse_draws(kernel)
+            self.steady = self.is_steady()
+            self.before = []
+        return self.steady
+
+    def is_steady(self) -> bool:
+        """Is all as it was before the trace, so far as can be told, but for what the function itself has changed?"""
+        return self.alone and is_alone() or all([e.status() is not Status.CHANGED for e in self.before])
 
     def refuse_draws(self, kernel: str) -> None:
         """Raises KernelError where random numbers were drawn since the functions were met."""
@@ -57,11 +93,17 @@ class Captured:
         >>> before, c.changed()
         (False, True)
         """
-        return self.environment.status() is not Status.UNCHANGED
+        return not self.steady or self.environment.status() is not Status.UNCHANGED
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
+        unknown = self.environment.unknown
         for shadow in OPEN.shadows:
+            if unknown is not None and any([v._version for _, v in shadow.arrays]):
+                raise DroppedDerivativeError(
+                    f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array that the function under "
+                    "differentiation has written. What a kernel captures is constant: pass arrays as data or as parameters of the kernel"
+                )
             for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(

@@ -19,6 +19,7 @@ import scipy.linalg
 import scipy.special
 
 from ... import stats
+from ..._reads import UNSEEN, words
 from ..._shadow import is_foreign
 from ..._tree import Const
 from ...errors import KernelError
@@ -145,7 +146,7 @@ class Rebuilder:
         try:
             if x in FOREIGN:
                 return FOREIGN[x]
-        except TypeError:
+        except (TypeError, ValueError):  # what has no hash
             pass
         if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
             return self.numpy.own[x.__name__]
@@ -197,6 +198,8 @@ class Rebuilder:
             ours.cell_contents = self(value)
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
+        if not UNSEEN.isdisjoint(words(f.__code__)):
+            new.__globals__.fill()
         return new
 
 
@@ -219,6 +222,11 @@ class Globals(dict):
         theirs = self.real[name]
         value = self[name] = self.rebuild(theirs)
         return value
+
+    def fill(self) -> None:
+        """All names of the module, for `eval` and `globals()`, which look into the dict itself."""
+        for name in list(self.real):
+            self[name]
 
 
 class Densities:

@@ -8,7 +8,6 @@ A function is first traced with everything unrolled; if that takes too many node
 
 import functools
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,18 +15,17 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import OPEN
+from ..._scope import changed
 from ..._tree import children, is_node, leaves, rebuilt, tree_map
 from ...errors import KernelError, ShapeError, TapegradError
 from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode
 from ..graph.program import Loop, Program
+from .captured import Unsteady
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
 from .symbolic import Sym, lift, real
-
-ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 
 
 @dataclass
@@ -109,7 +107,7 @@ class Tracer:
         if not same(g, first, found):
             g.captured.refuse_draws(origin(f))
             self.varying([int(i) for x in leaves(first) if isinstance(x, Sym) for i in x.nodes.ravel()])
-            raise KernelError(
+            raise (KernelError if g.captured.is_steady() else Unsteady)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
                 "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
                 "or as the carry of a recursion or loop"
@@ -118,26 +116,23 @@ class Tracer:
 
     def run(self, f: Callable, *args: Any) -> Any:
         """f(*args), traced.  f gets arguments of its own, into which it may write."""
-        before = getattr(ACTIVE, "tracer", None)
-        ACTIVE.tracer, OPEN.inside = self, self.derivatives
         self.rebuild.captured.root(f)
         self.g.refusal = None
         try:
-            found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
+            with changed(tracer=self, inside=self.derivatives):
+                found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
             if self.g.refusal is not None:
                 raise KernelError(
                     f"{self.g.refusal} (the function caught this error, and what it does then is not what it does with numbers)"
                 )
             return found
         except KernelError as error:
-            raise KernelError(f"{error}\n  at {line_of(error, f)}") from error
+            raise (Unsteady if isinstance(error, Unsteady) else KernelError)(f"{error}\n  at {line_of(error, f)}") from error
         except TapegradError:
             raise
         except Exception as error:
             error.add_note(f"while tracing {origin(f)} into a kernel, at {line_of(error, f)}")
             raise
-        finally:
-            ACTIVE.tracer, OPEN.inside = before, None if before is None else before.derivatives
 
     def sym(self, ids: Any) -> Sym:
         return Sym(self.g, ids)

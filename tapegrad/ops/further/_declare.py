@@ -14,9 +14,11 @@ import numpy as np
 import scipy.special
 
 from ..._array import is_array, xp_of
+from ..._foreign import name_in
 from ..._late import load
 from ..._loans import lend
-from ..._primitive import OPEN, is_tracked, primal_of
+from ..._primitive import is_tracked, primal_of
+from ..._scope import OPEN
 from ...errors import ArgumentError, NoRuleError
 from .._define import dtype, ndim, primitive, rules, same, shape, xp
 from .._define import implements as answers
@@ -58,7 +60,7 @@ def any_tracked(xs: Any) -> bool:
 
 def library(f: Any) -> Callable:
     """f, or CuPy's function of the same name for CuPy arrays."""
-    name = f.__name__
+    name = name_in(scipy.special, f)
 
     def of(*xs):
         own = getattr(special_of(first_array(*xs)), name, None)
@@ -170,7 +172,7 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
 def function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
     """Declare scipy.special's f.  `body`: what computes it, if that is not f itself; `name`: if f is not a function of SciPy's."""
     n = len(partials)
-    name = name or f.__name__
+    name = name or name_in(scipy.special, f)
     run = BODIES[n](library(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
