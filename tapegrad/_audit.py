@@ -22,6 +22,7 @@ from ._vmap import vmap
 from ._watching import Watcher, parts, shown_name, spelt, text_of, users_place
 from ._wrapped import inner, placed, weighted
 from .errors import TapegradError
+from .ops._define import dtype
 from .replay import prepare
 from .testing import check_grads, direction_like, hermitian_part, host, moved
 
@@ -187,6 +188,18 @@ class Auditing:
             return Check(name, "unsure", f"{where}; differences do not settle there")
         return Check(name, "FAILED", where)
 
+    def like_plain(self, transform: str, value: Any) -> Check:
+        """The value found by a transform (reverse mode, if it is not named) and that of the plain call: dtypes and integers too."""
+        name = f"value{transform} against plain call"
+        for u, v in zip(leaves(value), leaves(self.plain), strict=True):
+            if is_float(values_of(v)) and dtype(u) != dtype(v):
+                return Check(name, "FAILED", f"dtypes {dtype(u)} and {dtype(v)}")
+            if getattr(values_of(v), "dtype", np.dtype(object)).kind in "biu" and not np.array_equal(
+                host(values_of(u)), host(values_of(v))
+            ):
+                return Check(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
+        return self.compared(name, value, self.plain, 1e-12)
+
     # --- what became of what ---
 
     def culprits(self) -> list:
@@ -272,8 +285,8 @@ def reverse_mode(a: Auditing):
     pulled = pullback(a.w)
     a.gradient = pulled if len(a.x) > 1 else (pulled,)
     a.keeper.put_back()
-    plain = a.call(*[tree_map(copied, x) for x in a.x])
-    yield a.compared("value against plain call", value, plain, 1e-12)
+    a.plain = a.call(*[tree_map(copied, x) for x in a.x])
+    yield a.like_plain("", value)
     after_plain = {key: array.copy() for key, (array, _) in a.first.items()}
     a.keeper.put_back()
     again = vjp(a.call, *a.x)
@@ -300,7 +313,8 @@ def gradient_against_differences(a: Auditing):
 
 
 def jvp_against_differences(a: Auditing):
-    pushed = a.run(lambda: jvp(a.call, a.x, a.direction))[1]
+    value, pushed = a.run(lambda: jvp(a.call, a.x, a.direction))
+    yield a.like_plain(" of forward mode", value)
     forward, reverse = inner(a.w, pushed), inner(a.direction, a.gradient)
     yield a.compared("jvp against differences", forward, a.numeric, CLOSE_DIFFERENCES, a.unsettled)
     yield a.compared("gradient against jvp", reverse, forward, CLOSE)
@@ -340,6 +354,7 @@ def vmap_against_calls(a: Auditing):
 
 
 def prepare_against_calls(a: Auditing):
+    yield a.like_plain(" of prepare", a.run(prepare(a.call, *a.x, argnums=tuple(range(len(a.x)))).value, *a.x))
     phi, other = weighted(a.call, a.w), moved(a.x, a.direction, STEP)
     p = prepare(phi, *a.x, argnums=tuple(range(len(a.x))))
     for x in (a.x, a.x, other):

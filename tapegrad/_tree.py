@@ -147,7 +147,7 @@ def members_like(x: Any, other: Any) -> list | None:
     if ways_of(type(x)) is None:
         return children(other)
     (mine, rest, _), (members, its, _) = flattened(x), flattened(other)
-    return list(members) if len(members) == len(mine) and same_rest(rest, its) else None
+    return list(members) if len(members) == len(mine) and Rest(rest) == Rest(its) else None
 
 
 def original_class(kind: type) -> type:
@@ -155,12 +155,24 @@ def original_class(kind: type) -> type:
     return kind.__dict__.get(REAL, kind)
 
 
-def same_rest(a: Any, b: Any) -> bool:
-    """Are the parts of two registered objects that hold no members equal?"""
-    try:
-        return a is b or bool(np.all(a == b))
-    except Exception:  # an array within a tuple, or a class whose == raises
-        return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
+class Rest:
+    """What a registered object holds beside its members, to be compared."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any):
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Rest:
+            return False
+        a, b = self.held, other.held
+        try:
+            return a is b or bool(np.all(a == b))
+        except Exception:  # an array within a tuple, or a class whose == raises
+            return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
+
+    __hash__ = None  # type: ignore[assignment]
 
 
 def tree_map(f: Callable, x: Any, *rest: Any) -> Any:

@@ -225,6 +225,9 @@ def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callabl
         return lambda *xs: vjp(call, *xs)[0]
     numbers = tree_map(lambda v: v if hasattr(values_of(v), "dtype") or isinstance(v, (int, float, complex)) else None, direct)
     check.same("value against plain call", value, numbers, ("value", "plain"))
+    for u, v in zip(leaves(value), leaves(numbers), strict=True):
+        if v is not None and dtype(u) != dtype(v):
+            raise AssertionError(f"check_grads({check.name}): the value has dtype {dtype(u)}, that of a plain call {dtype(v)}")
     return call
 
 

@@ -181,6 +181,8 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     elif is_node(tree):
         raise ArgumentError(f"{call}: {path} must be a dict of names to (low, high), for x0 has {structure(tree)} there")
     elif not is_differentiable(tree):
+        if given is not None:
+            raise ArgumentError(f"{call}: {path} is for a constant of x0, {structure(tree)}; a number that is varied is a float")
         return [], []
     else:
         try:

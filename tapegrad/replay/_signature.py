@@ -10,7 +10,7 @@ from .._array import is_array, is_scalar, kept, settled, shares_memory, xp_of
 from .._calls import number
 from .._reads import Environment, Status, restore, state, walked
 from .._shadow.arrays import acts_as_array
-from .._tree import Const, children, is_node, leaves, structure
+from .._tree import Const, Rest, children, flattened, is_node, leaves, structure, ways_of
 from ._recorder import WEAK, is_single
 
 NUMBERS = (float, complex)
@@ -32,7 +32,8 @@ def tree_of(x: Any) -> Any:
     """What two trees share that are alike."""
     if not is_node(x):
         return None
-    return type(x), tuple(x) if isinstance(x, dict) else None, tuple([tree_of(c) for c in children(x)])
+    beside = tuple(x) if isinstance(x, dict) else None if ways_of(type(x)) is None else Rest(flattened(x)[1])
+    return type(x), beside, tuple([tree_of(c) for c in children(x)])
 
 
 class Leaf:

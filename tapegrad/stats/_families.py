@@ -227,17 +227,17 @@ class Continuous(Distribution):
     formula is not finite, the value is what SciPy's distribution gives; see `_as_scipy`."""
 
     def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = positive, **functions):
-        self.name, self.shapes, self.low, self.high, self.valid = name, shapes.split(), low, high, valid
+        self.name, self._shapes, self.low, self.high, self.valid = name, shapes.split(), low, high, valid
         self.functions, self._nan_at = completed(functions), {}
         FAMILIES[name] = self
 
     def _parameters(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict) -> tuple:
         """(x, the shape parameters, loc, scale)."""
-        k = len(self.shapes)
+        k = len(self._shapes)
         if given:
-            args = args + tuple([given.pop(n) for n in self.shapes[len(args) :] if n in given])
+            args = args + tuple([given.pop(n) for n in self._shapes[len(args) :] if n in given])
         if given or not k <= len(args) <= k + 2:
-            wanted = ", ".join(["x", *self.shapes, "loc=0", "scale=1"])
+            wanted = ", ".join(["x", *self._shapes, "loc=0", "scale=1"])
             more = f" and {', '.join(given)}" if given else ""
             raise ArgumentError(f"{self.name}.{call} takes ({wanted}); got {1 + len(args)} arguments{more}")
         loc = args[k] if len(args) > k else loc
@@ -272,7 +272,7 @@ class Continuous(Distribution):
     def _undefined(self, call: str) -> list:
         """At which ends of the support is the formula nan?  Found out once, by a trial."""
         if call not in self._nan_at:
-            shapes = np.arange(2.0, 2.0 + len(self.shapes))
+            shapes = np.arange(2.0, 2.0 + len(self._shapes))
             ends = zip((np.less, np.greater), self._limits(tuple(shapes)), strict=True)
             f = self._function(call)
             self._nan_at[call] = [before for before, end in ends if end is not None and np.isnan(f(np.float64(end), *shapes))]
@@ -406,16 +406,16 @@ class Discrete(Distribution):
     def __init__(
         self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = positive, **functions
     ):
-        self.name, self.shapes, self._logpmf, self._inside, self._first = name, shapes.split(), logpmf, inside, first
+        self.name, self._shapes, self._logpmf, self._inside, self._first = name, shapes.split(), logpmf, inside, first
         self.valid, self.functions = valid, completed(functions)
         FAMILIES[name] = self
 
     def _parameters(self, call: str, k: Any, args: tuple, loc: Any, given: dict) -> tuple:
-        args = args + tuple([given.pop(n) for n in self.shapes[len(args) :] if n in given])
-        args, loc = (args[:-1], args[-1]) if len(args) == len(self.shapes) + 1 else (args, loc)
-        if given or len(args) != len(self.shapes):
+        args = args + tuple([given.pop(n) for n in self._shapes[len(args) :] if n in given])
+        args, loc = (args[:-1], args[-1]) if len(args) == len(self._shapes) + 1 else (args, loc)
+        if given or len(args) != len(self._shapes):
             more = f" and {', '.join(given)}" if given else ""
-            raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self.shapes)}, loc=0); got {1 + len(args)} arguments{more}")
+            raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self._shapes)}, loc=0); got {1 + len(args)} arguments{more}")
         return primal_of(array_of(k)), primal_of(array_of(loc)), tuple([wide(array_of(a)) for a in args])
 
     def allowed(self, *params: Any) -> Any:

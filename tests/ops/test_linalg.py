@@ -316,3 +316,47 @@ def test_norm_at_zero_at_every_order(xp, order):
     warned = xp is np and order != 1  # sums of |x| have a corner, no root
     with pytest.warns(tg.errors.NonDifferentiableWarning, match="^norm at zero") if warned else nullcontext():
         check_second(f, zero, v, np.array([12.0, 0, 0, 0, 0]))
+
+
+BASES = {
+    "null_space": (lambda a: scipy.linalg.null_space(a), lambda n, k: (n, n + k)),
+    "svd, rows": (lambda a: np.linalg.svd(a)[2][a.shape[0] :].T, lambda n, k: (n, n + k)),
+    "svd, columns": (lambda a: np.linalg.svd(a)[0][:, a.shape[1] :], lambda n, k: (n + k, n)),
+}
+
+
+@pytest.mark.parametrize("k", [1, 2, 3])
+@pytest.mark.parametrize("name", BASES)
+def test_bases_that_are_not_determined_are_nan_and_warn(name, k):
+    """Of one column the sign is free alone, of several the basis: what depends on it has no derivative, what depends on the space has."""
+    basis, shape = BASES[name]
+    rng = np.random.default_rng(k)
+    a, e = rng.standard_normal((2, *shape(2, k)))
+    w, m = rng.standard_normal((sum(shape(2, k)) - 2, k)), rng.standard_normal((k + 2, k + 2))
+    of_space = lambda a: ((basis(a) @ basis(a).T) * m).sum()
+    slope = (of_space(a + 1e-6 * e) - of_space(a - 1e-6 * e)) / 2e-6
+    assert tg.jvp(of_space, (a,), (e,))[1] == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    assert (tg.grad(of_space)(a) * e).sum() == pytest.approx(slope, rel=1e-6, abs=1e-7)
+    of_basis = lambda a: (basis(a) * w).sum()
+    if k == 1:
+        assert np.isfinite(tg.grad(of_basis)(a)).all()
+        return
+    for run in (lambda: tg.grad(of_basis)(a).sum(), lambda: tg.jvp(of_basis, (a,), (e,))[1]):
+        with pytest.warns(RuntimeWarning, match="eigenvectors or singular vectors"):
+            assert np.isnan(run())
+
+
+@pytest.mark.parametrize("f", [np.linalg.cond, np.linalg.det, np.linalg.svdvals], ids=lambda f: f.__name__)
+def test_infinite_elements_do_not_hang(f):
+    """LAPACK's search for singular vectors of a matrix with infinity may not end; that for the values does."""
+    a = np.eye(3) + 0.1
+    a[0, 0] = np.inf
+    with np.errstate(all="ignore"):
+        try:
+            expected = f(a)
+        except np.linalg.LinAlgError:
+            with pytest.raises(np.linalg.LinAlgError):
+                tg.vjp(f, a)
+            return
+        np.testing.assert_array_equal(tg.vjp(f, a)[0], expected)
+        tg.jvp(f, (a,), (np.ones_like(a),))

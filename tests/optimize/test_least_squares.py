@@ -42,10 +42,12 @@ def test_bounds_and_trees():
         assert np.allclose(tg.optimize.least_squares(residuals, [1.0, 1.0, 0.6], bounds=bounds).x, expected.x, rtol=1e-9)
     r = tg.optimize.least_squares(
         lambda p: {"all": residuals([p["a"], p["b"][0], p["b"][1]])[:, None]},
-        {"a": 1, "b": np.array([1.0, 0.6])},
+        {"a": 1.0, "b": np.array([1.0, 0.6])},
         bounds={"a": (None, 1.5), "b": ([0.0, 0.5], None)},
     )
     assert np.allclose(r.flat, expected.x, rtol=1e-9) and r.x["b"].shape == (2,)
+    with pytest.raises(tg.errors.ArgumentError, match=r"bounds\['a'\] is for a constant .*int"):
+        tg.optimize.least_squares(lambda p: p["b"] - p["a"], {"a": 1, "b": np.ones(2)}, bounds={"a": (None, 1.5)})
 
 
 WORK = np.zeros(25)
@@ -167,9 +169,9 @@ def test_curve_fit_options():
 def test_curve_fit_of_a_tree():
     expected = scipy.optimize.curve_fit(model, T, Y, jac=model_jac)
     f = lambda t, p: p["a"] * np.exp(-p["b"][0] * t) + p["b"][1]
-    found, covariance = tg.optimize.curve_fit(f, T, Y, {"a": 1, "b": np.ones(2)})
+    found, covariance = tg.optimize.curve_fit(f, T, Y, {"a": 1.0, "b": np.ones(2)})
     assert np.allclose([found["a"], *found["b"]], expected[0], rtol=1e-7) and np.allclose(covariance, expected[1], rtol=1e-6)
-    found, _ = tg.optimize.curve_fit(f, T, Y, {"a": 1, "b": np.ones(2)}, bounds={"a": (None, 1.5)})
+    found, _ = tg.optimize.curve_fit(f, T, Y, {"a": 1.0, "b": np.ones(2)}, bounds={"a": (None, 1.5)})
     assert found["a"] <= 1.5
 
 

@@ -307,3 +307,13 @@ def test_curved_valleys():
     steep = tg.optimize.minimize_many(lambda x: 1e6 * (x[1] - x[0] ** 2) ** 2 + (1 - x[0]) ** 2, 1.5 * X0)
     assert steep.converged.all() and np.median(steep.evaluations) < 220
     np.testing.assert_allclose(steep.x, 1.0, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["bfgs", "newton"])
+@pytest.mark.parametrize("power", [2, 3, 4, 6])
+def test_what_falls_without_end_has_not_converged(method, power):
+    """-|x|^p from random starts near the end of the numbers; a steep function with a minimum converges."""
+    X0 = np.random.default_rng(power).uniform(1.0, 3.0, (1, 5)) * 10.0 ** (280 / power)
+    r = minimize_many(lambda x: -(x[0] ** power), X0, method=method, vectorized=True, maxiter=200)
+    assert not r.converged.any()
+    assert minimize_many(lambda x: (x[0] - 1.5) ** 2 * 1e8 + 1e8, np.ones((1, 5)), method=method, vectorized=True).converged.all()
