@@ -179,8 +179,8 @@ class DiffuseStart:
         """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
         if self.dropped is None or self.dropped > step:
             raise DataError(
-                f"{call}: the data do not determine every diffuse element of the start, whose variance is "
-                "infinite; give more data, or a start with a finite covariance"
+                f"{call}: the data do not determine every diffuse element of the start, whose variance is infinite, of these states: "
+                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite covariance"
             )
         if first and self.rank < self.centre.size:
             raise DataError(
@@ -198,13 +198,15 @@ class DiffuseStart:
             raise LostDigits
         _, found, V = numpy.linalg.svd(R / numpy.linalg.norm(R, axis=0))
         poor = found < found[0] * DEPENDENT
-        weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
-        names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
         raise IllConditionedError(
-            f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
-            "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
-            "covariance"
+            f"the data hardly determine the diffuse start of these states: {self.named(self.columns[:, : self.rank] @ V[poor].T)}; to "
+            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, fewer "
+            "waves, or a start with a finite covariance"
         )
+
+    def named(self, directions: numpy.ndarray) -> str:
+        """The states with a part in these directions, (m, k)."""
+        return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
 
 
 def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
