@@ -6,7 +6,8 @@ import numpy as np
 
 from ._array import is_array, xp_of
 from ._calls import name_of, where_of
-from ._primitive import OPEN, Primitive
+from ._primitive import Primitive
+from ._scope import Exit, changed
 from ._tree import leaves
 from ._watching import Noted, Watcher, parts, parts_of, shown_name, spelt, text_of, users_place
 from .errors import AnomalyError
@@ -115,15 +116,13 @@ class Anomalies(Watcher):
             if y is None or np.isfinite(y).all() or self.mask(theta) is not None:
                 continue
             sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0  # the last axis
-            within, self.within, invalid, OPEN.invalid = self.within, False, OPEN.invalid, None
             try:
-                rerun(sample)
+                with changed(within=False, invalid=None):
+                    rerun(sample)
             except AnomalyError as error:
                 raise AnomalyError(f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}") from None
             except Exception:  # it needs what only a kernel has
                 pass
-            finally:
-                self.within, OPEN.invalid = within, invalid
             mask = self.mask(v)
             if mask is not None:
                 raise AnomalyError(self.told(f"the kernel of {name} gives", v, mask, []))
@@ -150,12 +149,16 @@ class detect_anomalies:
         self.inf = inf
         self.entered: list = []
 
+    __exit__ = Exit()
+
     def __enter__(self) -> None:
+        Exit.hold(self)
         self.entered.append(Anomalies(self.inf))
         self.entered[-1].__enter__()
 
-    def __exit__(self, *error: Any) -> None:
-        self.entered.pop().__exit__(*error)
+    def left(self, *error: Any) -> None:
+        if self.entered:
+            self.entered.pop().left()
 
 
 # --- words ---

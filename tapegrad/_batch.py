@@ -16,10 +16,10 @@ from numpy import ndarray
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._carried import Buffer, Marks
 from ._counted import content_of
-from ._flags import now
 from ._float_errors import LOUD, Listening, ending, looked_at
 from ._hollow import hollow, hollow_number, read_only_as
-from ._primitive import OPEN, READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._primitive import READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from ._scope import OPEN, now
 from ._stacked import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 from ._variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from .errors import BatchError, OfTracked, callers_line

@@ -13,13 +13,14 @@ import numpy as np
 from . import _tape as reverse
 from ._array import is_array, is_differentiable, kept, owned, shares_memory, xp_of
 from ._dual import Dual
-from ._float_errors import Watched
+from ._float_errors import unwatch, watch
 from ._foreign import ASKERS, REMEDIES, argument, check_constants, library_of
-from ._primitive import OPEN, WATCHERS, Trace, handle, layout_of, live, values_of, watched
+from ._primitive import Trace, handle, layout_of, live, values_of, watched
+from ._scope import OPEN, WATCHERS, opened
 from ._shadow import THREADS, Shadow, mine, protect
 from ._tree import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
-from ._variable import Variable, bottom, copied, frozen, variable
-from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, Swallowed
+from ._variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
+from .errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
 from .ops import shaping
 from .ops._define import dtype, shape, xp
 from .ops.degenerate import free_of_gauge
@@ -224,7 +225,7 @@ class Inputs:
 
 
 PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
-PLAINLY = frozenset((Variable, float, int, complex, bool, str, type(None)))
+PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
 def positions(call: str, argnums: Any, count: int) -> tuple:
@@ -345,7 +346,7 @@ def plain_tree(y: Any) -> Any:
 
 def lowered(y: Any, trace: Trace) -> tuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
-    if type(y) is Variable and y._trace is trace:
+    if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
     if isinstance(y, Variable):
         y = live(y)
@@ -359,7 +360,7 @@ def lowered(y: Any, trace: Trace) -> tuple:
 
 def returned(y: Any) -> Any:
     """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
-    return y if type(y) is Variable else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
+    return y if type(y) in HANDLES else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
 
 
 def has_objects(y: Any) -> bool:
@@ -368,35 +369,54 @@ def has_objects(y: Any) -> bool:
 
 
 def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
-    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  Whatever happens, the
-    trace is closed; the shadow that is returned wants `finish()`, which lets captured arrays hold plain data again.
-    `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
+    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be called in a block of
+    `opened`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
+    data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
+    shadow.ending = (trace,)
     if trace.adopts:
         shadow.within_hiding -= 1  # it is that of this trace
     watched(trace)
-    with shadow as (g, args):
-        try:
-            with Swallowed(), Watched(isinstance(f, Const)):
-                if kwargs or inputs.constants:
-                    shadow.pass_plain((*inputs.constants, *kwargs.values()))
-                y = (g if lift is None else lift(g))(*args, **kwargs)
-                if WATCHERS and OPEN.watcher is not None:
-                    OPEN.watcher.returned(f, y)
-                read(y if type(y) is Variable else shadow.settle(y))
-        except TypeError as error:
-            if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
-                raise DeviceError(
-                    f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
-                ) from error
-            if not callable(f):
-                check_function(inputs.call.partition("(")[0], f)
-            note_lists(error, inputs.args)
-            raise
-        finally:
-            trace.close()
-            OPEN.aliased = inputs.outer
+    state, thorough, handler = OPEN.__dict__, isinstance(f, Const), None
+    outer = state["dropped"]
+    try:
+        g, args = shadow.__enter__()
+        state["dropped"] = []
+        handler = watch()
+        if kwargs or inputs.constants:
+            shadow.pass_plain((*inputs.constants, *kwargs.values()))
+        y = (g if lift is None else lift(g))(*args, **kwargs)
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.returned(f, y)
+        read(y if type(y) in HANDLES else shadow.settle(y))
+    except BaseException as error:
+        unwatch(handler, thorough)
+        ours = in_our_words(error, f, inputs, outer)
+        state["dropped"] = outer
+        if ours is not None:
+            raise ours from error
+        raise
+    unwatch(handler, thorough)
+    dropped, state["dropped"], state["aliased"] = state["dropped"], outer, inputs.outer
+    shadow.__exit__()
+    if dropped:
+        raise_swallowed(dropped)
     return shadow
+
+
+def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer: Any) -> TapegradError | None:
+    """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is behind it."""
+    ours = heard_error(error, OPEN.dropped or [], outer)
+    error = ours or error
+    if isinstance(error, TypeError):
+        if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
+            return DeviceError(
+                f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+            )
+        if not callable(f):
+            check_function(inputs.call.partition("(")[0], f)
+        note_lists(error, inputs.args)
+    return ours
 
 
 def note_lists(error: TypeError, args: tuple) -> None:
@@ -413,7 +433,7 @@ def note_lists(error: TypeError, args: tuple) -> None:
 
 
 class Recorded:
-    """f recorded once: its value, and the tape to pull on."""
+    """f recorded once: its value, and the tape to pull on.  To be made in a block of `opened`, which finishes it."""
 
     def __init__(
         self,
@@ -442,27 +462,17 @@ class Recorded:
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
                 y, self.aux = y
             self.tree = y = returned(y)
-            self.low = [lowered(y, tape)] if type(y) is Variable else [lowered(v, tape) for v in leaves(y)]
+            self.low = [lowered(y, tape)] if type(y) in HANDLES else [lowered(v, tape) for v in leaves(y)]
 
         entered = inputs.enter(watch)
         if inputs.constants:
             tape.trusted = frozenset(map(id, inputs.constants))
-        try:
-            self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
-        except BaseException:
-            reverse.release(tape)
-            raise
+        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
 
-    def __enter__(self) -> "Recorded":
-        return self
-
-    def __exit__(self, kind: Any, error: BaseException | None, trace: Any) -> None:
-        self.finish(error)
-
-    def finish(self, error: BaseException | None = None) -> None:
+    def finish(self) -> None:
         """No sweep follows."""
         reverse.release(self.tape)
-        self.shadow.finish(error)
+        self.shadow.finish()
 
     def value(self) -> Any:
         members = iter(self.low)
@@ -487,7 +497,7 @@ class Recorded:
         if not THREADS:  # nobody has captured anything
             G = reverse.pull(self.tape, seeds, last)
         else:
-            with mine() as own:
+            with opened(), mine() as own:
                 if own.stashed or len(THREADS) > 1:
                     protect(self.tape.records)
                 G = reverse.pull(self.tape, seeds, last)
@@ -519,7 +529,7 @@ def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
 
 
 def check_scalar(call: str, f: Callable, y: Any) -> None:
-    if type(y) is Variable and type(y._value) is np.float64:
+    if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
         raise scalar_error(call, f, y)
@@ -601,8 +611,8 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
         y = returned(y)
         found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
-    entered = inputs.enter(watch)
-    run_once(f, dual, inputs, entered, {}, read, lift).finish()
+    with opened():
+        run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
     return tuple(found)
 
 

@@ -9,6 +9,7 @@ from ._array import is_array, xp_of
 from ._batch import Batch
 from ._calls import Recorded
 from ._primitive import layout_of
+from ._scope import opened
 from .errors import TapegradError, heard, take_back
 from .ops import shaping
 from .ops._define import dtype, shape, xp
@@ -66,15 +67,15 @@ def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: i
     parts, known = [], heard()
     for start in range(0, count, at_once):
         some = [v[start : start + at_once] for v in rows]
-        trace = Batch(call, shape(some[0])[0])
         try:
-            found = sweep([trace.watch(v, 0) for v in some])
-            parts.append({key: trace.stacked(v) for key, v in found.items()})
+            with opened():
+                trace = Batch(call, shape(some[0])[0])
+                found = sweep([trace.watch(v, 0) for v in some])
+                parts.append({key: trace.stacked(v) for key, v in found.items()})
+                trace.close()
         except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
             take_back(known)
             return None
-        finally:
-            trace.close()
     return parts[0] if len(parts) == 1 else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
 
 

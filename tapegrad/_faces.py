@@ -18,12 +18,12 @@ from ._array import NUMBERS, is_array, xp_of
 from ._foreign import ORDINARY
 from ._late import load
 from ._primitive import layout_of
-from ._variable import Elements, Variable, View
+from ._variable import FLOAT, HANDLES, ArrayVariable, Elements, Variable
 from .errors import ArgumentError
 from .ops._cupy_calls import translation
 from .ops._define import dtype as dtype_of
 from .ops._define import ndim
-from .ops._protocols import ADAPTERS, call, function_for, ufunc_at, ufunc_call
+from .ops._protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
 from .ops.creation import CREATORS, arange, array, linspace, made, placed, room
 from .ops.gathering import concatenate
 from .ops.linalg import checked
@@ -33,7 +33,7 @@ def has_variable(xs: Any) -> bool:
     """Is there a Variable among xs, or in lists, tuples and dicts in it?"""
     for x in xs:
         c = type(x)
-        if c is Variable or c is View:
+        if c in HANDLES:
             return True
         if (c is list or c is tuple) and has_variable(x):
             return True
@@ -84,7 +84,7 @@ class Ufunc:
         return getattr(self.f, name)(*args, **kwargs)
 
     def at(self, *args, **kwargs):
-        if args and type(args[0]) is Variable and not kwargs:
+        if args and type(args[0]) is ArrayVariable and not kwargs:
             return ufunc_at(self.key, *args)
         return self._method("at", args, kwargs)
 
@@ -110,7 +110,7 @@ class Ufunc:
 class Unary(Ufunc):
     def __call__(self, x, /, *args, **kwargs):
         c = type(x)
-        if (c is Variable or c is View) and not args and not kwargs:
+        if (c is ArrayVariable or c is FLOAT or c in HANDLES) and not args and not kwargs:
             return self.entry(x)
         return Ufunc.__call__(self, x, *args, **kwargs)
 
@@ -120,7 +120,7 @@ class Binary(Ufunc):
         if not args and not kwargs:
             c = type(a)
             d = type(b)
-            if c is Variable or c is View or d is Variable or d is View:
+            if c is ArrayVariable or c is FLOAT or c in HANDLES or d in HANDLES:
                 y = self.entry(a, b)
                 return y if y is not NotImplemented else self.f(a, b)  # the turn of another kind of array, or NumPy's TypeError
         return Ufunc.__call__(self, a, b, *args, **kwargs)
@@ -144,13 +144,18 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
         c = type(args[0]) if args else None
-        if c is Variable or c is View or has_variable(args) or (kwargs and has_variable(kwargs.values())):
+        if c is ArrayVariable or c in HANDLES or has_variable(args) or (kwargs and has_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
             if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
-                if not kwargs:
-                    return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
-                if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
-                    return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                try:
+                    if not kwargs:
+                        return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
+                    if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
+                        return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                except MISTAKES as error:
+                    if (other := as_the_library(f, args, kwargs, error)) is error:
+                        raise
+                    raise other from error
             y = call(f, args, kwargs, key)
             return placed(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):

@@ -19,10 +19,9 @@ from typing import Any
 
 import numpy as np
 
-from . import _flags
 from ._dual import FORWARD
-from ._flags import Setting, leave
-from ._primitive import OPEN, Primitive
+from ._primitive import Primitive
+from ._scope import OPEN, now, put, setting
 from ._tape import SWEEPING
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
@@ -49,7 +48,7 @@ class Handler:
         if OPEN.watcher is not None and OPEN.watcher.silences:
             return
         mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation(top)}"
-        if STATE.listener is not None and not STATE.listener.told(KINDS[kind], mode):
+        if OPEN.listener is not None and not OPEN.listener.told(KINDS[kind], mode):
             return
         if mode == "raise":
             raise FloatingPointError(text)
@@ -90,7 +89,6 @@ def current() -> Any:
 
 class State(threading.local):
     changed = False  # was `seterr` or `seterrcall` called since the outermost transform of this thread began?
-    listener: Any = None  # the innermost `Listening`
 
 
 STATE = State()
@@ -111,50 +109,44 @@ def around() -> tuple:
         if type(user) is Handler:
             return None, None
         handler = Handler(modes, user)
-        found = handler, Setting(**handler.settings(), call=handler)
+        found = handler, setting(**handler.settings(), call=handler)
         if "call" not in key and "log" not in key:  # without a callback
             HANDLERS[key] = found
     return found
 
 
-class Watched:
-    """A context around the user's function.  What it set by `np.seterr` stays set, as after a plain call; where its code is not
-    followed, and calls NumPy's own, that is looked for (`thorough`)."""
+def watch() -> Any:
+    """The user's function begins: the handler in charge from now on, None where there is one already."""
+    current = now()
+    known, found = KNOWN.get(id(current), MISSED)
+    if known is not current:
+        found = around()
+        if found[0] is None or found[0].user is None:
+            if len(KNOWN) > 15:
+                KNOWN.clear()
+            KNOWN[id(current)] = current, found
+    if found[0] is not None:
+        STATE.changed = False
+        put(found[1])
+    return found[0]
 
-    __slots__ = ("before", "entered", "thorough")
 
-    def __init__(self, thorough: bool = False):
-        self.thorough = thorough
-
-    def __enter__(self) -> None:
-        variable = _flags.VARIABLE
-        setting = None if variable is None else variable.get(variable)
-        known, found = KNOWN.get(id(setting), MISSED)
-        if known is not setting or setting is None:
-            found = around()
-            if setting is not None and (found[0] is None or found[0].user is None):
-                if len(KNOWN) > 15:
-                    KNOWN.clear()
-                KNOWN[id(setting)] = setting, found
-        self.before, inside = found
-        if inside is not None:
-            self.entered = inside.enter() if variable is None else variable.set(inside.value)
-            STATE.changed = False
-
-    def __exit__(self, *error: Any) -> None:
-        if self.before is None:
-            return
-        if not (self.thorough or STATE.changed):
-            leave(self.entered)
-            return
-        last, raw = current(), np.geterr()
-        leave(self.entered)
+def unwatch(handler: Any, thorough: bool = False) -> None:
+    """It has ended.  What it set by `np.seterr` stays set, as after a plain call; where its code is not followed, and calls NumPy's own,
+    that is looked for (`thorough`)."""
+    block = OPEN.block
+    if handler is not None:
+        last, raw = (current(), np.geterr()) if thorough or STATE.changed else (None, None)
+        put(block[2])
         if last is not None:
             known = last.settings()
             modes = {name: last.modes[name] if raw[name] == known[name] else raw[name] for name in raw}
-            if modes != self.before.modes or last.user is not self.before.user:
+            if modes != handler.modes or last.user is not handler.user:
                 np.seterr(**modes)
                 np.seterrcall(last.user)
+                block[2] = now()
+    elif getattr(STATE, "changed", False):
+        block[2] = now()
 
 
 LAST: tuple = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
@@ -182,7 +174,7 @@ LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of
 
 def modes_of(setting: Any) -> dict:
     """What is done about each kind under the setting in force."""
-    if setting is not None and setting is SWEEPING.value:
+    if setting is SWEEPING:
         return {}
     handler, modes = np.geterrcall(), np.geterr()
     if type(handler) is Handler:
@@ -206,7 +198,7 @@ class Listening:
     callback is told, the classes and texts of warnings that are shown; `flagged`: the kinds of which a warning was made, shown or not.
     `quiet`: nobody else hears of it."""
 
-    __slots__ = ("heard", "flagged", "quiet", "outer", "show")
+    __slots__ = ("heard", "flagged", "quiet", "outer", "show", "waiting")
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
@@ -214,12 +206,17 @@ class Listening:
         self.flagged: set = set()
 
     def __enter__(self) -> "Listening":
-        self.outer, self.show = STATE.listener, warnings.showwarning
-        STATE.listener, warnings.showwarning = self, self.shown
+        self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished
+        OPEN.unfinished = (*self.waiting, self)
+        OPEN.listener, warnings.showwarning = self, self.shown
         return self
 
     def __exit__(self, *error: Any) -> None:
-        STATE.listener, warnings.showwarning = self.outer, self.show
+        self.end()
+        OPEN.unfinished = self.waiting
+
+    def end(self, error: Any = None) -> None:
+        OPEN.listener, warnings.showwarning = self.outer, self.show
 
     def shown(self, message: Any, category: type, *rest: Any) -> None:
         self.heard.append((category, without_numbers(message)))

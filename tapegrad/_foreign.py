@@ -11,11 +11,11 @@ import numpy as np
 from ._array import NUMBERS, is_array, is_scalar, xp_of
 from ._late import late
 from ._tree import LEAVES, Const, leaves, paths
-from ._variable import Variable, View
+from ._variable import HANDLES
 from .errors import ArgumentError
 
 # Types that mean no more than themselves (object arrays aside), as arguments or as settings.
-ORDINARY = NUMBERS | {Variable, View, np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
 OBJECTS = np.dtype(object)
 ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 

@@ -26,8 +26,9 @@ from ._counted import CONTAINERS as COUNTED
 from ._counted import Held, content_of, is_same, put_back
 from ._dual import Dual
 from ._first_read import Codes
-from ._primitive import OPEN, READ, bind, handle, live, primal_of, truth_of
+from ._primitive import READ, bind, handle, live, primal_of, truth_of
 from ._reads import walked
+from ._scope import OPEN
 from ._shadow.ambient import Ambient
 from ._shadow.builtin import Names
 from ._shadow.classes import Members, State

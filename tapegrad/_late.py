@@ -4,7 +4,9 @@
 needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""
 
 import importlib
+import sys
 from types import ModuleType, SimpleNamespace
+from typing import Any
 
 late = SimpleNamespace()
 
@@ -106,6 +108,7 @@ LOADED: dict[str, tuple] = {
 
 # table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
 FILLED = {
+    "_late.TABLES": ("ops._define",),
     "_primitive.READ": ("ops.indexing",),
     "_primitive.ASSIGN": ("ops.indexing",),
     "_primitive.ADD_AT": ("ops.indexing",),
@@ -125,7 +128,7 @@ FILLED = {
         "_scipy._boundary",
         "_scipy._adjoint",
     ),
-    "_variable.Variable": ("ops._attach",),
+    **dict.fromkeys(("_variable.Variable", "_variable.ArrayVariable", "_variable.NumberVariable"), ("ops._attach",)),
     "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
     "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
     "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
@@ -134,12 +137,37 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_primitive.OPEN", "_primitive.WATCHERS")  # what is open in a thread, who watches: no arrow
+STATE = ("_scope.OPEN", "_scope.WATCHERS")  # what is open in a thread, who watches: no arrow
 FOR_USERS = ("_shadow.builtin",)  # imports what the user's code imports, not for itself
+
+
+TABLES: list = []  # the tables of operations
+
+
+class Whole:
+    """A context for modules that fill `TABLES`.  If one of them fails to load, or is interrupted, the tables are as before, and all of
+    them are loaded anew next time.  An operation whose rules are not declared yet would answer without a derivative."""
+
+    def __enter__(self) -> None:
+        self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
+
+    def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
+        if kind is None:
+            return
+        for table, before in self.tables:
+            for key in table.keys() - before.keys():
+                del table[key]
+            table.update(before)
+        for name in sys.modules.keys() - self.modules:
+            if name.startswith("tapegrad."):
+                del sys.modules[name]
 
 
 def load(name: str) -> ModuleType:
     """A module of `LOADED`."""
     if name not in LOADED:
         raise AssertionError(f"{name} is loaded late, and _late.py does not declare it; please report this")
-    return importlib.import_module(name)
+    if name in sys.modules:
+        return importlib.import_module(name)
+    with Whole():
+        return importlib.import_module(name)

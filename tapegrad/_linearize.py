@@ -7,7 +7,8 @@ from . import _tape as reverse
 from ._array import is_differentiable
 from ._calls import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
 from ._dual import Dual
-from ._primitive import OPEN, READ, layout_of, watched
+from ._primitive import READ, layout_of, watched
+from ._scope import OPEN, opened
 from ._tree import tree_map
 from .errors import ArgumentError, NoRuleError
 from .ops._define import PRIMITIVES
@@ -48,12 +49,10 @@ class Products:
 
     def transposed(self) -> tuple:
         tape = watched(reverse.Tape())
-        try:
-            ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
-            pulled = self.recorded.pull(ws)
-            slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
-        finally:
-            tape.close()
+        ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
+        pulled = self.recorded.pull(ws)
+        slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
+        tape.close()
         return tape, ws, slots
 
 
@@ -169,26 +168,13 @@ class SecondOrder:
         return {s: G[w._slot] for s, w in seeds if w._slot < len(G) and G[w._slot] is not None}
 
 
-class Outside:
-    """A context in which no transform is open: plain values have plain results."""
-
-    __slots__ = ("depth",)
-
-    def __enter__(self) -> None:
-        self.depth, OPEN.depth = OPEN.depth, 0
-
-    def __exit__(self, *error: Any) -> None:
-        OPEN.depth = self.depth
-
-
 def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable | None = None, read: Callable | None = None) -> Recorded:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
-    r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
-    try:
+    with opened():
+        r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
         if read is not None:
             read(r)
         r.shadow.release(r.tape.records)
-    finally:
         r.shadow.finish()
     r.shadow.f = r.shadow.args = None  # f may know who keeps the records
     return r

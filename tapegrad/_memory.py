@@ -10,8 +10,9 @@ import numpy as np
 from ._array import is_array, is_differentiable, xp_of
 from ._calls import check_function, full_like, name_of, value_out
 from ._pickling import Remade
-from ._primitive import OPEN, Primitive, bind, layout_of, primal_of
+from ._primitive import Primitive, bind, layout_of, primal_of
 from ._rebind import Rebind, confirm, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
+from ._scope import OPEN, at_the_end_of_an_object, opened
 from ._shadow import MAKERS, Shadow
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -88,10 +89,11 @@ class stateful(Remade, Generic[Y]):
     def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
-            with shadow as (g, inner):
-                y, after = g(state, *inner, **kwargs)
-            y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
-            shadow.finish()
+            with opened():
+                with shadow as (g, inner):
+                    y, after = g(state, *inner, **kwargs)
+                y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
+                shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
             raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {structure(state)}")
@@ -198,7 +200,7 @@ class Step:
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self):
-        ended(self.first)  # it knows the function that knows it: ends the cycle
+        at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> tuple:
         present = self.as_before() if self.marks is not None else ()

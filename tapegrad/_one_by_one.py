@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from ._array import is_array, is_differentiable, same_bits
-from ._primitive import OPEN, Primitive, bind, handle, layout_of, values_of
+from ._primitive import Primitive, bind, handle, layout_of, values_of
 from ._rebind import Rebind, out_of, with_all
+from ._scope import OPEN, at_the_end_of_an_object, changed
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable
@@ -61,7 +62,7 @@ class Call:
         self.done = False
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def without_function(self, v: Any) -> Any:
         if not callable(v):
@@ -78,11 +79,8 @@ class Call:
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as (functions, ((args, kwargs),)):
             args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
-            before, OPEN.of_one = OPEN.of_one, True
-            try:
+            with changed(of_one=True):
                 y = self.f(*args, **kwargs)
-            finally:
-                OPEN.of_one = before
             numbers = [v for v in leaves(y) if is_float(v)]
             self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
             if any([is_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):

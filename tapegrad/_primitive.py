@@ -5,16 +5,15 @@ down, until no trace is left and NumPy or CuPy runs.  Most operations of one or 
 generated for them in _fast, which does the same."""
 
 import itertools
-import threading
 import weakref
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
 
 from ._array import address, is_array
 from ._foreign import argument
-from ._variable import Variable, View, bottom, copied, frozen, has_tangent, is_saved, new_view, variable
+from ._scope import OPEN, WATCHERS
+from ._variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 from .errors import AliasError, callers_code, callers_line, quoted
 
 
@@ -77,39 +76,8 @@ class Primitive:
         return f"<primitive {self.name}>"
 
 
-class Open(threading.local):
-    """What is open in this thread.  (`getattr` with a default costs ten times as much where there is none yet.)"""
-
-    depth = 0  # how many transforms are open
-    shadows: tuple = ()  # theirs (_shadow)
-    hiding: Any = ()  # those that hide values
-    of_one: bool = False  # is a call for all samples, or replays, run for one of them (_one_by_one.py)?
-    invalid: Any = None  # what NumPy notes while a tape is swept (_tape)
-    watcher: Any = None  # who looks at each operation (_anomalies)
-    again: bool = False  # are functions called again that SciPy has called (_rebind.once_more)?
-    copies: Any = ()  # of each tape by hand, the copies that were made for writes (_recording.Tape.snapshots)
-    inside: Any = None  # what transforms are while a kernel is traced (kernels.trace.derivatives)
-    aliased: Any = MappingProxyType({})  # id -> handle of arguments that share memory (_calls)
-
-
-OPEN = Open()
-WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
-
-
 def watching() -> bool:
     return bool(WATCHERS) and OPEN.watcher is not None
-
-
-class Unwatched:
-    """A context in which nobody watches: what is recorded for later is not run as it is."""
-
-    __slots__ = ("watcher",)
-
-    def __enter__(self) -> None:
-        self.watcher, OPEN.watcher = OPEN.watcher, None
-
-    def __exit__(self, *error: Any) -> None:
-        OPEN.watcher = self.watcher
 
 
 def watched(trace: "Trace") -> Any:
@@ -128,7 +96,7 @@ class Trace:
 
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
-        *("records", "copies", "trusted", "saved_bytes", "paused", "swept", "layouts", "look"),
+        *("records", "copies", "trusted", "saved_bytes", "swept", "layouts", "look"),
     )
     levels = itertools.count(1)
     lent = False  # is it a loan (_loans.py)?
@@ -162,11 +130,15 @@ class Trace:
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
-        Variables that leaked out of it are from now on the values that they wrap."""
+        Variables that leaked out of it are from now on the values that they wrap.  May be repeated."""
         if self.hides:
             OPEN.hiding = [t for t in OPEN.hiding if t is not self]
         self.__class__ = Ended
         self.fall()
+
+    def end(self, error: Any) -> None:
+        """(`_scope.close`) The transform is over, in order or not."""
+        self.close()
 
     def fall(self) -> None:
         """Handles that rose to this level become what they are one level down."""
@@ -227,6 +199,9 @@ class Ended(Trace):
     __slots__ = ()
     over = True
 
+    def close(self):
+        self.fall()
+
     def apply(self, prim, args, params):
         return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
 
@@ -252,7 +227,7 @@ def bind(prim: Primitive, args: Any, params: dict) -> Any:
         if c is View:
             if a._seen != a._base._version:
                 refresh(a)
-        elif c is not Variable:
+        elif c not in HANDLES:
             if c is np.ndarray and a.dtype.kind == "O":
                 objects = True
             continue
@@ -383,7 +358,7 @@ ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
 
 def view(x: Variable, step: tuple) -> View:
     """The view of x by one more step; it is read when it is first used."""
-    y = new_view(View)
+    y = new(View)
     if type(x) is View:
         y._base = x._base
         path = x._path + (step,)

@@ -1,21 +1,32 @@
-"""`type` in functions that are followed: of a tracked value it is the class that the value stands for.
+"""`type`, `hasattr` and `memoryview` in functions that are followed: they answer for the class that a tracked value stands for.
 
-(`isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in.)"""
+`isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
 
 import sys
 from typing import Any
 
 import numpy as np
 
-from ._variable import Variable, View
+from ._loans import lend
+from ._primitive import is_tracked
+from ._variable import HANDLES
+from .errors import DroppedDerivativeError
 from .numpy import ndarray
 
 METAS: dict = {}  # metaclass of a shadow (_shadow/classes.py) -> the one for which it stands
 
 
 def class_of(x: Any) -> type:
-    kind = x.__class__ if type(x) is Variable or type(x) is View else type(x)
+    kind = x.__class__ if type(x) in HANDLES else type(x)
     return ndarray if kind is np.ndarray else METAS.get(kind, kind)  # what the name means there
+
+
+def hasattr_(x: Any, name: str, /) -> bool:
+    """Names such as `__array_interface__`, by which libraries take memory, are not attributes of a Variable, nor is `__array_ufunc__`
+    one of a number; and `__iter__ = None` stops Python from iterating over a number by `__getitem__`."""
+    if type(x) in HANDLES and (kind := x.__class__) is not type(x):
+        return any([name in c.__dict__ for c in kind.__mro__])
+    return hasattr(x, name)
 
 
 class Type(type):
@@ -44,4 +55,23 @@ class Type(type):
 
 
 class type_(type, metaclass=Type):
+    pass
+
+
+class Memory(type):
+    """`memoryview_(x)` asks; `isinstance(m, memoryview_)` is that of `memoryview`."""
+
+    def __call__(cls, x):
+        if type(x) in HANDLES and is_tracked(x):
+            raise DroppedDerivativeError("memoryview(x) of a tracked value would drop its derivative in silence; write tapegrad.value(x)")
+        return memoryview(lend(x) if type(x) in HANDLES else x)
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, memoryview)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, memoryview)
+
+
+class memoryview_(metaclass=Memory):
     pass

@@ -13,7 +13,8 @@ import numpy as np
 
 from ._faces import FACES, faces_of, has_variable
 from ._loans import lend
-from ._primitive import OPEN, Primitive, Trace, live, values_of
+from ._primitive import Primitive, Trace, live, values_of
+from ._scope import OPEN
 from ._variable import Variable, variable
 from .errors import NoRuleError
 from .ops._define import NUMPY, ndim, shape

@@ -16,7 +16,8 @@ import numpy as np
 from . import _stand_ins
 from ._array import is_array, is_differentiable, kept, xp_of
 from ._calls import number
-from ._primitive import OPEN, handle, is_tracked, live, own, primal_of, view
+from ._primitive import handle, is_tracked, live, own, primal_of, view
+from ._scope import OPEN
 from ._shadow import Globals, Module, Names, Shadow, names_in
 from ._shadow.ambient import Ambient
 from ._shadow.containers import Contents, Reference
@@ -26,7 +27,7 @@ from ._shadow.restore import restore
 from ._shadow.routes import LEAVES, contents, is_own, strays
 from ._transforms import vjp
 from ._tree import Const
-from ._variable import Variable, View, bottom, frozen, variable
+from ._variable import HANDLES, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, GuardError
 from .ops._flat import Flat
 
@@ -239,7 +240,7 @@ def held_floats(start: Any, known: Collection) -> list:
     found, todo, met = [], [start], set()
     for x in todo:
         kind = type(x)
-        if kind is Variable or kind is View or is_differentiable(x):
+        if kind in HANDLES or is_differentiable(x):
             found.append(x)
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue
@@ -302,9 +303,10 @@ def hold(x: Any, numbers: Any) -> None:
 def ended(shadow: Shadow) -> None:
     """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
     if shadow.on:
-        shadow.on = False
-        shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
+        if shadow.changes is not None:
+            shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
+        shadow.on = False
 
 
 def drawn(shadow: Rebind) -> list:

@@ -23,11 +23,12 @@ from ._calls import (
 from ._foreign import check_constants
 from ._late import late
 from ._linearize import Kept, Products, SecondOrder
-from ._primitive import OPEN, layout_of, live, primal_of, values_of, watched
+from ._primitive import layout_of, live, primal_of, values_of, watched
+from ._scope import OPEN, Exit, outside
 from ._transforms import Mode, check_mode, jacobian_of
 from ._tree import leaves, tree_map
 from ._types import Array, Number
-from ._variable import Variable, View, bottom, frozen, variable
+from ._variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, DroppedDerivativeError, ShapeError
 from .ops import _attach as _attach  # it gives Variables their methods
 from .ops import shaping
@@ -114,14 +115,17 @@ class Tape:
         self._buffers: dict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
         self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
 
+    __exit__ = Exit()
+
     def __enter__(self) -> "Tape":
-        OPEN.depth = OPEN.depth + 1
-        OPEN.copies = (*OPEN.copies, self._copies)
+        Exit.hold(self)
+        outside(copies=(*OPEN.copies, self._copies), depth=OPEN.depth + 1)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        OPEN.depth -= 1
-        OPEN.copies = tuple([c for c in OPEN.copies if c is not self._copies])
+    def left(self, *error: Any) -> None:
+        copies = tuple([c for c in OPEN.copies if c is not self._copies])
+        if len(copies) < len(OPEN.copies):
+            outside(copies=copies, depth=OPEN.depth - 1)
         risen = [(x, x._value, x._slot) for x in self._trace.risen if x._trace is self._trace]
         self._trace.close()
         self._buffers = {id(x): (x, x._version, value, slot) for x, value, slot in risen}
@@ -462,7 +466,7 @@ class Dual(Attached):
             raise AttributeError(name)
         found = getattr(self._x, name)
         if callable(found):
-            return lambda *args, **kwargs: applied(getattr(Variable, name), self, *args, **kwargs)
+            return lambda *args, **kwargs: applied(getattr(type(self._x), name), self, *args, **kwargs)
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
@@ -535,9 +539,25 @@ for _name in ("float", "complex"):
 Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
 APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
 ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
-for _name in vars(Variable):
-    if _name.startswith("__") and callable(_f := getattr(Variable, _name)) and (_name in ORDERED or _name not in APART):
-        setattr(Dual, _name, lambda d, *args, _f=_f: applied(_f, d, *args))
+
+
+def special_method(name: str) -> Callable:
+    """The special method of the number or array that a Dual holds."""
+
+    def method(d, *args):
+        f = getattr(type(d._x), name, None)
+        if f is None and name.startswith("__i"):  # Python takes the operator that makes a new number
+            return NotImplemented
+        if f is None:
+            raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
+        return applied(f, d, *args)
+
+    return method
+
+
+for _name, _f in {name: f for c in (Variable, ArrayVariable, NumberVariable, FLOAT) for name, f in vars(c).items()}.items():
+    if _name.startswith("__") and callable(_f) and (_name in ORDERED or _name not in APART):
+        setattr(Dual, _name, special_method(_name))
 
 
 # --- small things ---

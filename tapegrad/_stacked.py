@@ -12,7 +12,8 @@ import numpy as np
 from ._array import is_array, repeated, repeats, room_laid, xp_of
 from ._carried import host
 from ._hollow import hollow
-from ._primitive import ADD_AT, ASSIGN, OPEN, READ, Primitive, bind, layout_of
+from ._primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from ._scope import OPEN
 from ._variable import Variable, bottom, like_layout
 from .errors import BatchError, callers_line
 from .ops import indexing as ix

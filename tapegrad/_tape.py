@@ -14,18 +14,18 @@ What no rule of the record reads is None, or a `Like` that tells its shape.  A r
 each record names its own (`primitive_of`).  Records are data: they can be read by others."""
 
 import gc
+import os
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 from numpy import float64, ndarray
 
 from ._array import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
-from ._flags import Setting, leave
 from ._late import late
-from ._primitive import ADD_AT, OPEN, READ, Primitive, Trace, bind, handle, layout_of, lower
-from ._variable import Variable, View, bottom, copied, frozen, variable
+from ._primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
+from ._scope import OPEN, lock, now, opened, put, setting
+from ._variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
 class Form:
@@ -154,23 +154,45 @@ class Collector:
     again: from some ten thousand on that costs as much as recording them."""
 
     def __init__(self):
-        self.lock, self.pauses = threading.Lock(), 0
+        self.lock, self.pausing = lock(), {}  # id -> who wants it paused
 
-    def pause(self) -> None:
+    def pause(self, who: Any) -> None:
+        """Until `resume(who)`."""
         with self.lock:
-            if self.pauses or gc.isenabled():
-                self.pauses += 1
+            if self.pausing or gc.isenabled():
+                self.pausing[id(who)] = who
                 gc.disable()
 
-    def resume(self) -> None:
-        with self.lock:
-            if self.pauses:
-                self.pauses -= 1
-                if not self.pauses:
+    def resume(self, who: Any) -> None:
+        if id(who) in self.pausing:
+            with self.lock:
+                if self.pausing.pop(id(who), None) is not None and not self.pausing:
                     gc.enable()
+
+    def forked(self) -> None:
+        """A child has none of the parent's other threads; it pauses no more for any."""
+        if self.pausing:
+            self.pausing.clear()
+            gc.enable()
 
 
 COLLECTOR = Collector()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=COLLECTOR.forked)
+
+
+class Pause:
+    """The collector is paused until this ends, or the block of `opened` is left in which it was made."""
+
+    def __init__(self):
+        OPEN.unfinished = (*OPEN.unfinished, self)
+        COLLECTOR.pause(self)
+
+    def end(self, error: Any = None) -> None:
+        COLLECTOR.resume(self)
+        OPEN.unfinished = tuple([x for x in OPEN.unfinished if x is not self])
+
+
 NOBODY: frozenset = frozenset()
 LONG = 8192
 
@@ -183,7 +205,7 @@ class Tape(Trace):
     def __init__(self, swept: bool = False):
         """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
         self.level, self.risen = next(Trace.levels), []
-        self.records, self.copies, self.trusted, self.saved_bytes, self.paused = self.Records(), {}, NOBODY, 0, False
+        self.records, self.copies, self.trusted, self.saved_bytes = self.Records(), {}, NOBODY, 0
         self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
 
     def watch(self, value: Any) -> Variable:
@@ -195,13 +217,12 @@ class Tape(Trace):
 
     def grown(self) -> None:
         """The tape is long."""
-        self.paused, self.look = True, sys.maxsize
-        COLLECTOR.pause()
+        self.look = sys.maxsize
+        COLLECTOR.pause(self)
 
     def close(self) -> None:
-        if self.paused and not self.swept:
-            self.paused = False
-            COLLECTOR.resume()
+        if not self.swept:
+            COLLECTOR.resume(self)
         Trace.close(self)
 
     def layout(self, value: Any) -> tuple:
@@ -272,19 +293,18 @@ def tape(swept: bool = False) -> Tape:
 def release(trace: Trace) -> None:
     """Let go of a tape that is closed."""
     trace.release()
-    if trace.paused:
-        trace.paused = False
-        COLLECTOR.resume()
+    if COLLECTOR.pausing:
+        COLLECTOR.resume(trace)
 
 
 def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
-    if type(h) is type(c) is Variable and slot not in owned:
+    if type(h) is type(c) and type(h) in HANDLES and slot not in owned:
         return h + c
     if type(h) is type(c) is ndarray and h.size < 64:
         return h + c  # so small that a new one costs no more; it is owned if h was
-    if slot in owned and type(c) is type(h) is not Variable and type(c) is not View and c.dtype is h.dtype and c.shape == h.shape:
+    if slot in owned and type(c) is type(h) and type(c) not in HANDLES and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h
     h = h + c
@@ -298,7 +318,7 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
 SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
 
 
-SWEEPING = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
+SWEEPING = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
 
 
 class Unknown:
@@ -318,23 +338,25 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
     NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
     stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
     samples, they are noted for all, and CuPy notes nothing anyway."""
-    outer, hiding = OPEN.invalid, OPEN.hiding
+    state = OPEN.__dict__
+    if state["block"] is None:
+        with opened():
+            return pull(trace, seeds, last)
+    outer, hiding, before = state["invalid"], state["hiding"], now()
+    pause = Pause() if len(trace.records) > LONG else None
     unknown = hiding and not all([t.samples for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
     invalid: Any = Unknown() if unknown else []
-    OPEN.invalid = invalid
-    long = len(trace.records) > LONG
-    if long:
-        COLLECTOR.pause()
-    entered = SWEEPING.enter()
     try:
+        state["invalid"] = invalid
+        put(SWEEPING)
         if type(invalid) is Unknown:
             return _sweep(trace, list(trace.records), seeds, last, [], invalid)
         return _sweep(trace, trace.records, seeds, last, invalid, invalid)
     finally:
-        leave(entered)
-        OPEN.invalid = outer
-        if long:
-            COLLECTOR.resume()
+        state["invalid"] = outer
+        put(before)
+        if pause is not None:
+            pause.end()
 
 
 def safe_record(record: tuple) -> tuple:
@@ -535,9 +557,9 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
-        one, other = (buffer, c) if type(buffer) is Variable else (c, buffer)
+        one, other = (buffer, c) if type(buffer) in DIRECT else (c, buffer)
         trace = one._trace
-        if type(one) is Variable and trace is not None and (other._trace is trace if type(other) is Variable else type(other) is not View):
+        if type(one) in DIRECT and trace is not None and (other._trace is trace if type(other) in DIRECT else type(other) is not View):
             return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
@@ -550,7 +572,7 @@ def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
 def read_region(buffer: Any, path: tuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
-    if type(buffer) is Variable and buffer._trace is not None:
+    if type(buffer) in DIRECT and buffer._trace is not None:
         return buffer._trace.apply(READ, (buffer,), params)
     return bind(READ, (buffer,), params) if isinstance(buffer, Variable) else READ.run(buffer, **params)
 

@@ -29,7 +29,8 @@ from ._calls import (
 )
 from ._directions import IN_TURN, basis, empty_rows, few_or_many, for_each, swept_at_once
 from ._pickling import Remade, named_like
-from ._primitive import OPEN, layout_of, watched
+from ._primitive import layout_of, watched
+from ._scope import OPEN, opened
 from ._shadow import MAKERS
 from ._tree import Const, structure, tree_map
 from ._types import Array, Node, Number
@@ -50,21 +51,22 @@ P = ParamSpec("P")
 
 
 class Transform(Remade):
-    """What grad and its like return: `body(f, settings, args, kwargs)` with f and the settings that they were given."""
+    """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that they were given, and the
+    name of the call for messages."""
 
     def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
         name = name_of(f)
-        self.__name__ = f"{prefix}({name})"
+        self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         inside = OPEN.inside
         if inside is not None:
             return inside.transformed(self)(*args, **kwargs)
-        return self.body(self.of, self.settings, args, kwargs)
+        return self.body(self.call, self.of, self.settings, args, kwargs)
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         """In a class it is a method, as a function is."""
@@ -141,24 +143,20 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
     return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _value_and_grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
-    value, aux, gradient = _pulled(f, settings, args, kwargs, True)
+def _value_and_grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+    value, aux, gradient = _pulled(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
-def _pulled(f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
+def _pulled(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
     argnums, has_aux = settings
-    call = f"{'value_and_grad' if valued else 'grad'}({name_of(f)})"
-    r = Recorded(call, f, argnums, args, kwargs, has_aux)
-    try:
+    with opened():
+        r = Recorded(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
         gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
-    except BaseException as error:
-        r.finish(error)
-        raise
-    r.finish()
-    return value, plain_tree(r.aux) if has_aux else None, gradient
+        r.finish()
+        return value, plain_tree(r.aux) if has_aux else None, gradient
 
 
 @overload
@@ -194,8 +192,8 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _grad(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    _, aux, gradient = _pulled(f, settings, args, kwargs, False)
+def _grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    _, aux, gradient = _pulled(call, f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient
 
 
@@ -240,11 +238,10 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
-    r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
-    try:
+    with opened():
+        r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
         value = r.value()
         r.shadow.release(r.tape.records)
-    finally:
         r.shadow.finish()
 
     def pullback(w):
@@ -312,7 +309,8 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     if inside is not None:
         return inside.hmp(f, x, V, args)
     call = f"hmp({name_of(f)})"
-    with Named(call, f), Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args)) as r:
+    with Named(call, f), opened():
+        r = Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
@@ -325,6 +323,7 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
             return r.gradient(seeds)
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
+        r.finish()
     return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
 
 
@@ -342,7 +341,8 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
             return found[0]
-    with Recorded(call, f, 0, (x, *args), {}) as r:
+    with opened():
+        r = Recorded(call, f, 0, (x, *args), {})
         ((y, _),) = r.low
         tape = watched(reverse.Tape())
         w = tape.watch(full_like(number(y), 0))
@@ -356,15 +356,18 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
 
         found = few_or_many(call, r, swept, V)
         tape.release()
+        r.finish()
     return found[0]
 
 
 def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
     """J^H times each of the rows of W, for f of one array that gives one."""
     call = f"vmp({name_of(f)})"
-    with Recorded(call, f, 0, (x, *args), {}) as r:
+    with opened():
+        r = Recorded(call, f, 0, (x, *args), {})
         ((y, _),) = r.low
         found = few_or_many(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), W)
+        r.finish()
     return r.inputs.results(found)
 
 
@@ -430,14 +433,17 @@ def check_mode(call: str, mode: Any) -> None:
         raise ArgumentError(f"{call}: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
 
 
-def _jacobian_of(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _jacobian_of(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     argnums, mode, holomorphic = settings
-    return _jacobian(f"jacobian({name_of(f)})", f, argnums, args, kwargs, mode, holomorphic)
+    return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic)
 
 
 def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
-    with Recorded(call, f, argnums, args, kwargs, lift=lift) as r:
-        return jacobian_of(call, f, r, mode, holomorphic)
+    with opened():
+        r = Recorded(call, f, argnums, args, kwargs, lift=lift)
+        found = jacobian_of(call, f, r, mode, holomorphic)
+        r.finish()
+    return found
 
 
 def jacobian_of(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> Any:
@@ -563,7 +569,7 @@ def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = T
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
 
 
-def _hessian(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
-    wrap, (argnums,), call = _wrapping(f), settings, f"hessian({name_of(f)})"
+def _hessian(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    wrap, (argnums,) = _wrapping(f), settings
     with Named(call, f):
         return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

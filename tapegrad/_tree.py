@@ -7,10 +7,10 @@ from typing import Any, TypeVar
 
 import numpy as np
 
-from ._variable import Variable, View
+from ._variable import HANDLES, Variable
 from .errors import ArgumentError
 
-LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, Variable, View))  # the usual ones, told at once
+LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))  # the usual ones, told at once
 
 
 class Const:

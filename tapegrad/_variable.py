@@ -1,4 +1,8 @@
-"""Variable: a handle on an array that may be watched and written in place; View: a handle on a region of another one.
+"""Variable: a handle on an array or number that may be watched; View: a handle on a region of another one.
+
+A Variable is of one of three kinds of class, chosen by the value when it is made: `ArrayVariable`, which may be written in place, its
+subclass `View`, and one class for each scalar type of NumPy.  Python looks up special methods on the class.  So the class has those
+of `np.ndarray`, or of that scalar type, and no others (ops/_attach.py).
 
 How memory is kept right, all of it:
 
@@ -36,7 +40,7 @@ Every field, and every state that it can be in:
                                                      unless the array owns its memory and nobody holds it
             n > 0                                    hot: written or moved n times; views copy their region
             Moving                                   on loan: whatever a view has seen is out of date
-  of a View:
+  of a View, which stands for an array:
   _base     a Variable that is no View               the handle of which it is a region
   _path     steps (kind, what), one or more          that lead from there to here (ops/indexing.py)
   _seen     -1                                       not read yet
@@ -94,6 +98,9 @@ class Variable(Attached):
     # engine asks `type(x)` where it means a plain one.
     __class__ = property(lambda x: late.class_of(x))
 
+    def __new__(cls, *args: Any) -> "Variable":
+        return new(ArrayVariable if cls is Variable else cls)
+
     def __init__(self, array: "Array | Number | list[float] | Variable"):
         if isinstance(array, Variable):
             array = bottom(array)
@@ -110,7 +117,16 @@ class Variable(Attached):
         self._saved = False
 
 
-class View(Variable):
+class ArrayVariable(Variable):
+    """A Variable over an array."""
+
+    __slots__ = ()
+
+
+ArrayVariable.__name__ = "Variable"  # in messages of Python's
+
+
+class View(ArrayVariable):
     """A region of another handle's array.  Its class, not a field, tells it apart: other Variables pay nothing for views.
 
     `_base` is never itself a view; `_path` is the tuple of steps that leads from there to here; `_seen` is the version of the
@@ -119,12 +135,34 @@ class View(Variable):
     __slots__ = ("_base", "_path", "_seen")
 
 
-new = Variable.__new__
-new_view = View.__new__
+class NumberVariable(Variable):
+    """A Variable over a number.  Each scalar type of NumPy has a subclass."""
+
+    __slots__ = ()
+
+
+class Classes(dict):
+    """The type of a value -> the class of a Variable over it."""
+
+    __slots__ = ()
+
+    def __missing__(self, kind: type) -> type:
+        found = self[kind] = next((self[c] for c in kind.__mro__ if c in self), ArrayVariable)
+        return found
+
+
+SCALARS = [np.dtype(c).type for c in "?" + np.typecodes["AllInteger"] + np.typecodes["AllFloat"]]
+NUMBER_CLASSES = {kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__slots__": ()}) for kind in SCALARS}  # so named in messages
+HANDLES = frozenset((ArrayVariable, View, *NUMBER_CLASSES.values()))  # the classes of all Variables
+DIRECT = HANDLES - {View}  # those whose fields are up to date
+FLOAT = NUMBER_CLASSES[np.float64]  # the usual one
+CLASSES = Classes({**NUMBER_CLASSES, **{c: c for c in HANDLES}, View: ArrayVariable})
+CLASSES.update({float: FLOAT, **{kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)}})
+new = object.__new__
 
 
 def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
-    y = new(Variable)
+    y = new(CLASSES[type(value)])
     y._value = value
     y._trace = trace
     y._slot = slot
@@ -194,7 +232,7 @@ def like_layout(tangent: Any, value: Any) -> Any:
 
 def frozen(x: Variable) -> Variable:
     """The value of the handle x as it is now, which later writes through x do not alter."""
-    y = new(Variable)
+    y = new(CLASSES[type(x)])
     y._value = x._value
     y._trace = trace = x._trace
     y._slot = x._slot

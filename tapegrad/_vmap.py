@@ -10,7 +10,8 @@ from ._array import is_array
 from ._batch import Batch
 from ._calls import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
 from ._kept import counted_in, counts_before, kept_in, lies_on, run_beside
-from ._primitive import OPEN, layout_of, live
+from ._primitive import layout_of, live
+from ._scope import OPEN, opened
 from ._transforms import Transform
 from ._tree import Const, children, is_node, leaves, structure, tree_map
 from ._types import Array, Node, Number
@@ -53,9 +54,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = N
     return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
 
 
-def _vmap(f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
     in_axes, out_axes, chunk = settings
-    call = f"vmap({name_of(f)})"
     axes = axes_of_arguments(call, in_axes, args)
     count = count_of(call, args, axes)
     if chunk is None or count <= chunk:
@@ -195,8 +195,7 @@ class Samples(Inputs):
 
 
 def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
-    inputs = Samples(call, args, axes)
-    trace, found = Batch(call, count), []
+    inputs, found = Samples(call, args, axes), []
 
     def read(y):
         y = returned(y)
@@ -217,42 +216,38 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
 
         return run
 
-    try:
+    with opened():
+        trace = Batch(call, count)
+        OPEN.unfinished = (*OPEN.unfinished, trace)
         trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
         counts = counts_before(trace)
-    except BaseException:
-        trace.close()
-        raise
-    drawn, known = random.getstate(), heard()
-    try:
-        shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
-    except Exception as refused:
-        if not isinstance(refused, BatchError):
-            take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
-        written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
-        if written and trace.handed and not isinstance(refused, TapegradError):
+        drawn, known = random.getstate(), heard()
+        try:
+            shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+        except Exception as refused:
+            if not isinstance(refused, BatchError):
+                take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
+            written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+            if written and trace.handed and not isinstance(refused, TapegradError):
+                raise BatchError(
+                    f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
+                    "there, for all samples at once: write the array by its name, or loop over the samples"
+                ) from refused
+            raise
+        if random.getstate() != drawn:
             raise BatchError(
-                f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
-                "there, for all samples at once: write the array by its name, or loop over the samples"
-            ) from refused
-        raise
-    error = None
-    if random.getstate() != drawn:
-        error = BatchError(
-            f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once for "
-            "all of them: draw the numbers outside and pass them as an argument"
-        )
-    if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
-        error = BatchError(
-            f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write the "
-            "array by its name, or loop over the samples"
-        )
-    tree, stacks = found[0], iter([value_out(v) for v in found[1]])
-    shadow.finish(error)
-    if error is not None:
-        raise error
-    return tree_map(lambda v: None if v is None else next(stacks), tree)
+                f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once "
+                "for all of them: draw the numbers outside and pass them as an argument"
+            )
+        if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
+            raise BatchError(
+                f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write "
+                "the array by its name, or loop over the samples"
+            )
+        tree, stacks = found[0], iter([value_out(v) for v in found[1]])
+        shadow.finish()
+        return tree_map(lambda v: None if v is None else next(stacks), tree)
 
 
 def axes_of_results(call: str, out_axes: Any, y: Any) -> list:

@@ -15,7 +15,8 @@ from ._array import is_array
 from ._batch import Batch
 from ._carried import Buffer
 from ._dual import Dual
-from ._primitive import OPEN, WATCHERS, Primitive, layout_of
+from ._primitive import Primitive, layout_of
+from ._scope import OPEN, WATCHERS, Exit, changed, outside
 from ._tape import PART, Like, Tape, primitive_of
 from ._variable import Variable, View
 from .errors import LIBRARIES
@@ -111,13 +112,10 @@ def shown_name(prim: Primitive) -> str:
 def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     """The operation, done by `way` of the class beneath, and told, unless it is part of another one or of a sweep."""
     watcher = OPEN.watcher
-    if watcher is None or watcher.within or OPEN.invalid is not None:
+    if watcher is None or OPEN.within or OPEN.invalid is not None:
         return way(trace, prim, args, *more)
-    watcher.within = True
-    try:
+    with changed(within=True):
         out = way(trace, prim, args, *more)
-    finally:
-        watcher.within = False
     watcher.done(prim, args, out, more[-1])
     return out
 
@@ -147,10 +145,9 @@ WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
 
 
 class Watcher:
-    """Who is told.  `within`: an operation is being done; `sweeping`: the line and name of the record that a sweep is at; `asked`: the
-    line that asked for that sweep."""
+    """Who is told.  `sweeping`: the line and name of the record that a sweep is at; `asked`: the line that asked for that sweep."""
 
-    within = False
+    outer: Any = None  # who was told before
     silences = False  # does it tell what NumPy would warn of?
     sweeping: tuple | None = None
     asked: tuple | None = None
@@ -177,14 +174,19 @@ class Watcher:
     def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
         """A kernel has run on plain arrays.  `rerun(sample)`: what it computes, by the Python function that it was made of."""
 
+    __exit__ = Exit()
+
     def __enter__(self) -> "Watcher":
-        self.outer, OPEN.watcher = OPEN.watcher, self
+        Exit.hold(self)
+        self.outer = OPEN.watcher
         WATCHERS.append(self)
+        outside(watcher=self)
         return self
 
-    def __exit__(self, *error: Any) -> None:
-        WATCHERS.remove(self)
-        OPEN.watcher = self.outer
+    def left(self, *error: Any) -> None:
+        if self in WATCHERS:
+            outside(watcher=self.outer)
+            WATCHERS.remove(self)
 
 
 # --- what lies in a value ---

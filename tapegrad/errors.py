@@ -7,21 +7,15 @@ import linecache
 import math
 import re
 import sys
-import threading
 from typing import Any
 
 import numpy as np
 
+from ._scope import OPEN
+
 
 class TapegradError(Exception):
     """Base class of every error raised by tapegrad."""
-
-
-class Heard(threading.local):
-    dropped: Any = None  # what was raised since the innermost transform of this thread began, None outside of all
-
-
-OPEN = Heard()
 
 
 def heard() -> int:
@@ -233,41 +227,34 @@ def note_library(error: BaseException) -> None:
 
 
 REFUSED = re.compile(
-    "'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View) to|Iterator operand is flagged as writeable|"
+    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) to|"
+    "Iterator operand is flagged as writeable|"
     "(float|array) .*required, not (Variable|View)"
 )
 
 
-class Swallowed:
-    """A context around the user's function: on leaving it in good order, the first error that was swallowed is raised again.
+def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradError | None:
+    """An error has left the user's function: it has been heard, unless the function around an outer transform swallows it.  Gives what
+    it is in our words, if compiled code raised it."""
+    if outer is not None:
+        outer.extend(dropped)
+    if not isinstance(error, Exception) or isinstance(error, TapegradError):
+        return None
+    ours = refusal(error, dropped)
+    if ours is None:
+        note_library(error)
+    return ours
 
-    An error that leaves the function has been heard, unless the function around an outer transform swallows it."""
 
-    __slots__ = ("outer",)
-
-    def __enter__(self) -> None:
-        self.outer = OPEN.dropped
-        OPEN.dropped = []
-
-    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
-        dropped, OPEN.dropped = OPEN.dropped, self.outer
-        if error is not None:
-            if self.outer is not None:
-                self.outer.extend(dropped)
-            if not isinstance(error, TapegradError):
-                if (ours := refusal(error, dropped)) is not None:
-                    raise ours from error
-                note_library(error)
-            return
-        if not dropped:
-            return
-        kind, text, place = dropped[0]
-        told = (
-            f"{text} (an `except` clause has caught this error)"
-            if kind is BatchError
-            else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
-            f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
-        )
-        error = kind(told)
-        error.args = (told,)  # its place is that of the error
-        raise error
+def raise_swallowed(dropped: list) -> None:
+    """The user's function has returned: the first error that it swallowed is raised again."""
+    kind, text, place = dropped[0]
+    told = (
+        f"{text} (an `except` clause has caught this error)"
+        if kind is BatchError
+        else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+        f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
+    )
+    error = kind(told)
+    error.args = (told,)  # its place is that of the error
+    raise error

@@ -15,10 +15,10 @@ import numpy as np
 from ._array import is_array, is_differentiable, kept, same_bits, xp_of
 from ._calls import full_like, name_of, value_out, where_of
 from ._implicit_systems import System
-from ._linearize import Outside
 from ._pickling import Remade
-from ._primitive import OPEN, READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
+from ._primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from ._rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
+from ._scope import OPEN, at_the_end_of_an_object, changed
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp
@@ -242,7 +242,7 @@ class Problem:
         self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
@@ -301,7 +301,7 @@ class Problem:
 
     def run(self, *values: Any) -> tuple:
         def solved(F, solver, x0, params):
-            with Outside():
+            with changed(depth=0):
                 x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
             r = self.of.residual(F, x0, x, params)
             if any([is_tracked(v) for v in r]):
@@ -332,7 +332,7 @@ class Problem:
     def linear_run(self, adjoint: bool) -> Callable:
         def run(*inputs):
             b, x, values = self.split(inputs)
-            with Outside():
+            with changed(depth=0):
                 return self.system(x, values).solved(b, adjoint)
 
         return run

@@ -15,9 +15,10 @@ from ._array import is_array, is_differentiable, kept, same_bits, settled, xp_of
 from ._calls import Recorded, cast, leaves_like, name_of, where_of
 from ._directions import for_each, largest, swept_at_once
 from ._late import load
-from ._linearize import Outside, Products, recorded
-from ._primitive import OPEN, is_tracked, layout_of
+from ._linearize import Products, recorded
+from ._primitive import is_tracked, layout_of
 from ._reads import Environment, Status
+from ._scope import OPEN, changed
 from ._shadow.arrays import acts_as_array
 from ._shadow.routes import way_to
 from ._transforms import Named, value_and_grad
@@ -332,7 +333,7 @@ class Derivative:
 
 
 def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
-    with Outside():
+    with changed(depth=0):
         if v.ndim == 1:
             return end.joined(p.often(sweep, start.cut(v)))
         if not len(v):

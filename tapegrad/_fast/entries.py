@@ -15,7 +15,7 @@ from .._dual import FORWARD, Dual
 from .._late import late
 from .._primitive import Primitive, bind, both_saved, handle, refresh, settled
 from .._tape import IMMUTABLE, JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
-from .._variable import Variable, View, bottom, frozen, new
+from .._variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ..ops import _families as _families
 from ..ops._define import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
 from .numbers import fitted
@@ -28,36 +28,54 @@ def {name}({signature}):
 UNARY = """
 def {name}({signature}):
     c = type(x)
-    if c is not Variable:
-        if c is not View:
-            return run(x{p})
-        if x._seen != x._base._version:
-            refresh(x)
-    v = x._value
-    trace = x._trace
-    kind = type(trace)
-    if kind is not Tape and kind is not Dual:
-        if trace is not None and trace.step is not None:
-            {single}
-            return {stepped}
-        return {low}
-    out = {body}
-    y = new(Variable)
-    y._value = out
-    y._trace = trace
-    {mark_both}
-    if kind is Tape:
-        {mark_x}
-        {mark_y}
-        records = trace.records
-        y._slot = len(records)
-        {rule}
+    if c is FLOAT and ((d := type(v := x._value)) is float64 or d is FLOAT) and ((kind := type(trace := x._trace)) is Tape or kind is Dual):
+        out = {body}
+        c = type(out)
+        y = new({number})
+        y._value = out
+        y._trace = trace
+        if kind is Tape:
+            records = trace.records
+            y._slot = len(records)
+            {rule_of_number}
+            return y
+    else:
+        if c is not ArrayVariable:
+            if c is ndarray or c is float64 or c not in HANDLES:
+                return run(x{p})
+            if c is View and x._seen != x._base._version:
+                refresh(x)
+        v = x._value
+        trace = x._trace
+        kind = type(trace)
+        if kind is not Tape and kind is not Dual:
+            if trace is not None and trace.step is not None:
+                {single}
+                return {stepped}
+            return {low}
+        out = {body}
+        c = type(out)
+        y = new({made})
+        y._value = out
+        y._trace = trace
+        {mark_both}
+        if kind is Tape:
+            {mark_x}
+            {mark_y}
+            records = trace.records
+            y._slot = len(records)
+            {rule}
+            return y
+        x._saved = True  # forward
+        t = {jvp}
+        if type(t) is View:
+            t = settled(t)
+        elif t is None:
+            return handle(out)
+        y._slot = t
         return y
-    x._saved = True  # forward
     t = {jvp}
-    if type(t) is View:
-        t = settled(t)
-    elif t is None:
+    if t is None:
         return handle(out)
     y._slot = t
     return y
@@ -65,111 +83,165 @@ def {name}({signature}):
 
 BINARY = """
 def {name}(a, b):
-    ca = type(a)
+    ca = type(a)  # None, from where it is known that a is a Variable that can be read
     cb = type(b)
-    if ca is View:
-        if a._seen != a._base._version:
-            refresh(a)
-        ca = Variable
-    if cb is View:
-        if b._seen != b._base._version:
-            refresh(b)
-        cb = Variable
-    if ca is Variable:
+    number = False
+    if ca is FLOAT:
+        ca = None
         v = a._value
         trace = a._trace
         i = a._slot
-        if cb is Variable:
+        if cb is FLOAT:
+            cb = None
             w = b._value
             j = b._slot
-            other = b._trace
-            if other is not trace:
-                if other is None:
-                    j = None
-                elif trace is None:
-                    trace = other
-                    i = None
-                elif trace.level > other.level:
-                    w = frozen(b)
-                    j = None
-                else:
-                    v = frozen(a)
-                    trace = other
-                    i = None
+            number = b._trace is trace and ((d := type(w)) is float64 or d is FLOAT)
         else:
-            j = None
             w = b
-            if cb is float:
-                if type(v) is ndarray and v.dtype is F8:
-                    w = CONSTANT.get(b)
-                    if w is None:
-                        w = constant(b)
-            elif cb is complex:
-                if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
-                    w = complex128(b)
-            elif (cb is not ndarray or (d := b.dtype) is not F8 and d.kind == "O") and cb not in NUMBERS:
-                w = coerced(b, a)
-                if w is NotImplemented:
-                    return w
-                if type(w) is Variable:
-                    return {name}(a, w)
-    elif cb is Variable:
+            j = None
+            number = cb is float
+        number = number and ((d := type(v)) is float64 or d is FLOAT)
+    elif cb is FLOAT:
+        cb = None
         v = a
         i = None
         w = b._value
         trace = b._trace
         j = b._slot
-        if ca is float:
-            if type(w) is ndarray and w.dtype is F8:
-                v = CONSTANT.get(a)
-                if v is None:
-                    v = constant(a)
-        elif ca is complex:
-            if issubclass(type(bottom(w)), float64):
-                v = complex128(a)
-        elif (ca is not ndarray or (d := a.dtype) is not F8 and d.kind == "O") and ca not in NUMBERS:
-            v = coerced(a, b)
-            if v is NotImplemented:
-                return v
-            if type(v) is Variable:
-                return {name}(v, b)
+        number = ca is float and ((d := type(w)) is float64 or d is FLOAT)
+    if {elementwise} and number and ((kind := type(trace)) is Tape or kind is Dual):
+        out = {body}
+        c = type(out)
+        y = new({number})
+        y._value = out
+        y._trace = trace
+        if kind is Tape:
+            records = trace.records
+            y._slot = len(records)
+            if j is None:
+                records.append(({number0}, i, NONE, None, {out0}, {x0}, {y0}))
+            elif i is None:
+                records.append((None, None, {number1}, j, {out1}, {x1}, {y1}))
+            else:
+                records.append(({number0}, i, {number1}, j, {outs}, {xs}, {ys}))
+            return y
     else:
-        return {body_ab}
-    kind = type(trace)
-    if kind is not Tape and kind is not Dual:
-        if trace is not None and trace.step is not None:
-            if trace.pair is not None:
-                return trace.pair(prim, a, b, v, w, i, j)
-            return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
-        return bind(prim, (a if ca is Variable else v, b if cb is Variable else w), NOTHING) if trace is not None else handle({body})
-    out = {body}
-    y = new(Variable)
-    y._value = out
-    y._trace = trace
-    if kind is Tape:
-        {mark_y}
-        records = trace.records
-        y._slot = len(records)
-        if j is None:
-            {mark_a0}
-            {mark_b0}
-            records.append(({fold0}, i, NONE, None, {out0}, {x0}, {y0}))
-        elif i is None:
-            {mark_a1}
-            {mark_b1}
-            records.append((None, None, {fold1}, j, {out1}, {x1}, {y1}))
+        if ca is ArrayVariable:
+            ca = None
+        elif ca is not None and ca is not float and ca is not ndarray and ca is not float64 and ca in HANDLES:
+            if ca is View and a._seen != a._base._version:
+                refresh(a)
+            ca = None
+        if cb is ArrayVariable:
+            cb = None
+        elif cb is not None and cb is not float and cb is not ndarray and cb is not float64 and cb in HANDLES:
+            if cb is View and b._seen != b._base._version:
+                refresh(b)
+            cb = None
+        if ca is None:
+            v = a._value
+            trace = a._trace
+            i = a._slot
+            if cb is None:
+                w = b._value
+                j = b._slot
+                other = b._trace
+                if other is not trace:
+                    if other is None:
+                        j = None
+                    elif trace is None:
+                        trace = other
+                        i = None
+                    elif trace.level > other.level:
+                        w = frozen(b)
+                        j = None
+                    else:
+                        v = frozen(a)
+                        trace = other
+                        i = None
+            else:
+                j = None
+                w = b
+                if cb is float:
+                    if type(v) is ndarray and v.dtype is F8:
+                        w = CONSTANT.get(b)
+                        if w is None:
+                            w = constant(b)
+                elif cb is complex:
+                    if issubclass(type(bottom(v)), float64):  # Python's own product of the two is a Python number
+                        w = complex128(b)
+                elif (cb is not ndarray or (d := b.dtype) is not F8 and d.kind == "O") and cb not in NUMBERS:
+                    w = coerced(b, a)
+                    if w is NotImplemented:
+                        return w
+                    if type(w) in HANDLES:
+                        return {name}(a, w)
+        elif cb is None:
+            v = a
+            i = None
+            w = b._value
+            trace = b._trace
+            j = b._slot
+            if ca is float:
+                if type(w) is ndarray and w.dtype is F8:
+                    v = CONSTANT.get(a)
+                    if v is None:
+                        v = constant(a)
+            elif ca is complex:
+                if issubclass(type(bottom(w)), float64):
+                    v = complex128(a)
+            elif (ca is not ndarray or (d := a.dtype) is not F8 and d.kind == "O") and ca not in NUMBERS:
+                v = coerced(a, b)
+                if v is NotImplemented:
+                    return v
+                if type(v) in HANDLES:
+                    return {name}(v, b)
         else:
-            {mark_a}
-            {mark_b}
-            {both}
+            return {body_ab}
+        kind = type(trace)
+        if kind is not Tape and kind is not Dual:
+            if trace is not None and trace.step is not None:
+                if trace.pair is not None:
+                    return trace.pair(prim, a, b, v, w, i, j)
+                return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
+            return bind(prim, (a if ca is None else v, b if cb is None else w), NOTHING) if trace is not None else handle({body})
+        out = {body}
+        c = type(out)
+        y = new({made})
+        y._value = out
+        y._trace = trace
+        if kind is Tape:
+            {mark_y}
+            records = trace.records
+            y._slot = len(records)
+            if j is None:
+                {mark_a0}
+                {mark_b0}
+                records.append(({fold0}, i, NONE, None, {out0}, {x0}, {y0}))
+            elif i is None:
+                {mark_a1}
+                {mark_b1}
+                records.append((None, None, {fold1}, j, {out1}, {x1}, {y1}))
+            else:
+                {mark_a}
+                {mark_b}
+                {both}
+            return y
+        if cb is None:  # forward
+            b._saved = True
+        if ca is None:
+            a._saved = True
+        {dual}
+        if type(t) is View:
+            t = settled(t)
+        y._slot = t
         return y
-    if cb is Variable:  # forward
-        b._saved = True
-    if ca is Variable:
-        a._saved = True
-    {dual}
-    if type(t) is View:
-        t = settled(t)
+    if j is None:
+        t = vjp0(i, out, v, w)
+    elif i is None:
+        t = vjp1(j, out, v, w)
+    else:
+        t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
     y._slot = t
     return y
 """
@@ -182,13 +254,13 @@ def {name}(a, b):
     v = a
     w = b
     i = j = trace = other = None
-    if ca is Variable or ca is View:
+    if ca in HANDLES:
         if ca is View and a._seen != a._base._version:
             refresh(a)
         v = a._value
         trace = other = a._trace
         i = a._slot
-    if cb is Variable or cb is View:
+    if cb in HANDLES:
         if cb is View and b._seen != b._base._version:
             refresh(b)
         w = b._value
@@ -201,7 +273,7 @@ def {name}(a, b):
     if not (type(v) is type(w) is ndarray and v.dtype is w.dtype is F8):
         return bind(prim, (a, b), NOTHING)
     out = run(v, w)
-    y = new(Variable)
+    y = new(ArrayVariable)
     y._value = out
     y._trace = trace
     {mark_y}
@@ -214,13 +286,13 @@ def {name}(a, b):
 """
 
 DUAL_SAME = """if j is None:
-        t = vjp0(i if v.shape == out.shape else late.widened(i, out), out, v, w)
-    elif i is None:
-        t = vjp1(j if w.shape == out.shape else late.widened(j, out), out, v, w)
-    elif v.shape == w.shape:
-        t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
-    else:
-        t = vjp0(late.widened(i, out), out, v, w) + vjp1(late.widened(j, out), out, v, w)"""
+            t = vjp0(i if v.shape == out.shape else late.widened(i, out), out, v, w)
+        elif i is None:
+            t = vjp1(j if w.shape == out.shape else late.widened(j, out), out, v, w)
+        elif v.shape == w.shape:
+            t = vjp0(i, out, v, w) + vjp1(j, out, v, w)
+        else:
+            t = vjp0(late.widened(i, out), out, v, w) + vjp1(late.widened(j, out), out, v, w)"""
 
 
 CONSTANT: dict = {}
@@ -244,12 +316,15 @@ BODIES = {
     "negative": "-v",
 }
 REAL = "(d is F8 or d.kind != 'c')"  # of a dtype d; there are other objects than NumPy's own for one type
+NUMBER = "FLOAT if c is float64 or c is FLOAT else CLASSES[c]"  # the class of a Variable over a value of type c, likely a number
+MADE = "ArrayVariable if c is ndarray or c is ArrayVariable else FLOAT if c is float64 else CLASSES[c]"  # likely an array
 LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
 
 # What the generated texts name.
 SPACE: dict = dict(
     __name__=__name__, both_saved=both_saved,
-    Variable=Variable, View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
+    Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
+    View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
     settled=settled, Fold=Fold, fitted=fitted, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
     SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128,
@@ -334,6 +409,11 @@ def _compiled(text: str, file: str) -> CodeType:
 BYTECODE = f"{sys.version} {sys.flags.optimize}"
 
 
+def fit_of_number(k: int, value: str, holomorphic: bool) -> str:
+    """The rule where result and argument are most likely numbers of double precision."""
+    return f"vjp{k} if c is float64 or c is FLOAT else Fold(vjp{k}, {value}, {holomorphic})"
+
+
 def _unary_text(prim: Primitive, signature: Signature) -> str:
     """One array, or one and settings.  The array is called x here, whatever the body calls it."""
     used = reads(prim.vjp[0])
@@ -348,14 +428,16 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
     if prim.holomorphic:
-        fits = f"type(out) is float64 is type(v) or (d := out.dtype) is v.dtype and {REAL}"
+        fits = f"(d := out.dtype) is v.dtype and {REAL}"
         rule = f"records.append((vjp0 if {fits} else Fold(vjp0, v, True), x._slot, {rest}))"
+    of_number = f"records.append(({fit_of_number(0, 'v', prim.holomorphic)}, x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
     single = "" if p or prim.aliases else "if trace.single is not None: return trace.single(prim, x, v, x._slot)"
     body = BODIES.get(prim.name) or f"{prim.name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
-        name=prim.name, body=body, jvp=forward, rule=rule, single=single,
+        made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=prim.name, body=body, jvp=forward,
+        rule=rule, single=single,
         stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
         low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
@@ -383,12 +465,12 @@ def _binary_text(prim: Primitive) -> str:
     elementwise = prim.same
 
     def mark(wanted, name, c):
-        return f"if {c} is Variable: {name}._saved = True" if wanted else ""
+        return f"if {c} is None: {name}._saved = True" if wanted else ""
 
     def mark_constant(wanted, name, c, value):
         if not wanted:
             return ""
-        return f"if {c} is Variable: {name}._saved = True\n            elif {c} is not float: {value} = keep(trace, {value})"
+        return f"if {c} is None: {name}._saved = True\n                elif {c} is not float: {value} = keep(trace, {value})"
 
     def piece(wanted, value, by_shape):
         return "None" if not wanted else f"Like({value})" if by_shape else value
@@ -397,7 +479,7 @@ def _binary_text(prim: Primitive) -> str:
 
     def fold(k, value):
         fits = f"{value}.dtype is (d := out.dtype)" + (f" and {REAL}" if holomorphic else "")
-        fits = f"type(out) is float64 is type({value}) or {fits} and {value}.shape == out.shape" if elementwise else fits
+        fits = f"{fits} and {value}.shape == out.shape" if elementwise else fits
         return f"vjp{k} if {fits} else fitted(vjp{k}, {value}, out, {holomorphic})"
 
     xs, ys, outs = piece(x0 or x1, "v", small[0]), piece(y0 or y1, "w", small[1]), "out" if o0 or o1 else None
@@ -405,12 +487,13 @@ def _binary_text(prim: Primitive) -> str:
     if elementwise:
         plain_record = f"records.append((vjp0, i, vjp1, j, {outs}, {xs}, {ys}))"
         real = f" and {REAL}" if holomorphic else ""
-        alike = f"type(v) is type(w) is float64 or v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
-        both = f"if {alike}:\n                {plain_record}\n            else:\n                {both}"
+        alike = f"v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
+        both = f"if {alike}:\n                    {plain_record}\n                else:\n                    {both}"
     body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
     body = f"v {body} w" if len(body) == 1 else body
     return BINARY.format(
-        name=prim.name, body_ab="run(a, b)", body=body,
+        made=MADE, number=NUMBER, elementwise=elementwise, number0=fit_of_number(0, "v", holomorphic),
+        number1=fit_of_number(1, "w", holomorphic), outs=outs, xs=xs, ys=ys, name=prim.name, body_ab="run(a, b)", body=body,
         mark_y="y._saved = True" if o0 or o1 else "",
         mark_a0=mark(x0 and not small[0], "a", "ca"), mark_b0=mark_constant(y0 and not small[1], "b", "cb", "w"),
         mark_b1=mark(y1 and not small[1], "b", "cb"), mark_a1=mark_constant(x1 and not small[0], "a", "ca", "v"),

@@ -8,7 +8,7 @@ from numpy import ndarray
 from .._array import F8
 from .._primitive import refresh
 from .._tape import NONE, Tape, keep
-from .._variable import Variable, View, new
+from .._variable import FLOAT, ArrayVariable, View, new
 from ..ops import products
 from ..ops.products import T, column, matmul, row
 from .regions import unread_transpose
@@ -81,11 +81,11 @@ def product(x, y):
     turned_x = turned_y = 0
     i = j = trace = other = None
     v, w = x, y
-    if cx is Variable:
+    if cx is ArrayVariable:
         v, trace, i = x._value, x._trace, x._slot
     elif cx is View:
         v, trace, i, turned_x = factor(x)
-    if cy is Variable:
+    if cy is ArrayVariable:
         w, other, j = y._value, y._trace, y._slot
     elif cy is View:
         w, other, j, turned_y = factor(y)
@@ -98,7 +98,7 @@ def product(x, y):
     n, m = v.ndim, w.ndim
     if not 0 < n < 3 or not 0 < m < 3:
         return matmul(x, y)
-    z = new(Variable)
+    z = new(ArrayVariable if n + m > 2 else FLOAT)
     z._value = v.dot(w)
     z._trace = trace
     records = trace.records
@@ -106,19 +106,19 @@ def product(x, y):
     if j is None:
         if cy is ndarray:
             w = keep(trace, w)
-        elif cy is Variable:
+        elif cy is ArrayVariable:
             y._saved = True
         records.append((LEFT[turned_x][n][m], i, NONE, None, None, None, w))
     elif i is None:
         if cx is ndarray:
             v = keep(trace, v)
-        elif cx is Variable:
+        elif cx is ArrayVariable:
             x._saved = True
         records.append((None, None, RIGHT[turned_y][n][m], j, None, v, None))
     else:
-        if cx is Variable:
+        if cx is ArrayVariable:
             x._saved = True
-        if cy is Variable:
+        if cy is ArrayVariable:
             y._saved = True
         records.append((LEFT[turned_x][n][m], i, RIGHT[turned_y][n][m], j, None, v, w))
     return z

@@ -10,7 +10,7 @@ from .._dual import Dual
 from .._hollow import Hollow
 from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
 from .._tape import ELEMENT, REGION, Tape, fixed
-from .._variable import Variable, View, bottom, new, variable
+from .._variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
 from ..ops import _protocols, indexing, views, writing
 from ..ops.indexing import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_read, pull_turned, read, region, zeros_of
 from ..ops.views import DIAGONAL, is_element, shown, transpose, unchanging
@@ -119,7 +119,7 @@ def part_unread(x: Variable, at: Any) -> View:
 
 @replaces(views.getitem)
 def getitem(x, at):
-    if type(x) is Variable:
+    if type(x) is ArrayVariable:
         value = x._value
         if type(value) is ndarray:
             kind, rank = type(at), value.ndim
@@ -139,7 +139,7 @@ def getitem(x, at):
                     records.append((pull_element, x._slot, ELEMENT, None, layout, (), at))
                     if k > trace.look:
                         trace.grown()
-                    y = new(Variable)
+                    y = new(FLOAT if type(element) is float64 else CLASSES[type(element)])
                     y._value = element
                     y._trace = trace
                     y._slot = k
@@ -170,7 +170,7 @@ def getitem(x, at):
                 return x._trace.element(x, at)
             if is_region(at, value):
                 return part_unread(x, at)
-        elif type(value) is Variable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
+        elif type(value) is ArrayVariable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
             trace = x._trace
             of_recording = trace.below is not None and value._trace is trace.below
             below = value._value if of_recording else bottom(value)
@@ -197,7 +197,7 @@ def pull_one(G, owned, k, g, i, _, layout, path, at):
             owned.add(i)
             h[at] = g
             return
-    elif type(g) is Variable and type(g._trace) is Dual and type(g._value) is type(g._slot) is float64:  # it and its tangent
+    elif type(g) is FLOAT and type(g._trace) is Dual and type(g._value) is type(g._slot) is float64:  # it and its tangent
         trace = g._trace
         if h is None:
             h, tangent = zeros_laid_out(*layout), zeros_laid_out(*layout)
@@ -205,7 +205,7 @@ def pull_one(G, owned, k, g, i, _, layout, path, at):
             G[i] = variable(h, trace, tangent)
             owned.add(i)
             return
-        if type(h) is Variable and i in owned and h._trace is trace and type(h._value) is type(h._slot) is ndarray:
+        if type(h) is ArrayVariable and i in owned and h._trace is trace and type(h._value) is type(h._slot) is ndarray:
             h._value[at] += g._value
             h._slot[at] += g._slot
             return
@@ -278,8 +278,8 @@ def takes_over(x: Variable, y: Variable) -> bool:
 def takes_over_unseen(x: Variable, y: Variable) -> bool:
     """The same where the values are those of a recording, as a tape over it has them or by themselves: x is from now on what y is."""
     v, w = (x._value, y._value) if x._trace.pulls else (x, y)
-    below = v._trace if type(v) is Variable else None
-    if below is None or not below.tells or type(w) is not Variable or w._trace is not below:
+    below = v._trace if type(v) is ArrayVariable else None
+    if below is None or not below.tells or type(w) is not ArrayVariable or w._trace is not below:
         return False
     if type(w._value) is not Hollow or not w._value.flags.writeable or not below.alike(v._slot, w._slot):
         return False
@@ -294,7 +294,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     if not getattr(x, "_version", 0):
         return False
     whole = at is Ellipsis or type(at) is slice and at == ALL
-    if whole and type(y) is Variable and y._trace is trace and takes_over_unseen(x, y):
+    if whole and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y):
         return True
     places = type(at) is int or type(at) is slice or type(at) is tuple and at and SLICED.issuperset(map(type, at))
     return places and not whole and trace.put is not None and y is not x and trace.put(x, y, at)
@@ -324,7 +324,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     else:
         return False
     slot = like = None
-    if type(y) is Variable:
+    if type(y) in DIRECT:
         v, other = y._value, y._trace
         if getattr(v, "dtype", None) is not F8 or isinstance(v, Variable) or y is x or (v.shape != to and v.shape != ()):
             return False
@@ -356,7 +356,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
 def added_short(x, at, y):
     """`np.add.at(x, at, y)` for a float64 vector of our own, numbers of one tape and as many places."""
     value, trace = x._value, getattr(x, "_trace", None)
-    if type(x) is not Variable or type(y) is not Variable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
+    if type(x) is not ArrayVariable or type(y) is not ArrayVariable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
         return False
     v, other = y._value, y._trace
     if type(value) is not ndarray or type(v) is not ndarray or not (value.dtype is v.dtype is F8) or value.ndim != 1 or v.shape != at.shape:

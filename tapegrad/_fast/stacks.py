@@ -7,7 +7,7 @@ from numpy import float64, ndarray
 
 from .._dual import Dual
 from .._tape import REGION, summed
-from .._variable import Variable, bottom, new, variable
+from .._variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
 from .replacing import before, replaces
@@ -44,14 +44,14 @@ def joined(x):
     trace, deep, values, slots = None, False, [], []
     for e in flat:
         slot, kind = None, type(e)
-        if kind is Variable:
+        if kind in DIRECT:
             other, slot, e = e._trace, e._slot, e._value
             if other is not trace and other is not None:
                 if trace is not None:
                     return joined_generally(x)
                 trace = other
             kind = type(e)
-            if kind is Variable and slot is not None and issubclass(type(bottom(e)), float64):
+            if kind in HANDLES and slot is not None and issubclass(type(bottom(e)), float64):
                 deep, kind = True, float64
             elif slot is not None and trace.tells and issubclass(kind, float64):  # what shows no values
                 kind = float64
@@ -67,9 +67,9 @@ def joined(x):
         if trace is not None and trace.tells and None not in slots:
             return trace.step(packed.prim, flat, values, tuple(slots), {"to": to})
         return joined_generally(x)
-    y = new(Variable)
+    y = new(ArrayVariable)
     below = trace.below
-    if deep and below is not None and all([type(e) is Variable and e._trace is below for e in values]):
+    if deep and below is not None and all([type(e) in DIRECT and e._trace is below for e in values]):
         y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
     elif deep:  # numbers of transforms below
         y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])

@@ -11,9 +11,9 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from .. import numpy as np
-from .._linearize import Outside
 from .._primitive import bind
 from .._rebind import Rebind, with_all
+from .._scope import at_the_end_of_an_object, changed
 from .._shadow import MAKERS
 from .._transforms import jvp, vjp
 from .._tree import Const
@@ -52,7 +52,7 @@ class Flow:
         self.functions, self.args = functions, args
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def within(self, values: Any, run: Callable) -> Any:
         shadow = Rebind(self.functions, self.args, self.first, values)
@@ -77,7 +77,7 @@ class Flow:
 
     def run(self, *values: Any) -> tuple:
         start = plain_np.asarray(bare(self.start(values)))
-        with Outside():
+        with changed(depth=0):
             return (self.solved(lambda t, y: plain_np.asarray(bare(self.slope(t, y, values))), start),)
 
     def solved(self, fun: Callable, start: Any) -> Any:

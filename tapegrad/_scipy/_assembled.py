@@ -8,7 +8,7 @@ import scipy.sparse as sps
 
 from .. import numpy as np
 from .._array import is_array
-from .._variable import Variable, View
+from .._variable import Variable
 from ..ops._define import shape
 from ._declare import array, plain
 from ._device import beside
@@ -41,7 +41,7 @@ def moving(f: Any) -> Any:
                 return Placed(len(parts) - 1)
             if isinstance(x, (list, tuple)):
                 return type(x)([met(v) for v in x])
-            if type(x) is Variable or type(x) is View or is_array(x) and x.ndim == 2:
+            if isinstance(x, Variable) or is_array(x) and x.ndim == 2:
                 if f in STACKS:
                     parts.append(FACES[sps.coo_array](x))
                     return Placed(len(parts) - 1)
@@ -75,7 +75,7 @@ for _f in (
 
 def diagonals_of(given: Any) -> tuple:
     """(values, places in the same form) of a sequence of diagonals, or of an array."""
-    if type(given) is Variable or type(given) is View:
+    if isinstance(given, Variable):
         places = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(given)))).reshape(shape(given))
         return np.reshape(given, -1), places
     parts, places, start = [], [], 1.0

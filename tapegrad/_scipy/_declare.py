@@ -28,9 +28,10 @@ from .._foreign import argument
 from .._late import load
 from .._loans import lend
 from .._one_by_one import one_by_one
-from .._primitive import OPEN, is_tracked, layout_of, values_of
+from .._primitive import is_tracked, layout_of, values_of
+from .._scope import OPEN
 from .._stand_ins import of_instance
-from .._variable import Variable, View
+from .._variable import HANDLES
 from ..errors import ArgumentError, NoRuleError, callers_line
 from ..ops._define import NUMPY, dtype, xp
 from ..ops._protocols import Adapter
@@ -69,7 +70,7 @@ class Carrier:
 def any_of(xs: Any, test: Callable) -> bool:
     for x in xs:
         kind = type(x)
-        if kind is Variable or kind is View or isinstance(x, Carrier):
+        if kind in HANDLES or isinstance(x, Carrier):
             if test(x):
                 return True
         elif kind is list or kind is tuple:
@@ -105,7 +106,7 @@ def on_a_device(xs: Any) -> bool:
         kind = type(x)
         if kind is np.ndarray or kind in KEPT:
             continue
-        if kind is Variable or kind is View:
+        if kind in HANDLES:
             if xp_of(layout_of(x)) is not np:
                 return True
         elif kind in (list, tuple):
@@ -357,7 +358,7 @@ def array(x: Any, like: Any = None) -> Any:
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
         x = stacked(x)
-    if type(x) is Variable or type(x) is View:
+    if type(x) in HANDLES:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
             return array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0

@@ -14,7 +14,7 @@ import numpy as np
 from .._array import is_array
 from .._late import load
 from .._primitive import layout_of
-from .._variable import Variable, View, variable
+from .._variable import HANDLES, Variable, variable
 from ..ops.creation import on_device
 from ._declare import on_a_device
 
@@ -24,7 +24,7 @@ def there(x: Any) -> Any:
     kind = type(x)
     if kind is np.ndarray:
         return sys.modules["cupy"].asarray(x) if x.dtype.kind in "fciub" else x
-    if kind is Variable or kind is View:
+    if kind in HANDLES:
         return on_device(x) if is_array(layout_of(x)) else x
     if kind in (list, tuple):
         return kind([there(v) for v in x])

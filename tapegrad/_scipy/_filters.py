@@ -9,7 +9,7 @@ import scipy.spatial
 from .. import numpy as np
 from .._array import xp_of
 from ..errors import ArgumentError
-from ..ops._define import dtype, ndim, shape
+from ..ops._define import axes_of, dtype, ndim, shape
 from ..ops.further import equations
 from ._declare import Namespace, array, bare, constant, fixed, integer, tracked
 from ._followed import Follower
@@ -74,7 +74,7 @@ def over(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
     if mode not in ("full", "same", "valid"):
         raise ValueError(f"{name}: mode must be 'full', 'same' or 'valid', not {mode!r}")
     n = ndim(a)
-    axes = tuple(range(n)) if axes is None else tuple(sorted([i % n for i in ((axes,) if isinstance(axes, int) else axes)]))
+    axes = tuple(sorted(axes_of(axes, n)))
     if n == 0:
         return a * b
     to, small = shape(a), shape(b)

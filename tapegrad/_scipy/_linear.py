@@ -17,7 +17,7 @@ from .._array import xp_of
 from .._late import load
 from .._primitive import layout_of
 from ..errors import ArgumentError
-from ..ops._define import linear, ndim, primitive, rules, shape
+from ..ops._define import axis_of, linear, ndim, primitive, rules, shape
 from ..ops.gathering import pad_zeros
 from ..ops.products import backwards
 from ..ops.shaping import slice_of
@@ -264,7 +264,7 @@ rules(mapped, lambda g, out, x, map, back: mapped(g, map=map, back=not back), jv
 
 def along(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
     """f, a linear map (..., n) -> (..., m) of the library's (with these settings: it is kept by itself), on x along an axis."""
-    n, axis = ndim(x), axis % ndim(x)
+    n, axis = ndim(x), axis_of(axis, ndim(x))
     order = tuple([i for i in range(n) if i != axis] + [axis])
     y = mapped(x if axis == n - 1 else x.transpose(order), map=map_of(f, shape(x)[axis], back))
     return y if axis == n - 1 else y.transpose(tuple(np.argsort(order)))

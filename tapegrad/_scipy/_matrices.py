@@ -310,7 +310,7 @@ class Sparse(Carrier):
     def _scaled(self, factor: Any) -> "Sparse":
         """In place, as SciPy does it: in the memory of the user's matrix too."""
         data = self.data
-        if type(data) is Variable or type(data) is View:
+        if isinstance(data, Variable):
             data[...] = data * factor
             return self
         if tracked(factor) or self._captured:

@@ -10,6 +10,7 @@ import scipy.sparse
 
 from .. import numpy as np
 from .._array import xp_of
+from ..ops._define import axes_of as axes_in
 from ..ops._define import ndim, shape
 from ..ops._protocols import store
 from ._declare import Namespace, array, bare, integer
@@ -48,7 +49,7 @@ def padded(x: Any, width: list, mode: Any, cval: Any, name: str) -> Any:
 
 def axes_of(x: Any, axes: Any) -> tuple:
     n = ndim(x)
-    return tuple(range(n)) if axes is None else tuple([i % n for i in ((axes,) if isinstance(axes, int) else axes)])
+    return axes_in(axes, n)
 
 
 def each(value: Any, count: int) -> list:

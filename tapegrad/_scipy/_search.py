@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import OPEN, READ, Trace, bind, handle, primal_of
+from .._primitive import READ, Trace, bind, handle, primal_of
+from .._scope import OPEN
 from .._shadow import MAKERS
 from .._variable import Variable, variable
 from ._declare import bare, refusal, tracked
@@ -65,7 +66,7 @@ class Passing(Trace):
         return variable(prim.run(v), self, 0)
 
     def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
-        v, w = [primal_of(u) if type(u) is Variable else u for u in (v, w)]
+        v, w = [primal_of(u) if isinstance(u, Variable) else u for u in (v, w)]
         if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
             return self.step(prim, (a, b), (v, w), (i, j), {})
         return variable(prim.run(v, w), self, 0)

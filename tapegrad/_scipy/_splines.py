@@ -10,7 +10,7 @@ from .. import numpy as np
 from .._array import xp_of
 from .._primitive import primal_of, seen
 from ..errors import ArgumentError
-from ..ops._define import ndim, shape
+from ..ops._define import axis_of, ndim, shape
 from ..ops.creation import made
 from ._declare import Kind, array, bare, constant, plain, refusal, tracked
 from ._piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, by_equations, fitted, like_of, pieces_of, trailing
@@ -83,7 +83,7 @@ def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
     like = like_of(x, y)
     x, y = array(x, like), array(y, like)
-    axis = axis % ndim(y)
+    axis = axis_of(axis, ndim(y))
     if ndim(x) != 1 or shape(x)[0] < 2 or shape(x)[0] != shape(y)[axis]:
         raise ValueError(f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis {axis}, at least 2")
     if not tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
@@ -291,7 +291,7 @@ class interp1d(Interpolant, metaclass=Kind):
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
         like = like_of(x, y)
         x, y = array(x, like), array(y, like)
-        self.kind, self.axis, self.bounds_error, self.fill_value = kind, axis % ndim(y), bounds_error, fill_value
+        self.kind, self.axis, self.bounds_error, self.fill_value = kind, axis_of(axis, ndim(y)), bounds_error, fill_value
         if shape(x)[0] != shape(y)[self.axis]:
             raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
         y = np.moveaxis(y, self.axis, 0) if self.axis else y
@@ -390,7 +390,7 @@ def newton_form(xi: Any, yi: Any, x: Any) -> Any:
 def through_all(xi: Any, yi: Any, x: Any, axis: int) -> Any:
     like = like_of(xi, yi, x)
     xi, yi, x = array(xi, like), array(yi, like), array(x, like)
-    axis = axis % ndim(yi)
+    axis = axis_of(axis, ndim(yi))
     y = newton_form(xi, np.moveaxis(yi, axis, 0) if axis else yi, np.reshape(x, -1))
     return arranged(np.reshape(y, shape(x) + shape(y)[1:]), ndim(x), axis)
 
@@ -418,7 +418,7 @@ class ThroughAll(Interpolant):
     def _take(self, xi: Any, yi: Any, axis: int) -> None:
         like = like_of(xi, yi)
         self.xi, yi = array(xi, like), array(yi, like)
-        self._axis = axis % ndim(yi)
+        self._axis = axis_of(axis, ndim(yi))
         self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
         if shape(self.xi)[0] != shape(self._yi)[0]:
             raise ValueError(f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together")

@@ -383,7 +383,7 @@ def affine_transform(
 @NDIMAGE.rule(ndi.rotate)
 def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
     x = array(input, input if tracked(input) else angle)
-    p, q = sorted([i % ndim(x) for i in axes])
+    p, q = sorted(axes_of(x, axes))
     size = n = shape(x)[p], shape(x)[q]
     turn = np.deg2rad(angle)
     c, s = np.cos(turn), np.sin(turn)

@@ -14,8 +14,9 @@ from scipy.sparse.linalg import LinearOperator
 
 from .. import implicit
 from .. import numpy as np
-from .._primitive import OPEN, primal_of
+from .._primitive import primal_of
 from .._rebind import once_more
+from .._scope import OPEN
 from .._shadow import MAKERS
 from .._transforms import grad, hessian, jacobian
 from .._tree import Const
@@ -301,7 +302,7 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     with Search(name, args) as search:
         found = opt.minimize_scalar(search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
     if search.moves:
-        inside(plain_np.float64(found.x), None if bounds is None else [bare(bounds)], name)
+        inside(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
         found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
         found.fun = value_at(fun, found.x, args)
     return found

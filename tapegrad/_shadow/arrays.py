@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, address, is_array, xp_of
-from .._primitive import OPEN, WATCHERS, view
-from .._variable import Variable, View, bottom, new
+from .._primitive import view
+from .._scope import OPEN, WATCHERS
+from .._variable import ArrayVariable, Variable, View, bottom, new
 from ..errors import AliasError
 from . import routes, threads
 from .threads import THREADS, WRITERS
@@ -119,7 +120,7 @@ class Arrays:
                 if x.dtype is not F8 or x.base is not None or self.strangers or self.reached or not pairs:
                     v = self(x)
                 else:
-                    v = seen[id(x)] = new(Variable)
+                    v = seen[id(x)] = new(ArrayVariable)
                     v._value, v._trace, v._slot, v._saved, v._version = x, None, None, True, 0
                     hold.append(x)
                     pairs.append((x, v))
@@ -141,7 +142,7 @@ class Arrays:
         return known
 
     def captured(self, x: Any) -> Variable:
-        v = new(Variable)
+        v = new(ArrayVariable)
         v._value = x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray)
         v._trace = v._slot = None
         v._saved = True

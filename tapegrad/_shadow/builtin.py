@@ -13,8 +13,8 @@ import weakref
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from .._primitive import OPEN
-from .._questions import type_
+from .._questions import hasattr_, memoryview_, type_
+from .._scope import OPEN
 from .classes import metaclass
 from .kinds import EMPTY, Holder, original
 
@@ -48,8 +48,9 @@ class Globals(dict):
         if name in self.first:
             raise KeyError(name)
         self.met[name] = value
-        new = self.first[name] = self.shadow(value)
+        new = self.shadow(value)
         dict.__setitem__(self, name, new)
+        self.first[name] = new  # last: what is here, and not in the dict, counts as deleted
         return new
 
     def keep(self, names: tuple) -> None:
@@ -148,15 +149,16 @@ class Names(Holder):
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
         if dict.__len__(space) > 1 or len(space.first) > 1:
-            for name, v in () if back.undo else Names.bound(space):
+            for name, v in () if back.undo or space.shadow is None else Names.bound(space):
                 if v is EMPTY:
                     real.pop(name, None)
                 else:
                     real[name] = back(v)
+            space.shadow = None  # from now on nothing is handed back: not what is cleared below, either
             space.first.clear()
             space.met.clear()
-        dict.clear(space)
         space.shadow = None
+        dict.clear(space)
 
 
 class Module:
@@ -342,6 +344,8 @@ BUILTINS = Builtins(
     isinstance=isinstance_,
     issubclass=issubclass_,
     type=type_,
+    hasattr=hasattr_,
+    memoryview=memoryview_,
 )
 LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

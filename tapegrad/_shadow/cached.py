@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._variable import Variable, View
+from .._variable import HANDLES, Variable
 from ..errors import RouteError, callers_line
 from .builtin import Globals, Names, names_in
 from .classes import State
@@ -93,7 +93,7 @@ class Cached:
 
 
 def is_variable(x: Any) -> bool:
-    return type(x) is Variable or type(x) is View
+    return type(x) in HANDLES
 
 
 def is_written(v: Variable) -> bool:

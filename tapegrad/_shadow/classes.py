@@ -17,8 +17,8 @@ import types
 from typing import Any
 
 from .. import _stand_ins
-from .._primitive import OPEN
 from .._questions import METAS
+from .._scope import OPEN
 from .kinds import (
     EMPTY,
     REAL,
@@ -154,10 +154,14 @@ class State(Holder):
                 put_state(x, bound, kind)
             for name in other.keys() - bound.keys():
                 drop_state(x, name)
-            empty(new)
-            put_state(new, state_of(x, kind), kind)
+            back.do(refill, new, state_of(x, kind), kind)
         if kind is not type(x):
             users_own(new, type(x))
+
+
+def refill(new: Any, state: dict, kind: type) -> None:
+    empty(new)
+    put_state(new, state, kind)
 
 
 def users_own(v: Any, kind: type) -> bool:

@@ -121,17 +121,21 @@ class Contents(Holder):
         if first is None:
             now = there.read(new)
             if not ATOMS.issuperset(map(type, now)):
-                base.put(x, [back(v) for v in now])
+                back.do(base.put, x, [back(v) for v in now])
             return
         if not back.undo and differ(new, first):
-            base.put(x, [back(v) for v in there.read(new)])
+            back.do(base.put, x, [back(v) for v in there.read(new)])
         if kind is dict is type(new):
-            new.clear()
-            new.update(x)
+            back.do(refill, new, x)
         elif kind is list is type(new):
             new[:] = x
         else:
-            there.put(new, base.read(x))
+            back.do(there.put, new, base.read(x))
+
+
+def refill(new: dict, x: dict) -> None:
+    new.clear()
+    new.update(x)
 
 
 def differ(new: Any, first: list) -> bool:

@@ -24,9 +24,10 @@ import numpy as np
 
 from .. import _random, _stand_ins
 from .._array import address, is_array, settled
-from .._primitive import OPEN
+from .._scope import OPEN
+from .._tape import release
 from .._tree import Const
-from .._variable import Variable, View, copied
+from .._variable import DIRECT, HANDLES, Variable, copied
 from ..errors import RouteError
 from . import threads
 from .ambient import Ambients
@@ -73,6 +74,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         "within_hiding",
         "vacant",
         "ending",
+        "depth",
+        "waiting",
+        "verdict",
+        "back",
         "__weakref__",
     )
 
@@ -82,10 +87,17 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
         self.ending: tuple = ()  # traces that end with the call
+        self.verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
+        self.back: Any = None  # the way back, while it is gone (restore.py)
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self):
-        OPEN.depth = OPEN.depth + 1
+        state = OPEN.__dict__
+        if type(self) is Shadow:
+            self.waiting = state["unfinished"]
+            state["unfinished"] = (*self.waiting, self)
+        self.depth = state["depth"]
+        state["depth"] = self.depth + 1
         if not self.on:
             return self.f, self.args
         self.seen: dict = {}  # id of what was replaced -> what it became
@@ -104,14 +116,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.borrowed = False
         self.vacant = NOTHING  # ids of the cells that were empty when they were met
         self.outer = self.made_outside() if OPEN.shadows else NOTHING
-        try:
-            g = self(self.f)
-            args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
-            OPEN.shadows = (*OPEN.shadows, self)
-            return g, args
-        except BaseException as error:
-            self.__exit__(type(error), error)
-            raise
+        g = self(self.f)
+        args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
+        OPEN.shadows = (*OPEN.shadows, self)
+        return g, args
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
@@ -122,7 +130,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
         function has captured that is an argument is captured."""
         own = self.fresh
-        if all([type(a) is Variable or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
+        if all([type(a) in DIRECT or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
             return self.args
         for a in functions_in(self.args):
             self(a)
@@ -156,47 +164,68 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
                 if any([v is x for _, v in self.arrays]):
                     x._become(copied(x))  # while nobody writes what is copied
 
-    def __exit__(self, *error):
-        OPEN.depth -= 1
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
+        state = OPEN.__dict__
+        shadows = state["shadows"]
+        if shadows and shadows[-1] is self:
+            shadows = shadows[:-1]
+        elif shadows:
+            shadows = tuple([s for s in shadows if s is not self])
+        state["depth"], state["shadows"] = self.depth, shadows
         for trace in self.ending:
             trace.close()
-        shadows = OPEN.shadows
-        if shadows and shadows[-1] is self:
-            OPEN.shadows = shadows[:-1]
-        elif shadows:
-            OPEN.shadows = tuple([s for s in shadows if s is not self])
-        if error and error[0] is not None:
-            self.finish(error[1])
+        if error is not None:
+            self.finish(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """(`_scope.close`) The call is over, in order or not."""
+        for trace in self.ending:
+            trace.close()
+            release(trace)
+        self.finish(error)
 
     def finish(self, error: BaseException | None = None) -> None:
         """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
-        after `release`.  A route that was not followed is an error, or a note on that of the function."""
-        if not self.on:
-            return
-        self.on = False
+        after `release`.  A route that was not followed is an error, or a note on that of the function.  Repeated after an
+        interrupt, it completes what that has left undone."""
         found = None
-        try:
-            found = finding(self) if self.left or self.sums or self.reached or self.walked else None
-            restore(self, undo=found is not None)
-        except RouteError as late:
-            found = late
-        finally:
-            if self.mine is not None:
-                threads.leave(self)
+        if self.on:
+            try:
+                if self.verdict is None:
+                    self.verdict = (finding(self) if self.left or self.sums or self.reached or self.walked else None,)
+                (found,) = self.verdict
+                restore(self, undo=found is not None)
+            except RouteError as late:
+                found = late
+            except Exception:
+                self.over()
+                raise
+        self.over()
         if found is not None:
             if error is None:
                 raise found
             error.add_note(f"{type(found).__name__}: {found}")
 
+    def over(self) -> None:
+        """Nothing is left to be handed back."""
+        if self.on:
+            if self.mine is not None:
+                threads.leave(self)
+            self.on = False
+        state = OPEN.__dict__
+        unfinished = state["unfinished"]
+        if unfinished and unfinished[-1] is self:
+            state["unfinished"] = self.waiting
+
     def settle(self, y: Any) -> Any:
         """The output of f, whose containers are of the user's classes again; Variables stay."""
-        if type(y) is Variable:
+        if type(y) in HANDLES:
             return y
         todo, met = [y], set()
         while todo and self.on:
             v = todo.pop()
             kind = type(v)
-            if kind is Variable or kind is View or kind in ATOMS or id(v) in met:
+            if kind in HANDLES or kind in ATOMS or id(v) in met:
                 continue
             met.add(id(v))
             if kind in self.classes:
@@ -325,7 +354,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
 NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
-OWN = ATOMS | {Variable}
+OWN = ATOMS | DIRECT
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 
 
@@ -342,7 +371,7 @@ def functions_in(args: list) -> list:
     return found
 
 
-ENTERED = frozenset((tuple, list, dict, Variable, View, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
+ENTERED = frozenset((tuple, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 
 BY_BASE = (
@@ -355,8 +384,7 @@ BY_BASE = (
 MAKERS = {
     np.ndarray: Shadow.array,
     slice: Shadow.slice_,
-    Variable: Shadow.handle,
-    View: Shadow.handle,
+    **dict.fromkeys(HANDLES, Shadow.handle),
     types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.builtin,
     types.MethodWrapperType: Shadow.builtin,

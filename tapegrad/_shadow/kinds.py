@@ -152,6 +152,7 @@ def empty(x: Any) -> None:
 def drop_state(x: Any, name: str) -> None:
     slot = slots_of(type(x)).get(name)
     if slot is not None:
-        slot.__delete__(x)
+        if name in state_of(x):
+            slot.__delete__(x)
     else:
         dict_of(x).pop(name, None)

@@ -41,13 +41,15 @@ def write_back(shadow: Any) -> Any:
 def restore(shadow: Any, undo: bool = False) -> None:
     """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break another thread's sweep."""
     lost = late = None
+    if shadow.seen is None:  # it was interrupted at the very end
+        return forget(shadow)
     if shadow.arrays and not undo:
         try:
             lost = threads.alone(shadow, write_back)
         except RouteError as error:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
-    back = Back(shadow, stored, undo)
+    back = shadow.back = Back(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
     for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
         if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
             change[0].undo(back, change)
@@ -70,7 +72,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
 def forget(shadow: Any) -> None:
     """No cycle of references through the shadow is left."""
     shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
-    shadow.near = shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
+    shadow.back, shadow.near = None, ()
+    shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
 
 
 def clean(x, back):
@@ -97,12 +100,26 @@ HOLDING = (dict, list, set, collections.deque, np.ndarray)
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
-    __slots__ = ("kept", "memo", "original", "shadow", "stored", "undo")
+    __slots__ = ("kept", "memo", "original", "shadow", "step", "stored", "undo")
 
     def __init__(self, shadow, stored, undo):
         self.shadow, self.stored, self.undo = shadow, stored, undo
         self.original: Any = None  # id of a shadow -> what it stands for; made when it is asked, as is the memo
         self.kept: Any = ()  # shadow classes that have instances outside
+        self.step: Any = None  # what is being done: a function, and what it is called with
+
+    def resumed(self) -> "Back":
+        """After an interrupt the step that it has struck is done again, and all others are looked at anew."""
+        self.original = None
+        if self.step is not None:
+            self.do(*self.step)
+        return self
+
+    def do(self, function: Any, *args: Any) -> None:
+        """A step that, once begun, is to be completed, for what it takes away stands in its arguments only."""
+        self.step = function, *args
+        function(*args)
+        self.step = None
 
     def __call__(self, v: Any) -> Any:
         if type(v) in ATOMS:
@@ -149,7 +166,7 @@ class Back:
             now = base.read(v)
             new = [self(e) for e in now]
             if any(a is not b for a, b in zip(now, new, strict=True)):
-                base.put(v, new)
+                self.do(base.put, v, new)
         if is_user_class(kind) or kind in HELD:
             now = state_of(v)
             bound = {name: new for name, e in now.items() if (new := self(e)) is not e}

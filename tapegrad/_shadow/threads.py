@@ -8,6 +8,7 @@ of the sweep; two threads that write back from within their sweeps, each waiting
 All this is asked only while more than one thread has captured something: a transform alone pays two entries in sets."""
 
 import ctypes
+import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,34 +17,51 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN
+from .._scope import OPEN, lock
 from ..errors import RouteError
 from .routes import KEPT, bounds, checksum, overlap, written
 
-LOCK = threading.Condition()
+LOCK = lock()
+CHANGED = threading.Condition(LOCK)
 GRACE = 0.001  # seconds for an operation under way in another thread
+POLL = 0.1  # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
 WRITERS: list = []  # shadows that are writing back, or waiting to
 THREADS: set = set()  # the `Mine` of each thread with an open shadow that has captured arrays
 
 
 class Mine:
-    """One thread: its open shadows, how many sweeps it is in, whether it waits for those of others, and whether it was given a
-    stash.  `with mine:` is a sweep."""
+    """One thread: its open shadows, what is open there, whether it waits for sweeps of others, and whether it was given a stash.
+    `with mine:` is a sweep."""
 
-    __slots__ = ("shadows", "sweeps", "waits", "stashed")
+    __slots__ = ("shadows", "state", "waits", "stashed")
 
     def __init__(self):
-        self.shadows, self.sweeps, self.waits, self.stashed = set(), 0, False, False
+        self.shadows, self.state, self.waits, self.stashed = set(), OPEN.__dict__, False, False
+
+    @property
+    def sweeps(self) -> int:
+        """How many sweeps it is in."""
+        return self.state["sweeps"]
 
     def __enter__(self):
-        self.sweeps += 1
+        self.state["sweeps"] += 1
         return self
 
     def __exit__(self, *error):
-        self.sweeps -= 1
+        self.state["sweeps"] -= 1
         if len(THREADS) > 1:
             with LOCK:
-                LOCK.notify_all()
+                CHANGED.notify_all()
+
+
+def forked() -> None:
+    """A child has none of the parent's other threads."""
+    THREADS.intersection_update((mine(),))
+    WRITERS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
 
 
 def mine() -> Mine:
@@ -63,6 +81,7 @@ def enter(shadow: Any) -> None:
 
 def leave(shadow: Any) -> None:
     own = shadow.mine
+    WRITERS[:] = [s for s in WRITERS if s is not shadow]
     own.shadows.discard(shadow)
     if not own.shadows:
         own.stashed = False
@@ -177,7 +196,7 @@ def wait(shadow: Any, arrays: list) -> None:
             )
         own.waits = True
         try:
-            LOCK.wait()
+            CHANGED.wait(POLL)
         finally:
             own.waits = False
 

@@ -9,7 +9,6 @@ import math
 import operator
 import sys
 from collections.abc import Callable
-from types import MethodType
 from typing import Any
 
 import numpy as np
@@ -19,8 +18,9 @@ from .._foreign import asked_by
 from .._hollow import Text, shown_class
 from .._late import late
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, layout_of, live, primal_of, truth_of, values_of
-from .._variable import Variable, View
+from .._primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._scope import OPEN
+from .._variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
 from ..errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError
 from . import _families as _families
 from . import _protocols as _protocols
@@ -60,8 +60,6 @@ def _entry(f: Any) -> Callable:
 
 def _inplace(op: Callable) -> Callable:
     def method(a, b):
-        if not is_array(layout_of(a)):  # a number: += binds the name anew
-            return op(a, b)
         c = op(a, b)
         if c is not NotImplemented:
             write_value(a, c, Ellipsis)
@@ -124,61 +122,19 @@ for _name, _f in OF_BITS.items():
     setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
     setattr(V, f"__i{_name.strip('_')}__", _inplace(_op))
 V.__invert__ = _entry(np.invert)
-V.__hash__ = lambda x: hash(values_of(x)) if is_number(x) else object.__hash__(x)
+V.__hash__ = lambda x: hash(values_of(x))
 
 
 # --- elements and rows; writes ---
 
 
-class Absent(TypeError, AttributeError):
-    """A scalar has no such method: AttributeError for `hasattr`, TypeError for `len(x)`; shown as what a plain number raises."""
-
-
-Absent.__name__ = Absent.__qualname__ = "TypeError"
-Absent.__module__ = "builtins"
-
-
-SEQUENCE = 1 << 5  # Py_TPFLAGS_SEQUENCE
-
-
-class OfArrays:
-    """A special method of arrays that scalars do not have, so that `hasattr(x, "__len__")` answers as for the value.  `kinds`: those of
-    the scalars that have it."""
-
-    def __init__(self, f: Callable, words: str, kinds: str = ""):
-        self.f, self.words, self.kinds = f, words, kinds
-
-    def __get__(self, x, kind=None):
-        if x is None:
-            return self.f
-        v = shown(x)
-        if not (is_array(v) or (self.kinds and v.dtype.kind in self.kinds)):
-            raise Absent(self.words.format(x.__class__.__module__ + "." + x.__class__.__name__))
-        return MethodType(self.f, x)
-
-
-class Length(OfArrays):
-    """`len(x)`.  Where arrays are sequences to `match`, from NumPy 2.5 on, so are all Variables, for that is a flag of their type: the
-    pattern then asks for the length of a number, too, and gets one that it does not fit."""
-
-    def __get__(self, x, kind=None):
-        if x is not None and not isinstance(shown(x), np.ndarray):
-            frame = sys._getframe(1)
-            if dis.opname[frame.f_code.co_code[frame.f_lasti]] == "GET_LEN":
-                wanted = next(
-                    i.argval for i in dis.get_instructions(frame.f_code) if i.offset > frame.f_lasti and i.opname != "EXTENDED_ARG"
-                )
-                return lambda: int(wanted == 0)
-        return super().__get__(x, kind)
-
-
 class Sequences(metaclass=abc.ABCMeta):  # noqa: B024
     """Classes whose objects `match` takes for sequences, though they are none to `isinstance`."""
 
-    __abc_tpflags__ = np.ndarray.__flags__ & SEQUENCE
+    __abc_tpflags__ = np.ndarray.__flags__ & (1 << 5)  # Py_TPFLAGS_SEQUENCE, from NumPy 2.5 on
 
 
-Sequences.register(Variable)
+Sequences.register(ArrayVariable)
 
 
 def _iter(x):
@@ -199,8 +155,8 @@ def _setitem(x, at, y):
 
 late.write_value, late.index, late.refuse_lost = write_value, index, refuse_lost
 V.__getitem__, V.__setitem__ = views.getitem, _setitem
-V.__iter__ = OfArrays(_iter, "'{}' object is not iterable")  # of a scalar see also `views.no_element`
-V.__contains__ = OfArrays(lambda x, y: bool((primal_of(x) == primal_of(y)).any()), "argument of type '{}' is not iterable")
+V.__iter__ = _iter
+V.__contains__ = lambda x, y: bool((primal_of(x) == primal_of(y)).any())
 V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as NumPy does
 
 
@@ -233,6 +189,8 @@ def _shape(x):
 
 def _set_shape(x, to):
     """The shape that it has; another would have to be that of all who hold x."""
+    if not is_array(shown(x)):
+        raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
     if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
         raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
 
@@ -261,7 +219,7 @@ V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
 V.flat = property(Flat, fill)
-V.__len__ = Length(lambda x: len(shown(x)), "object of type '{}' has no len()")
+V.__len__ = lambda x: len(shown(x))
 V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
 
 
@@ -328,7 +286,9 @@ V.copy = lambda x, order="C": s.copy(x, order)
 V.__copy__ = lambda x: s.copy(x)
 V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))
 V.fill = lambda x, y: write_value(x, y, Ellipsis)
-V.sort, V.partition = _in_place(np.sort), _in_place(np.partition)
+_sort = _in_place(np.sort)
+V.sort = lambda x, axis=-1, kind=None, order=None, **rest: _sort(x, operator.index(axis), kind, order, **rest)
+V.partition = _in_place(np.partition)
 
 
 # --- conversions ---
@@ -349,8 +309,8 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x), math.f(x) or storing it in a plain array (numpy.zeros(n, like=x) makes one "
-    "that keeps derivatives),", float, of="",
+    "a plain number made of a tracked value, by float(x), complex(x), math.f(x) or storing it in a plain array "
+    "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)
 V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
@@ -387,12 +347,26 @@ def _array(x, dtype=None, copy=None):
 
 V.__array__ = _array
 V.__bool__ = truth_of
-V.__int__ = lambda x: int(values_of(x))
+STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
+
+
+def _int(x):
+    """`int(x)`, a constant; NumPy asks for it too where x is stored in an array of integers, which would lose the derivative unseen."""
+    frame = sys._getframe(1)
+    if frame.f_code.co_code[frame.f_lasti] in STORES and is_tracked(x) and dtype_of(x).kind in "fc":
+        raise DroppedDerivativeError(
+            "storing a tracked value in an array of integers would cut off its fraction and drop its derivative in silence; make the array "
+            "of floats, numpy.zeros(n), or store int(tapegrad.value(x))"
+        )
+    return int(values_of(x))
+
+
+V.__int__ = _int
 V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
 V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
 V.hex = _dropping("x.hex()", lambda a: a.hex())
-V.__index__ = OfArrays(lambda x: operator.index(values_of(x)), "'{}' object cannot be interpreted as an integer", "iu")
+V.__index__ = lambda x: operator.index(values_of(x))
 
 
 KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
@@ -457,3 +431,18 @@ V.__array_ufunc__ = _protocols.array_ufunc
 V.__array_function__ = _protocols.array_function
 V.__cupy_override_elementwise_kernel__ = _protocols.cupy_elementwise
 V.__cupy_override_reduction_kernel__ = _protocols.cupy_reduction
+
+
+# --- what each class has of this ---
+
+# Of all classes: by the first NumPy's functions reach us, and in the place of the others Python would ask for `__float__`.
+OF_ALL = frozenset("__array_ufunc__ __array_function__ __floor__ __ceil__ __trunc__".split())
+_of_class = {ArrayVariable: np.ndarray, **{ours: kind for kind, ours in NUMBER_CLASSES.items()}}
+for _name, _f in [*vars(V).items()]:
+    _homes = [c for c, kind in _of_class.items() if hasattr(kind, _name)]
+    if 0 < len(_homes) < len(_of_class) and _name not in OF_ALL:
+        delattr(Variable, _name)
+        for _c in _homes:
+            setattr(_c, _name, _f)
+ArrayVariable.__hash__ = None
+NumberVariable.__iter__ = None  # Python would iterate by `__getitem__`, which numbers have

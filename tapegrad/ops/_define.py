@@ -16,6 +16,7 @@ gives it a body of its own, which does the same sooner."""
 import dis
 import functools
 import inspect
+import operator
 from collections.abc import Callable
 from types import FunctionType
 from typing import Any
@@ -24,16 +25,17 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, is_scalar, xp_of
 from .._foreign import operand
-from .._late import late
+from .._late import TABLES, late
 from .._primitive import Primitive, bind, layout_of
 from .._tape import Like
-from .._variable import Variable, View, bottom
+from .._variable import DIRECT, HANDLES, Variable, View, bottom
 from ..errors import DeviceError
 from ._layouts import laid_as_library
 
 NUMPY: dict = {}  # NumPy or SciPy function -> ours
 PRIMITIVES: dict = {}  # name -> entry point
 COMPOSED: dict = {}  # name -> composed function
+TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
 
 
@@ -52,9 +54,9 @@ def coerced(b: Any, other: Any) -> Any:
 
 def paired(a: Any, b: Any) -> tuple | None:
     """The operands of an operator; None where the other one's own method has its turn."""
-    if type(b) is Variable or type(b) is View:
+    if type(b) in HANDLES:
         a = operand_for(a, b)
-    elif type(a) is Variable or type(a) is View:
+    elif type(a) in HANDLES:
         b = operand_for(b, a)
     return None if a is NotImplemented or b is NotImplemented else (a, b)
 
@@ -63,19 +65,21 @@ def operand_for(a: Any, other: Any) -> Any:
     c = type(a)
     if c is complex and type(bottom(other)) is np.float64:  # Python's own product of the two is a Python number
         return np.complex128(a)
-    if c is Variable or c is View or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
+    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
         return a
     return coerced(a, other)
 
 
 def shape(x: Any) -> tuple:
     c = type(x)
-    if c is Variable:
+    if c is np.ndarray or c is View or c is Like:
+        return x.shape
+    if c in DIRECT:
         x = x._value
         while isinstance(x, Variable):
             x = x._value
         return x.shape
-    return x.shape if c is np.ndarray or c is View or c is Like else getattr(x, "shape", ())
+    return getattr(x, "shape", ())
 
 
 def dtype(x: Any) -> np.dtype:
@@ -88,6 +92,25 @@ def dtype(x: Any) -> np.dtype:
 
 def ndim(x: Any) -> int:
     return len(shape(x))
+
+
+def axes_of(axis: Any, n: int) -> tuple:
+    """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
+    if axis is None:
+        return tuple(range(n))
+    axes = tuple([operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)])
+    for k in axes:
+        if not -n <= k < n:
+            raise np.exceptions.AxisError(k, n)
+    axes = tuple([k % n for k in axes])
+    if len(set(axes)) != len(axes):
+        raise ValueError("an axis is repeated")
+    return axes
+
+
+def axis_of(axis: Any, n: int) -> int:
+    """One axis as a number in range(n); a tuple raises."""
+    return axes_of(operator.index(axis), n)[0]
 
 
 def xp(x: Any) -> Any:

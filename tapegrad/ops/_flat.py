@@ -1,5 +1,6 @@
 """x.flat: the elements of x in C order, one by one, by places, or as an array."""
 
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -57,6 +58,11 @@ class Flat(Elements):
         count = np.size(places[0]) if places else 1
         y = views.ravel(argument(y))
         write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
+
+    __hash__ = None
+    __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.eq, operator.ne)]
+    __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.lt, operator.le)]
+    __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.gt, operator.ge)]
 
     def __len__(self) -> int:
         return self._x.size

@@ -16,7 +16,7 @@ import numpy as np
 
 from .._array import NUMBERS, is_array, room_laid, steps_of, xp_of
 from .._late import late
-from .._variable import Variable, View, bottom
+from .._variable import DIRECT, HANDLES, Variable, View, bottom
 
 KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
 NAMED = {str, type(None), type}  # settings that are equal to none of another type
@@ -39,7 +39,7 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
             args = tuple([for_lapack(a) for a in args])
         y = ours(*args, **kwargs)
         c = type(y)
-        if c is Variable:
+        if c in DIRECT:
             v = bottom(y)
             if is_array(v) and not v.ndim:
                 return laid(y, function, args, kwargs)
@@ -67,7 +67,7 @@ def all_usual(xs: Any) -> bool:
             if not all_usual(x):
                 return False
         elif c not in SETTINGS:
-            x = bottom(x) if c is Variable else late.shown(x) if c is View else x
+            x = late.shown(x) if c is View else bottom(x) if c in HANDLES else x
             if is_array(x):
                 if not x.flags.c_contiguous or x.dtype.char in UNUSUAL:
                     return False
@@ -78,7 +78,7 @@ def all_usual(xs: Any) -> bool:
 
 def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """The result y of a composition, or each member of it, in the form of the library's."""
-    several = type(y) is not Variable and issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
+    several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
     found = y if several else [y]
     members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
     given: list = []
@@ -109,10 +109,10 @@ def key_of(x: Any, given: list) -> Any:
         return x
     if c in SETTINGS:
         return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x
-    if c is Variable:
-        x = bottom(x)
-    elif c is View:
+    if c is View:
         x = late.shown(x)
+    elif c in HANDLES:
+        x = bottom(x)
     if issubclass(type(x), np.generic):
         return type(x)
     if not is_array(x) or x.dtype.kind not in "biufc":
@@ -167,11 +167,11 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
     """y, over v, copied or cast if it is not of this form."""
     if shape != v.shape:
         return y
-    if v.dtype != dtype and v.dtype.kind == dtype.kind and dtype.kind in "fc" and type(y) is Variable:
+    if v.dtype != dtype and v.dtype.kind == dtype.kind and dtype.kind in "fc" and type(y) in HANDLES:
         y = late.astype(y, to=dtype)
         v = bottom(y)
     if not shape:
-        return y if type(y) is not Variable or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
+        return y if type(y) not in HANDLES or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
     size = v.dtype.itemsize
     if dtype.itemsize != size:
         strides = tuple([s * size // dtype.itemsize for s in strides])

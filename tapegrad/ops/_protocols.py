@@ -5,6 +5,7 @@
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -16,9 +17,9 @@ from .._array import NUMBERS, is_array, xp_of
 from .._foreign import argument
 from .._late import late, load
 from .._loans import lend
-from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, values_of, write
-from .._variable import Variable, View
-from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError
+from .._primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, seen, values_of, write
+from .._variable import HANDLES, ArrayVariable, Variable, View
+from ..errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
 from . import creation, overlaps, scans
 from . import shaping as s
 from ._define import NUMPY, shape
@@ -155,8 +156,50 @@ def public_name(f: Any) -> str:
 ADAPTERS: dict = {}
 
 
+MISTAKES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+
+
+class Hidden(Exception):
+    """An argument cannot be given to the library a second time."""
+
+
+def again(x: Any) -> Any:
+    """An argument as plain data that may be written: NumPy is asked what it says of it."""
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)([again(v) for v in x])
+    if isinstance(x, Variable):
+        x = seen(x)
+    if x is None or (callable(x) and not isinstance(x, type)):
+        raise Hidden
+    return x.copy() if is_array(x) else x
+
+
+def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Exception:
+    """The error of f on plain values where that is of another class: a caller who expects NumPy's is to meet it."""
+    if isinstance(error, TapegradError) and not isinstance(error, (ArgumentError, ShapeError)):
+        return error
+    try:
+        given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            f(*given[0], **given[1])
+    except Hidden:
+        return error
+    except Exception as theirs:
+        return error if isinstance(error, type(theirs)) else theirs
+    return error
+
+
 def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
+    try:
+        return called(f, args, kwargs, key)
+    except MISTAKES as error:
+        if (other := as_the_library(f, args, kwargs, error)) is error:
+            raise
+        raise other from error
+
+
+def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
@@ -194,7 +237,7 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
 
 
 PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))  # they write into `out` before they have read all
-OPERANDS = NUMBERS | {Variable, View, np.ndarray, np.float64}
+OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
@@ -204,7 +247,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     """A ufunc with out=, where=, dtype=, or by one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
-    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is Variable:  # usual
+    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:  # usual
         entry = NUMPY.get(ufunc)
         if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
             return store(params["out"], entry(*inputs))

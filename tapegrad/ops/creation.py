@@ -2,6 +2,7 @@
 `buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
 
 import itertools
+import operator
 import sys
 from typing import Any
 
@@ -10,8 +11,9 @@ import numpy as np
 from .._array import is_array, shares_memory, xp_of
 from .._foreign import OBJECTS, argument
 from .._late import late
-from .._primitive import OPEN, handle, layout_of, primal_of, values_of
-from .._variable import Variable, View, variable
+from .._primitive import handle, layout_of, primal_of, values_of
+from .._scope import OPEN
+from .._variable import DIRECT, Variable, View, variable
 from ..errors import ArgumentError
 from ._define import NUMPY, implements, linear, primitive, rules
 from ._define import dtype as dtype_of
@@ -175,7 +177,7 @@ def require(a, dtype=None, requirements=None, *, like=None):
         raise ValueError("Cannot specify both 'C' and 'F' order")
     order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
     x = ordered(_array(a, dtype, None, 0), order)
-    if "O" in wanted and type(x) is Variable and x is a:
+    if "O" in wanted and type(x) in DIRECT and x is a:
         raise ArgumentError(
             "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
         )
@@ -252,7 +254,9 @@ def cast(x: Any, to: np.dtype) -> Any:
 
 @implements(np.linspace)
 def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis=0, *, device=None):
-    num = int(values_of(num))
+    num = operator.index(values_of(num))
+    if num < 0:
+        raise ValueError(f"numpy.linspace: num={num} is negative")
     n = num - 1 if endpoint else num
     xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))

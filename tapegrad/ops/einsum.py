@@ -12,7 +12,7 @@ from numpy import ndarray
 
 from .._array import xp_of
 from .._primitive import layout_of, view
-from .._variable import Variable, View
+from .._variable import ArrayVariable, Variable, View
 from ._define import implements, ndim, primitive, rules, shape, xp
 from ._layouts import laid
 from .products import T, diagonals, product, reordered, two
@@ -231,7 +231,7 @@ def _contracted(text: str, xs: tuple) -> str | None:
     return known.text
 
 
-ARRAYS = frozenset((Variable, View, ndarray))
+ARRAYS = frozenset((ArrayVariable, View, ndarray))
 AsContraction = namedtuple("AsContraction", "labels text")
 
 

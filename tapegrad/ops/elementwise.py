@@ -380,7 +380,7 @@ def unknown_limit(g: Any, r: Any) -> Any:
 
 
 def _sqrt_rule(g, out, x):
-    return root_slope(g, out) if type(g) is type(out) is Variable else over0(0.5 * g, out)
+    return root_slope(g, out) if isinstance(g, Variable) and isinstance(out, Variable) else over0(0.5 * g, out)
 
 
 rules(

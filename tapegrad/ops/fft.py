@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from .._array import is_array, xp_of
 from .._primitive import layout_of
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape
+from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, shape
 from .shaping import array_of, arrays_of, conj, embed, fit, rolled, slice_of
 
 
@@ -193,8 +193,7 @@ def ihfft(a, n=None, axis=-1, norm=None, out=None):
 
 def _halves(x: Any, axes: Any, sign: int) -> Any:
     n = ndim(x)
-    axes = tuple(range(n)) if axes is None else (axes,) if isinstance(axes, (int, np.integer)) else tuple(axes)
-    axes = tuple([int(i) % n for i in axes])
+    axes = axes_of(axes, n)
     return rolled(x, shift=tuple([sign * (shape(x)[i] // 2) for i in axes]), axis=axes)
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import is_array, xp_of
 from .._primitive import layout_of, primal_of, values_of
-from .._variable import Variable, frozen
+from .._variable import ArrayVariable, Variable, frozen
 from ..errors import ArgumentError
 from . import views
 from ._define import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -278,7 +278,7 @@ def triangle_of(m: Any) -> Any:
 
 @implements(np.diag)
 def diag(v, k=0):
-    if k == 0 and type(v) is Variable and type(v._value) is np.ndarray and v._value.ndim == 2:
+    if k == 0 and type(v) is ArrayVariable and type(v._value) is np.ndarray and v._value.ndim == 2:
         return views.diagonal(v)
     v, k = array_like(v), integer(k)
     if ndim(v) == 1:
@@ -297,7 +297,11 @@ def diagflat(v, k=0):
 @implements(np.vander)
 def vander(x, N=None, increasing=False):
     x = array_like(x)
+    if ndim(x) != 1:
+        raise ValueError("numpy.vander: x must be a vector")
     n = shape(x)[0] if N is None else integer(N)
+    if n < 0:
+        raise ValueError(f"numpy.vander: N={n} is negative")
     powers = xp(x).arange(n) if increasing else xp(x).arange(n)[::-1]
     return views.reshape(x, (-1, 1)) ** powers
 
@@ -335,10 +339,12 @@ def take(a, indices, axis=None, mode="raise"):
 
 @implements(np.compress)
 def compress(condition, a, axis=None):
-    x = array_like(a)
+    x, condition = array_like(a), host(condition)
+    if np.ndim(condition) != 1:
+        raise ValueError("numpy.compress: the condition must be a vector")
     if axis is None:
         x, axis = views.ravel(x), 0
-    return in_rows(taken(x, np.flatnonzero(host(condition)), axis_of(axis, ndim(x))))
+    return in_rows(taken(x, np.flatnonzero(condition), axis_of(axis, ndim(x))))
 
 
 def host(a: Any) -> np.ndarray:
@@ -411,6 +417,8 @@ def select(condlist, choicelist, default=0):
 def choose(a, choices, mode="raise"):
     known_mode("choose", mode)
     at, xs = constant(a), arrays_of(list(choices))
+    if np.result_type(at).kind not in "biu":
+        raise TypeError("numpy.choose: the first array must be one of integers")
     n = len(xs)
     if mode == "wrap":
         at = at % n

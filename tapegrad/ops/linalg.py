@@ -23,10 +23,11 @@ from scipy.linalg.lapack import dgesv, dpotrf
 from .._array import F8, xp_of
 from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, layout_of, primal_of
-from .._variable import Variable
+from .._primitive import layout_of, primal_of
+from .._scope import OPEN
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from ._define import dtype, implements, linear, ndim, primitive, rules, same, shape, xp
+from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ._layouts import laid_as_library
 from .elementwise import log
 from .one_triangle import alike_of, as_read, hermitian, symmetric, to_read
@@ -72,8 +73,8 @@ rules(finite, lambda g, out, x: g, jvp=same)
 
 
 def checked(function: Callable, ours: Callable) -> Callable:
-    """`ours`, which stands for a function of scipy.linalg: where an argument is not finite SciPy's own function is asked before, for it may
-    raise.  Values that a trace hides are checked when it knows them."""
+    """`ours`, which stands for a function of scipy.linalg: where an argument or the result is not finite SciPy's own function is asked too,
+    for it may raise.  Values that a trace hides are checked when it knows them."""
     check = inspect.signature(function).parameters.get("check_finite")
 
     @functools.wraps(function)
@@ -81,9 +82,15 @@ def checked(function: Callable, ours: Callable) -> Callable:
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
-        elif not all(map(is_finite, args)) or not is_finite(kwargs.get("b")):
-            function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
-        return ours(*args, **kwargs)
+            return ours(*args, **kwargs)
+        theirs = lambda: function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        if not is_finite((*args, kwargs.get("b"))):
+            theirs()
+            return ours(*args, **kwargs)
+        y = ours(*args, **kwargs)
+        if not is_finite(y):
+            theirs()
+        return y
 
     return run
 
@@ -99,7 +106,7 @@ def finite_parts(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """Are all numbers in arrays of NumPy, and in lists and tuples, finite?"""
-    if type(x) in (list, tuple):
+    if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
     x = primal_of(x)
     return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
@@ -323,7 +330,7 @@ rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sa
 
 @implements(np.linalg.cholesky)
 def cholesky(a, /, *, upper=False):
-    if type(a) is Variable and not upper:
+    if type(a) is ArrayVariable and not upper:
         return cholesky_lower(a)
     square("cholesky", a)
     if dtype(a).kind not in "fc":
@@ -425,8 +432,8 @@ rules(solve_matrix, joint=_solve_vjp, jvp=_solve_jvp)
 
 @implements(np.linalg.solve, layout="own")
 def solve(a, b):
-    p = a._value if type(a) is Variable else layout_of(a)
-    q = b._value if type(b) is Variable else layout_of(b)
+    p = a._value if type(a) is ArrayVariable else layout_of(a)
+    q = b._value if type(b) is ArrayVariable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
         return solve_matrix(a, b)  # nothing to arrange; in C order, however the operands lie
     return solve_batches(a, b)
@@ -545,9 +552,19 @@ def cofactor_slope(x, e):
 
 
 def _factors(x):
-    u, s, vh = xp_of(x).linalg.svd(x)
+    u, s, vh = factored(x, full_matrices=True)
     det = xp_of(x).linalg.det
     return u, s, vh, (det(u) * det(vh))[..., None, None]
+
+
+def factored(x: Any, full_matrices: bool) -> tuple:
+    """The singular value decomposition of finite matrices; nan for others, of which LAPACK may search for vectors without end."""
+    svd = xp_of(x).linalg.svd
+    if xp_of(x) is not np or np.isfinite(x).all():
+        return tuple(svd(x, full_matrices=full_matrices))
+    bad = ~np.isfinite(x).all((-2, -1), keepdims=True)
+    u, s, vh = svd(np.where(bad, 0, x), full_matrices=full_matrices)
+    return np.where(bad, u.dtype.type(np.nan), u), np.where(bad[..., 0], s.dtype.type(np.nan), s), np.where(bad, u.dtype.type(np.nan), vh)
 
 
 def others(s):
@@ -655,7 +672,7 @@ def tensorsolve(a, b, axes=None):
     a, b = two(a, b)
     n = ndim(a)
     if axes is not None:
-        moved = [i % n for i in axes]
+        moved = [*axes_of(axes, n)]
         a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))

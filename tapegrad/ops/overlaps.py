@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._array import room_like
-from .._primitive import OPEN, layout_of
+from .._primitive import layout_of
+from .._scope import OPEN
 from .._variable import Variable, View
 from ..errors import AliasError
 from . import shaping as s

@@ -6,7 +6,8 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, xp_of
-from .._primitive import OPEN, layout_of, primal_of, values_of
+from .._primitive import layout_of, primal_of, values_of
+from .._scope import OPEN
 from .._variable import Variable
 from ..errors import BatchError
 from ._define import dtype, ndim, primitive, shape, xp

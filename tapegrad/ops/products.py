@@ -11,7 +11,7 @@ from numpy import ndarray
 from .._array import xp_of
 from .._primitive import hook, layout_of, primal_of
 from .._variable import Variable
-from ._define import implements, linear, ndim, primitive, rules, shape
+from ._define import axes_of, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
 
 
@@ -288,7 +288,9 @@ rules(with_diagonals, lambda g, out, x, to, offset: diagonals(g, offset=offset),
 @implements(np.trace)
 def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     n = ndim(a)
-    axis1, axis2 = axis1 % n, axis2 % n
+    if n < 2:
+        raise ValueError("numpy.trace: the array needs at least two axes")
+    axis1, axis2 = axes_of((axis1, axis2), n)
     a = reordered(a, tuple([i for i in range(n) if i not in (axis1, axis2)]) + (axis1, axis2))
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:

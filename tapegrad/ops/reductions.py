@@ -14,9 +14,10 @@ import scipy.special
 
 from .._array import F8, NUMBERS, is_array, xp_of
 from .._primitive import layout_of, primal_of, seen
-from .._variable import Variable
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError
 from . import shaping as s
+from ._define import axes_of as axes_in
 from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._layouts import laid
 from .corners import isnan, maximum, minimum
@@ -32,14 +33,7 @@ def array_of(a: Any) -> Any:
 
 def axes_of(a: Any, axis: Any) -> tuple:
     """The axes as a tuple of non-negative integers."""
-    n = ndim(a)
-    if axis is None:
-        return tuple(range(n))
-    axes = tuple(axis) if isinstance(axis, (tuple, list)) else (axis,)
-    for k in axes:
-        if not -n <= k < n:
-            raise np.exceptions.AxisError(int(k), n)
-    return tuple([int(k) % n for k in axes])
+    return axes_in(axis, ndim(a))
 
 
 def count_of(a: Any, axis: Any) -> int:
@@ -80,6 +74,8 @@ def broadcast_plain(where: Any, to: tuple) -> Any:
 
 
 def cast(a: Any, to: Any) -> Any:
+    if to is not None and np.dtype(to).kind not in "biufc":
+        raise TypeError(f"dtype={to!r}: numbers of tracked values cannot be of this type")
     return a if to is None or dtype(a) == np.dtype(to) else astype(a, to=np.dtype(to))
 
 
@@ -88,7 +84,7 @@ def cast(a: Any, to: Any) -> Any:
 
 @implements(np.sum, layout="own")
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
-    if dtype is None is initial and where is True and type(a) is Variable:
+    if dtype is None is initial and where is True and type(a) is ArrayVariable:
         return s.sum(a, axis, keepdims)
     a = array_of(a)
     r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
@@ -301,7 +297,7 @@ def _flat(a: Any, axis: Any) -> tuple:
     if axis is None:
         return reshape(a, to=(math.prod(shape(a)),)), 0
     if ndim(a) == 0:
-        return reshape(a, to=(1,)), axes_of(np.zeros(1), axis)[0]
+        return reshape(a, to=(1,)), axes_of(np.zeros(1), operator.index(axis))[0]
     return a, axes_of(a, operator.index(axis))[0]
 
 

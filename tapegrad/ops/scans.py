@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArgumentError
-from ._define import NUMPY, ndim, shape
+from ._define import NUMPY, axes_of, axis_of, ndim, shape
 from .shaping import concatenate, reshape, slice_of
 
 ASSOCIATIVE = {np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot}
@@ -23,8 +23,7 @@ def part(x: Any, axis: int, start: int, stop: int) -> Any:
 def one_axis(f: Any, x: Any, axis: Any) -> tuple:
     """x with the axes that are reduced as one, its place, and the shape of the result with these axes as 1."""
     n = ndim(x)
-    axes = tuple(range(n)) if axis is None else tuple(np.atleast_1d(axis).tolist())
-    axes = tuple([a % n for a in axes])
+    axes = axes_of(axis, n)
     kept = tuple([1 if a in axes else k for a, k in enumerate(shape(x))])
     if len(axes) == 1:
         return x, axes[0], kept
@@ -36,7 +35,7 @@ def one_axis(f: Any, x: Any, axis: Any) -> tuple:
 
 
 def reduced(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None) -> Any:
-    axes = range(ndim(x)) if axis is None else [a % ndim(x) for a in np.atleast_1d(axis).tolist()]
+    axes = axes_of(axis, ndim(x))
     x, axis, kept = one_axis(f, x, axis)
     n = shape(x)[axis]
     to = kept if keepdims else tuple([k for a, k in enumerate(kept) if a not in axes])
@@ -72,7 +71,7 @@ def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
 
 def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) -> Any:
     """`reduce(part)`, with the axis kept, for each part from an index to the next; of an index that is not below the next, its element."""
-    axis %= ndim(x)
+    axis = axis_of(axis, ndim(x))
     n = shape(x)[axis]
     at = np.asarray(indices).tolist()
     if any(not -n <= k < n for k in at):

@@ -12,7 +12,7 @@ from .._array import F8, is_array, is_scalar, room_laid, xp_of
 from .._foreign import argument
 from .._late import late
 from .._primitive import hook, layout_of
-from .._variable import Variable, View
+from .._variable import HANDLES, Variable
 from ..errors import ArgumentError, ShapeError
 from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ._define import dtype as dtype_of
@@ -315,9 +315,6 @@ rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=s
 rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
 
 
-HANDLES = frozenset((Variable, View))
-
-
 def arrays_of(xs: Any) -> list:
     """The members of a sequence as Variables or arrays of one library."""
     xs = list(xs)
@@ -432,13 +429,13 @@ def sizes_of(x: Any, numbers: list) -> tuple | None:
 
 def has_variable(x: Any) -> bool:
     kind = type(x)  # (`isinstance` would ask a Variable for its class)
-    if kind is Variable or kind is View:
+    if kind in HANDLES:
         return True
     if issubclass(kind, (list, tuple)):
         for e in x:
             if has_variable(e):
                 return True
-    return issubclass(kind, Variable)
+    return False
 
 
 late.stacked, late.relaid, late.astype, late.array_of = stacked, relaid, astype, array_of

@@ -9,7 +9,7 @@ from .._array import F8, is_array, xp_of
 from .._primitive import primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ._define import axis_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .corners import floor, maximum, minimum
 from .elementwise import select
 from .indexing import scatter_add
@@ -150,7 +150,7 @@ def take_along_axis(arr, indices, axis=-1):
     if axis is None:
         return taken(flat(arr), at, 0)
     n = ndim(arr)
-    axis = int(axis) % n
+    axis = axis_of(axis, n)
     s, r = list(shape(arr)), list(shape(at))
     s[axis], r[axis] = 1, 1
     if s != r:  # the other axes are broadcast
@@ -185,9 +185,7 @@ def _along(a: Any, axis: Any) -> tuple:
     a = a if hasattr(a, "shape") else arrays_of([a])[0]
     if axis is None:
         return flat(a), 0
-    if not -ndim(a) <= axis < ndim(a):
-        raise np.exceptions.AxisError(axis, ndim(a))
-    return a, int(axis) % ndim(a)
+    return a, axis_of(axis, ndim(a))
 
 
 def without_fields(name: str, order: Any) -> None:
@@ -246,6 +244,8 @@ def elements(x: Any, at: Any, to: tuple) -> Any:
 def interp(x, xp, fp, left=None, right=None, period=None):
     """Piecewise linear; outside the range of xp constant.  At a node the slope is that of the piece to its right."""
     x, xp, fp = [a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))]
+    if ndim(xp) != 1 or shape(xp) != shape(fp) or not shape(xp)[0]:
+        raise ValueError(f"numpy.interp: xp and fp of shapes {shape(xp)} and {shape(fp)}, which must be vectors of one length, not empty")
     if period is not None:
         period = abs(period)
         x, xp = x - period * floor(x / period), xp - period * floor(xp / period)

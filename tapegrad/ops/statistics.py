@@ -9,7 +9,7 @@ import numpy as np
 
 from .._array import F8, is_differentiable, xp_of
 from .._primitive import layout_of, primal_of, values_of
-from .._variable import Variable
+from .._variable import ArrayVariable, Variable
 from ..errors import ArgumentError
 from . import shaping as s
 from ._define import dtype, implements, ndim, shape, xp
@@ -73,7 +73,7 @@ def _of_rows(x: Any, at: Any) -> Any:
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     """An order found on primal values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
     a = array_of(a)
-    if type(q) is float and type(a) is Variable and not nan and not keepdims and (axis is None or axis == 0):
+    if type(q) is float and type(a) is ArrayVariable and not nan and not keepdims and (axis is None or axis == 0):
         values = primal_of(a)
         if type(values) is np.ndarray and values.ndim == 1 and values.dtype is F8 and values.size and 0 <= q <= factor:
             return _of_vector(name, a, q / factor, method)

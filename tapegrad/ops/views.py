@@ -2,21 +2,20 @@
 
 Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
 
-import dis
 import operator
-import sys
 from typing import Any
 
 import numpy as np
 
 from .._array import in_order_of_memory, is_array, shares_memory
 from .._late import late
-from .._primitive import OPEN, READ, bind, handle, hook, layout_of, values_of, view
-from .._variable import Variable, View
+from .._primitive import READ, bind, handle, hook, layout_of, values_of, view
+from .._scope import OPEN
+from .._variable import ArrayVariable, Variable, View
 from ..errors import ArgumentError
 from . import indexing as ix
 from . import shaping as s
-from ._define import dtype, implements, shape, xp
+from ._define import axes_of, axis_of, dtype, implements, shape, xp
 from ._define import shape as dim
 from .picking import is_hidden, picked
 from .selecting import is_mask, is_recorded, selected
@@ -68,7 +67,7 @@ def getitem(x: Any, at: Any) -> Any:
         if rank and kind is slice:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
-            raise no_element(x)
+            raise IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
         if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):  # CuPy gives a view even of one element
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
@@ -89,20 +88,6 @@ def getitem(x: Any, at: Any) -> Any:
     return bind(READ, (base,), {"path": path, "at": at, "copy": False})
 
 
-def no_element(x: Any) -> Exception:
-    """The error for x[0] of a number.  Python also asks for elements, until an IndexError, where it iterates over what shows no
-    `__iter__`: a loop over a number would end at once in silence.  Only a subscript in the caller's code is an IndexError."""
-    caller = sys._getframe(2)
-    if caller.f_code is getitem.__code__:  # a short way, which fell back
-        caller = caller.f_back
-    code, at = caller.f_code.co_code, caller.f_lasti
-    while dis.opname[code[at]] == "CACHE":
-        at -= 2
-    if is_array(shown(x)) or dis.opname[code[at]] in ("BINARY_SUBSCR", "BINARY_SLICE", "BINARY_OP"):
-        return IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
-    return TypeError(f"'numpy.{type(shown(x)).__name__}' object is not iterable")
-
-
 def is_element(at: tuple, rank: int) -> bool:
     return len(at) == rank and all([type(i) is int for i in at])
 
@@ -119,7 +104,7 @@ def array_like(a: Any) -> Any:
 
 def sizes(to: Any) -> tuple:
     listed = isinstance(to, (tuple, list)) or (is_array(to) and to.ndim)
-    return tuple([int(values_of(n)) for n in to]) if listed else (int(values_of(to)),)
+    return tuple([operator.index(values_of(n)) for n in to]) if listed else (operator.index(values_of(to)),)
 
 
 # --- shape ---
@@ -197,9 +182,9 @@ def transpose(a, axes=None):
     if axes is None:
         return permuted(a, tuple(range(n))[::-1])
     axes = sizes(axes)
-    if len(axes) != n or sorted([k % n for k in axes if -n <= k < n]) != list(range(n)):
+    if len(axes) != n:
         raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
-    return permuted(a, tuple([k % n for k in axes]))
+    return permuted(a, axes_of(axes, n))
 
 
 implements(np.permute_dims, layout="own")(transpose)
@@ -221,23 +206,6 @@ def swapaxes(a, axis1, axis2):
     i, j = axes_of(axis1, len(axes))[0], axes_of(axis2, len(axes))[0]
     axes[i], axes[j] = axes[j], axes[i]
     return permuted(a, tuple(axes))
-
-
-def axes_of(axis: Any, n: int) -> tuple:
-    """One axis or several as a tuple of numbers in range(n)."""
-    axes = (axis,) if isinstance(axis, (int, np.integer)) else tuple(axis)
-    for k in axes:
-        if not -n <= k < n:
-            raise np.exceptions.AxisError(int(k), n)
-    axes = tuple([int(k) % n for k in axes])
-    if len(set(axes)) != len(axes):
-        raise ValueError("an axis is repeated")
-    return axes
-
-
-def axis_of(axis: Any, n: int) -> int:
-    """One axis as a number in range(n); a tuple raises."""
-    return axes_of(operator.index(axis), n)[0]
 
 
 @implements(np.moveaxis, layout="own")
@@ -340,7 +308,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     if not isinstance(a, Variable):
         return xp(a).diagonal(a, offset, axis1, axis2)
     here = a._value
-    if type(a) is Variable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
+    if type(a) is ArrayVariable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
         return diagonal_of(a)
     shown(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))

@@ -7,7 +7,7 @@ import numpy as np
 from .._array import is_array, xp_of
 from .._foreign import ORDINARY, argument
 from .._primitive import ASSIGN, hook, is_tracked, layout_of, values_of, write
-from .._variable import Elements, Variable, View
+from .._variable import HANDLES, ArrayVariable, Elements, Variable, View
 from ..errors import AliasError, DeviceError, DroppedDerivativeError, ShapeError
 from . import overlaps, views
 from . import shaping as s
@@ -20,7 +20,7 @@ from .views import array_like, shown
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
     """x[at] = y with NumPy's meaning, for values of any level."""
-    if type(x) is Variable:
+    if type(x) is ArrayVariable:
         if written_short(x, y, at):
             return
     elif type(x) is View and len(x._path) == 1 and (at is Ellipsis or type(at) is slice and at == ALL):
@@ -37,7 +37,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if type(y) is not Variable:  # (a Variable would be asked for its class)
+    if type(y) not in HANDLES:  # (a Variable would be asked for its class)
         if isinstance(y, (list, tuple)):
             y = array_beside(x, y)
         elif isinstance(y, Elements):

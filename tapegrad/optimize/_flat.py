@@ -12,7 +12,7 @@ import scipy.optimize
 from .._array import is_array, is_differentiable, is_scalar, to_host, xp_of
 from .._foreign import check_constants
 from .._late import load
-from .._primitive import layout_of
+from .._primitive import is_tracked, layout_of, values_of
 from .._recording import ravel
 from .._transforms import hessian, jacobian
 from .._tree import Const, children, is_node, leaves, structure, tree_map
@@ -44,8 +44,8 @@ class Flat:
             raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied: integers in a tree are constants")
         if flat.dtype.kind == "c":
             raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
-        self.xp: ModuleType = xp_of(flat)
-        self.start, self.dtype = to_host(flat).astype(np.float64), flat.dtype
+        self.xp: ModuleType = xp_of(layout_of(flat))
+        self.start, self.dtype = on_host(flat).astype(np.float64), flat.dtype
 
     def place(self, u: np.ndarray) -> Any:
         """A new vector in the library of the tree's arrays."""
@@ -54,6 +54,16 @@ class Flat:
     def __call__(self, u: np.ndarray) -> Any:
         """The tree that u stands for."""
         return self.restore(self.place(u))
+
+
+def on_host(x: Any) -> Any:
+    """A result as a plain array on the host.  Within a transform it may be tracked: the solution that is searched has no derivative."""
+    if is_tracked(x):
+        raise ArgumentError(
+            "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
+            "would be lost: call scipy.optimize there, which is differentiated, or tapegrad.implicit.minimum"
+        )
+    return to_host(values_of(x))
 
 
 def started(call: str, x0: Any) -> Any:
@@ -116,7 +126,7 @@ class Values:
         f, *rest = opened(self.args)
         try:
             with np.errstate(all="ignore"):
-                y = to_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
+                y = on_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
         except np.linalg.LinAlgError:
             return np.full(self._size, np.nan)
         if y.dtype.kind == "c":
@@ -128,7 +138,7 @@ class Values:
 
     def jacobian(self, u: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return to_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+            return on_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
 
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """The function that gives it as a sparse matrix."""
@@ -146,7 +156,7 @@ class Values:
         """That of v times the values."""
         with np.errstate(all="ignore"):
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
-        return to_host(H).astype(np.float64)
+        return on_host(H).astype(np.float64)
 
 
 def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
@@ -185,7 +195,7 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
 
 
 def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
-    return np.broadcast_to(np.asarray(default if x is None else to_host(x), float), shape).ravel()
+    return np.broadcast_to(np.asarray(default if x is None else on_host(x), float), shape).ravel()
 
 
 def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any:

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._array import to_host
 from .._late import load
+from .._scope import entry
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
-from ._flat import Flat, bounds_of, callback_of, constraints_of, opened, refuse_derivatives
+from ._flat import Flat, bounds_of, callback_of, constraints_of, on_host, opened, refuse_derivatives
 
 # What SciPy's methods want beside the value.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -51,7 +51,7 @@ class Objective:
         f, *rest = opened(self.args)
         try:
             with np.errstate(all="ignore"):
-                y = to_host(f(self.flat(u), *rest))
+                y = on_host(f(self.flat(u), *rest))
         except np.linalg.LinAlgError:
             return np.inf
         if y.size != 1 or y.dtype.kind not in "fiu":
@@ -67,8 +67,8 @@ class Objective:
         try:
             with np.errstate(all="ignore"):
                 y, g = self._value_and_grad(self.place(u), *self.args)
-            if np.isfinite(to_host(y)) and np.isfinite(to_host(g)).all():
-                value, gradient = float(to_host(y)), to_host(g).astype(np.float64)
+            if np.isfinite(on_host(y)) and np.isfinite(on_host(g)).all():
+                value, gradient = float(on_host(y)), on_host(g).astype(np.float64)
         except np.linalg.LinAlgError:
             pass
         if self.watch is not None:
@@ -82,7 +82,7 @@ class Objective:
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
             return np.eye(u.size)
         with np.errstate(all="ignore"):
-            H = to_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
+            H = on_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
@@ -108,7 +108,7 @@ class Objective:
         """The Hessian at u times v."""
         self.products += 1
         with np.errstate(all="ignore"):
-            Hv = to_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+            Hv = on_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
         self._require_finite(Hv, u)
         return Hv
 
@@ -117,6 +117,7 @@ class Objective:
             raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
 
 
+@entry
 def minimize(
     f: Callable,
     x0: Any,

@@ -7,15 +7,17 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._array import to_host, xp_of
+from .._array import xp_of
+from .._scope import entry
 from .._transforms import jacobian
 from .._tree import is_node
 from ..errors import ArgumentError, ConvergenceError, ShapeError
-from ._flat import Flat, Values, bounds_of, callback_of, flattened, refuse_derivatives
+from ._flat import Flat, Values, bounds_of, callback_of, flattened, on_host, refuse_derivatives
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 
 
+@entry
 def least_squares(
     fun: Callable,
     x0: Any,
@@ -57,6 +59,7 @@ def least_squares(
     return result
 
 
+@entry
 def root(
     fun: Callable,
     x0: Any,
@@ -96,6 +99,7 @@ def root(
     return result
 
 
+@entry
 def curve_fit(
     f: Callable,
     xdata: Any,
@@ -135,11 +139,11 @@ def curve_fit(
     by_parameters = jacobian(model)
 
     def fitted(x: Any, *p: float) -> np.ndarray:
-        return to_host(f(x, *p) if flat is None else f(x, flat(np.array(p))))
+        return on_host(f(x, *p) if flat is None else f(x, flat(np.array(p))))
 
     def jac(x: Any, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return to_host(by_parameters(np.array(p, float), f, x)).astype(np.float64)
+            return on_host(by_parameters(np.array(p, float), f, x)).astype(np.float64)
 
     start, limits = p0, bounds
     if flat is not None:

@@ -4,7 +4,8 @@ from typing import Any
 
 from .._array import is_array, kept, xp_of
 from .._late import load
-from .._primitive import OPEN, watching
+from .._primitive import watching
+from .._scope import OPEN
 from .._tree import is_node, leaves, structure, tree_map
 from ..errors import ArgumentError, ShapeError
 from ._form import EMITTER, Form, Kept, broken, has_variable

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from .._array import F8, NUMBERS, is_array, kept, owned, room_like
-from .._flags import leave
 from .._late import load
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
+from .._scope import now, put
 from ..ops import elementwise as e
 from ..ops import shaping
 from ..ops._define import NUMPY
@@ -88,7 +88,7 @@ class Emitted:
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
-        self.space: dict = {"H": HEARD, "same": same_value, "leave": leave}
+        self.space: dict = {"H": HEARD, "same": same_value, "now": now, "put": put}
         self.name: dict = {}
         self.storage: dict = {}
         self.frames = Frames(self.storage)
@@ -238,7 +238,7 @@ class Emitted:
                 continue
             if i.watched != watched:
                 setting = self.given(setting_of(i.watched), "S")
-                self.lines += ([] if watched is None else ["leave(t)"]) + [f"t = {setting}.enter()"]
+                self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [f"put({setting})"]
                 watched = i.watched
             self.instruction(n, k, i)
             self.guard(k)
@@ -262,8 +262,8 @@ class Emitted:
         if end:
             body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
         if watched is not None:
-            first = next(n for n, line in enumerate(body) if line.startswith("t = "))
-            body = [*head, *body[: first + 1], "try:", *["    " + line for line in body[first + 1 :]], "finally:", "    leave(t)"]
+            first = body.index("try:") + 1
+            body = [*head, *body[:first], *["    " + line for line in body[first:]], "finally:", "    put(before)"]
         else:
             body = head + body
         self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])

@@ -3,36 +3,36 @@
 import warnings
 from typing import Any
 
-from .._flags import Setting, leave, now
 from .._float_errors import Handler, Listening, ending, modes_of
 from .._primitive import Primitive
+from .._scope import now, opened, put, setting
 from ._ways import ways_of
 
-SILENT = Setting(**dict.fromkeys(("divide", "over", "under", "invalid"), "ignore"))
+SILENT = setting(**dict.fromkeys(("divide", "over", "under", "invalid"), "ignore"))
 
 
 def conditions(prim: Primitive, params: dict, error: Exception, loud: bool) -> dict:
     """The settings of `RAISED` for an operation that has raised this error.  `loud`: a floating-point error may have become one."""
     handler = Handler(modes_of(now()), None)
-    setting = Setting(**handler.settings(), call=handler) if loud else SILENT
+    found = setting(**handler.settings(), call=handler) if loud else SILENT
     filters = [*warnings.filters] if isinstance(error, Warning) else None
-    return {"prim": prim, "params": params, "setting": setting, "filters": filters, "ended": ending(error, [])}
+    return {"prim": prim, "params": params, "modes": found, "filters": filters, "ended": ending(error, [])}
 
 
-def raised(*operands: Any, prim: Primitive, params: dict, setting: Setting, filters: list | None, ended: tuple) -> bool:
+def raised(*operands: Any, prim: Primitive, params: dict, modes: Any, filters: list | None, ended: tuple) -> bool:
     """Does the operation raise the error that it raised when it was recorded?"""
     if filters is not None:
         with warnings.catch_warnings():
             warnings.filters[:] = filters
-            return raised(*operands, prim=prim, params=params, setting=setting, filters=None, ended=ended)
-    error, entered = None, setting.enter()
+            return raised(*operands, prim=prim, params=params, modes=modes, filters=None, ended=ended)
+    error, before = None, now()
     try:
-        with Listening(True) as told:
+        with opened(), Listening(True) as told:
+            put(modes)
             ways_of(prim)[0](*operands, **params)
     except Exception as e:
         error = e
-    finally:
-        leave(entered)
+    put(before)
     return ending(error, told.heard) == ended
 
 

@@ -12,14 +12,14 @@ from .._array import is_array, owned, shares_memory
 from .._calls import Recorded as Swept
 from .._calls import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._first_read import may_catch
-from .._flags import now
 from .._float_errors import LOUD, warned
 from .._late import load
-from .._primitive import OPEN, live, watching
+from .._primitive import live, watching
 from .._random import DRAW
 from .._reads import restore, snapshot
+from .._scope import OPEN, now, opened
 from .._shadow import THREADS
-from .._tape import COLLECTOR
+from .._tape import Pause
 from .._transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from .._tree import Const, filled, is_node, leaves, tree_map
 from .._variable import Variable, frozen
@@ -56,7 +56,8 @@ def _jvp(f: Callable, argnums: Any) -> Callable:
 
 def _vjp(f: Callable, argnums: Any) -> Callable:
     def pulled(x, w, *args):
-        with Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {}) as r:
+        with opened():
+            r = Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {})
             ws = leaves_like("vjp", "cotangent", w, r.tree)
             gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
             return r.value(), r.inputs.results(r.gradient(gs, last=True))
@@ -129,8 +130,8 @@ class Form:
         """Without a program."""
         f = self.owner.f
         if self.method == "value" and watching() and not isinstance(f, Const):
-            with Swept(self.name, f, self.owner.argnums, args, {}) as r:  # where it is seen
-                return r.value()
+            with opened():
+                return Swept(self.name, f, self.owner.argnums, args, {}).value()  # where it is seen
         y = METHODS[self.method](f, self.owner.argnums)(*(given(args, themselves) if self.method == "value" else args))
         return tree_map(value_out, y) if self.method == "value" else y
 
@@ -183,11 +184,9 @@ class Form:
 
     def record(self, args: tuple, failed: Any) -> Any:
         """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
-        COLLECTOR.pause()
-        try:
+        with opened():
+            Pause()
             return self.recorded(args, failed)
-        finally:
-            COLLECTOR.resume()
 
     def recorded(self, args: tuple, failed: Any) -> Any:
         owner = self.owner
@@ -205,6 +204,9 @@ class Form:
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if surroundings.unsure():
+            self.stop(surroundings.unsure())
+            return self.plain(args)
         if signature.weak and surroundings.has_single():
             self.numbers = False
             return self.recorded(args, failed)
@@ -227,7 +229,8 @@ class Form:
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
-        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
+        program = Program(recorded)
+        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
             self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
             broken(self.name, failed.error, "the function is run as it is from now on")
@@ -246,11 +249,8 @@ class Form:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         reason = reason or unkept
         if reason is not None:
-            if owner.on_change == "raise":
-                raise GuardError(self.refusal(reason))
-            self.eager, self.programs = reason, []
+            self.stop(reason)
             return y
-        program = Program(recorded)
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
             return y
@@ -266,7 +266,13 @@ class Form:
             if other is not None:
                 raise GuardError(self.complaint(args, other))
 
-    def refusal(self, reason: str) -> str:
+    def stop(self, reason: str | None) -> None:
+        """The function is run as it is from now on."""
+        if self.owner.on_change == "raise":
+            raise GuardError(self.refusal(reason))
+        self.eager, self.programs = reason, []
+
+    def refusal(self, reason: Any) -> str:
         return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:
@@ -378,11 +384,9 @@ class Kept:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
         if wanted:
-            COLLECTOR.pause()
-            try:
+            with opened():
+                Pause()
                 self.emitted = emitter.Emitted(program, True)
-            finally:
-                COLLECTOR.resume()
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are

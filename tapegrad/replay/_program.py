@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 
 from .._array import is_array, kept, owned, room_laid, same_bits, xp_of
-from .._flags import Setting, leave
 from .._float_errors import LOUD
 from .._primitive import READ, Primitive
 from .._random import DRAW
-from .._tape import COLLECTOR
+from .._scope import now, opened, put, setting
+from .._tape import Pause
 from ._recorder import Guard, Instruction, Recorded
 from ._ways import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
 
@@ -45,16 +45,16 @@ def unsafe(kind: str, flag: int) -> None:
     HEARD.unsafe = kind
 
 
-QUIET = Setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
+QUIET = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
 
 
 @functools.cache
-def setting_of(watched: tuple) -> Setting:
+def setting_of(watched: tuple) -> Any:
     """While instructions run of which a plain call would show these flags."""
     if not watched:
         return QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
-    return Setting(**modes, call=loud if LOUD in watched else shown)
+    return setting(**modes, call=loud if LOUD in watched else shown)
 
 
 def same_value(a: Any, b: Any) -> bool:
@@ -126,12 +126,10 @@ class Program:
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
-        COLLECTOR.pause()
-        try:
+        with opened():
+            Pause()
             each = zip(self.numbers, self.what, self.operands, strict=True)
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
-        finally:
-            COLLECTOR.resume()
 
     @functools.cached_property
     def warns(self) -> bool:
@@ -161,12 +159,13 @@ class Program:
             last[k] = -1
         watched: Any = None
         own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
-        entered = QUIET.enter()
+        before = now()
         try:
+            put(QUIET)
             for n, (k, i) in enumerate(self.code):
                 if i.watched is not watched and i.watched != watched:
-                    leave(entered)
-                    watched, entered = i.watched, setting_of(i.watched).enter()
+                    watched = i.watched
+                    put(setting_of(watched))
                 ks, prim = i.args, i.prim
                 args = [env[j] for j in ks]
                 if type(prim) is Primitive and prim.writes:
@@ -184,7 +183,7 @@ class Program:
                     if last[j] == n:
                         env[j] = None
         finally:
-            leave(entered)
+            put(before)
         out = [leaf if k is None else env[k] for k, leaf in self.outputs]
         return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 
@@ -198,11 +197,12 @@ class Program:
         HEARD.shown = None
         for k, i in self.code:
             if all([j in env for j in i.args]):
-                entered = setting_of(i.watched).enter()
+                before = now()
                 try:
+                    put(setting_of(i.watched))
                     env[k] = done(i, [env[j] for j in i.args])
                 finally:
-                    leave(entered)
+                    put(before)
             else:
                 rest.code.append((k, i))
         if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):

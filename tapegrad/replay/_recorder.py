@@ -19,15 +19,15 @@ from numpy import float64, ndarray
 
 from .._array import is_array, is_scalar, kept, room_like, settled, xp_of
 from .._calls import Inputs, entered, overlapping, returned, run_once, value_out
-from .._flags import now
 from .._float_errors import LOUD, Listening, looked_at
 from .._hollow import hollow, read_only_as
-from .._primitive import OPEN, READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
+from .._primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from .._random import DRAW
 from .._reads import state
+from .._scope import OPEN, now, opened
 from .._tape import fixed
 from .._tree import Const, leaves, tree_map
-from .._variable import Variable, View, bottom, new
+from .._variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..errors import ArgumentError, BatchError, OfTracked, callers_line
 from ._endings import RAISED, conditions
 from ._keys import FEW, NO_STEPS, key_of, settled_of
@@ -290,7 +290,7 @@ class Record(Trace):
 
     def operand(self, a: Any, v: Any) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
-        if type(v) in NUMBERS and type(a) is not Variable:
+        if type(v) in NUMBERS and type(a) not in HANDLES:
             key = (type(v), v) if v and v == v else key_of(v)  # (there is a zero of either sign)
             found = self.constant.get(key)
             if found is None:
@@ -335,8 +335,9 @@ class Record(Trace):
             if type(out) is not float64:
                 return self.done(READ, (i,), dict(element_at(at)))
             self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
-        y = new(Variable)
-        y._value = self.looks[k][0]
+        shown = self.looks[k][0]
+        y = new(CLASSES[type(shown)])
+        y._value = shown
         y._trace = self
         y._slot = k
         return y
@@ -368,7 +369,7 @@ class Record(Trace):
             known.append(out)
             looks.append(look)
             met[slots] = k
-        y = new(Variable)
+        y = new(CLASSES[type(look[0])])
         y._value = look[0]
         y._trace = self
         y._slot = k
@@ -406,7 +407,7 @@ class Record(Trace):
             known.append(out)
             looks.append(look)
             met[slots] = k
-        y = new(Variable)
+        y = new(CLASSES[type(look[0])])
         y._value = look[0]
         y._trace = self
         y._slot = k
@@ -416,7 +417,7 @@ class Record(Trace):
         slots = []
         for a in args:
             kind = type(a)
-            if (kind is Variable or kind is View) and a._trace is self:
+            if kind in HANDLES and a._trace is self:
                 slots.append(a._slot)
             else:
                 v, slot = lower(a, self)
@@ -504,9 +505,7 @@ class Record(Trace):
             met[key] = k
         if type(k) is tuple:
             return self.handles(k)
-        y = new(Variable)
-        y._value, y._trace, y._slot = look[0], self, k
-        return y
+        return variable(look[0], self, k)
 
     def listened(self, prim, values, params):
         """What the operation gives, and the kinds of errors at which a replay looks: not those of which nobody hears."""
@@ -549,7 +548,7 @@ class Record(Trace):
         self.flagged(KINDS)
         y = self.done(prim, slots, params, True)
         self.flagged(before)
-        if type(y) is Variable:
+        if type(y) in HANDLES:
             if not np.isfinite(self.known[y._slot]):
                 raise BatchError("Python's arithmetic would raise")
             self.weak.add(y._slot)
@@ -558,9 +557,7 @@ class Record(Trace):
     def handles(self, k: Any) -> Any:
         if type(k) is tuple:
             return tuple([self.handles(n) for n in k])
-        y = new(Variable)
-        y._value, y._trace, y._slot = self.looks[k][0], self, k
-        return y
+        return variable(self.looks[k][0], self, k)
 
 
 class Closed(Ended):
@@ -621,20 +618,17 @@ class Recorded:
     def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
         """`check` is given the recording before captured arrays are written, and may raise."""
         inputs = Leaves(call, args, chosen)
-        self.trace = trace = Record(inputs.constants, catches)
         self.check = check
         self.outputs: list = []
         self.leaves: list = []
-        try:
+        with opened():
+            self.trace = trace = Record(inputs.constants, catches)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)
             shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
-        except BaseException:
-            if type(trace) is Record:
-                trace.close()
-            raise
-        self.arrays = {id(x): x for x in (shadow.hold if shadow.on else ()) if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
-        shadow.finish()
+            hold = shadow.hold if shadow.on else ()
+            self.arrays = {id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
+            shadow.finish()
 
     def read(self, y: Any) -> None:
         self.check(self.trace)

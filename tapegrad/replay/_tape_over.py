@@ -12,7 +12,7 @@ from numpy import float64
 from .._array import F8
 from .._primitive import ASSIGN, READ, Primitive, own
 from .._tape import ELEMENT, IMMUTABLE, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
-from .._variable import Variable, bottom, new
+from .._variable import CLASSES, DIRECT, Variable, bottom, new
 from ..ops._define import PRIMITIVES, is_operator, reads, signature_of
 from ..ops.indexing import pull_element, pull_read
 from ._trips import sweep
@@ -73,7 +73,7 @@ class TapeOver(Tape):
         """One array and settings; all else takes the general way."""
         kind = KINDS[prim] if prim in KINDS else kind_of(prim)
         v = inputs[0]
-        if kind is None or len(inputs) != 1 or type(v) is not Variable or v._trace is not self.below:
+        if kind is None or len(inputs) != 1 or type(v) not in DIRECT or v._trace is not self.below:
             return self.apply(prim, args, params)
         out = self.below.step(prim, inputs, inputs, (v._slot,), params)
         settings = tuple([s if s.__class__ in IMMUTABLE else fixed(s) for s in params.values()])
@@ -84,8 +84,9 @@ class TapeOver(Tape):
     def element(self, x, at):
         """(The value of x is one of the recording's.)"""
         v, records = x._value, self.records
-        y = new(Variable)
-        y._value = self.below.element(v, at)
+        element = self.below.element(v, at)
+        y = new(CLASSES[type(element)])
+        y._value = element
         y._trace = self
         y._slot = len(records)
         records.append((pull_element, x._slot, ELEMENT, None, self.layout(v._value), (), at))
@@ -94,7 +95,7 @@ class TapeOver(Tape):
     def reread(self, y):
         base, below = y._base, self.below
         v = base._value
-        if type(v) is not Variable or v._trace is not below:
+        if type(v) not in DIRECT or v._trace is not below:
             return False
         hot = base._version > 0
         if not hot:
@@ -107,11 +108,11 @@ class TapeOver(Tape):
     def put(self, x, y, at):
         """(Numbers of double precision.)"""
         v, w, below, slot, like = x._value, y, self.below, None, None
-        if type(v) is not Variable or v._trace is not below or not is_double(below.looks[v._slot], True) or not v._value.flags.writeable:
+        if type(v) not in DIRECT or v._trace is not below or not is_double(below.looks[v._slot], True) or not v._value.flags.writeable:
             return False
-        if type(y) is Variable and y._trace is self:
+        if type(y) in DIRECT and y._trace is self:
             w, slot = y._value, y._slot
-            if type(w) is not Variable or w._trace is not below or not is_double(below.looks[w._slot], True, None):
+            if type(w) not in DIRECT or w._trace is not below or not is_double(below.looks[w._slot], True, None):
                 return False
             like = below.looks[w._slot][1][1], F8
         elif type(y) is not float and type(y) is not int and type(y) is not float64:
@@ -130,7 +131,7 @@ class TapeOver(Tape):
     def single(self, prim, x, v, i):
         kind = KINDS[prim] if prim in KINDS else kind_of(prim)
         below = self.below
-        if kind is None or type(v) is not Variable or v._trace is not below:
+        if kind is None or type(v) not in DIRECT or v._trace is not below:
             return self.apply(prim, (x,), NOTHING)
         return self.noted(prim, x, v, i, below.single(prim, v, v, v._slot), kind[1], None, None)
 
@@ -139,7 +140,7 @@ class TapeOver(Tape):
         looks = self.below.looks
         key = prim, looks[v._slot][3], looks[out._slot][3]
         rule = SHAPES.get(key) or remembered(key, fitting(prim, 0, v, out, False))
-        y = new(Variable)
+        y = new(CLASSES[type(out)])
         y._value = out
         y._trace = self
         reads_out, what = kept
@@ -159,8 +160,8 @@ class TapeOver(Tape):
     def pair(self, prim, a, b, v, w, i, j):
         kind = KINDS[prim] if prim in KINDS else kind_of(prim)
         below = self.below
-        p = v._slot if type(v) is Variable and v._trace is below else None
-        q = w._slot if type(w) is Variable and w._trace is below else None
+        p = v._slot if type(v) in DIRECT and v._trace is below else None
+        q = w._slot if type(w) in DIRECT and w._trace is below else None
         if (
             kind is None
             or (p is None and (i is not None or isinstance(v, Variable)))
@@ -191,7 +192,7 @@ class TapeOver(Tape):
                 w = keep(self, w)
         else:
             w = Like(w) if y else None
-        z = new(Variable)
+        z = new(CLASSES[type(out)])
         z._value = out
         z._trace = self
         if reads_out:

@@ -20,7 +20,7 @@ from .._array import is_array, is_scalar, kept, same_bits
 from .._primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._tape import PART as ONE_OF_SEVERAL
 from .._tape import REGION, Fold, Form, Like, primitive_of
-from .._variable import Variable
+from .._variable import HANDLES
 from ..ops.indexing import basic, laid_out_copy
 from ._ways import CONSTANT, PART, is_pure, ways_of
 
@@ -103,7 +103,7 @@ class Moved:
         kind = type(a)
         if kind is not type(b):
             raise Unlike
-        if kind is Variable:
+        if kind in HANDLES:
             if a._trace is not self.below or b._trace is not self.below:
                 raise Unlike
             self.number(a._slot, b._slot)
@@ -113,7 +113,7 @@ class Moved:
             if len(a) != len(b):
                 raise Unlike
             for u, v in zip(a, b, strict=True):
-                if u is not v or type(u) is Variable:
+                if u is not v or type(u) in HANDLES:
                     self.compare(u, v)
         elif kind is dict:
             self.compare(tuple(a.items()), tuple(b.items()))
@@ -157,23 +157,23 @@ class Moved:
                     raise Unlike
                 self.compare(y, y2)
                 continue
-            if type(out) is Variable is type(out2) and out._trace is below is out2._trace:
+            if type(out) in HANDLES and type(out2) in HANDLES and out._trace is below is out2._trace:
                 k, n = out._slot, out2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
                     raise Unlike
-            elif out is not out2 or type(out) is Variable:
+            elif out is not out2 or type(out) in HANDLES:
                 self.compare(out, out2)
-            if type(x) is Variable is type(x2) and x._trace is below is x2._trace:
+            if type(x) in HANDLES and type(x2) in HANDLES and x._trace is below is x2._trace:
                 k, n = x._slot, x2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
                     raise Unlike
-            elif x is not x2 or type(x) is Variable:
+            elif x is not x2 or type(x) in HANDLES:
                 self.compare(x, x2)
-            if type(y) is Variable is type(y2) and y._trace is below is y2._trace:
+            if type(y) in HANDLES and type(y2) in HANDLES and y._trace is below is y2._trace:
                 k, n = y._slot, y2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
                     raise Unlike
-            elif y is not y2 or type(y) is Variable:
+            elif y is not y2 or type(y) in HANDLES:
                 self.compare(y, y2)
 
     def slots(self, a: Any, b: Any, by: int) -> None:
@@ -244,7 +244,7 @@ class Loop:
         state = {j: g for j, g in enumerate(self.G[:first]) if g is not None}
         if below.same or below.asked != asked:
             return None
-        if not all([g._trace is below if type(g) is Variable else is_scalar(g) for g in state.values()]):
+        if not all([g._trace is below if type(g) in HANDLES else is_scalar(g) for g in state.values()]):
             return None
         return Trip(low, len(below.known), state, self.owned.intersection(state))
 
@@ -312,7 +312,7 @@ class Loop:
             i = j + self.period if j >= self.start else j
             if i not in before.state or (i in before.owned) != (j in trip.owned):
                 raise Unlike
-            if type(g) is type(before.state[i]) is Variable:
+            if type(g) in HANDLES and type(before.state[i]) in HANDLES:
                 step(before.state[i]._slot, g._slot)
             else:
                 moved.compare(before.state[i], g)
@@ -342,7 +342,7 @@ class Loop:
             self.owned.discard(j)
         for j, g in trip.state.items():
             i = j - by if j >= self.start else j
-            G[i] = self.below.handles(to[g._slot]) if type(g) is Variable else g
+            G[i] = self.below.handles(to[g._slot]) if type(g) in HANDLES else g
             if j in trip.owned:
                 self.owned.add(i)
 

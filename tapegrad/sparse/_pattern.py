@@ -11,8 +11,8 @@ import numpy as np
 import scipy.sparse
 
 from .._array import is_array, xp_of
-from .._flags import leave
 from .._random import DRAW
+from .._scope import now, put
 from ..errors import ArgumentError
 from ..replay._program import LAID, PART, QUIET, Program, done
 from ..replay._recorder import Instruction
@@ -93,13 +93,14 @@ class Carried:
                 if j not in self.env and j not in needed:
                     needed.add(j)
                     asked += self.at[j].args
-            entered = QUIET.enter()
+            before = now()
             try:
+                put(QUIET)
                 for j in sorted(needed):  # an instruction stands after its operands
                     i = self.at[j]
                     self.env[j] = done(i, [self.env[a] for a in i.args])
             finally:
-                leave(entered)
+                put(before)
         return self.env[k]
 
     def known(self, k: int, local: bool = False) -> bool:

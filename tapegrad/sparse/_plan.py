@@ -12,10 +12,10 @@ import scipy.sparse
 from .._array import is_array, xp_of
 from .._calls import name_of, where_of
 from .._late import load
-from .._linearize import Outside
 from .._pickling import Remade
-from .._primitive import Unwatched, is_tracked, live
+from .._primitive import is_tracked, live
 from .._recording import value as value_of
+from .._scope import changed
 from .._tree import leaves, structure
 from .._variable import Variable
 from ..errors import ArgumentError, DenseWarning, GuardError
@@ -48,7 +48,7 @@ class Found:
         form = prepared.forms["grad" if second else "value"]
         self.call, self.scope, self.form = call, scope, form
         try:
-            with Unwatched():
+            with changed(watcher=None):
                 self.value = form(args)
         except GuardError as error:
             raise GuardError(f"{call}: no pattern can be found: {error}; give pattern=") from error
@@ -122,7 +122,7 @@ class Plan(Remade):
         self.layouts = layouts_of(args)
         self.others: dict = {}  # plans for arrays that lie otherwise in memory
         pattern = settings["pattern"]
-        with Outside():
+        with changed(depth=0):
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
             self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
@@ -215,7 +215,7 @@ class Plan(Remade):
         """The matrix at this point."""
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
-        with Outside():
+        with changed(depth=0):
             given, args = args, self.entered(args)
             if has_variable(args):
                 raise ArgumentError(HOLDS_NONE.format(self.call))
@@ -518,6 +518,6 @@ def pattern(
     x, *rest = entered(args, k, None)
     checked_input(call, x)
     args = (x, *rest) if k == 0 else (x, f, *rest)
-    with Outside():
+    with changed(depth=0):
         check = functools.partial(checked_output, call, f, np.dtype(float), True)
         return Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope, check).pattern

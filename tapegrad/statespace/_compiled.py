@@ -3,7 +3,6 @@
 Nothing is known here of where the model comes from, so each entry of a field that is tracked is a number of the kernel's theta (or of its
 rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
 
-import threading
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +11,7 @@ import numpy
 
 from .. import numpy as np
 from .._primitive import is_tracked, seen
+from .._scope import lock
 from ..errors import ArgumentError, KernelError
 from ..kernels.launch import stored
 from ._begin import begin_of, loglik_on_arrays, moments_by_kernel
@@ -25,7 +25,7 @@ from ._rows import flat, rows_of
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
-LOCK = threading.Lock()
+LOCK = lock()
 ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
 
 

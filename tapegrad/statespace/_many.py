@@ -7,6 +7,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._scope import entry
 from .._transforms import hvp, jvp, vjp
 from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
@@ -48,6 +49,7 @@ class ManyFits:
         return f"<{len(self.converged)} series, {int(self.converged.sum())} converged, of {', '.join(self.names)}>"
 
 
+@entry
 def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
     """Maximise the log-likelihood of `build(params)` for each series of Y, (k, T) or a list of series (T,) of any lengths, nan where
     missing; start and constraints as in `fit`, for all series.

@@ -8,7 +8,7 @@ form and in the array library of the data.  The letters are those of J. Durbin a
 Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
@@ -17,8 +17,9 @@ import numpy
 
 from .. import numpy as np
 from .._array import is_array, to_host, xp_of
-from .._primitive import is_tracked, seen, values_of
+from .._primitive import is_tracked, primal_of, seen, values_of
 from .._recording import value
+from .._scope import OPEN
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
@@ -241,8 +242,8 @@ def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str,
         "observation_offset": [(p,), ()],
     }
     field = {name: x if x is None else _check(name, x, shapes[name], n, m, p) for name, x in field.items()}
-    _require_covariance("transition_cov", field["transition_cov"])
-    _require_covariance("observation_cov", field["observation_cov"])
+    for name in ("transition_cov", "observation_cov"):
+        field[name] = _required_covariance(name, field[name])
     return {_LETTER[name]: x for name, x in field.items()}, m
 
 
@@ -288,7 +289,7 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
     p = data.width
     mean = _check("start.mean", _placed("start.mean", start.mean, data.xp), [(m,), ()], 0, m, p)
     cov = _check("start.cov", _placed("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
-    _require_covariance("start.cov", cov)
+    cov = _required_covariance("start.cov", cov)
     return mean, cov, numpy.broadcast_to(mark, (m,))
 
 
@@ -320,7 +321,7 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
         if shown is not None and not _settles(shown):
             raise _not_stationary(shown)
         P = np.linalg.solve(xp.eye(m * m) - np.kron(T, T), Q.reshape((m * m,))).reshape((m, m))
-        return (P + P.T) * 0.5
+        return _nan_unless(lambda T: np.max(np.abs(np.linalg.eigvals(np.where(np.isfinite(T), T, 2.0)))) < 1.0, T, (P + P.T) * 0.5)
     A, P = T, Q
     for _ in range(60):
         size = numpy.linalg.norm(to_host(value(A)))
@@ -427,12 +428,12 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
     raise ShapeError(f"{name}: shape {shape}; wanted {' or '.join(wanted)} (the model has {m} states and {p} observations a step)")
 
 
-def _require_covariance(name: str, x: Any) -> None:
-    """Raise if a variance, or an eigenvalue of a matrix, that may be looked at is below 0: the variance of what is observed may be positive
-    all the same."""
+def _required_covariance(name: str, x: Any) -> Any:
+    """x.  Raise if a variance, or an eigenvalue of a matrix, that may be looked at is below 0: the variance of what is observed may be
+    positive all the same.  Under `vmap` a sample of which that holds becomes nan."""
     shown = seen(x) if x.ndim < 3 else None
     if shown is None:
-        return
+        return _nan_unless(_is_covariance, x, x) if x.ndim < 3 else x
     if x.ndim < 2:
         if (shown < 0.0).any() if x.ndim else shown < 0.0:
             raise NotPositiveDefiniteError(f"{name}: a variance of {numpy.min(shown):.6g}; wanted none below 0")
@@ -440,6 +441,21 @@ def _require_covariance(name: str, x: Any) -> None:
         size = numpy.linalg.eigvalsh(shown + shown.T) / 2
         if size[0] < -ROUNDING * abs(size).max():
             raise NotPositiveDefiniteError(f"{name}: a covariance with the eigenvalue {size[0]:.6g}; wanted none below 0")
+    return x
+
+
+def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
+    """y, nan for each sample of a `vmap` of which the condition on x does not hold."""
+    hidden = any([t.samples for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
+    return np.where(holds(primal_of(x)), y, numpy.nan) if hidden else y
+
+
+def _is_covariance(x: Any) -> Any:
+    if x.ndim < 2:
+        return np.all(x >= 0.0)
+    x = (x + x.T) / 2
+    size = np.linalg.eigvalsh(np.where(np.isfinite(x), x, 0.0))
+    return size[0] >= -ROUNDING * np.max(np.abs(size))
 
 
 ROUNDING = 1e-9

@@ -11,7 +11,8 @@ import numpy as np
 from .._array import NUMBERS, is_array, is_scalar, xp_of
 from .._late import load
 from .._loans import lend
-from .._primitive import OPEN, is_tracked, layout_of, primal_of
+from .._primitive import is_tracked, layout_of, primal_of
+from .._scope import OPEN
 from .._variable import Variable
 from ..errors import ArgumentError, NoRuleError
 from ..ops import shaping

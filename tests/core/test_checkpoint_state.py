@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._primitive import OPEN
+from tapegrad._scope import OPEN
 from tapegrad.errors import ArgumentError
 
 x = np.array([0.7, -1.3, 2.1])

@@ -11,7 +11,7 @@ import pytest
 from frames import calls
 
 import tapegrad as tg
-from tapegrad import _flags
+from tapegrad import _scope
 from tapegrad._array import same_bits
 from tapegrad._tree import filled, leaves
 
@@ -378,31 +378,26 @@ def test_bad_forward_writes_harm_nothing():
 # --- floating-point settings ---
 
 
-@pytest.fixture(params=["found", "not found"])
-def variable(request, monkeypatch):
-    if request.param == "found":
-        assert _flags.VARIABLE is not None
-    else:
-        monkeypatch.setattr(_flags, "VARIABLE", None)
-    return request.param
-
-
-def test_settings_are_as_errstate_has_them(variable):
-    before = np.geterr()
+@pytest.mark.parametrize("now, put", [(_scope.now, _scope.put), (_scope._told, _scope._put)], ids=["variable", "functions"])
+def test_settings_are_as_errstate_has_them(now, put):
+    before, first = np.geterr(), now()
     seen = []
-    inner = _flags.Setting(divide="call", invalid="ignore", call=lambda kind, flag: seen.append(kind))
+    with np.errstate(divide="call", invalid="ignore", call=lambda kind, flag: seen.append(kind)):
+        inner = now()
     with np.errstate(over="raise"):
-        entered = inner.enter()
+        around = now()
+        put(inner)
         assert np.geterr()["divide"] == "call"
         assert np.geterr()["invalid"] == "ignore"
         np.ones(1) / np.zeros(1)
-        _flags.leave(entered)
+        put(around)
         assert np.geterr()["over"] == "raise"
     assert seen == ["divide by zero"]
-    assert np.geterr() == before
+    put(first)
+    assert np.geterr() == before and np.geterrcall() is None
 
 
-def test_a_transform_leaves_the_settings(variable):
+def test_a_transform_leaves_the_settings():
     with np.errstate(divide="raise"):
         with pytest.raises(FloatingPointError):
             tg.grad(lambda x: (x / 0.0).sum())(X)

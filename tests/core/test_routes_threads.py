@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._primitive import OPEN
+from tapegrad._scope import OPEN
 from tapegrad._shadow import threads
 
 

@@ -36,14 +36,6 @@ CLASSES = [
     np.integer, np.float64, np.float32, np.complex128, np.complex64, numbers.Number, numbers.Complex, numbers.Real, numbers.Rational,
     numbers.Integral, collections.abc.Sequence, collections.abc.Mapping, collections.abc.Callable, type, np.memmap,
 ]  # fmt: skip
-NAMES = (
-    "__len__ __iter__ __contains__ __index__ __getitem__ __float__ __add__ __radd__ __neg__ __abs__ __array__ __array_ufunc__ __call__ "
-    "__next__ __enter__ __hash__ __bool__ __int__ __round__ __divmod__ __matmul__ __copy__ __deepcopy__ __reversed__ __trunc__ __floor__ "
-    "__ceil__ shape dtype ndim size T real imag is_integer as_integer_ratio hex flat astype tolist item conjugate values to_numpy keys "
-    "append iloc numerator"
-).split()
-# The few that Variable's own class has, or has not, whatever it stands for (docs/other-objects.md).
-OF_CLASS = set("__index__ __matmul__ __array_ufunc__ __trunc__ __floor__ __ceil__ __round__ is_integer as_integer_ratio hex".split())
 
 
 def asked(question, stand):
@@ -70,16 +62,6 @@ def test_isinstance(name):
     assert len(set(answers)) == 1
     answers = asked(lambda v: v.__class__, STANDS[name])
     assert len(set(answers)) == 1
-
-
-@pytest.mark.parametrize("name", STANDS)
-def test_hasattr(name):
-    differ = set()
-    for attribute in NAMES:
-        answers = asked(lambda v, a=attribute: hasattr(v, a), STANDS[name])
-        if len(set(answers)) != 1:
-            differ.add(attribute)
-    assert differ <= OF_CLASS
 
 
 @pytest.mark.parametrize("name", STANDS)
@@ -326,3 +308,17 @@ def test_the_twin_of_type_makes_classes():
     assert {type: 1}[ask] == 1 and hash(ask) == hash(type) and ask(int) is type and ask(Thing) is Meta
     with pytest.raises(TypeError):
         ask()
+
+
+def test_the_twin_of_memoryview():
+    """A captured array lends its memory; a tracked one says why not."""
+    captured = np.arange(3.0)
+
+    def f(x):
+        m = memoryview(captured)
+        assert isinstance(m, memoryview) and issubclass(type(m), memoryview)
+        return (x * m[1]).sum()
+
+    assert tg.grad(f)(X).tolist() == [1.0] * 3
+    with pytest.raises(tg.errors.DroppedDerivativeError, match="memoryview.*value"):
+        tg.grad(lambda x: x[0] * memoryview(x)[0])(X)

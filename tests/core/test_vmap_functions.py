@@ -184,8 +184,9 @@ def test_an_object_for_each_sample_is_refused():
 
 def test_parts_of_results_that_a_search_made():
     """Those with a formula have their derivative; the others are loud, where nothing is tracked they are plain."""
-    times, data = np.linspace(0, 1, 9), np.exp(-np.linspace(0, 1, 9))
-    model = lambda a: lambda p: p[0] * np.exp(-p[1] * times * a) - data * times
+    times = np.linspace(0, 1, 9)
+    data = 1.4 * np.exp(-0.8 * times)  # the model can be it: the search ends where the last digits are right
+    model = lambda a: lambda p: p[0] * np.exp(-p[1] * times * a) - data
     slope = lambda a: lambda p: np.stack([np.exp(-p[1] * times * a), -p[0] * times * a * np.exp(-p[1] * times * a)], 1)
     quadratic = lambda a: lambda x: a * x[0] ** 2 + 2 * x[1] ** 2 + x[0] * x[1]
     linear = lambda a: lambda x: [a * x[0] - 1, x[1] + x[0] - 2]

@@ -9,7 +9,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # A module imports only from floors below its own, or from what stands before it on its own floor.  A name
 # that ends with a dot is a package whose modules may import each other, without a cycle.
 FLOORS = [
-    ["_late", "errors", "_types", "_array", "_variable", "_tree", "_pickling", "_foreign", "_flags", "_hollow", "cache"],
+    ["_late", "_scope", "errors", "_types", "_array", "_variable", "_tree", "_pickling", "_foreign", "_hollow", "cache"],
     ["_primitive", "_loans"],
     ["_tape", "_dual", "ops", "ops._layouts", "ops._define"],
     [

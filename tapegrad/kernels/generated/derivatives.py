@@ -14,7 +14,6 @@ and forward rules in the same way.  Where f is one number for each sample, W is 
 and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data, but for the first rows of the
 data, the family's `observed`.  Each program is derived, and each compiled, when it is first needed."""
 
-import threading
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -23,6 +22,7 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._primitive import Primitive, bind, layout_of
+from ..._scope import lock
 from ...errors import ArgumentError
 from ..emit.lower import SUMS, Lowered, lowered
 from ..graph.adjoint import forward, reverse
@@ -50,7 +50,7 @@ class Family:
 
     def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
-        self.lock = threading.RLock()
+        self.lock = lock()
         self.key: str | None = None  # a name that says all that the traced function depends on
         self.short = False  # does it run for few steps?
         self.general = False  # are numbers arguments of the code?  (For those that change.)
@@ -82,7 +82,7 @@ class Family:
 
     def traced(self, signature: tuple) -> Program:
         made = steadily(lambda: self.base(signature), self.name)
-        if made.g.captured is not None:
+        if made.g.captured is not None and made.g.captured not in self.captured:
             self.captured.append(made.g.captured)
         return made
 
@@ -113,7 +113,11 @@ class Family:
         return self.sums and dtype.itemsize < SUMS.itemsize
 
     def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
-        return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+        try:
+            return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+        except BaseException:
+            self.programs.clear()  # an interrupt may have left their graph half made
+            raise
 
     def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
         key = kind, orders(n), signature, dtype, per_sample, make

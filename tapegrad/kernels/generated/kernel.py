@@ -19,7 +19,8 @@ import numpy as np
 
 from ..._array import xp_of
 from ..._pickling import Remade, named_like
-from ..._primitive import OPEN, WATCHERS, layout_of, live, values_of
+from ..._primitive import layout_of, live, values_of
+from ..._scope import OPEN, WATCHERS
 from ..._transforms import value_and_grad
 from ..._tree import leaves, tree_map
 from ..._variable import Variable

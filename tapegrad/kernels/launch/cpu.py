@@ -2,6 +2,7 @@
 and so may take some of the samples of the block before it once more; fewer samples than a block has are padded."""
 
 import ctypes
+import os
 import sys
 import threading
 import weakref
@@ -21,6 +22,7 @@ from . import waiting
 
 LOCK = threading.RLock()
 STATE: dict = {}
+LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # that of llvmlite, which Numba takes too
 ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while somebody holds it
 PINNED: set = set()  # engines of which only addresses are known
 SCALAR = 3  # batches below this go sample by sample,
@@ -30,6 +32,21 @@ WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers ho
 SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
+
+
+def hold() -> None:
+    """Until a fork is done no other thread compiles: a child would wait for it for ever."""
+    LOCK.acquire()
+    LLVM.__enter__()
+
+
+def let_go() -> None:
+    LLVM.__exit__()
+    LOCK.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
 
 
 def machine() -> tuple:
@@ -223,9 +240,10 @@ class Launcher:
 
     def text(self, width: int) -> str:
         """The text for blocks of so many samples; the numbers that it takes as arguments are noted."""
-        self.numbers[width] = given = bytearray()
-        bits = 8 * self.dtype.itemsize
-        return emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        given, bits = bytearray(), 8 * self.dtype.itemsize
+        text = emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        self.numbers[width] = bytes(given)  # at the end: another thread may launch meanwhile
+        return text
 
     def engine(self, width: int) -> Any:
         """The machine code for blocks of so many samples."""

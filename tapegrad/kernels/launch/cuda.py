@@ -9,12 +9,12 @@ Errors of a kernel surface at a later call.  TAPEGRAD_DEBUG=1 waits after each l
 
 import functools
 import os
-import threading
 from typing import Any
 
 import numpy as np
 
 from ... import cache
+from ..._scope import lock
 from ...errors import DeviceError, KernelError
 from ..emit.cuda import Signature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
@@ -30,7 +30,7 @@ except ImportError:  # CuPy is an extra; without it no CuPy array comes here
     cupy = None
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-default-device")
-LOCK = threading.RLock()
+LOCK = lock()
 PART_BYTES = 2**28  # memory for the sums of each thread where a step output is summed over samples
 MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"

@@ -10,13 +10,13 @@ import re
 import shutil
 import subprocess
 import tempfile
-import threading
 import time
 from pathlib import Path
 
 import numpy as np
 
 from ... import cache
+from ..._scope import lock
 from ...errors import KernelError
 from .cpu import machine
 from .waiting import in_turn, patiently
@@ -26,7 +26,7 @@ FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-m
 DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)\s+(\w+)\s*\[\s*\]\s*;")
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
 BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
-LOCK = threading.RLock()
+LOCK = lock()
 QUICK = 0.01  # seconds; what met as many numbers in less runs in its own thread
 LIBRARIES: dict = {}
 COMPILER: dict = {}

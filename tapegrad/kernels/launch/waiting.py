@@ -13,7 +13,9 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-LOCK = threading.Lock()
+from ..._scope import lock
+
+LOCK = lock()
 STATE: dict = {}
 WORTH = 5_000_000  # operations below which a launch stays in its thread
 LONG = 50_000_000  # operations above which the main thread waits: some 10 to 100 ms
@@ -103,9 +105,7 @@ def dismiss() -> None:
 
 
 def forked() -> None:
-    """Threads do not survive a fork, and another one may have held the lock."""
-    global LOCK
-    LOCK = threading.Lock()
+    """Threads do not survive a fork."""
     STATE.clear()
 
 

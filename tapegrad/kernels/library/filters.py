@@ -16,6 +16,7 @@ import numpy as np
 
 from ..._array import is_array, xp_of
 from ..._primitive import is_tracked, layout_of, values_of
+from ..._scope import lock
 from ..._tree import Const
 from ..._variable import Variable
 from ...errors import ArgumentError, KernelError, ShapeError
@@ -98,7 +99,7 @@ class Filter(Shelved):
         self.__name__, self.arguments = parts.stem, parts.arguments
         self._parts, self._invalid = parts, invalid
         self._kernels: dict = {}
-        self._lock = threading.Lock()
+        self._lock = lock()
         self._seen = threading.local()  # `last`: a reference to the observations of the last call, and these with one more axis
 
     def __repr__(self) -> str:

@@ -12,7 +12,6 @@ parameters are not valid, or whose value is not finite, the value -inf and deriv
 and round the results to float32."""
 
 import sys
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -23,6 +22,7 @@ import numpy as np
 from ..._array import xp_of
 from ..._late import load
 from ..._pickling import Remade
+from ..._scope import lock
 from ..._variable import Variable
 from ...errors import ArgumentError, ShapeError
 from ..emit.lower import SUMS
@@ -35,7 +35,7 @@ from .own_functions import device_functions
 FOLDER = Path(__file__).parent
 PRELUDE = (FOLDER / "prelude.cu").read_text()
 LOG_2_PI = 1.8378770664093454836
-LOCK = threading.RLock()
+LOCK = lock()
 
 
 class Shelved(Remade):

@@ -12,6 +12,7 @@ from ... import cache
 from ..._array import is_array, xp_of
 from ..._late import load
 from ..._primitive import values_of
+from ..._scope import changed
 from ..._transforms import jvp, vjp
 from ..._tree import Const
 from ...errors import KernelError, NoRuleError
@@ -193,7 +194,7 @@ class Check:
             self.say("has no rules")
             return
         active = [n for n, a in enumerate(k.given) if a.role in ("in", "inout") and a.active]
-        with k.from_source():
+        with changed(source=True):
             values = self.cast(np.dtype(np.float64))
             call = k.with_dimensions(self.given)
             out = outputs(call(*values))

@@ -6,10 +6,8 @@ With kernels as rules all is matched by name.  An adjoint takes inputs and outpu
 the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forward rule takes `x_dot` and gives `y_dot`.  Each may
 have rules of its own, and so on: an order of derivative exists where its kernel does."""
 
-import contextlib
 import math
-import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from ..._calls import full_like
 from ..._late import load
 from ..._pickling import Remade
 from ..._primitive import Primitive, bind, is_tracked, layout_of, values_of
+from ..._scope import OPEN
 from ..._stacked import Way
 from ..._tape import Like
 from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
@@ -37,7 +36,6 @@ from .transpose import pulled, pushed, transposes_in_one
 
 BLOCK = 128
 WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
-LOCAL = threading.local()  # `source`: run the CUDA C even where there is a function for the CPU
 
 
 class RawKernel(Remade):
@@ -142,15 +140,6 @@ class RawKernel(Remade):
             raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
         return check(self, args, settings)
 
-    @contextlib.contextmanager
-    def from_source(self) -> Iterator:
-        """Run the CUDA C, not the functions for the CPU, in this thread."""
-        before, LOCAL.source = getattr(LOCAL, "source", False), True
-        try:
-            yield
-        finally:
-            LOCAL.source = before
-
     def with_dimensions(self, known: dict) -> Callable:
         """The call where dimensions that no argument tells are known."""
         return lambda *args: bind(self.prim, args, {"known": known})
@@ -174,7 +163,7 @@ class RawKernel(Remade):
         return outs[0] if len(outs) == 1 else tuple(outs)
 
     def _run_numpy(self, values: list, plan: Plan) -> list:
-        if self.cpu is not None and not getattr(LOCAL, "source", False):
+        if self.cpu is not None and not OPEN.source:
             parameters, outs = plan.parameters(values, self.worker_count())
             if any([o.size for o in outs]):
                 told = self.cpu(*[int(v) if isinstance(v, np.integer) else v for v in parameters])

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from ..._scope import OPEN
 from ...errors import ArgumentError, KernelError
 from ..graph.nodes import Graph
 from ..graph.program import Loop
 from .symbolic import NotKnown, Sym, lift, real, truth
-from .tracing import ACTIVE, Tracer, count, flat
+from .tracing import Tracer, count, flat
 
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
 WRITTEN = 1000  # those up to which one is, if it must be
@@ -34,7 +35,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     >>> k(np.array([1.5, 2.0]), np.array([3.0, 3.0]))
     array([3.375, 8.   ])
     """
-    t = getattr(ACTIVE, "tracer", None)
+    t = OPEN.tracer
     known = n.constant() if isinstance(n, Sym) else n
     if known is not None and max_steps is not None and known > max_steps:
         raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
@@ -73,7 +74,7 @@ def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> An
     >>> tg.kernels.map(f)(np.array([1.5, 2.0]))
     array([11.390625, 16.      ])
     """
-    t = getattr(ACTIVE, "tracer", None)
+    t = OPEN.tracer
     if t is None:
         for _ in range(max_steps):
             if not cond(carry):

@@ -8,7 +8,6 @@ A function is first traced with everything unrolled; if that takes too many node
 
 import functools
 import math
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -16,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import OPEN
+from ..._scope import changed
 from ..._tree import children, is_node, leaves, rebuilt, tree_map
 from ...errors import KernelError, ShapeError, TapegradError
 from ..graph.adjoint import step_gradient
@@ -27,8 +26,6 @@ from .captured import Unsteady
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
 from .symbolic import Sym, lift, real
-
-ACTIVE = threading.local()  # `tracer`: the trace that runs in this thread
 
 
 @dataclass
@@ -119,12 +116,11 @@ class Tracer:
 
     def run(self, f: Callable, *args: Any) -> Any:
         """f(*args), traced.  f gets arguments of its own, into which it may write."""
-        before = getattr(ACTIVE, "tracer", None)
-        ACTIVE.tracer, OPEN.inside = self, self.derivatives
         self.rebuild.captured.root(f)
         self.g.refusal = None
         try:
-            found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
+            with changed(tracer=self, inside=self.derivatives):
+                found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
             if self.g.refusal is not None:
                 raise KernelError(
                     f"{self.g.refusal} (the function caught this error, and what it does then is not what it does with numbers)"
@@ -137,8 +133,6 @@ class Tracer:
         except Exception as error:
             error.add_note(f"while tracing {origin(f)} into a kernel, at {line_of(error, f)}")
             raise
-        finally:
-            ACTIVE.tracer, OPEN.inside = before, None if before is None else before.derivatives
 
     def sym(self, ids: Any) -> Sym:
         return Sym(self.g, ids)

@@ -17,7 +17,8 @@ from ..._array import is_array, xp_of
 from ..._foreign import name_in
 from ..._late import load
 from ..._loans import lend
-from ..._primitive import OPEN, is_tracked, primal_of
+from ..._primitive import is_tracked, primal_of
+from ..._scope import OPEN
 from ...errors import ArgumentError, NoRuleError
 from .._define import dtype, ndim, primitive, rules, same, shape, xp
 from .._define import implements as answers

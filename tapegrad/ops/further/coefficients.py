@@ -8,7 +8,7 @@ import numpy as np
 from ..._array import xp_of
 from ..._primitive import primal_of, seen, values_of
 from ...errors import ArgumentError, SingularError
-from .._define import dtype, ndim, primitive, shape, xp
+from .._define import axis_of, dtype, ndim, primitive, shape, xp
 from ..bessel import i0
 from ..corners import floor, maximum
 from ..elementwise import absolute, select
@@ -209,7 +209,7 @@ def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
     turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
     if discont is not None:
         turns = select(absolute(d) < maximum(primal_of(discont), 0.5 * whole), 0.0, turns)
-    axis = axis % ndim(p)
+    axis = axis_of(axis, ndim(p))
     turns = cumsum(embed(turns, axis=axis, start=1, size=shape(p)[axis]), axis)
     return p + turns * period
 

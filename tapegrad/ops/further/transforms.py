@@ -12,7 +12,7 @@ import scipy.fft
 from ..._array import xp_of
 from ..._late import load
 from ...errors import ArgumentError
-from .._define import dtype, linear, ndim, primitive, rules, shape, xp
+from .._define import axis_of, dtype, linear, ndim, primitive, rules, shape, xp
 from ..fft import SWAPPED, fftn, ifftn, irfft, rfft
 from ..fft import _array as floats
 from ..fft import _fitted as fitted
@@ -81,7 +81,7 @@ def _one(x, sine, kind, n, axis, norm, orthogonalize, inverse):
     if kind not in TRANSPOSED:
         raise ValueError(f"scipy.fft: type must be 1, 2, 3 or 4, not {kind!r}")
     x = floats(x)
-    axis = axis % ndim(x)
+    axis = axis_of(axis, ndim(x))
     x = fitted(x, axis, n)
     size = shape(x)[axis]
     if norm not in (None, "backward", "ortho", "forward"):

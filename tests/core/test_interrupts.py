@@ -1,0 +1,334 @@
+"""An interrupt may strike between any two instructions of tapegrad.  It comes out as it is, and afterwards everything is as before:
+nothing is open, NumPy's settings, the collector and the user's objects are as they were or as the function left them, and the next
+call gives the right numbers.
+
+Two searches: an exception at the k-th instruction, for every k (by default a sample that differs from day to day), and real signals at
+random times."""
+
+import contextlib
+import datetime
+import gc
+import os
+import random
+import signal
+import sys
+import time
+import types
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad import _scope
+from tapegrad._shadow import threads
+from tapegrad._tape import COLLECTOR
+from tapegrad._variable import Variable
+
+OURS = (os.path.dirname(tg.__file__) + os.sep, "<entry of", "<tapegrad replay>")
+TODAY = random.Random(datetime.date.today().toordinal())
+X = np.array([0.7, -1.2, 1.9])
+V = np.array([1.0, 0.5, -2.0])
+
+
+# --- programs: each gives numbers, and those expected; what it captured and alters is made anew for each ---
+
+PLACE = """
+import numpy as np
+scale = 2.0
+buffer = np.zeros(3)
+rows = [np.ones(3), 1.5]
+table = {"a": np.full(3, 2.0), "n": 0}
+class Box:
+    pass
+box = Box()
+box.weight = np.ones(3)
+box.kept = None
+
+def f(x):
+    global last
+    buffer[:] = x * rows[0]
+    table["n"] = table["n"] + 1
+    table["a"][1] = x[0]
+    box.kept = buffer.sum()
+    last = x[2] * 1.0
+    return scale * (buffer * buffer * x).sum() + last * box.weight.sum() * 0 + table["a"][0] * x[1]
+"""
+
+
+def value(x):
+    return 2.0 * (x**3).sum() + 2.0 * x[1]
+
+
+def gradient(x):
+    return 6.0 * x**2 + np.array([0.0, 2.0, 0.0])
+
+
+class Place:
+    """A module of the user's, made anew."""
+
+    def __init__(self):
+        self.module = types.ModuleType("users_own")
+        self.module.__file__ = "<users own>"
+        exec(compile(PLACE, "<users own>", "exec"), self.module.__dict__)
+        self.f = self.module.f
+        self.names = {name: v for name, v in vars(self.module).items() if name != "last"}
+
+    def check(self):
+        """Every object is there, and plain; an array holds what it held, or what f writes."""
+        m = self.module
+        assert {name: id(v) for name, v in self.names.items()} == {n: id(v) for n, v in vars(m).items() if n != "last"}
+        plain = [m.buffer, m.rows[0], m.table["a"], m.box.weight, *([m.last] if hasattr(m, "last") else [])]
+        for v in (*plain, m.box.kept, m.table["n"], m.rows[1]):
+            assert not isinstance(v, Variable)
+        assert len(m.rows) == 2 and m.rows[1] == 1.5 and list(m.table) == ["a", "n"] and sorted(vars(m.box)) == ["kept", "weight"]
+        assert np.array_equal(m.buffer, np.zeros(3)) or np.allclose(m.buffer, X, rtol=1e-12)
+        assert np.array_equal(m.table["a"], np.full(3, 2.0)) or np.allclose(m.table["a"], [2.0, X[0], 2.0])
+        assert np.array_equal(m.rows[0], np.ones(3)) and m.box.kept is None or np.isclose(m.box.kept, X.sum())
+
+
+def of_place(call):
+    def program():
+        place = Place()
+        return lambda: call(place.f), place.check
+
+    return program
+
+
+def unplaced(call):
+    def program():
+        return call(), lambda: None
+
+    return program
+
+
+def by_hand(f):
+    with tg.Tape() as tape:
+        x = tape.watch(X)
+        y = 2.0 * (x * x * x).sum() + 2.0 * x[1]
+    return tape.grad(y, x)
+
+
+def watched(f):
+    with tg.detect_anomalies():
+        return tg.grad(f)(X)
+
+
+def prepared():
+    p = tg.prepare(lambda x: 2.0 * (x * x * x).sum() + 2.0 * x[1], X)
+    calls = iter([lambda: None] * TODAY.randrange(4))
+    for _ in calls:
+        p.grad(X)
+    return lambda: p.grad(X)
+
+
+def pulled():
+    pullback = tg.vjp(Place().f, X)[1]
+    return lambda: pullback(1.0)
+
+
+def checkpointed():
+    buffer = np.zeros(3)
+
+    def f(x):
+        buffer[:] = x * x
+        return (buffer * x).sum() * 2.0 + 2.0 * x[1]
+
+    return lambda: tg.grad(tg.checkpoint(f))(X)
+
+
+def kernel():
+    shift = TODAY.random()
+    k = tg.kernels.likelihood(lambda t, y: -((y - t[0] - shift) ** 2))
+    return lambda: k.value_and_grad(np.array([[0.5]]), np.array([1.0, 2.0]))[1][0, 0] + 4 * shift - 4.0 + gradient(X)
+
+
+def fitted():
+    y = np.cumsum(np.random.default_rng(3).standard_normal(40))
+    model = tg.statespace.level()
+    expected = tg.statespace.fit(model, y).estimates
+    return lambda: X + (tg.statespace.fit(model, y).estimates - expected).sum()
+
+
+H = np.diag(12.0 * X)
+PROGRAMS = {  # name -> (program, what it gives)
+    "value_and_grad": (of_place(lambda f: tg.value_and_grad(f)(X)[1]), gradient(X)),
+    "jvp": (of_place(lambda f: tg.jvp(f, (X,), (V,))[1]), gradient(X) @ V),
+    "hvp": (of_place(lambda f: tg.hvp(f, X, V)), H @ V),
+    "gradient of a gradient": (of_place(lambda f: tg.grad(lambda x: (tg.grad(f)(x) * V).sum())(X)), H @ V),
+    "hessian": (of_place(lambda f: tg.hessian(f)(X)), H),
+    "vmap": (unplaced(lambda: lambda: tg.vmap(tg.grad(lambda x: 2.0 * (x * x * x).sum() + 2.0 * x[1]))(np.stack([X, X]))[1]), gradient(X)),
+    "checkpoint": (unplaced(checkpointed), gradient(X)),
+    "linearize": (of_place(lambda f: tg.linearize(f, X)[1].T(1.0)), gradient(X)),
+    "pullback": (unplaced(pulled), gradient(X)),
+    "tape by hand": (of_place(by_hand), gradient(X)),
+    "anomalies": (of_place(watched), gradient(X)),
+    "replay": (unplaced(prepared), gradient(X)),
+    "kernel": (unplaced(kernel), gradient(X)),
+    "minimize": (unplaced(lambda: lambda: tg.optimize.minimize(lambda x: ((x - X) ** 2).sum(), np.zeros(3), method="bfgs").x), X),
+    "fit": (unplaced(fitted), X),
+    "audit": (of_place(lambda f: tg.audit(f, X).ok * gradient(X)), gradient(X)),
+}
+LONG = {"hessian", "vmap", "kernel", "minimize", "anomalies", "checkpoint", "fit", "audit"}
+USUAL = [name for name in PROGRAMS if name != "audit"]
+
+
+# --- what must hold afterwards ---
+
+
+def settings():
+    return np.geterr(), np.geterrcall(), gc.isenabled()
+
+
+def check_closed(before):
+    assert settings() == before
+    state = _scope.OPEN.__dict__
+    assert {name: state[name] for name in _scope.CLOSED if name != "outside"} == {k: v for k, v in _scope.CLOSED.items() if k != "outside"}
+    assert not threads.THREADS and not threads.WRITERS and not _scope.WATCHERS and not COLLECTOR.pausing
+
+
+def check_interrupted(program, expected, call, check, before):
+    """After an interrupt.  (Its traceback is held by the caller, as a console does.)"""
+    check_closed(before)
+    check()
+    for again in (call, program()[0]):
+        found = again()
+        assert not isinstance(found, Variable)
+        np.testing.assert_allclose(found, expected, rtol=1e-6)
+    check()
+    check_closed(before)
+
+
+# --- an exception at each instruction ---
+
+# Python prints what is raised in the first instructions of a destructor, and goes on.
+DESTRUCTORS = ("__del__", "at_the_end_of_an_object")
+pytestmark = pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+
+
+class Struck:
+    """Raises at the k-th instruction in our code; `count`: how many there were."""
+
+    def __init__(self, k=None):
+        self.k, self.count, self.done, self.place = k, 0, False, ""
+
+    def __call__(self, frame, event, arg):
+        if not frame.f_code.co_filename.startswith(OURS):
+            return None
+        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        return self.inside
+
+    def inside(self, frame, event, arg):
+        if event == "opcode":
+            self.count += 1
+            if self.count == self.k:
+                self.done, self.place = True, frame.f_code.co_name
+                raise KeyboardInterrupt
+        return self.inside
+
+
+def struck(program, k):
+    """(The tracer, the error, the call, the check) of one run."""
+    call, check = program()
+    tracer, error, outer = Struck(k), None, sys.gettrace()
+    sys.settrace(tracer)
+    try:
+        call()
+        if tracer.done:  # in a destructor: it comes again
+            time.sleep(0.1)
+    except BaseException as caught:
+        error = caught
+    finally:
+        sys.settrace(outer)
+    return tracer, error, call, check
+
+
+def strike(name, k):
+    program, expected = PROGRAMS[name]
+    before = settings()
+    tracer, error, call, check = struck(program, k)
+    if tracer.done and tracer.place not in DESTRUCTORS:
+        assert type(error) is KeyboardInterrupt, (name, k, error)
+    check_interrupted(program, expected, call, check, before)
+    del error
+
+
+def places(name, share):
+    program, _ = PROGRAMS[name]
+    program()[0]()  # what is made once is made
+    count = struck(program, None)[0].count
+    return TODAY.sample(range(1, count + 1), min(count, share))
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_an_exception_at_an_instruction(name):
+    for k in places(name, 1 if name in LONG else 3):
+        strike(name, k)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_an_exception_at_every_instruction(name):
+    """(Of the longest programs at 2,000.)"""
+    for k in places(name, 2_000 if name in LONG else 40_000):
+        strike(name, k)
+
+
+# --- real signals ---
+
+
+def interrupted(call, delay):
+    """The exception that a signal makes of a call, which is repeated until it comes."""
+    until = time.monotonic() + delay + 1.0
+    try:
+        signal.setitimer(signal.ITIMER_REAL, delay)
+        while time.monotonic() < until:
+            call()
+    except BaseException as error:
+        return error
+    return None
+
+
+def signalled(name, count):
+    """Interrupts at random times of calls."""
+    program, expected = PROGRAMS[name]
+    call, check = program()
+    call()
+    begun = time.perf_counter()
+    call()
+    usual, before = time.perf_counter() - begun, settings()
+    for n in range(count):
+        if n % 20 == 0:
+            call, check = program()
+            call()
+        error = interrupted(call, TODAY.uniform(1e-5, 2 * max(usual, 1e-3)))
+        assert type(error) is KeyboardInterrupt or (error is None and name == "checkpoint"), (name, n, error)  # (`DESTRUCTORS`)
+        check_closed(before)
+        check()
+        if n % 10 == 0:
+            np.testing.assert_allclose(call(), expected, rtol=1e-6)
+        del error
+    check_interrupted(program, expected, call, check, before)
+
+
+@contextlib.contextmanager
+def alarms():
+    before = signal.signal(signal.SIGALRM, signal.default_int_handler)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+@pytest.mark.parametrize("name", USUAL)
+def test_signals(name):
+    with alarms():
+        signalled(name, 2 if name in LONG else 10)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_many_signals(name):
+    """100,000 in all, most of them in the short programs."""
+    with alarms():
+        signalled(name, 3_000 if name in LONG else 12_000)
