@@ -200,8 +200,8 @@ class DiffuseStart:
         poor = found < found[0] * DEPENDENT
         raise IllConditionedError(
             f"the data hardly determine the diffuse start of these states: {self.named(self.columns[:, : self.rank] @ V[poor].T)}; to "
-            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, fewer "
-            "waves, or a start with a finite covariance"
+            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, "
+            "fewer waves, or a start with a finite covariance"
         )
 
     def named(self, directions: numpy.ndarray) -> str:
