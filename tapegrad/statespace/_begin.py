@@ -14,7 +14,7 @@ from .._array import to_host
 from .._primitive import is_tracked
 from .._recording import value
 from ._diffuse import DiffuseStart, collapsed, condition, plain, start_of
-from ._filter import Moments, first_state, recursion, scalar_loglik
+from ._filter import Moments, OnArrays, first_state, recursion, scalar_loglik
 from ._kernel import Form, path_of, triangle
 from ._model import LinearGaussian, Observations, System, system
 from ._rows import rows_of, upper
@@ -90,15 +90,16 @@ def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bo
     bare = start_of(s, data, placed=False)
     if bare is None:
         return Begin(0) if s.predict_first else None
-    if data.begin is None or anew or data.begin[0] is not bare.rows or data.begin[1] != moving:
+    known = data.begin
+    if known is None or anew or known[0] is not bare.rows or known[1] != moving:
         constants = constants_of(s, data, moving)
         if constants is not None:
             found = Begin(constants.steps, constants)
         else:
             start = start_of(s, data).seen()
             found = Begin(last_step(s, data, start, joseph), None, start)
-        data.begin = bare.rows, moving, found
-    return data.begin[2]
+        known = data.begin = bare.rows, moving, found
+    return known[2]
 
 
 def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
@@ -114,20 +115,12 @@ def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) 
     numbers, r, n = plain(s), start.rank, data.steps
     if numbers is None or not r:
         return n if r else 0
-    s, data = (
-        replace(s, **numbers, xp=numpy),
-        Observations(to_host(value(data.raw))) if is_tracked(data.values) or data.xp is not numpy else data,
-    )
-    steps = int(start.at[min(r, len(start.at)) - 1, 0]) + 1
+    if is_tracked(data.values) or data.xp is not numpy:
+        data = Observations(to_host(value(data.raw)))
+    s, steps = replace(s, **numbers, xp=numpy), int(start.at[min(r, len(start.at)) - 1, 0]) + 1
     while True:
-        with numpy.errstate(all="ignore"):
-            path = recursion(s, data, joseph, *first_state(s, start), 0, steps)
-            found = sorted(
-                [(t, row) for at, _, white in path.whitened() for t, rows in zip(at, white, strict=True) for row in rows[:, 1:]],
-                key=lambda x: x[0],
-            )
-        at, W = numpy.array([t for t, _ in found]), numpy.array([row for _, row in found])
-        well = lambda k: condition(W[at < k]) <= COLLAPSE
+        x = OnArrays(s, data, joseph).moments(*first_state(s, start), 0, steps)
+        well = lambda k, x=x: condition(x.rows(0, k)[:, 1:]) <= COLLAPSE
         if well(steps):
             break
         if steps == n:

@@ -22,7 +22,7 @@ import numpy
 
 from .. import numpy as np
 from .._array import to_host, xp_of
-from .._primitive import Primitive, bind, layout_of, primal_of, seen
+from .._primitive import layout_of, primal_of, seen
 from .._recording import value
 from .._variable import Variable
 from ..errors import DataError
@@ -32,7 +32,7 @@ from ._model import Observations, System
 
 # Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
 # and a start that was collapsed has lost digits.
-HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 1e-4
+HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 3e-4
 ENOUGH = 1e3  # condition number of the diffuse columns at which no more rows are looked at
 SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
@@ -75,7 +75,7 @@ def regression(white: Any, rank: int, columns: int, known: Regression | None = N
         estimate = np.concatenate([estimate, xp.zeros(padding)])
         root = np.concatenate([root, xp.zeros((padding, rank))])
     log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
-    if judge is not None and seen(R) is None:  # nobody may look: nan where digits were lost
+    if judge is not None and (R.ndim > 2 or seen(R) is None):  # of many models one must not stop the others: nan where digits were lost
         size = np.sqrt(np.sum(R * R, axis=-2))
         lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
         log_det, estimate = log_det + lost, estimate + lost[..., None]
@@ -102,85 +102,13 @@ def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
 def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
     """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
     given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
-    return bind(COLLAPSE, (white, state), {"start": start, "whole": whole})
-
-
-def _collapse(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
-    Q, R, root, u, left, mean = _factors(white, state, start, lambda R: R.ndim > 2 and whole or start.require_conditioned(R, whole))
-    m, A = mean.shape[-2], mean[..., 1:]
-    Y = A @ root
-    total = -0.5 * _dot(left, left) - np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
-    if whole and R.ndim > 2:  # of many models one must not stop the others
-        total = np.where(_conditioned(R, DEPENDENT), total, numpy.nan)
-    P = state[..., m * mean.shape[-1] :] + _triangle(Y @ np.swapaxes(Y, -1, -2))
-    return np.concatenate([mean[..., 0] + _times(Y, u), P, total[..., None]], axis=-1)
-
-
-def _factors(white: Any, state: Any, start: "DiffuseStart", judge: Callable | None = None) -> tuple[Any, ...]:
-    """Q, R, R^-1, u = Q'e, e - Q u, and the mean (..., m, 1 + r); `judge` raises where it does not accept R."""
-    e, W, m = white[..., 0], -white[..., 1:], start.columns.shape[0]
-    Q, R = np.linalg.qr(W)
-    if judge is not None:
-        judge(R)
-    u = _times(np.swapaxes(Q, -1, -2), e)
-    left = e - _times(Q, u)
-    more = _times(np.swapaxes(Q, -1, -2), left)  # once more, for the digits of what is left
-    root = solve_triangular(R, xp_of(layout_of(white)).eye(R.shape[-1]) + 0.0 * R)
-    mean = state[..., : m * white.shape[-1]].reshape((*state.shape[:-1], m, white.shape[-1]))
-    return Q, R, root, u + more, left - _times(Q, more), mean
-
-
-def _pulled(g: Any, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> tuple[Any, Any]:
-    """The cotangents of white and state."""
-    Q, _, root, u, r, mean = _factors(white, state, start)
-    m, Y = mean.shape[-2], mean[..., 1:] @ root
-    d, back = _times(root, u), np.swapaxes(root, -1, -2)
-    by_mean, by_cov, by_total = g[..., :m], g[..., m:-1], g[..., -1:]
-    full = triangle(m)[1]
-    PY = (by_cov[..., full] * (0.5 + 0.5 * xp_of(layout_of(white)).eye(m))) @ Y
-    b = _times(np.swapaxes(Y, -1, -2), by_mean)
-    Qb = _times(Q, b)
-    inner = by_total[..., None] * back + 2.0 * (np.swapaxes(Y, -1, -2) @ PY) @ back
-    by_W = _outer(r, by_total * d + _times(root, b)) - _outer(Qb, d) - Q @ inner
-    by_e = Qb - by_total * r
-    by_A = _outer(by_mean, d) + 2.0 * PY @ back
-    by_state = np.concatenate([by_mean[..., None], by_A], axis=-1).reshape((*g.shape[:-1], mean.shape[-1] * m))
-    return np.concatenate([by_e[..., None], -by_W], axis=-1), np.concatenate([by_state, by_cov], axis=-1)
-
-
-def _pushed(tangents: tuple, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
-    """The tangent of the collapse."""
-    Q, _, root, u, r, mean = _factors(white, state, start)
-    m, Y = mean.shape[-2], mean[..., 1:] @ root
-    d = _times(root, u)
-    of_white, of_state = (0.0 * x if t is None else t for t, x in zip(tangents, (white, state), strict=True))
-    de, dW = of_white[..., 0], -of_white[..., 1:]
-    of_mean = of_state[..., : m * mean.shape[-1]].reshape(mean.shape)
-    dY = of_mean[..., 1:] @ root
-    missed = de - _times(dW, d)
-    M = np.swapaxes(Q, -1, -2) @ dW @ root
-    moved = _times(np.swapaxes(Q, -1, -2), missed) + _times(np.swapaxes(root, -1, -2), _times(np.swapaxes(dW, -1, -2), r))
-    X = dY @ np.swapaxes(Y, -1, -2) - Y @ M @ np.swapaxes(Y, -1, -2)
-    cov = of_state[..., m * mean.shape[-1] :] + _triangle(X + np.swapaxes(X, -1, -2))
-    total = -_dot(r, missed) - np.sum(np.diagonal(M, axis1=-2, axis2=-1), axis=-1)
-    return np.concatenate([of_mean[..., 0] + _times(of_mean[..., 1:], d) + _times(Y, moved), cov, total[..., None]], axis=-1)
-
-
-def _outer(x: Any, y: Any) -> Any:
-    return x[..., :, None] * y[..., None, :]
-
-
-def _triangle(P: Any) -> Any:
-    """The upper triangle of (..., m, m)."""
-    m = P.shape[-1]
-    return P.reshape((*P.shape[:-2], m * m))[..., triangle(m)[0]]
-
-
-COLLAPSE = Primitive("collapse", _collapse)
-COLLAPSE.vjp, COLLAPSE.joint = (lambda g, out, need, white, state, start, whole: _pulled(g, white, state, start, whole),), True
-COLLAPSE.jvp = lambda t, out, white, state, start, whole: _pushed(t, white, state, start, whole)
-COLLAPSE.keep_spec = lambda active: ((0, 1), False)
-COLLAPSE.batch = "matrix"
+    m, c = start.columns.shape[0], white.shape[-1]
+    x = regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
+    mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
+    Y = mean[..., 1:] @ x.root
+    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle(m)[0]]
+    total = -0.5 * x.square - x.log_det
+    return np.concatenate([mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1)
 
 
 def _conditioned(R: numpy.ndarray, least: float) -> Any:
@@ -251,8 +179,8 @@ class DiffuseStart:
         """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
         if self.dropped is None or self.dropped > step:
             raise DataError(
-                f"{call}: the data do not determine every diffuse element of the start, whose variance is "
-                "infinite; give more data, or a start with a finite covariance"
+                f"{call}: the data do not determine every diffuse element of the start, whose variance is infinite, of these states: "
+                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite covariance"
             )
         if first and self.rank < self.centre.size:
             raise DataError(
@@ -264,19 +192,21 @@ class DiffuseStart:
     def require_conditioned(self, R: Any, whole: bool) -> None:
         """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of the `whole` sample."""
         R = seen(R)
-        if R is None or not self.rank or _conditioned(R, DEPENDENT if whole else LOST).all():
+        if R is None or (whole and R.ndim > 2) or _conditioned(R, DEPENDENT if whole else LOST).all():
             return
         if not whole:
             raise LostDigits
         _, found, V = numpy.linalg.svd(R / numpy.linalg.norm(R, axis=0))
         poor = found < found[0] * DEPENDENT
-        weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
-        names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
         raise IllConditionedError(
-            f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
-            "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
-            "covariance"
+            f"the data hardly determine the diffuse start of these states: {self.named(self.columns[:, : self.rank] @ V[poor].T)}; to "
+            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, "
+            "fewer waves, or a start with a finite covariance"
         )
+
+    def named(self, directions: numpy.ndarray) -> str:
+        """The states with a part in these directions, (m, k)."""
+        return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
 
 
 def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
@@ -286,13 +216,12 @@ def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart
     key = None
     if not s.varying & {"T", "Z"}:
         key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
-    if data.start is None or key is None or data.start[0] != key:
-        data.start = key, _found(s, data)
-    found = data.start[1]
-    if placed and found.centre is None:
-        found = _placed(s, data, found)
-        data.start = key, found
-    return found
+    known = data.start
+    if known is None or key is None or known[0] != key:
+        known = data.start = key, _found(s, data)
+    if placed and known[1].centre is None:
+        known = data.start = key, _placed(s, data, known[1])
+    return known[1]
 
 
 def _found(s: System, data: Observations) -> DiffuseStart:

@@ -72,6 +72,30 @@ def test_transitions_that_depend_on_parameters():
     assert_as_one_by_one(r, damped, Y, start, constraints, rtol=1e-5)
 
 
+def waves(p):
+    """A level and two waves of 40 steps, which the first five observations hardly tell from each other."""
+    turn = lambda w: np.array([[np.cos(w), np.sin(w)], [-np.sin(w), np.cos(w)]])
+    T = np.zeros((5, 5))
+    T[0, 0], T[1:3, 1:3], T[3:, 3:] = 1.0, turn(2 * np.pi / 40), turn(4 * np.pi / 40)
+    Q = p["level"] * np.array([1.0, 0.0, 0.0, 0.0, 0.0]) + p["wave"] * np.array([0.0, 1.0, 1.0, 1.0, 1.0])
+    return ss.LinearGaussian(T, np.array([1.0, 1.0, 0.0, 1.0, 0.0]), Q, p["noise"])
+
+
+@pytest.mark.parametrize("n", [30, 90])  # the whole sample is augmented; the start is collapsed
+def test_waves_of_long_periods(n):
+    """The augmented filter runs over the same first steps of all series, whatever is missing there."""
+    g = np.random.default_rng(n)
+    Y = walks(4, n, seed=2) + np.sin(np.arange(n) * np.pi / 20) + 0.3 * g.normal(size=(4, n)).cumsum(axis=1)
+    Y[1, :3] = Y[2, 4:9] = np.nan
+    start = {"level": 0.5, "wave": 0.01, "noise": 1.0}
+    r = ss.fit_many(waves, Y, start, ss.positive())
+    assert "for 4 series" in r.report()
+    for b, y in enumerate(Y):
+        if r.converged[b]:
+            np.testing.assert_allclose(r.loglik[b], ss.fit(waves, y, start, ss.positive()).loglik, rtol=1e-7)
+    assert r.converged.sum() >= 3
+
+
 def test_first_step_a_transition():
     Y = walks(3, 50, seed=7)
 
