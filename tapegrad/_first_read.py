@@ -69,8 +69,9 @@ def code_of(f: Any) -> Any:
 
 def may_catch(roots: list) -> bool:
     """May code that can be reached from there catch an exception?"""
-    codes = [code for c in walked(roots, lambda x: x.dtype.kind != "O", Codes).codes for code in inner(c)]
-    return any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
+    walk = walked(roots, lambda x: x.dtype.kind != "O", Codes)
+    codes = [code for c in walk.codes for code in inner(c)]
+    return walk.unknown is not None or any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
 
 
 def inner(code: types.CodeType) -> Iterator:

@@ -186,7 +186,9 @@ class Walk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
     `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
-    into."""
+    into.  A walk ends where something is unknown, unless it is `whole`."""
+
+    whole = False
 
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
         self.names, self.found, self.read_anew = names, set(), read_anew
@@ -204,7 +206,7 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST:
+        while self.todo and len(self.hold) < MOST and (self.unknown is None or self.whole):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
@@ -699,7 +701,7 @@ def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) ->
     names: frozenset = frozenset()
     while True:
         walk = kind(roots, names, read_anew)
-        if walk.found <= names:
+        if walk.found <= names or (walk.unknown is not None and not walk.whole):
             return walk
         names = names.union(walk.found)
 
@@ -782,9 +784,15 @@ def is_atom(entry: Any) -> bool:
     return type(entry) is tuple and len(entry) == 2 and (entry[0] in ATOMS or (type(entry[0]) is type and issubclass(entry[0], np.generic)))
 
 
+class Whole(Walk):
+    """A walk that goes on."""
+
+    whole = True
+
+
 def held_by(x: Any) -> list:
     """What an object holds, all of its attributes included, so far as that can be told."""
-    walk = Walk([x], ANYTHING)
+    walk = Whole([x], ANYTHING)
     return [*walk.form, *[state(source) for source in walk.sources]]
 
 

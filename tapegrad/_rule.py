@@ -36,7 +36,8 @@ def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = 
 
     `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
     tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
-    since.  With only one of the two, the other mode is its transpose.
+    since.  With only one of the two, the other mode is its transpose.  A tracked value that f reads by another way than its arguments
+    raises ArgumentError where the result depends on it; what f keeps elsewhere is plain.
 
     >>> import numpy as np, tapegrad as tg
     >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)

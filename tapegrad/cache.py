@@ -63,6 +63,12 @@ class CacheInfo:
 def info() -> CacheInfo:
     """How much compiled code is kept, on disk and in memory, and how much may be.
 
+    Returns
+    -------
+    CacheInfo
+
+    Examples
+    --------
     >>> import tapegrad as tg
     >>> found = tg.cache.info()
     >>> found.files <= found.most_files
@@ -74,9 +80,22 @@ def info() -> CacheInfo:
 
 
 def clear() -> int:
-    """Delete the files, and forget the machine code that nobody holds.  Gives the number of files deleted.
+    """Delete the files, and forget the machine code that nobody holds.
 
     Kernels that exist go on working.  Files of other users, and files of another kind, stay.
+
+    Returns
+    -------
+    int
+        The number of files deleted.
+
+    Examples
+    --------
+    >>> import os, tempfile, unittest.mock
+    >>> import tapegrad as tg
+    >>> with tempfile.TemporaryDirectory() as empty, unittest.mock.patch.dict(os.environ, TAPEGRAD_CACHE=empty):
+    ...     tg.cache.clear()
+    0
     """
     with LOCK:
         ENGINES.clear()

@@ -204,6 +204,9 @@ class Form:
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if surroundings.unsure():
+            self.stop(surroundings.unsure())
+            return self.plain(args)
         if signature.weak and surroundings.has_single():
             self.numbers = False
             return self.recorded(args, failed)
@@ -226,7 +229,8 @@ class Form:
             return y
         y = recorded.result()
         drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
-        reason = surroundings.settle(recorded.arrays, drawn) or recorded.trace.drawn
+        program = Program(recorded)
+        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
         if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
             self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
             broken(self.name, failed.error, "the function is run as it is from now on")
@@ -245,11 +249,8 @@ class Form:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         reason = reason or unkept
         if reason is not None:
-            if owner.on_change == "raise":
-                raise GuardError(self.refusal(reason))
-            self.eager, self.programs = reason, []
+            self.stop(reason)
             return y
-        program = Program(recorded)
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
             return y
@@ -265,7 +266,13 @@ class Form:
             if other is not None:
                 raise GuardError(self.complaint(args, other))
 
-    def refusal(self, reason: str) -> str:
+    def stop(self, reason: str | None) -> None:
+        """The function is run as it is from now on."""
+        if self.owner.on_change == "raise":
+            raise GuardError(self.refusal(reason))
+        self.eager, self.programs = reason, []
+
+    def refusal(self, reason: Any) -> str:
         return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, is_scalar, kept, settled, xp_of
+from .._array import is_array, is_scalar, kept, settled, shares_memory, xp_of
 from .._calls import number
 from .._reads import Environment, Status, restore, state, walked
 from .._shadow.arrays import acts_as_array
@@ -135,7 +135,7 @@ class Surroundings:
         self.roots = roots
         self.content: list = []  # (array, checksum)
         walk = walked(roots, self.noted)
-        self.form = walk.form
+        self.form, self.unknown = walk.form, walk.unknown
         self.sources = [(x, state(x)) for x in walk.sources]
 
     def noted(self, x: Any) -> bool:
@@ -167,14 +167,20 @@ class Surroundings:
             if state(x) != before:
                 restore(x, pickle.loads(before))
 
-    def settle(self, anew: dict, drawn: Any = ()) -> str | None:
-        """The recording is done, which read these arrays anew, and drew of these generators.  Gives the reason if no program can stand
-        for the function."""
-        self.environment = Environment(self.roots, lambda x: id(x) in anew or settled(x))
-        unknown = self.environment.unknown
-        reason = self.disturbed(anew, drawn) if unknown is None else f"it reads {unknown}, and nothing tells whether that has changed"
+    def settle(self, anew: dict, program: Any, drawn: Any = ()) -> str | None:
+        """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason if no program can stand for
+        the function.  (An array that was followed, and of which the program reads nothing, is compared.)"""
+        read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
+        known = {id(x) for x in read}
+        used = {k for k, x in anew.items() if k in known or any([shares_memory(x, y) for y in read])}
+        self.environment = Environment(self.roots, lambda x: id(x) in used or settled(x))
+        self.unknown = self.environment.unknown
+        reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []
         return reason
+
+    def unsure(self) -> str | None:
+        return None if self.unknown is None else f"it reads {self.unknown}, and nothing tells whether that has changed"
 
     def changed(self) -> bool:
         return self.environment.status() is not Status.UNCHANGED

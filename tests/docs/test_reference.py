@@ -13,7 +13,7 @@ from tapegrad import _late
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FACES = ("numpy", "cupy", "scipy")  # NumPy's names, CuPy's, SciPy's: docs/coverage.md lists them
-MODULES = ["tapegrad", "tapegrad.errors", *(f"tapegrad.{name}" for name in _late.PUBLIC if name not in FACES)]
+MODULES = ["tapegrad", "tapegrad.cache", "tapegrad.errors", *(f"tapegrad.{name}" for name in _late.PUBLIC if name not in FACES)]
 
 
 def public(module):
@@ -26,7 +26,7 @@ def public(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname and a.asname[0] != "_"}
     if module.__name__ == "tapegrad":
-        imported = (imported | set(_late.ON_USE)) - {"errors"}
+        imported = (imported | set(_late.ON_USE)) - {"cache", "errors"}
     return imported
 
 

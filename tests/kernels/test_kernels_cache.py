@@ -232,6 +232,57 @@ print(len(calls), *value)
     assert told[0][1:] == told[1][1:] == ["-3.75", "-9.0"]
 
 
+# --- limits ---
+
+
+def test_the_files_that_were_used_least_recently_go(folder, monkeypatch):
+    """Files are written, and read, at random; those that are left are the last ones."""
+    monkeypatch.setattr(cache, "MOST_FILES", 20)
+    monkeypatch.setattr(cache, "EACH", 1)
+    monkeypatch.setattr(cache, "AGE", 0.0)
+    rng, last = np.random.default_rng(0), []
+    folder.mkdir()
+    for other in ("notes.txt", "a.o", f"{'g' * 64}.o"):
+        (folder / other).write_bytes(b"of somebody else")
+    for n in range(200):
+        name = cache.key(str(n if rng.random() < 0.7 or not last else rng.integers(n)))
+        if cache.load(name) is None:
+            cache.save(name, b"content")
+        last = [*[x for x in last if x != name], name]
+        os.utime(folder / f"{name}.o", (1e9 + n, 1e9 + n))  # (clocks of file systems are coarse)
+        found = cache.info()
+        assert found.files <= 20 == found.most_files
+        assert {p.name for p in folder.iterdir() if cache.NAME.fullmatch(p.name)} == {f"{x}.o" for x in last[-found.files :]}
+    assert sorted([p.name for p in folder.iterdir() if not cache.NAME.fullmatch(p.name)]) == ["a.o", f"{'g' * 64}.o", "notes.txt"]
+
+
+def test_large_files_go_first_where_bytes_are_limited(folder, monkeypatch):
+    monkeypatch.setattr(cache, "MOST_BYTES", 10_000)
+    monkeypatch.setattr(cache, "EACH", 1)
+    for n in range(30):
+        cache.save(cache.key(str(n)), bytes([n]) * 900)
+        assert cache.info().bytes <= 10_000
+    assert cache.load(cache.key("29")) == bytes([29]) * 900
+
+
+def test_a_file_that_is_read_counts_as_used(folder, monkeypatch):
+    cache.save(NAME, b"content")
+    path = folder / f"{NAME}.o"
+    os.utime(path, (1e9, 1e9))
+    assert cache.load(NAME) == b"content" and path.stat().st_mtime > 1e9 + 1
+
+
+def test_clear(folder, monkeypatch):
+    k = tg.kernels.likelihood(lambda t, y: -t[0] * (y - 2.0) ** 2)
+    theta, y = np.ones((1, 1)), np.ones(2)
+    assert k(theta, y) == [-2.0] and cache.info().files > 0 and cache.info().folder == folder
+    (folder / "other").write_bytes(b"x")
+    assert cache.clear() > 0 and cache.info().files == cache.info().engines == 0 and (folder / "other").exists()
+    assert k(2 * theta, y) == [-4.0]
+    monkeypatch.setenv("TAPEGRAD_CACHE", "")
+    assert cache.info().folder is None and cache.clear() == cache.info().files == 0
+
+
 # --- programs with a name: on disk before they are traced ---
 
 

@@ -82,7 +82,7 @@ class Family:
 
     def traced(self, signature: tuple) -> Program:
         made = steadily(lambda: self.base(signature), self.name)
-        if made.g.captured is not None:
+        if made.g.captured is not None and made.g.captured not in self.captured:
             self.captured.append(made.g.captured)
         return made
 
@@ -113,7 +113,11 @@ class Family:
         return self.sums and dtype.itemsize < SUMS.itemsize
 
     def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
-        return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+        try:
+            return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+        except BaseException:
+            self.programs.clear()  # an interrupt may have left their graph half made
+            raise
 
     def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
         key = kind, orders(n), signature, dtype, per_sample, make

@@ -70,16 +70,16 @@ class Map(Remade):
 
             def trace():
                 program, build = trace_map(self.f, [shapes[n] for n in order], [place[n] for n in range(len(order))])
+                active = sum(program.inputs[: fixed.count(False)])
+                program.inputs = [active, sum(program.inputs) - active]
                 builds.append(build)
                 return program
 
             program = steadily(trace, self.__name__)
-            active = sum(program.inputs[: fixed.count(False)])
-            total = sum(program.inputs)
-            program.inputs = [active, total - active]
             captured.append(program.g.captured)
-            family = Family(self.__name__, lambda s: program, False, False, by_data=False)
-            family.general = general
+            traced = [program]
+            family = Family(self.__name__, lambda s: traced.pop() if traced else trace(), False, False, by_data=False)
+            family.captured, family.general = captured, general
             families[key] = family, builds[-1]
         return families[key]
 

@@ -240,9 +240,10 @@ class Launcher:
 
     def text(self, width: int) -> str:
         """The text for blocks of so many samples; the numbers that it takes as arguments are noted."""
-        self.numbers[width] = given = bytearray()
-        bits = 8 * self.dtype.itemsize
-        return emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        given, bits = bytearray(), 8 * self.dtype.itemsize
+        text = emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
+        self.numbers[width] = bytes(given)  # at the end: another thread may launch meanwhile
+        return text
 
     def engine(self, width: int) -> Any:
         """The machine code for blocks of so many samples."""

@@ -12,7 +12,7 @@ from ..._reads import Environment, Status, state
 from ..._scope import OPEN
 from ...errors import DroppedDerivativeError, KernelError
 
-TRIES = 3  # traces during which something changed, before one is used for a single call
+TRIES = 10  # traces that met two states of what other threads change
 
 
 class Unsteady(KernelError):
@@ -20,7 +20,7 @@ class Unsteady(KernelError):
 
 
 def steadily(trace: Callable[[], Any], kernel: str) -> Any:
-    """The program that `trace` gives, of a trace during which nothing changed that the functions read."""
+    """The program that `trace` gives, and whether it holds for more than this call."""
     for left in range(TRIES - 1, -1, -1):
         try:
             made = trace()
@@ -28,9 +28,9 @@ def steadily(trace: Callable[[], Any], kernel: str) -> Any:
             if not left:
                 raise
             continue
-        if made.g.captured is None or made.g.captured.settle(kernel):
-            break
-    return made
+        if made.g.captured is not None:
+            made.g.captured.settle(kernel)
+        return made
 
 
 def is_alone() -> bool:
@@ -58,7 +58,7 @@ class Captured:
             self.sources += [(x, state(x)) for x in self.before[-1].walk.sources]
 
     def settle(self, kernel: str) -> bool:
-        """The trace is done.  Is it known that no other thread has changed anything meanwhile?"""
+        """The trace is done.  Is it known that no other thread has changed anything meanwhile?  If not, it holds for one call only."""
         if self.environment is None:
             self.environment = Environment(self.roots)
             self.refuse_written(kernel)
@@ -97,7 +97,13 @@ class Captured:
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
+        unknown = self.environment.unknown
         for shadow in OPEN.shadows:
+            if unknown is not None and any([v._version for _, v in shadow.arrays]):
+                raise DroppedDerivativeError(
+                    f"the kernel {kernel} reads {unknown}, and nothing tells whether that leads to an array that the function under "
+                    "differentiation has written. What a kernel captures is constant: pass arrays as data or as parameters of the kernel"
+                )
             for x in self.environment.walk.arrays:
                 if getattr(shadow.seen.get(id(x)), "_version", 0):
                     raise DroppedDerivativeError(
