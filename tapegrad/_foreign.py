@@ -132,6 +132,11 @@ def argument(x: Any) -> Any:
     return argument(x.__array__()) if hasattr(kind, "__array__") else x
 
 
+def as_array(x: Any) -> Any:
+    """An argument that stands for an array: of a list the array of its numbers."""
+    return late.stacked(x) if isinstance(x, (list, tuple)) else argument(x)
+
+
 def operand(x: Any) -> Any:
     """An operand of an operator: what `argument` makes of it, or NotImplemented, so that its own reflected method has its turn."""
     kind = type(x)

@@ -93,6 +93,8 @@ def shown_class(kind: type) -> type:
 
 
 def poison(d: np.dtype) -> Any:
+    if d.kind not in "biufc":
+        raise TypeError(f"an array of dtype {d} met a tracked value, which cannot be computed with it")
     return np.nan if d.kind in "fc" else True if d.kind == "b" else np.iinfo(d).max
 
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ._array import address, is_array
-from ._foreign import argument
+from ._foreign import argument, as_array
 from ._scope import OPEN, WATCHERS
 from ._variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 from .errors import AliasError, callers_code, callers_line, quoted
@@ -221,22 +221,22 @@ def hook(f: Any) -> Any:
 
 def bind(prim: Primitive, args: Any, params: dict) -> Any:
     """The general way to apply a primitive: any number of arguments, any trace."""
-    top, level, handles, objects = None, 0, False, False
+    top, level, handles, others = None, 0, False, False
     for a in args:
         c = type(a)
         if c is View:
             if a._seen != a._base._version:
                 refresh(a)
         elif c not in HANDLES:
-            if c is np.ndarray and a.dtype.kind == "O":
-                objects = True
+            if a.dtype.kind == "O" if c is np.ndarray else c is list or c is tuple:
+                others = True
             continue
         handles = True
         t = a._trace
         if t is not None and t.level > level:
             top, level = t, t.level
-    if objects and handles:  # its elements may be tracked by whatever trace
-        return bind(prim, [argument(a) for a in args], params)
+    if others and handles:  # their elements may be tracked by whatever trace
+        return bind(prim, [as_array(a) for a in args], params)
     if top is not None:
         out = top.apply(prim, args, params)
         return both_saved(args, out) if prim.aliases else out

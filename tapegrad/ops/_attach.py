@@ -105,6 +105,9 @@ def _primal_operator(op: Callable, f: Any) -> Callable:
         if isinstance(b, (list, tuple)):
             b = s.stacked(b)
         a, b = primal_of(a), primal_of(b)
+        if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":  # None, a text: whatever a holds
+            like = layout_of(a)
+            return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), b)
         return hidden(a, b) if isinstance(a, Variable) or isinstance(b, Variable) else op(a, b)
 
     return method

@@ -215,3 +215,26 @@ def test_parts_of_results_that_a_search_made():
         assert tg.grad(lambda x, f=f: x * f(1.3))(2.0) == f(1.3)
     with pytest.raises(tg.errors.NoRuleError, match="'hess_inv' of its result"):
         tg.vmap(loud[0])(np.array([1.3, 0.9]))
+
+
+BINARY = (
+    "add subtract multiply divide power floor_divide remainder fmod divmod less less_equal equal not_equal greater greater_equal "
+    "logical_and logical_or logical_xor maximum minimum fmax hypot arctan2 copysign nextafter heaviside logaddexp isclose float_power"
+).split()
+
+
+@pytest.mark.parametrize("name", [pytest.param(n, marks=() if k % 6 == 5 else pytest.mark.long) for k, n in enumerate(BINARY)])
+def test_a_list_is_an_operand_of_each_sample(name):
+    """Also where it is as long as there are samples."""
+    f, rows = getattr(np, name), np.array([[5.3, 2.2, 1.0], [7.7, 3.1, 2.0]])
+    for y in ([1.5, 2.0], (5.3, 2.2), [[1.5, 2.0], [3.0, 4.0]], [1.5, 2.0, 4.0]):
+        for of in (lambda x: x[0], lambda x: np.array(x[0]), lambda x: x[:1], lambda x: x[:2], lambda x: x):
+            for call in (lambda x: f(of(x), y), lambda x: f(y, of(x))):
+                try:
+                    expected = np.array([call(row) for row in rows])
+                except ValueError:
+                    continue  # shapes that do not fit
+                g = (lambda x, call=call: np.stack(call(x))) if name == "divmod" else call
+                np.testing.assert_allclose(np.asarray(tg.vmap(g)(rows), float), expected)
+                replayed = tg.prepare(g, rows[0])
+                np.testing.assert_allclose(np.asarray(replayed.value(rows[1]), float), expected[1])
