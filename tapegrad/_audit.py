@@ -13,7 +13,8 @@ import numpy as np
 from ._array import is_array, xp_of
 from ._calls import name_of
 from ._primitive import Primitive, bind, values_of
-from ._profile import Keeper, active_numbers, in_bytes, is_float, profile, table
+from ._profile import Keeper, Unaltered, active_numbers, in_bytes, is_float, profile, table
+from ._scope import OPEN, entry
 from ._shadow.routes import of_function
 from ._transforms import grad, hvp, jvp, vjp
 from ._tree import Const, leaves, structure, tree_map
@@ -81,6 +82,7 @@ class Audit:
     __repr__ = __str__
 
 
+@entry
 def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0) -> Audit:
     """f(*args) as it is and under every transform: do value, gradient, products with Jacobian and Hessian agree with each other and
     with differences?  Gives a report: print it; `.ok` and `.failures` for tests.
@@ -89,7 +91,7 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     writes: what reads them by a way that tapegrad does not follow, a pointer for example, then shows.  Where something fails, each
     operation is checked by itself, so that a wrong `tg.rule` is named.  The report ends with `tg.profile`.
 
-    f runs about fifty times; captured arrays are left as they were.  Where f has a corner within steps of 0.001 the differences do
+    f runs about fifty times; what it captures is left as it was.  Where f has a corner within steps of 0.001 the differences do
     not settle, and the check is 'unsure'.
 
     >>> import numpy as np, tapegrad as tg
@@ -101,6 +103,7 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     """
     a = Auditing(f, args, active_numbers("audit", f, args, argnums), seed)
     report = Audit(name_of(f))
+    OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), a.keeper)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for check in CHECKS:

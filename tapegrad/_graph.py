@@ -10,7 +10,8 @@ from typing import Any
 
 from ._calls import name_of
 from ._primitive import Primitive, layout_of
-from ._profile import Keeper, active_numbers, table
+from ._profile import Keeper, Unaltered, active_numbers, table
+from ._scope import OPEN, opened
 from ._tape import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
 from ._transforms import vjp
 from ._tree import leaves
@@ -110,7 +111,7 @@ class Recording(Watcher):
 def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Graph:
     """The operations that f(*args) puts on a tape: print the result, or draw it by `.svg()` or `.save(path)`.
 
-    f runs once; captured arrays are left as they were.
+    f runs once; what it captures is left as it was.
 
     >>> import numpy as np, tapegrad as tg
     >>> print(tg.graph(lambda x: np.sum(np.sin(x) * 2), np.ones(3)))  # doctest: +ELLIPSIS
@@ -122,14 +123,11 @@ def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     """
     nums = active_numbers("graph", f, args, argnums)
     seen, keeper = Recording(), Keeper()
-    keeper.__enter__()
     seen.captured = keeper.captured  # type: ignore[method-assign]
-    try:
-        with seen:
+    with opened():
+        OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), keeper)
+        with keeper, seen:
             vjp(placed(f, args, nums), *[args[n] for n in nums])
-    finally:
-        keeper.__exit__()
-        keeper.put_back()
     assert isinstance(seen.records, Noted)
     return Graph(name_of(f), nodes_of(seen, seen.records))
 

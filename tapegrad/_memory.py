@@ -12,7 +12,7 @@ from ._calls import check_function, full_like, name_of, value_out
 from ._pickling import Remade
 from ._primitive import Primitive, bind, layout_of, primal_of
 from ._rebind import Rebind, confirm, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
-from ._scope import OPEN, opened
+from ._scope import OPEN, at_the_end_of_an_object, opened
 from ._shadow import MAKERS, Shadow
 from ._transforms import jvp, vjp
 from ._tree import leaves, structure, tree_map
@@ -200,7 +200,7 @@ class Step:
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
     def __del__(self):
-        ended(self.first)  # it knows the function that knows it: ends the cycle
+        at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
 
     def __call__(self, *inputs: Any) -> tuple:
         present = self.as_before() if self.marks is not None else ()

@@ -13,7 +13,7 @@ import numpy as np
 from ._array import is_array, is_differentiable, same_bits
 from ._primitive import Primitive, bind, handle, layout_of, values_of
 from ._rebind import Rebind, out_of, with_all
-from ._scope import OPEN, changed
+from ._scope import OPEN, at_the_end_of_an_object, changed
 from ._transforms import jvp, vjp
 from ._tree import children, is_node, leaves, rebuilt, tree_map
 from ._variable import Variable
@@ -62,7 +62,7 @@ class Call:
         self.done = False
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def without_function(self, v: Any) -> Any:
         if not callable(v):

@@ -1,6 +1,9 @@
 """`profile`: the time and the memory of a gradient, by the user's line."""
 
+import collections
+import itertools
 import time
+import types
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +12,12 @@ import numpy as np
 
 from ._array import is_array
 from ._calls import name_of
+from ._rebind import GENERATORS, drawn_to, set_state
+from ._scope import OPEN, entry
+from ._shadow import is_foreign, names_in
+from ._shadow.containers import base_of
+from ._shadow.kinds import EMPTY, drop_state, is_user_class, put_state, state_of
+from ._shadow.routes import walk
 from ._tape import Like, Tape
 from ._transforms import vjp
 from ._tree import leaves, tree_map
@@ -128,11 +137,12 @@ class Profile:
     __repr__ = __str__
 
 
+@entry
 def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Profile:
     """Time and bytes of the value and gradient of f(*args), by line of your code: print the result.
 
     `argnums`: the arguments that are differentiated, all of floats if None.  f may give an array: then the cotangent is one of ones.
-    f runs nine times; captured arrays are left as they were.  What noting takes, some 5 microseconds an operation, is not counted.
+    f runs nine times; what it captures is left as it was.  What noting takes, some 5 microseconds an operation, is not counted.
 
     >>> import numpy as np, tapegrad as tg
     >>> report = tg.profile(lambda x: np.sin(x).sum(), np.ones(1000))
@@ -141,6 +151,7 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     """
     nums = active_numbers("profile", f, args, argnums)
     keeper = Keeper()
+    OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), keeper)
     run = gradient_of(f, args, nums)
     with keeper:
         run()
@@ -158,6 +169,72 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     return Profile(name_of(f), list(costs.lines.values()), plain, total)
 
 
+class Unaltered:
+    """What f can alter besides float arrays, as it is now: names, attributes, containers, integers, generators.  `end` puts it back."""
+
+    def __init__(self, f: Any):
+        self.spaces: list = []  # (namespace, names and what they mean)
+        self.cells: list = []  # (cell, content)
+        self.others: list = []  # (object, what it holds: a function that puts that back, and its arguments)
+        for x in itertools.islice(walk([f], {}), MOST):
+            kind = type(x)
+            if kind is types.FunctionType:
+                if not is_foreign(x.__globals__.get("__name__")):
+                    self.spaces.append((x.__globals__, {n: x.__globals__.get(n, EMPTY) for n in names_in(x.__code__)}))
+                self.cells += [(c, content_of(c)) for c in x.__closure__ or ()]
+            elif isinstance(x, GENERATORS):
+                self.others.append((set_state, x, drawn_to(x)))
+            elif kind in CONTAINERS or (kind is np.ndarray and x.dtype.kind in "biu" and x.flags.writeable):
+                if kind is not dict or "__builtins__" not in x:  # not the names of a module
+                    self.others.append((hold_again, x, x.copy()))
+            elif is_user_class(kind) and not isinstance(x, type):
+                self.others.append((put_all_state, x, state_of(x)))
+
+    def end(self, error: Any = None) -> None:
+        for space, names in self.spaces:
+            for n, v in names.items():
+                if v is EMPTY:
+                    space.pop(n, None)
+                elif space.get(n, EMPTY) is not v:
+                    space[n] = v
+        for c, v in self.cells:
+            if v is EMPTY:
+                del c.cell_contents
+            else:
+                c.cell_contents = v
+        for put_back, x, held in self.others:
+            put_back(x, held)
+
+
+MOST = 100_000  # objects that are looked at
+CONTAINERS = frozenset((dict, list, set, collections.deque))
+
+
+def content_of(c: types.CellType) -> Any:
+    try:
+        return c.cell_contents
+    except ValueError:
+        return EMPTY
+
+
+def hold_again(x: Any, held: Any) -> None:
+    if type(x) is np.ndarray:
+        x[...] = held
+    elif type(x) is not type(held) or len(x) != len(held) or any([a is not b for a, b in zip(flat(x), flat(held), strict=True)]):
+        base_of(x).put(x, flat(held))
+
+
+def flat(x: Any) -> list:
+    return base_of(x).read(x)
+
+
+def put_all_state(x: Any, held: dict) -> None:
+    now = state_of(x)
+    for name in now.keys() - held.keys():
+        drop_state(x, name)
+    put_state(x, {name: v for name, v in held.items() if now.get(name, EMPTY) is not v})
+
+
 class Keeper(Watcher):
     """Captured arrays as they were: `put_back`."""
 
@@ -173,6 +250,9 @@ class Keeper(Watcher):
     def written(self) -> set:
         """ids of those that were written, be it with what they held."""
         return {key for key, x in self.handles if getattr(x, "_version", 0) != 0}
+
+    def end(self, error: Any) -> None:
+        self.put_back()
 
     def put_back(self) -> None:
         for array, before in self.arrays.values():

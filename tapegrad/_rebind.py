@@ -303,9 +303,10 @@ def hold(x: Any, numbers: Any) -> None:
 def ended(shadow: Shadow) -> None:
     """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
     if shadow.on:
-        shadow.on = False
-        shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
+        if shadow.changes is not None:
+            shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
         restore(shadow, undo=True)
+        shadow.on = False
 
 
 def drawn(shadow: Rebind) -> list:

@@ -28,7 +28,7 @@ from ._scope import OPEN, Exit, outside
 from ._transforms import Mode, check_mode, jacobian_of
 from ._tree import leaves, tree_map
 from ._types import Array, Number
-from ._variable import Variable, View, bottom, frozen, variable
+from ._variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
 from .errors import ArgumentError, DroppedDerivativeError, ShapeError
 from .ops import _attach as _attach  # it gives Variables their methods
 from .ops import shaping
@@ -466,7 +466,7 @@ class Dual(Attached):
             raise AttributeError(name)
         found = getattr(self._x, name)
         if callable(found):
-            return lambda *args, **kwargs: applied(getattr(Variable, name), self, *args, **kwargs)
+            return lambda *args, **kwargs: applied(getattr(type(self._x), name), self, *args, **kwargs)
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
@@ -539,9 +539,25 @@ for _name in ("float", "complex"):
 Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
 APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
 ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
-for _name in vars(Variable):
-    if _name.startswith("__") and callable(_f := getattr(Variable, _name)) and (_name in ORDERED or _name not in APART):
-        setattr(Dual, _name, lambda d, *args, _f=_f: applied(_f, d, *args))
+
+
+def special_method(name: str) -> Callable:
+    """The special method of the number or array that a Dual holds."""
+
+    def method(d, *args):
+        f = getattr(type(d._x), name, None)
+        if f is None and name.startswith("__i"):  # Python takes the operator that makes a new number
+            return NotImplemented
+        if f is None:
+            raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
+        return applied(f, d, *args)
+
+    return method
+
+
+for _name, _f in {name: f for c in (Variable, ArrayVariable, NumberVariable, FLOAT) for name, f in vars(c).items()}.items():
+    if _name.startswith("__") and callable(_f) and (_name in ORDERED or _name not in APART):
+        setattr(Dual, _name, special_method(_name))
 
 
 # --- small things ---

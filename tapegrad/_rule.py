@@ -36,7 +36,8 @@ def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = 
 
     `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
     tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
-    since.  With only one of the two, the other mode is its transpose.
+    since.  With only one of the two, the other mode is its transpose.  A tracked value that f reads by another way than its arguments
+    raises ArgumentError where the result depends on it; what f keeps elsewhere is plain.
 
     >>> import numpy as np, tapegrad as tg
     >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
@@ -158,6 +159,16 @@ def is_first(first: Any, together: Any) -> bool:
     return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
 
 
+def checked(f: Callable, y: Any) -> Any:
+    """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
+    if any([is_tracked(v) for v in leaves(y)]):
+        raise ArgumentError(
+            f"rule({name_of(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "
+            "function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
+        )
+    return y
+
+
 class Rule(Remade):
     """A function with a derivative of the user's own."""
 
@@ -165,11 +176,11 @@ class Rule(Remade):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = name_of(f)
-        self.prim = prim = Primitive(self.__name__, lambda *args, **params: self.checked(f(*args, **params)))
+        self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked(f, f(*args, **params)))
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
-        prim.batch = for_samples(self.__name__, lambda *stacks, **params: self.checked(each(lambda *xs: f(*xs, **params), stacks)), rules)
+        prim.batch = for_samples(self.__name__, lambda *stacks, **params: checked(f, each(lambda *xs: f(*xs, **params), stacks)), rules)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for n, a in enumerate(args):
@@ -178,15 +189,6 @@ class Rule(Remade):
                     f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
                 )
         return bind(self.prim, args, params)
-
-    def checked(self, y: Any) -> Any:
-        """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
-        if any([is_tracked(v) for v in leaves(y)]):
-            raise ArgumentError(
-                f"rule({self.__name__}){where_of(self.f)}: the result depends on {way_to_tracked(self.f)}, which an open transform watches "
-                "and the function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
-            )
-        return y
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)

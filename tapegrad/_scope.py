@@ -5,16 +5,21 @@ captured arrays included.  An interrupt can strike anywhere, also on the way out
 the end of the block: the block itself holds the only reference to an object, and when the frame lets go of that object, by whatever
 way, what was not put back is put back.  Should this be interrupted too, then the next call completes it (`complete`)."""
 
+import _thread
 import contextvars
+import functools
 import os
 import threading
 from collections.abc import Callable
 from functools import partial
 from types import MappingProxyType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 from weakref import WeakSet, ref
 
 import numpy as np
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 
 class Open(threading.local):
@@ -143,6 +148,17 @@ def restored(block: list, kind: Any, error: Any, traceback: Any) -> None:
     close(OPEN.__dict__, block, error)
 
 
+def entry(f: Callable[P, R]) -> Callable[P, R]:
+    """Each call of the function is a block."""
+
+    @functools.wraps(f)
+    def called(*args: P.args, **kwargs: P.kwargs) -> R:
+        with opened():
+            return f(*args, **kwargs)
+
+    return called
+
+
 def outside(**changes: Any) -> None:
     """What is open outside of all blocks changes."""
     state = OPEN.__dict__
@@ -206,6 +222,15 @@ class Exit:
     def hold(context: Any) -> None:
         if getattr(context, "_exit_asked", bool)():  # a `with` statement has asked for the exit, and holds it
             context._exit_held = ref(context._exit_asked(), lambda _: context.left())
+
+
+def at_the_end_of_an_object(call: Callable, *args: Any) -> None:
+    """`call(*args)` in a `__del__`.  An interrupt there would be lost, for Python only prints it: it comes again afterwards."""
+    try:
+        call(*args)
+    except KeyboardInterrupt:
+        call(*args)
+        _thread.start_new_thread(_thread.interrupt_main, ())  # (it waits until this thread has gone on)
 
 
 # --- locks ---

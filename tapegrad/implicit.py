@@ -18,7 +18,7 @@ from ._implicit_systems import System
 from ._pickling import Remade
 from ._primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from ._rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
-from ._scope import OPEN, changed
+from ._scope import OPEN, at_the_end_of_an_object, changed
 from ._shadow import MAKERS
 from ._stacked import Way, spread
 from ._transforms import grad, jvp, vjp
@@ -242,7 +242,7 @@ class Problem:
         self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]

@@ -41,7 +41,7 @@ def {name}({signature}):
             return y
     else:
         if c is not ArrayVariable:
-            if c not in HANDLES:
+            if c is ndarray or c is float64 or c not in HANDLES:
                 return run(x{p})
             if c is View and x._seen != x._base._version:
                 refresh(x)
@@ -83,14 +83,16 @@ def {name}({signature}):
 
 BINARY = """
 def {name}(a, b):
-    ca = type(a)
+    ca = type(a)  # None, from where it is known that a is a Variable that can be read
     cb = type(b)
     number = False
-    if {elementwise} and ca is FLOAT:
+    if ca is FLOAT:
+        ca = None
         v = a._value
         trace = a._trace
         i = a._slot
         if cb is FLOAT:
+            cb = None
             w = b._value
             j = b._slot
             number = b._trace is trace and ((d := type(w)) is float64 or d is FLOAT)
@@ -99,14 +101,15 @@ def {name}(a, b):
             j = None
             number = cb is float
         number = number and ((d := type(v)) is float64 or d is FLOAT)
-    elif {elementwise} and cb is FLOAT and ca is float:
+    elif cb is FLOAT:
+        cb = None
         v = a
         i = None
         w = b._value
         trace = b._trace
         j = b._slot
-        number = (d := type(w)) is float64 or d is FLOAT
-    if number and ((kind := type(trace)) is Tape or kind is Dual):
+        number = ca is float and ((d := type(w)) is float64 or d is FLOAT)
+    if {elementwise} and number and ((kind := type(trace)) is Tape or kind is Dual):
         out = {body}
         c = type(out)
         y = new({number})
@@ -123,23 +126,23 @@ def {name}(a, b):
                 records.append(({number0}, i, {number1}, j, {outs}, {xs}, {ys}))
             return y
     else:
-        if ca is ArrayVariable or ca is FLOAT:
-            ca = Variable
-        elif ca is not float and ca is not ndarray and ca in HANDLES:
+        if ca is ArrayVariable:
+            ca = None
+        elif ca is not None and ca is not float and ca is not ndarray and ca is not float64 and ca in HANDLES:
             if ca is View and a._seen != a._base._version:
                 refresh(a)
-            ca = Variable
-        if cb is ArrayVariable or cb is FLOAT:
-            cb = Variable
-        elif cb is not float and cb is not ndarray and cb in HANDLES:
+            ca = None
+        if cb is ArrayVariable:
+            cb = None
+        elif cb is not None and cb is not float and cb is not ndarray and cb is not float64 and cb in HANDLES:
             if cb is View and b._seen != b._base._version:
                 refresh(b)
-            cb = Variable
-        if ca is Variable:
+            cb = None
+        if ca is None:
             v = a._value
             trace = a._trace
             i = a._slot
-            if cb is Variable:
+            if cb is None:
                 w = b._value
                 j = b._slot
                 other = b._trace
@@ -173,7 +176,7 @@ def {name}(a, b):
                         return w
                     if type(w) in HANDLES:
                         return {name}(a, w)
-        elif cb is Variable:
+        elif cb is None:
             v = a
             i = None
             w = b._value
@@ -201,7 +204,7 @@ def {name}(a, b):
                 if trace.pair is not None:
                     return trace.pair(prim, a, b, v, w, i, j)
                 return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
-            return bind(prim, (a if ca is Variable else v, b if cb is Variable else w), NOTHING) if trace is not None else handle({body})
+            return bind(prim, (a if ca is None else v, b if cb is None else w), NOTHING) if trace is not None else handle({body})
         out = {body}
         c = type(out)
         y = new({made})
@@ -224,9 +227,9 @@ def {name}(a, b):
                 {mark_b}
                 {both}
             return y
-        if cb is Variable:  # forward
+        if cb is None:  # forward
             b._saved = True
-        if ca is Variable:
+        if ca is None:
             a._saved = True
         {dual}
         if type(t) is View:
@@ -462,12 +465,12 @@ def _binary_text(prim: Primitive) -> str:
     elementwise = prim.same
 
     def mark(wanted, name, c):
-        return f"if {c} is Variable: {name}._saved = True" if wanted else ""
+        return f"if {c} is None: {name}._saved = True" if wanted else ""
 
     def mark_constant(wanted, name, c, value):
         if not wanted:
             return ""
-        return f"if {c} is Variable: {name}._saved = True\n                elif {c} is not float: {value} = keep(trace, {value})"
+        return f"if {c} is None: {name}._saved = True\n                elif {c} is not float: {value} = keep(trace, {value})"
 
     def piece(wanted, value, by_shape):
         return "None" if not wanted else f"Like({value})" if by_shape else value

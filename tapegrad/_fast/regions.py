@@ -139,7 +139,7 @@ def getitem(x, at):
                     records.append((pull_element, x._slot, ELEMENT, None, layout, (), at))
                     if k > trace.look:
                         trace.grown()
-                    y = new(CLASSES[type(element)])
+                    y = new(FLOAT if type(element) is float64 else CLASSES[type(element)])
                     y._value = element
                     y._trace = trace
                     y._slot = k

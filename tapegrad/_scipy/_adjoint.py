@@ -13,7 +13,7 @@ import scipy.integrate as itg
 from .. import numpy as np
 from .._primitive import bind
 from .._rebind import Rebind, with_all
-from .._scope import changed
+from .._scope import at_the_end_of_an_object, changed
 from .._shadow import MAKERS
 from .._transforms import jvp, vjp
 from .._tree import Const
@@ -52,7 +52,7 @@ class Flow:
         self.functions, self.args = functions, args
 
     def __del__(self):
-        self.first.finish()  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def within(self, values: Any, run: Callable) -> Any:
         shadow = Rebind(self.functions, self.args, self.first, values)

@@ -302,7 +302,7 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     with Search(name, args) as search:
         found = opt.minimize_scalar(search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
     if search.moves:
-        inside(plain_np.float64(found.x), None if bounds is None else [bare(bounds)], name)
+        inside(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
         found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
         found.fun = value_at(fun, found.x, args)
     return found

@@ -41,6 +41,7 @@ from .._variable import HANDLES, Variable
 from ..errors import AliasError, RouteError
 from .builtin import Globals, Names, names_in
 from .kinds import ATOMS, bases_of, is_foreign
+from .references import References, is_unsearchable
 
 GLANCE = 64
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
@@ -78,6 +79,8 @@ def contents(x: Any, most: int | None = None) -> list:
         return [x.base]
     if kind is np.nditer:
         return list(x.operands)
+    if kind is np.broadcast:
+        return list(x.iters)
     if kind is memoryview:
         return [x.obj]
     if kind in PROXIES:
@@ -235,7 +238,9 @@ def leave(shadow: Any, x: Any) -> None:
     kind = type(x)
     if shadow.left and shadow.left[-1] is x:
         return
-    if kind in LEAVES or issubclass(kind, types.ModuleType) or kind is types.BuiltinFunctionType and type(x.__self__) is types.ModuleType:
+    if kind in LEAVES or issubclass(kind, types.ModuleType):
+        return
+    if kind is types.BuiltinFunctionType and type(x.__self__) is types.ModuleType and not is_unsearchable(x):
         return
     if issubclass(kind, type) and is_foreign(x.__module__):
         return
@@ -321,24 +326,12 @@ def written(shadow: Any) -> list:
     return [a for a, v in shadow.arrays if v._version and (not turned or is_written(shadow, v))]
 
 
-def explained(shadow: Any, a: Any) -> bool:
-    """Does the array own its memory, and are the references to it those of the engine and of objects that were followed?"""
-    if xp_of(a) is not np or a.base is not None:
-        return False
-    known = [shadow.arrays, shadow.hold, shadow.changes, *shadow.arrays, *shadow.changes, *shadow.hold]
-    known += [change[2].met for change in shadow.changes if change[0] is Names]
-    known += [v for _, v in shadow.arrays] + list(shadow.sums.values() if shadow.sums else ())
-    holders = {id(o): o for o in known if o is not a}
-    known = list(holders.values())
-    for o in known:
-        holders.update({id(r): r for r in gc.get_referents(o) if type(r) is dict or type(r) is tuple})
-    here = 4  # the list of what was written, the loop over it, the name here, and the count itself
-    return sum([r is a for o in holders.values() for r in gc.get_referents(o)]) + here == sys.getrefcount(a)
-
-
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    arrays = [a for a in written(shadow) if not explained(shadow, a)] if shadow.left or shadow.reached else []
+    arrays = written(shadow) if shadow.left or shadow.reached else []
+    if arrays:
+        references = References(shadow, arrays)
+        arrays = [a for a in arrays if not references.is_followed(a)]
     holders = altered(shadow) if shadow.near or shadow.walked else {}
     if holders:
         for x, iterator in shadow.walked:
@@ -350,6 +343,7 @@ def finding(shadow: Any) -> RouteError | None:
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or holders:
         parents: dict = {}
+        closed: list = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):
                 return two_ways(shadow, x, chain(x, parents))
@@ -357,6 +351,12 @@ def finding(shadow: Any) -> RouteError | None:
                 for a in arrays:
                     if overlap(a, x):
                         return reachable(shadow, a, way or chain(x, parents))
+            if arrays and is_unsearchable(x):
+                closed.append(way or chain(x, parents))
+        if arrays and closed:
+            a = references.kept_unseen(arrays, tuple([id(way[-1]) for way in closed]))
+            if a is not None:
+                return kept_unseen(shadow, a, closed[0])
     for a, before in shadow.sums.values() if shadow.sums else ():
         if before is not None and checksum(a) != before:
             return RouteError(
@@ -405,6 +405,16 @@ def reachable(shadow: Any, a: Any, way: list) -> RouteError:
         f"{place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what it "
         f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
         "needs its old numbers as tg.Const(array.copy())"
+    )
+
+
+def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
+    start = chain_between([shadow.f], way[0])
+    text = spelled(start + way[1:] if start else [None, *way])
+    return RouteError(
+        f"{place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object of "
+        f"compiled code, {text}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it inside the "
+        "function, or wrap the call by tapegrad.rule"
     )
 
 

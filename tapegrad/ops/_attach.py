@@ -4,8 +4,10 @@ Reading order: operators; writes; attributes; methods, which are NumPy's functio
 a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/_protocols.py)."""
 
 import abc
+import dis
 import math
 import operator
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -345,7 +347,21 @@ def _array(x, dtype=None, copy=None):
 
 V.__array__ = _array
 V.__bool__ = truth_of
-V.__int__ = lambda x: int(values_of(x))
+STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
+
+
+def _int(x):
+    """`int(x)`, a constant; NumPy asks for it too where x is stored in an array of integers, which would lose the derivative unseen."""
+    frame = sys._getframe(1)
+    if frame.f_code.co_code[frame.f_lasti] in STORES and is_tracked(x) and dtype_of(x).kind in "fc":
+        raise DroppedDerivativeError(
+            "storing a tracked value in an array of integers would cut off its fraction and drop its derivative in silence; make the array "
+            "of floats, numpy.zeros(n), or store int(tapegrad.value(x))"
+        )
+    return int(values_of(x))
+
+
+V.__int__ = _int
 V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
 V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())

@@ -5,6 +5,7 @@
 import inspect
 import re
 import sys
+import warnings
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -179,7 +180,7 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
         return error
     try:
         given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
-        with np.errstate(all="ignore"):
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             f(*given[0], **given[1])
     except Hidden:
         return error

@@ -73,8 +73,8 @@ rules(finite, lambda g, out, x: g, jvp=same)
 
 
 def checked(function: Callable, ours: Callable) -> Callable:
-    """`ours`, which stands for a function of scipy.linalg: where an argument is not finite SciPy's own function is asked before, for it may
-    raise.  Values that a trace hides are checked when it knows them."""
+    """`ours`, which stands for a function of scipy.linalg: where an argument or the result is not finite SciPy's own function is asked too,
+    for it may raise.  Values that a trace hides are checked when it knows them."""
     check = inspect.signature(function).parameters.get("check_finite")
 
     @functools.wraps(function)
@@ -82,9 +82,15 @@ def checked(function: Callable, ours: Callable) -> Callable:
         if OPEN.hiding:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
-        elif not all(map(is_finite, args)) or not is_finite(kwargs.get("b")):
-            function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
-        return ours(*args, **kwargs)
+            return ours(*args, **kwargs)
+        theirs = lambda: function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        if not is_finite((*args, kwargs.get("b"))):
+            theirs()
+            return ours(*args, **kwargs)
+        y = ours(*args, **kwargs)
+        if not is_finite(y):
+            theirs()
+        return y
 
     return run
 
@@ -100,7 +106,7 @@ def finite_parts(x: Any) -> Any:
 
 def is_finite(x: Any) -> bool:
     """Are all numbers in arrays of NumPy, and in lists and tuples, finite?"""
-    if type(x) in (list, tuple):
+    if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
     x = primal_of(x)
     return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
@@ -546,9 +552,19 @@ def cofactor_slope(x, e):
 
 
 def _factors(x):
-    u, s, vh = xp_of(x).linalg.svd(x)
+    u, s, vh = factored(x, full_matrices=True)
     det = xp_of(x).linalg.det
     return u, s, vh, (det(u) * det(vh))[..., None, None]
+
+
+def factored(x: Any, full_matrices: bool) -> tuple:
+    """The singular value decomposition of finite matrices; nan for others, of which LAPACK may search for vectors without end."""
+    svd = xp_of(x).linalg.svd
+    if xp_of(x) is not np or np.isfinite(x).all():
+        return tuple(svd(x, full_matrices=full_matrices))
+    bad = ~np.isfinite(x).all((-2, -1), keepdims=True)
+    u, s, vh = svd(np.where(bad, 0, x), full_matrices=full_matrices)
+    return np.where(bad, u.dtype.type(np.nan), u), np.where(bad[..., 0], s.dtype.type(np.nan), s), np.where(bad, u.dtype.type(np.nan), vh)
 
 
 def others(s):

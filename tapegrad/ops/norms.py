@@ -8,10 +8,11 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import is_tracked, primal_of, values_of
+from .._primitive import is_tracked, layout_of, primal_of, values_of
+from .._scope import OPEN
 from ..errors import ArgumentError
 from ._define import axes_of, dtype, implements, ndim, primitive, rules, shape
-from .elementwise import absolute, phase_of, power, sign, times0, zero_of
+from .elementwise import absolute, phase_of, power, select, sign, times0, zero_of
 from .gates import note
 from .linalg import inv, square
 from .products import T, matmul
@@ -116,7 +117,12 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 @implements(scipy.linalg.norm)
 def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
-    return norm(a, ord, axis, keepdims)
+    """SciPy finds the length of a vector by BLAS, where no square overflows or vanishes."""
+    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
+        return norm(a, ord, axis, keepdims)
+    a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a float of Python's, whatever the precision
+    size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
+    return norm(a) if 1e-140 < size < 1e140 or not 0.0 < size < np.inf else size * norm(a / size)
 
 
 @implements(np.linalg.vector_norm)
@@ -138,10 +144,14 @@ def cond(x, p=None):
         s = svdvals(x)
         n = ndim(s) - 1
         high, low = amax(s, n), amin(s, n)
-        return low / high if p == -2 else high / low
-    square("cond", x)
-    axes = (ndim(x) - 2, ndim(x) - 1)
-    return _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+        y = low / high if p == -2 else high / low
+    else:
+        square("cond", x)
+        axes = (ndim(x) - 2, ndim(x) - 1)
+        y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+    plain = primal_of(x)
+    unknown = (plain != plain).any((-2, -1))  # of a matrix without nan NumPy has infinity there
+    return select((primal_of(y) == primal_of(y)) | unknown, y, dtype(y).type(np.inf))
 
 
 # --- functions of matrices ---

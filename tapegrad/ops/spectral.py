@@ -11,7 +11,7 @@ import numpy as np
 import scipy.linalg
 
 from .._array import xp_of
-from .._primitive import primal_of, values_of
+from .._primitive import is_tracked, primal_of, values_of
 from .._variable import Variable
 from ..errors import ArgumentError
 from ._define import dtype, implements, ndim, primitive, rules, shape, xp
@@ -32,10 +32,10 @@ from .degenerate import (
     unknown,
 )
 from .elementwise import absolute, over0, select
-from .linalg import cholesky, solve_triangular, square, triangle
+from .linalg import cholesky, factored, solve_triangular, square, triangle
 from .one_triangle import as_read, hermitian, symmetric, to_read
 from .products import H, column, diagonals, matmul, row, two, with_diagonals
-from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum
+from .shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
 
 # --- Hermitian matrices ---
 
@@ -150,7 +150,8 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 @primitive(multi=3, batch="matrix")
 def singular(x):
     """The singular value decomposition of primal values."""
-    return tuple(xp_of(x).linalg.svd(x, full_matrices=False))
+    u, s, vh = factored(x, full_matrices=False)
+    return u, s if xp_of(x) is not np or np.isfinite(s).all() else np.linalg.svd(x, compute_uv=False), vh
 
 
 @primitive(multi=3, aliases=True, batch="matrix")
@@ -232,14 +233,16 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 @primitive(batch="matrix")
 def additional(x):
     """The left singular vectors of a tall matrix, primal values, that belong to no singular value."""
-    return xp_of(x).linalg.svd(x, full_matrices=True)[0][..., x.shape[-1] :]
+    return factored(x, full_matrices=True)[0][..., x.shape[-1] :]
 
 
 def complement(u: Any, w: Any) -> Any:
-    """An orthonormal basis of what is orthogonal to the columns of u, near w, and w where that is one.  Which basis is not determined;
-    this one turns as little as it can, and what depends on the space alone has the right derivative."""
+    """An orthonormal basis of what is orthogonal to the columns of u, near w, and w where that is one.  What depends on the space alone has
+    the right derivative.  Of several columns the basis is not determined, as of equal eigenvalues: what depends on it is nan."""
+    free = turns(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
     w = w - matmul(u, matmul(H(u), w))
-    return H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
+    w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
+    return w if free is None else matmul(w, free)
 
 
 def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:

@@ -22,6 +22,7 @@ FINISHED = 0.2  # share of finished rows from which they are taken out
 SMALL = 1e-9  # of |f|: where less is to be gained, a step is judged by its gradient
 LEAST = 1e-12  # of |f|: where less is to be gained, and no step lowers the gradient, rounding is reached
 POOR, HOPE, BEND = 0.25, 0.25, 0.5  # gain by gain expected, and by length: when a step is bent, and how far at most
+FLAT = 0.1  # of |f| or 1: where the gradient times x is larger, more than rounding keeps the search from going on
 CALM = 1e-5  # of |f| or 1: where no step helps, a gradient up to this is taken for one that rounding hides
 
 
@@ -73,7 +74,13 @@ class Problems:
     def running(self) -> Any:
         return self.status == RUNNING
 
+    @property
+    def flat(self) -> Any:
+        """May rounding hide the descent?  Not where the gradient, in units of x, is no smaller than the value: that falls without end."""
+        return largest(self.g * self.x) <= FLAT * self.xp.maximum(1.0, abs(self.f))
+
     def end(self, which: Any, status: int) -> None:
+        which = which & self.flat if status == ROUNDING else which
         self.status[self.running & which] = status
 
     def solved(self) -> dict[str, Any]:

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from .._array import to_host, xp_of
+from .._scope import entry
 from .._transforms import hmp, vjp
 from .._tree import leaves, tree_map
 from ..errors import ArgumentError, NotScalarError, ShapeError
@@ -48,6 +49,7 @@ class ManyResult:
         return "\n".join([f"<{len(status)} problems, {int(self.converged.sum())} converged:", *lines]) + ">"
 
 
+@entry
 def minimize_many(
     f: Callable,
     X0: Any,
@@ -88,6 +90,7 @@ def minimize_many(
     return solve_many(objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore)
 
 
+@entry
 def solve_many(
     value_and_grad: Callable,
     hessian: Callable | None,

@@ -8,6 +8,7 @@ import scipy.optimize
 from scipy.optimize import OptimizeResult
 
 from .._late import load
+from .._scope import entry
 from .._transforms import hessian, hvp, value_and_grad
 from ..errors import ArgumentError, ConvergenceError, NotScalarError
 from ._flat import Flat, bounds_of, callback_of, constraints_of, on_host, opened, refuse_derivatives
@@ -116,6 +117,7 @@ class Objective:
             raise ConvergenceError(f"the second derivative is not finite at {u}, where the optimiser has come; start elsewhere")
 
 
+@entry
 def minimize(
     f: Callable,
     x0: Any,

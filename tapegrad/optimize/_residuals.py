@@ -8,6 +8,7 @@ import scipy.optimize
 from scipy.optimize import OptimizeResult
 
 from .._array import xp_of
+from .._scope import entry
 from .._transforms import jacobian
 from .._tree import is_node
 from ..errors import ArgumentError, ConvergenceError, ShapeError
@@ -16,6 +17,7 @@ from ._flat import Flat, Values, bounds_of, callback_of, flattened, on_host, ref
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 
 
+@entry
 def least_squares(
     fun: Callable,
     x0: Any,
@@ -57,6 +59,7 @@ def least_squares(
     return result
 
 
+@entry
 def root(
     fun: Callable,
     x0: Any,
@@ -96,6 +99,7 @@ def root(
     return result
 
 
+@entry
 def curve_fit(
     f: Callable,
     xdata: Any,

@@ -204,6 +204,9 @@ class Form:
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
         surroundings = Surroundings(roots)
+        if surroundings.unsure():
+            self.stop(surroundings.unsure())
+            return self.plain(args)
         if signature.weak and surroundings.has_single():
             self.numbers = False
             return self.recorded(args, failed)
@@ -246,9 +249,7 @@ class Form:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         reason = reason or unkept
         if reason is not None:
-            if owner.on_change == "raise":
-                raise GuardError(self.refusal(reason))
-            self.eager, self.programs = reason, []
+            self.stop(reason)
             return y
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
@@ -265,7 +266,13 @@ class Form:
             if other is not None:
                 raise GuardError(self.complaint(args, other))
 
-    def refusal(self, reason: str) -> str:
+    def stop(self, reason: str | None) -> None:
+        """The function is run as it is from now on."""
+        if self.owner.on_change == "raise":
+            raise GuardError(self.refusal(reason))
+        self.eager, self.programs = reason, []
+
+    def refusal(self, reason: Any) -> str:
         return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:

@@ -230,7 +230,8 @@ def text() -> str:
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
-    declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64")])
+    declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")])
+    declared += "\ndeclare double @llvm.fma.f64(double, double, double)"
     declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
     declared += f"\ndeclare {MANY} @llvm.fma.v{WIDE}f64({MANY}, {MANY}, {MANY})"
     declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"

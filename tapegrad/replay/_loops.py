@@ -433,7 +433,7 @@ class Loops:
             cuts.append((t.name, self.items, self.items + t.order.items))
             self.items += t.order.items
         bodies = [t.text() for t in texts]
-        kinds = sorted({(t.W, t.nest.bits) for t in texts})
+        kinds = sorted({(W, t.nest.bits) for t in texts for W in (t.W, 1)})  # (1: routines)
         lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
         loop = function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])

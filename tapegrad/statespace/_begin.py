@@ -30,17 +30,26 @@ class Begin:
     constants: "Constants | None" = None
     start: DiffuseStart | None = None
 
-    def state(self, form: Form, x: Any, s: System, data: Observations) -> tuple[Any, Any, Any]:
-        """Mean and covariance of the state at the next step, and the log-likelihood of these steps.  `x`: the constant fields of the
-        model, of this form.  Raises `LostDigits` if the numbers want more steps."""
+    def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
+        """Mean and upper triangle of the covariance of the state at the next step, and the log-likelihood of these steps, in one vector.
+        `x`: the constant fields of the model, of this form.  Raises `LostDigits` if the numbers want more steps."""
         if self.constants is not None:
-            return *self.constants.state(s, data), self.constants.loglik
+            return np.concatenate([upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])])
         mean, cov = first_state(s, self.start)
         if not self.steps:
-            return mean[:, 0] if self.start else mean, cov, 0.0
+            return np.concatenate([upper(mean, cov), numpy.zeros(1)])
         n, whole = self.steps, self.steps == data.steps
-        found = moments_by_kernel(form, x[form.at], s, data, mean, cov, 0, n if whole else n + 1)
-        return collapsed(found.size[:n], found.rows(0, n), found.mean[-1], found.cov[-1], self.start, whole)
+        rows = rows_of(form, s, data, 0)[:, : n if whole else n + 1]
+        found = path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
+        return collapsed_path(found, n, form.layout.width, self.start, whole)
+
+
+def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
+    """The vector that `Begin.state` gives, from what the kernel of the augmented filter hands out, (..., steps, numbers)."""
+    c = 1 + start.rank
+    white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
+    begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
+    return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
 
 
 def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, mean: Any, cov: Any, begin: int, end: int) -> Moments:
@@ -72,7 +81,7 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
         if start is None or not start.rank:
             return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
         size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
-        return collapsed(size, white, path.mean[-1], path.cov[-1], start, True)[2]
+        return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
 
 
 def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | None:

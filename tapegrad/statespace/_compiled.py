@@ -21,7 +21,7 @@ from ._gains import delta_of, filtered
 from ._host import brought, on_processor
 from ._kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
 from ._model import LinearGaussian, Observations, System, given, system
-from ._rows import flat, rows_of, upper
+from ._rows import flat, rows_of
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
@@ -47,13 +47,13 @@ class Run:
         if begin is None:
             return compiled(form.layout)(x[form.begun], rows_of(form, s, data, 0))
         try:
-            a, P, total = begin.state(form, x, s, data)
+            begun = begin.state(form, x, s, data)
         except LostDigits:
             begin = begin_of(s, data, moving, self.joseph, anew=True)
-            a, P, total = begin.state(form, x, s, data)
+            begun = begin.state(form, x, s, data)
         if begin.steps == data.steps:
-            return total
-        return compiled(form.layout)(np.concatenate([upper(a, P), x[form.at]]), rows_of(form, s, data, begin.steps)) + total
+            return begun[-1]
+        return compiled(form.layout)(np.concatenate([begun[:-1], x[form.at]]), rows_of(form, s, data, begin.steps)) + begun[-1]
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
         """As `OnArrays` gives them, which says what is wrong where they are not finite."""

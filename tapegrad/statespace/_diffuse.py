@@ -22,11 +22,12 @@ import numpy
 
 from .. import numpy as np
 from .._array import to_host, xp_of
-from .._primitive import layout_of, primal_of, seen
+from .._primitive import Primitive, bind, layout_of, primal_of, seen
 from .._recording import value
 from .._variable import Variable
 from ..errors import DataError
 from ..ops.linalg import solve_triangular
+from ._kernel import triangle
 from ._model import Observations, System
 
 # Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
@@ -74,6 +75,10 @@ def regression(white: Any, rank: int, columns: int, known: Regression | None = N
         estimate = np.concatenate([estimate, xp.zeros(padding)])
         root = np.concatenate([root, xp.zeros((padding, rank))])
     log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if judge is not None and seen(R) is None:  # nobody may look: nan where digits were lost
+        size = np.sqrt(np.sum(R * R, axis=-2))
+        lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
+        log_det, estimate = log_det + lost, estimate + lost[..., None]
     return Regression(estimate, root, square + _dot(left, left), log_det, R, u)
 
 
@@ -94,10 +99,97 @@ def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
     return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
 
 
-def collapsed(size: Any, white: Any, mean: Any, cov: Any, start: "DiffuseStart", whole: bool) -> tuple[Any, Any, Any]:
-    """Mean and covariance of the state behind rows, and their log-likelihood; `whole`: these are all rows."""
-    x = regression(white, start.rank, white.shape[-1] - 1, judge=lambda R: start.require_conditioned(R, whole))
-    return *at_estimate(mean, cov, x), -0.5 * (np.sum(size, axis=-1) + x.square) - x.log_det
+def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
+    given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
+    return bind(COLLAPSE, (white, state), {"start": start, "whole": whole})
+
+
+def _collapse(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    Q, R, root, u, left, mean = _factors(white, state, start, lambda R: R.ndim > 2 and whole or start.require_conditioned(R, whole))
+    m, A = mean.shape[-2], mean[..., 1:]
+    Y = A @ root
+    total = -0.5 * _dot(left, left) - np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if whole and R.ndim > 2:  # of many models one must not stop the others
+        total = np.where(_conditioned(R, DEPENDENT), total, numpy.nan)
+    P = state[..., m * mean.shape[-1] :] + _triangle(Y @ np.swapaxes(Y, -1, -2))
+    return np.concatenate([mean[..., 0] + _times(Y, u), P, total[..., None]], axis=-1)
+
+
+def _factors(white: Any, state: Any, start: "DiffuseStart", judge: Callable | None = None) -> tuple[Any, ...]:
+    """Q, R, R^-1, u = Q'e, e - Q u, and the mean (..., m, 1 + r); `judge` raises where it does not accept R."""
+    e, W, m = white[..., 0], -white[..., 1:], start.columns.shape[0]
+    Q, R = np.linalg.qr(W)
+    if judge is not None:
+        judge(R)
+    u = _times(np.swapaxes(Q, -1, -2), e)
+    left = e - _times(Q, u)
+    more = _times(np.swapaxes(Q, -1, -2), left)  # once more, for the digits of what is left
+    root = solve_triangular(R, xp_of(layout_of(white)).eye(R.shape[-1]) + 0.0 * R)
+    mean = state[..., : m * white.shape[-1]].reshape((*state.shape[:-1], m, white.shape[-1]))
+    return Q, R, root, u + more, left - _times(Q, more), mean
+
+
+def _pulled(g: Any, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> tuple[Any, Any]:
+    """The cotangents of white and state."""
+    Q, _, root, u, r, mean = _factors(white, state, start)
+    m, Y = mean.shape[-2], mean[..., 1:] @ root
+    d, back = _times(root, u), np.swapaxes(root, -1, -2)
+    by_mean, by_cov, by_total = g[..., :m], g[..., m:-1], g[..., -1:]
+    full = triangle(m)[1]
+    PY = (by_cov[..., full] * (0.5 + 0.5 * xp_of(layout_of(white)).eye(m))) @ Y
+    b = _times(np.swapaxes(Y, -1, -2), by_mean)
+    Qb = _times(Q, b)
+    inner = by_total[..., None] * back + 2.0 * (np.swapaxes(Y, -1, -2) @ PY) @ back
+    by_W = _outer(r, by_total * d + _times(root, b)) - _outer(Qb, d) - Q @ inner
+    by_e = Qb - by_total * r
+    by_A = _outer(by_mean, d) + 2.0 * PY @ back
+    by_state = np.concatenate([by_mean[..., None], by_A], axis=-1).reshape((*g.shape[:-1], mean.shape[-1] * m))
+    return np.concatenate([by_e[..., None], -by_W], axis=-1), np.concatenate([by_state, by_cov], axis=-1)
+
+
+def _pushed(tangents: tuple, white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    """The tangent of the collapse."""
+    Q, _, root, u, r, mean = _factors(white, state, start)
+    m, Y = mean.shape[-2], mean[..., 1:] @ root
+    d = _times(root, u)
+    of_white, of_state = (0.0 * x if t is None else t for t, x in zip(tangents, (white, state), strict=True))
+    de, dW = of_white[..., 0], -of_white[..., 1:]
+    of_mean = of_state[..., : m * mean.shape[-1]].reshape(mean.shape)
+    dY = of_mean[..., 1:] @ root
+    missed = de - _times(dW, d)
+    M = np.swapaxes(Q, -1, -2) @ dW @ root
+    moved = _times(np.swapaxes(Q, -1, -2), missed) + _times(np.swapaxes(root, -1, -2), _times(np.swapaxes(dW, -1, -2), r))
+    X = dY @ np.swapaxes(Y, -1, -2) - Y @ M @ np.swapaxes(Y, -1, -2)
+    cov = of_state[..., m * mean.shape[-1] :] + _triangle(X + np.swapaxes(X, -1, -2))
+    total = -_dot(r, missed) - np.sum(np.diagonal(M, axis1=-2, axis2=-1), axis=-1)
+    return np.concatenate([of_mean[..., 0] + _times(of_mean[..., 1:], d) + _times(Y, moved), cov, total[..., None]], axis=-1)
+
+
+def _outer(x: Any, y: Any) -> Any:
+    return x[..., :, None] * y[..., None, :]
+
+
+def _triangle(P: Any) -> Any:
+    """The upper triangle of (..., m, m)."""
+    m = P.shape[-1]
+    return P.reshape((*P.shape[:-2], m * m))[..., triangle(m)[0]]
+
+
+COLLAPSE = Primitive("collapse", _collapse)
+COLLAPSE.vjp, COLLAPSE.joint = (lambda g, out, need, white, state, start, whole: _pulled(g, white, state, start, whole),), True
+COLLAPSE.jvp = lambda t, out, white, state, start, whole: _pushed(t, white, state, start, whole)
+COLLAPSE.keep_spec = lambda active: ((0, 1), False)
+COLLAPSE.batch = "matrix"
+
+
+def _conditioned(R: numpy.ndarray, least: float) -> Any:
+    """Are the singular values of the columns of R (..., r, r), scaled to length 1, above this part of the largest?"""
+    size = numpy.linalg.norm(R, axis=-2, keepdims=True)
+    scaled = R / numpy.where(size > 0, size, 1.0)
+    good = numpy.isfinite(scaled).all(axis=(-2, -1))
+    found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
+    return found[..., -1] >= least * found[..., 0]
 
 
 def condition(X: numpy.ndarray) -> float:
@@ -172,28 +264,19 @@ class DiffuseStart:
     def require_conditioned(self, R: Any, whole: bool) -> None:
         """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of the `whole` sample."""
         R = seen(R)
-        if R is None or not self.rank:
+        if R is None or not self.rank or _conditioned(R, DEPENDENT if whole else LOST).all():
             return
-        if R.ndim > 2:
-            for one in R:
-                self.require_conditioned(one, whole)
-            return
-        if not numpy.isfinite(R).all():
-            return
-        size = numpy.linalg.norm(R, axis=0)
-        size = numpy.where(size > 0, size, 1.0)
-        _, found, V = numpy.linalg.svd(R / size)
-        if not whole and found[-1] < found[0] * LOST:
+        if not whole:
             raise LostDigits
+        _, found, V = numpy.linalg.svd(R / numpy.linalg.norm(R, axis=0))
         poor = found < found[0] * DEPENDENT
-        if whole and poor.any():
-            weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
-            names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
-            raise IllConditionedError(
-                f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
-                "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
-                "covariance"
-            )
+        weights = numpy.abs(self.columns[:, : self.rank] @ V[poor].T)
+        names = dict.fromkeys([self.names[i] for i in numpy.flatnonzero((weights > 0.1).any(axis=1))])
+        raise IllConditionedError(
+            f"the data hardly determine the diffuse start of these states: {', '.join(names)}; to {-numpy.log10(DEPENDENT):.0f} digits "
+            "the effect of one on the observations is a sum of those of others.  Give more data, fewer waves, or a start with a finite "
+            "covariance"
+        )
 
 
 def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy
 
 from .._array import to_host
+from .._scope import entry
 from ..errors import ArgumentError, ConvergenceError, DataError
 from ._compiled import loglik
 from ._model import LinearGaussian, Observations
@@ -24,6 +25,7 @@ except ImportError:
     tqdm = None
 
 
+@entry
 def fit(
     build: Callable[[Any], LinearGaussian] | Structural,
     y: Any,

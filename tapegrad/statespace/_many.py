@@ -7,14 +7,15 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._scope import entry
 from .._transforms import hvp, jvp, vjp
 from .._tree import Const
 from ..errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
 from ..kernels.generated.map import Map, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
-from ._begin import Begin, begin_of, last_step
-from ._diffuse import LostDigits, collapsed, start_of
+from ._begin import Begin, begin_of, collapsed_path, last_step
+from ._diffuse import LostDigits, start_of
 from ._filter import NotCompiled
 from ._fit import fit, require_function, require_model
 from ._kernel import FIELDS, compiled, path_of, triangle
@@ -48,6 +49,7 @@ class ManyFits:
         return f"<{len(self.converged)} series, {int(self.converged.sum())} converged, of {', '.join(self.names)}>"
 
 
+@entry
 def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
     """Maximise the log-likelihood of `build(params)` for each series of Y, (k, T) or a list of series (T,) of any lengths, nan where
     missing; start and constraints as in `fit`, for all series.
@@ -153,18 +155,13 @@ class _Group:
             return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
         if not self.start:
             return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
-        m, k, b, columns, whole = p.layout.states, self.steps, which.size, 1 + self.start.rank, not p.rows.shape[1]
-        upper, full = triangle(m)
+        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
         path, rows, known = path_of(p.layout, columns), numpy.ascontiguousarray(self.rows[:, :, which]), Const(self.known[:, which])
 
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)
-            found = np.transpose(path.path(x, rows), (2, 1, 0))
-            white, state = found[:, :k, 1 : 1 + columns], found[:, -1, 1 + columns :]
-            mean, cov = state[:, : m * columns].reshape((b, m, columns)), state[:, m * columns :][:, full]
-            a, P, total = collapsed(found[:, :k, 0], white, mean, cov, self.start, whole)
-            behind = x[m * columns + upper.size :]
-            return np.concatenate([a.T, P.reshape((b, m * m))[:, upper].T, behind, total.reshape((1, b))])
+            begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
+            return np.concatenate([begun[:-1], x[m * columns + triangle(m)[0].size :], begun[-1:]])
 
         return theta
 

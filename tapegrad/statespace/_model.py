@@ -17,8 +17,9 @@ import numpy
 
 from .. import numpy as np
 from .._array import is_array, to_host, xp_of
-from .._primitive import OPEN, is_tracked, primal_of, seen, values_of
+from .._primitive import is_tracked, primal_of, seen, values_of
 from .._recording import value
+from .._scope import OPEN
 from .._tree import Const
 from .._variable import Variable
 from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError

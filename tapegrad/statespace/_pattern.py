@@ -53,10 +53,7 @@ class Numbers:
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
         pieces = [flat(getattr(s, name), place.stop - place.start) for name, place in self.at.items()]
         x = np.concatenate(pieces)
-        if self.head is None:
-            return x
-        a, P, total = self.head.state(self.form, x, s, data)
-        return np.concatenate([x, upper(a, P), flat(total, 1)])
+        return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
 @dataclass(frozen=True)

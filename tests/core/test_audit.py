@@ -269,3 +269,40 @@ def test_a_write_of_what_was_there_is_a_write():
 
     f(X)
     assert [what for name, what in tg.audit(f, X).captured if name.startswith("kept")] == ["written: copied, 24 B, handed back"]
+
+
+# --- what f alters is left as it was ---
+
+HOLDERS = {  # how f counts: what it is made with, what it does, what tells it
+    "a name": ("total = 0", "global total\n    total += 1", "total"),
+    "a name that it makes": ("", "globals().setdefault('made', 0)\n    global made\n    made += 1", "globals().get('made')"),
+    "an entry of a dict": ("count = {'n': 0}", "count['n'] += 1", "dict(count)"),
+    "a new entry": ("count = {}", "count[len(count)] = 1", "dict(count)"),
+    "a list": ("log = []", "log.append(len(log))", "list(log)"),
+    "a set": ("met = {0}", "met.add(len(met))", "set(met)"),
+    "a deque": ("last = collections.deque([1, 2])", "last.rotate(); last.append(3)", "list(last)"),
+    "an attribute": ("class C: pass\nbox = C()\nbox.n = 0", "box.n += 1", "box.n"),
+    "a new attribute": ("class C: pass\nbox = C()", "box.m = 1", "vars(box)"),
+    "a slot": ("class C:\n    __slots__ = ('n',)\nbox = C()\nbox.n = 0", "box.n += 1", "box.n"),
+    "deep inside": ("class C: pass\nbox = C()\nbox.parts = {'a': [[0]]}", "box.parts['a'][0][0] += 1", "box.parts['a'][0]"),
+    "a cell": ("def outer():\n    n = 0\n    def tick():\n        nonlocal n\n        n += 1\n    return tick, lambda: n\n"
+               "tick, told = outer()", "tick()", "told()"),
+    "integers": ("seen = np.zeros(2, int)", "seen[1] += 1", "seen.tolist()"),
+    "a buffer": ("room = np.zeros(3)", "room[:] = x", "room.tolist()"),
+    "a generator": ("rng = np.random.default_rng(1)", "rng.random()", "str(rng.bit_generator.state)"),
+    "a generator of Python's": ("rng = random.Random(1)", "rng.random()", "str(rng.getstate())"),
+}  # fmt: skip
+HEAD = "import collections, random\nimport numpy as np\n"
+
+
+@pytest.mark.parametrize("report", [tg.audit, tg.profile, tg.graph])
+def test_what_f_alters_is_left_as_it_was(report):
+    for name, (setup, step, told) in HOLDERS.items():
+        space = {"__name__": "users_own"}
+        exec(f"{HEAD}{setup}\ndef f(x):\n    {step}\n    return (x * x).sum()\n", space)
+        space["f"](X)
+        before = repr(eval(told, space))
+        report(space["f"], X)
+        assert repr(eval(told, space)) == before, name
+        space["f"](X)
+        assert name in ("a new attribute", "a buffer") or repr(eval(told, space)) != before, name

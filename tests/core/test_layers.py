@@ -254,6 +254,20 @@ def test_only_one_file_changes_the_class():
     assert set(changing) == {"ops._attach"}
 
 
+def test_nobody_asks_for_the_class_of_all_variables():
+    """No object is of the class `Variable` itself: `type(x) is Variable`, a table with it, or `new(Variable)` would be wrong."""
+    found = []
+    for name, path in MODULES.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.Compare):
+                exact = any(isinstance(op, (ast.Is, ast.IsNot)) for op in node.ops)
+                found += [(name, node.lineno) for c in node.comparators if exact and isinstance(c, ast.Name) and c.id == "Variable"]
+            members = node.elts if isinstance(node, ast.Set) else node.keys if isinstance(node, ast.Dict) else []
+            made = node.args if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "new" else []
+            found += [(name, node.lineno) for e in (*members, *made) if isinstance(e, ast.Name) and e.id == "Variable"]
+    assert {f for f in found if f[0] != "_variable"} == set()
+
+
 def measured(code):
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
     return out.stdout.split()

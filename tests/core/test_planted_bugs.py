@@ -67,7 +67,7 @@ BUGS = [
     Bug(
         "operand of a binary operation not marked",
         "_fast/entries.py",
-        'return f"if {c} is Variable: {name}._saved = True" if wanted else ""',
+        'return f"if {c} is None: {name}._saved = True" if wanted else ""',
         'return ""',
     ),
     Bug(
@@ -126,7 +126,7 @@ BUGS = [
     Bug(
         "tangents handed on shared, binary",
         "_fast/entries.py",
-        "        if ca is Variable:\n            a._saved = True\n        {dual}",
+        "        if ca is None:\n            a._saved = True\n        {dual}",
         "        {dual}",
     ),
     Bug(

@@ -13,10 +13,12 @@ import itertools
 import logging
 import mmap
 import operator
+import pickle
 import queue
 import random
 import threading
 import types
+import warnings
 import weakref
 
 import numpy as np
@@ -24,7 +26,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad._scope import OPEN
-from tapegrad._shadow import routes, threads
+from tapegrad._shadow import references, routes, threads
 
 x, W = np.array([0.7, -1.3, 2.1]), np.array([0.3, 1.7, -0.9])
 
@@ -91,12 +93,40 @@ def variable(buf):
     return c
 
 
+NEW, GET = ctypes.pythonapi.PyCapsule_New, ctypes.pythonapi.PyCapsule_GetPointer
+NEW.restype, NEW.argtypes = ctypes.py_object, (ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p)
+GET.restype, GET.argtypes = ctypes.c_void_p, (ctypes.py_object, ctypes.c_char_p)
+
+
+def sealed(thing):
+    """An object of C that keeps a thing, and tells nobody."""
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(thing))
+    return NEW(id(thing), None, None)
+
+
+def opened(capsule):
+    return ctypes.cast(GET(capsule, None), ctypes.py_object).value
+
+
 def forever(thing):
     """A generator: the code in it is left alone."""
     while True:
         yield thing
 
 
+# holders that an object of C keeps
+SEALED = {
+    "sealed": (sealed, opened),
+    "sealed view": (lambda b: sealed(b[:]), opened),
+    "sealed memoryview": (lambda b: sealed(memoryview(b)), lambda c: np.asarray(opened(c))),
+    "sealed list": (lambda b: sealed([b]), lambda c: opened(c)[0]),
+    "sealed dict": (lambda b: sealed({"k": {"a": b}}), lambda c: opened(c)["k"]["a"]),
+    "sealed object": (lambda b: sealed(types.SimpleNamespace(a=b)), lambda c: opened(c).a),
+    "sealed function": (lambda b: sealed(lambda: b), lambda c: opened(c)()),
+    "sealed method": (lambda b: sealed(b.view), lambda c: opened(c)()),
+    "sealed elements": (lambda b: sealed(b.flat), lambda c: opened(c)[:]),
+    "sealed in an object": (lambda b: types.SimpleNamespace(a=sealed((b, 2))), lambda c: opened(c.a)[0]),
+}
 # name -> (the holder of a buffer, how f reads the buffer out of it)
 HOLDERS = {
     "cycle": (lambda b: itertools.cycle([b]), next),
@@ -132,6 +162,9 @@ HOLDERS = {
         lambda b: b.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
         lambda c: np.ctypeslib.as_array(c, (3,)),
     ),
+    "broadcast": (lambda b: np.broadcast(b, 1.0), lambda c: c.iters[0].base),
+    "pickle buffer": (pickle.PickleBuffer, lambda c: np.frombuffer(c)),
+    **SEALED,
     "constant": (tg.Const, lambda c: c if isinstance(c, np.ndarray) else c.value),
     "chain map": (lambda b: collections.ChainMap({"a": b}), lambda c: c["a"]),
     "user dict": (lambda b: collections.UserDict(a=b), lambda c: c["a"]),
@@ -180,8 +213,17 @@ def test_written_by_name_and_read_behind_a_holder(name):
     assert threads.THREADS == set()
 
 
+@pytest.mark.parametrize("name", SEALED)
+def test_a_reference_that_nobody_shows_raises(name):
+    f, buf, _ = writes_then_reads(name)
+    also = [buf, {"a": buf}, buf[1:]]
+    with pytest.raises(tg.errors.RouteError, match=r"captured array `buf` .* does not show itself keeps it too"):
+        tg.grad(f)(x)
+    assert buf.tolist() == also[2].tolist() + [1.0]
+
+
 @pytest.mark.unsealed
-@pytest.mark.parametrize("name", [n for n in HOLDERS if n not in ("weak proxy", "constant")])
+@pytest.mark.parametrize("name", [n for n in HOLDERS if n not in ("weak proxy", "constant", *SEALED)])
 def test_read_by_name_and_written_behind_a_holder(name):
     """The array is only read by name; a plain write behind the holder would change what the records hold."""
     make, read = HOLDERS[name]
@@ -460,6 +502,65 @@ def test_references_that_are_all_known_end_the_search(where, monkeypatch):
     hidden = [cell, owner.buf, table["a"], f.__defaults__[0]]  # noqa: F841
     with pytest.raises(AssertionError, match="searched"):
         tg.grad(f)(x)
+
+
+ELSEWHERE = {
+    "list": lambda b: [b],
+    "dict": lambda b: {"k": {"a": b}},
+    "tuple": lambda b: ((b, 1), 2),
+    "object": lambda b: types.SimpleNamespace(a=[b]),
+    "closure": lambda b: lambda: b,
+    "view": lambda b: [b[1:], b.reshape(1, 3)],
+    "memoryview": lambda b: {"m": memoryview(b)},
+    "itself": lambda b: b,
+    "frame": lambda b: (lambda inside: inside)(b),
+    "generator": begun,
+    "all": lambda b: [ELSEWHERE[k](b) for k in ELSEWHERE if k != "all"],
+}
+
+
+@pytest.mark.parametrize("where", ELSEWHERE)
+def test_an_object_of_c_in_reach_and_references_that_show_raise_nothing(where, monkeypatch):
+    buf, capsule = np.zeros(3), [sealed(np.ones(2))]
+    also = ELSEWHERE[where](buf)
+
+    def f(v):
+        assert capsule and opened(capsule[0]).sum() == 2
+        buf[:] = v**2
+        return (buf * W).sum()
+
+    if where == "generator":
+        assert next(also) is buf
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+    monkeypatch.setattr(references, "shown", None)  # the second time nobody searches
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+
+
+def test_where_references_are_not_counted_exactly_what_cannot_be_searched_is_refused(monkeypatch):
+    monkeypatch.setattr(references, "EXACT", False)
+    buf, capsule, log = np.zeros(3), sealed(np.ones(2)), logging.getLogger("tapegrad.test.routes")
+
+    def f(v, read=None):
+        log.debug("at work")
+        buf[:] = v**2
+        return (buf * W).sum() + (0.0 if read is None else opened(read()).sum())
+
+    assert np.allclose(tg.grad(f)(x), 2 * x * W)
+    with pytest.raises(tg.errors.RouteError, match="does not show itself"):
+        tg.grad(functools.partial(f, read=lambda: capsule))(x)
+
+
+def test_a_model_of_statsmodels_that_was_called_before():
+    """Its compiled filter keeps arrays that its Python code writes."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of packages that statsmodels imports
+        from statsmodels.tsa.arima.model import ARIMA
+    model = ARIMA(np.cumsum(np.random.default_rng(1).standard_normal(30)), order=(1, 0, 1))
+    point = np.array([0.1, 0.5, 0.2, 1.0])
+    before = model.loglike(point)
+    with pytest.raises(tg.errors.RouteError, match=r"compiled code, .*wrap the call by tapegrad.rule"):
+        tg.grad(model.loglike)(point)
+    assert model.loglike(point) == before
 
 
 def test_a_pullback_of_the_same_buffer_raises_nothing():

@@ -308,3 +308,17 @@ def test_the_twin_of_type_makes_classes():
     assert {type: 1}[ask] == 1 and hash(ask) == hash(type) and ask(int) is type and ask(Thing) is Meta
     with pytest.raises(TypeError):
         ask()
+
+
+def test_the_twin_of_memoryview():
+    """A captured array lends its memory; a tracked one says why not."""
+    captured = np.arange(3.0)
+
+    def f(x):
+        m = memoryview(captured)
+        assert isinstance(m, memoryview) and issubclass(type(m), memoryview)
+        return (x * m[1]).sum()
+
+    assert tg.grad(f)(X).tolist() == [1.0] * 3
+    with pytest.raises(tg.errors.DroppedDerivativeError, match="memoryview.*value"):
+        tg.grad(lambda x: x[0] * memoryview(x)[0])(X)

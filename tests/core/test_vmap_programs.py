@@ -6,6 +6,7 @@ from collections import Counter
 
 import numpy as np
 import pytest
+from caught_programs import around
 from judged_programs import argument, maker
 from looped import forms, further_forms, looped, near, on_host, same, vmapped
 from random_programs import draw, source
@@ -52,7 +53,8 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
             found["alias"] += 1
             return
         anew = lambda: make()[0]
-        for form, batched, loop in itertools.chain(forms(anew, 1, [directions]), further_forms(anew, 1) if all_forms else ()):
+        caught = [("caught", *of) for _, *of in forms(lambda: around(make()[0], seed, xp), 1, [directions], 1)]
+        for form, batched, loop in itertools.chain(forms(anew, 1, [directions]), further_forms(anew, 1) if all_forms else (), caught):
             try:
                 want = loop(stack)
             except AliasError:
@@ -62,7 +64,7 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
                 got = batched(stack)
             except BatchError as e:
                 hands = state and ("sample to sample" in str(e) or "keeps a value" in str(e))
-                known = form not in NAMES and disagree(make()[0], more)
+                known = (form not in NAMES and disagree(make()[0], more)) or (form == "caught" and "except" in str(e))
                 found["state" if hands else "disagree" if known else "refused"] += 1
                 continue
             got, want = [[on_host(y) for y in leaves(ys)] for ys in (got, want)]

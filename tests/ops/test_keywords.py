@@ -2,7 +2,6 @@
 plain call: value, dtype, shape, tangent and cotangents.  Each call is right, or raises an error of tapegrad's own, or raises where
 the plain call raises too."""
 
-import inspect
 import itertools
 from collections import Counter
 
@@ -16,7 +15,7 @@ from keyword_calls import SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floa
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
 from tapegrad.ops._define import NUMPY
-from tapegrad.ops._protocols import ADAPTERS
+from tapegrad.ops._protocols import ADAPTERS, signature_of
 
 
 def verdict(call):
@@ -148,7 +147,7 @@ def test_every_keyword_has_another_value():
     given = {(c.f, k) for c in calls() for k in c.kwargs}
     without = set()
     for f in functions():
-        for n, p in inspect.signature(f).parameters.items():
+        for n, p in signature_of(f).parameters.items():
             if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY and (f, n) not in given:
                 without.add(f"{f.__name__}({n})")
     by_place = {"arange(stop)", "clip(a_min)", "clip(a_max)", "tensorinv(ind)", "zeta(q)"}

@@ -8,7 +8,7 @@ import scipy.optimize
 from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError, ConvergenceError, NotScalarError
+from tapegrad.errors import ArgumentError, ConvergenceError, NotScalarError, TapegradError
 
 GRADIENT = ["CG", "BFGS", "L-BFGS-B", "TNC", "SLSQP"]
 SECOND = ["Newton-CG", "trust-ncg", "trust-krylov", "trust-constr", "dogleg", "trust-exact"]
@@ -240,3 +240,35 @@ def test_constants_among_the_arguments():
     np.testing.assert_allclose(r.x, np.cbrt(data.value))
     r = tg.optimize.minimize_many(lambda x, d: ((x - d) ** 2).sum(), np.zeros((1, 2)), args=(data,))
     np.testing.assert_allclose(r.x, data.value[None])
+
+
+# --- within a transform ---
+
+SEARCHES = {
+    "minimize": lambda f, x0: tg.optimize.minimize(f, x0).x,
+    "bfgs": lambda f, x0: tg.optimize.minimize(f, x0, method="bfgs").x,
+    "without derivatives": lambda f, x0: tg.optimize.minimize(f, x0, method="nelder-mead", tol=1e-9).x,
+    "products": lambda f, x0: tg.optimize.minimize(f, x0, method="trust-ncg").x,
+    "a tree": lambda f, x0: tg.optimize.minimize(lambda p: f(p["x"]), {"x": x0}).x["x"],
+    "least squares": lambda f, x0: tg.optimize.least_squares(lambda x: x - C0, x0).x,
+    "root": lambda f, x0: tg.optimize.root(lambda x: x - C0, x0).x,
+}
+C0 = np.array([1.0, -2.0])
+TRANSFORMS = {
+    "jacobian": lambda g: tg.jacobian(g)(np.array([0.3, 0.4])),
+    "jvp": lambda g: np.outer(tg.jvp(g, (np.array([0.3, 0.4]),), (np.ones(2),))[1], [1, 1]) - np.array([[-2.0, 1.0], [1.0, 0.0]]),
+    "grad of grad": lambda g: tg.jacobian(tg.grad(lambda a: (g(a) * a).sum() * a[0]))(np.array([0.3, 0.4])),
+}
+
+
+@pytest.mark.parametrize("search", SEARCHES)
+@pytest.mark.parametrize("transform", TRANSFORMS)
+def test_within_a_transform_a_search_is_constant_or_refused(search, transform):
+    """The minimum of a function of plain numbers is a constant.  One that depends on what is differentiated has no derivative here."""
+    plain, run = SEARCHES[search], TRANSFORMS[transform]
+    f = lambda x: ((x - C0) ** 2).sum()
+    found = run(lambda a: a[0] * plain(f, np.zeros(2)) + a[::-1] * 0.0)
+    expected = run(lambda a: a[0] * C0 + a[::-1] * 0.0)
+    assert np.allclose(found, expected, atol=1e-4)
+    with pytest.raises(TapegradError, match="optimize within a transform|would drop the derivative"):
+        run(lambda a: plain(lambda x: ((x - a) ** 2).sum(), a * 1.0))

@@ -197,6 +197,7 @@ def test_elements_that_depend_on_each_other(kind, request):
     names = ["level", *(f"wave {i}{side}" for i in range(1, 6) for side in "ab")]
     with pytest.raises(DataError, match=r"hardly determine the diffuse start of these states: (.*, )?wave 3[ab].* fewer waves"):
         ss.loglik(system(near, near.q, state_names=names), near.y)
+    np.testing.assert_array_equal(tg.vmap(lambda q: ss.loglik(system(near, q), near.y))(np.stack([near.q] * 2)), np.nan)
     alike = model(series(400, 12), 0.09, LEVEL, wave(12, 1), wave(12 + 2e-12, 1))
     with pytest.raises(DataError, match="of these states: state 1, state 2, state 3, state 4; to 10 digits"):
         ss.loglik(system(alike, alike.q), alike.y)

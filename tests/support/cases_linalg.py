@@ -131,6 +131,7 @@ CASES = [
     case("svd complex", svd_parts, z43, **SPECTRAL),
     case("svdvals", lambda a: np.linalg.svdvals(a), b234, **SPECTRAL),
     case("scipy_svdvals", lambda a: scipy.linalg.svdvals(a), a34, **SPECTRAL),
+    case("finite", linalg.finite, a33),
     case("scipy_svd", lambda a: scipy.linalg.svd(a, full_matrices=False)[1], a34, **SPECTRAL),
     case("qr", lambda a: tuple(np.linalg.qr(a)), b243, covers=("qr_of",), **SPECTRAL),
     case("qr wide", lambda a: tuple(np.linalg.qr(a)), a34, **SPECTRAL),

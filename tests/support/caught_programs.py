@@ -182,3 +182,40 @@ class Program:
 
 
 POINTS = [np.array(v) for v in ([2.5, 0.7], [-2.0, 0.5], [0.6, 1.3], [-1.7, 0.2], [0.0, 0.9], [1.1, 0.3], [-1.5, -1.6])]
+
+
+# --- around a function of other programs ---
+
+
+def log_raising(x):
+    with np.errstate(all="raise"):
+        return np.log(x[:2] + 0.45).sum()
+
+
+def log_warning(x):
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        return np.log(x[:2] + 0.45).sum()
+
+
+CHECKS = [
+    (lambda x: np.log(np.diag(np.linalg.cholesky(np.diag(x[:2] + 0.45) + 0.1))).sum(), np.linalg.LinAlgError),
+    (log_raising, FloatingPointError),
+    (log_warning, RuntimeWarning),
+    (lambda x: x[np.argsort(x) + 5 * (x < -0.45)].sum(), IndexError),
+    (lambda x: scipy.optimize.brentq(lambda z: z**3 + z - x[1] - 0.45, 0.0, 9.0), ValueError),
+]
+
+
+def around(f, k, xp=np):
+    """f, with an operation behind it that fails at some points, and f goes on."""
+    check, error = CHECKS[k % len(CHECKS)] if xp is np else CHECKS[3]
+
+    def g(x):
+        try:
+            y = f(x)
+            return y * 1.5 + check(x)
+        except error:
+            return y + (x * x).sum()
+
+    return g

@@ -113,7 +113,7 @@ LAWS = {
     "wishart": (S, (4.5, T), (1, 2)),
     "invwishart": (S, (4.5, T), (1, 2)),
     "matrix_normal": (normal(3, 3), (M, S, T), (0, 1, 2, 3)),
-    "matrix_t": (normal(3, 3), (M, S, T, 2.5), (0, 1, 2, 3, 4)),
+    **({"matrix_t": (normal(3, 3), (M, S, T, 2.5), (0, 1, 2, 3, 4))} if hasattr(scipy.stats, "matrix_t") else {}),  # from SciPy 1.16 on
     "normal_inverse_gamma": (P, (U, X, A, 1 + B, B), (0, 1, 2, 3, 4, 5)),
     "vonmises_fisher": (np.array([[0.0, 0.6, 0.8], [0.8, 0.6, 0.0]]), (np.array([0.6, 0.8, 0.0]), 2.3), (2,)),
     "poisson_binom": (COUNTS, (np.array([0.3, 0.8, 0.5, 0.4]),), (1,)),

@@ -1,6 +1,9 @@
 """Calls of scipy.stats' statistics of samples, of a module s that has their names: for tests/ops/test_statistics.py."""
 
+import inspect
+
 import numpy as np
+import scipy.stats
 from cases import normal, positive
 
 X, Y, W = normal(6), normal(6, seed=1), positive(6, seed=1)
@@ -57,12 +60,13 @@ CALLS = {
 T, B = normal(12), positive(12, seed=1)
 PLACES = np.linspace(0, 1, 12) ** 2
 # of twelve numbers
+INTERPOLATED = {"method": "interpolate"} if "method" in inspect.signature(scipy.stats.anderson).parameters else {}  # from SciPy 1.17 on
 FURTHER = {
     "shapiro": lambda s, x: tuple(s.shapiro(x)),
     "shapiro of five": lambda s, x: tuple(s.shapiro(x[:5])),
     "shapiro of three": lambda s, x: tuple(s.shapiro(x[:3])),
-    "anderson": lambda s, x: s.anderson(x, method="interpolate").statistic,
-    "anderson expon": lambda s, x: tuple(s.anderson(x * x, "expon", method="interpolate")),
+    "anderson": lambda s, x: s.anderson(x, **INTERPOLATED).statistic,
+    "anderson expon": lambda s, x: tuple(s.anderson(x * x, "expon", **INTERPOLATED)),
     "tukey_hsd": lambda s, x: (lambda r: (r.statistic, r.pvalue))(s.tukey_hsd(x[:4], x[4:8] ** 2, x[8:] + 2)),
     "skewtest": lambda s, x: tuple(s.skewtest(x)),
     "kurtosistest": lambda s, x: tuple(s.kurtosistest(x, alternative="less")),
@@ -103,7 +107,7 @@ FURTHER = {
     "trimboth": lambda s, x: np.sort(s.trimboth(x.reshape(6, 2), 0.2), 0),
     "sigmaclip": lambda s, x: tuple(s.sigmaclip(x, 1.5, 1.5)),
     "scoreatpercentile": lambda s, x: s.scoreatpercentile(x, [20.0, 70.0]),
-    "quantile": lambda s, x: s.quantile(x, [0.2, 0.7]),
+    **({"quantile": lambda s, x: s.quantile(x, [0.2, 0.7])} if hasattr(scipy.stats, "quantile") else {}),  # from SciPy 1.16 on
     "theilslopes": lambda s, x: tuple(s.theilslopes(x, PLACES)),
     "siegelslopes": lambda s, x: tuple(s.siegelslopes(x, PLACES)),
     "siegelslopes sep": lambda s, x: tuple(s.siegelslopes(x, PLACES, method="separate")),

@@ -90,24 +90,25 @@ class Graph(Blocks):
         key = (op, args, shape, meta)
         i = self.memo.get(key)
         if i is None:
-            i = len(self.op)
+            i, m = len(self.mask), 0
             if i > self.budget:
                 self.exceeded = True
                 raise LongCode
-            self.memo[key] = i
+            if len(self.op) != i:  # an interrupt has struck below
+                for members in (self.op, self.args, self.meta, self.shape):
+                    del members[i:]
+            shape = self._common_shape(op, args) if shape is None else shape
+            if op == "in":
+                m = 1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0)
+            elif op not in LEAVES or op == "mark":
+                for j in args:
+                    m |= self.mask[j]
             self.op.append(op)
             self.args.append(args)
             self.meta.append(meta)
-            self.shape.append(self._common_shape(op, args) if shape is None else shape)
-            if op == "in":
-                self.mask.append(1 << args[1] if args[0] in PER_STEP else self.within.get(args[1], 0))
-            elif op in LEAVES and op != "mark":
-                self.mask.append(0)
-            else:
-                m = 0
-                for j in args:
-                    m |= self.mask[j]
-                self.mask.append(m)
+            self.shape.append(shape)
+            self.mask.append(m)
+            self.memo[key] = i
         return i
 
     def _common_shape(self, op: str, args: tuple) -> tuple:
@@ -178,7 +179,7 @@ class Graph(Blocks):
             value = known.value(*c) if known is not None else 1.0 if op in STEPS and 1e-20 < c[0] < 1e20 else None
             if value is not None:
                 return self.const(value)
-        before, i = len(self.op), self.raw(op, *x)
+        before, i = len(self.mask), self.raw(op, *x)
         if i == before and known is not None:
             self.budget -= known.length  # it will be as long as what it is written out in
         return i

@@ -310,8 +310,9 @@ def orthogonal_procrustes(A, B, check_finite=True):
 @implements(scipy.linalg.hankel)
 def hankel(c, r=None):
     """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
+    c = reshape(c, to=(-1,))
+    r = zeros_like(c) if r is None else reshape(r, to=(-1,))
     n = shape(c)[0]
-    r = zeros_like(c) if r is None else r
     k = shape(r)[0]
     line = concatenate(c, r[1:]) if k > 1 else c
     return line[np.arange(n)[:, None] + np.arange(k)]
