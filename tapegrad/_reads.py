@@ -723,7 +723,7 @@ class Environment:
     `read_anew`: see `Walk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
 
     >>> box = {"a": 1.0}
-    >>> e = Environment([lambda x: x * box["a"]])
+    >>> e = Environment([box])
     >>> before = e.status()
     >>> box["a"] = 2.0
     >>> before, e.status()

@@ -3,7 +3,8 @@
 The first derivative of |x| at 0 is 0.  A second derivative there may be infinite, or finite by cancellation, as that of |x|^2 =
 2 I, and no rule can tell from what it sees.  So a rule hands its result through `noted`: it is 0 there in every further
 derivative, and where a tangent or cotangent that is not zero comes by, with a NonDifferentiableWarning.  (On a device only under
-`detect_anomalies`: to look waits for it.)"""
+`detect_anomalies`: to look waits for it.)  Where values are hidden the traces are asked: a batch warns for any of its samples, and
+that nothing is zero is a condition of a recording."""
 
 import os
 import sys
@@ -12,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array
-from .._primitive import is_tracked, primal_of, seen, watching
+from .._array import is_array, xp_of
+from .._primitive import is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._variable import Variable
 from ..errors import NonDifferentiableWarning
 from ._define import primitive, rules
 
@@ -51,8 +53,30 @@ def warn(what: str, line: str) -> None:
 
 def meets(v: Any, zero: Any) -> bool:
     """Is v, or any element of v where `zero` holds, not zero?  (Not if it may not be looked at.)"""
+    if is_hidden(v) or is_hidden(zero):
+        return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
     v, zero = looked(v), looked(zero)
     return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
+
+
+def is_hidden(v: Any) -> bool:
+    return isinstance(primal_of(v), Variable)
+
+
+def holds_somewhere(condition: Any) -> bool:
+    """Does a hidden condition hold for any element of any sample?  A recording in which it does stands for its own call only."""
+    v = primal_of(condition)
+    while isinstance(v, Variable) and v._trace.samples:
+        slot = live(v)._slot
+        v = primal_of(getattr(slot, "value", slot))
+    if not isinstance(v, Variable):
+        return bool(v.any())
+    if xp_of(layout_of(v)) is not np:
+        return False
+    found = truth_of(v.any())
+    if found:
+        v._trace.unkept = f"{users_line()}: a derivative of a length at zero"
+    return found
 
 
 def looked(v: Any) -> Any:
@@ -64,7 +88,7 @@ def looked(v: Any) -> Any:
     return found
 
 
-@primitive(holomorphic=False)
+@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy())
 def noted(y, x, *, zero, what, line, pulled, pushed):
     """y, a derivative found at x, which has the length zero where the mask `zero` holds.  y is a cotangent of x (`pulled`), or was
     found along the tangent `pushed`; of a rule that serves in both modes, either may be."""
@@ -92,6 +116,11 @@ rules(
 
 def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
     """`noted`, where there is anything to note: on the host, at a zero, of a value that is watched."""
-    if not is_tracked(x) or (found := looked(zero)) is None or not found.any():
+    if not is_tracked(x):
+        return y
+    if is_hidden(zero):
+        if primal_of(x) is live(x) or not holds_somewhere(zero):
+            return y
+    elif (found := looked(zero)) is None or not found.any():
         return y
     return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed))

@@ -359,6 +359,8 @@ def turned(f: Callable, argnum: int) -> Callable:
 def checked_input(call: str, x: Any) -> None:
     if has_variable((x,)):
         raise ArgumentError(HOLDS_NONE.format(call))
+    if isinstance(x, np.ma.MaskedArray):
+        raise ArgumentError(f"{call}: x is a masked array, and masks have no derivative; pass x.filled(v)")
     if x.dtype.kind not in "fc":
         raise ArgumentError(f"{call}: x has dtype {x.dtype}, which has no derivative; pass an array of floats, x.astype(float)")
 

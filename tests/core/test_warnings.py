@@ -407,3 +407,75 @@ def test_search():
 @pytest.mark.parametrize("part", range(8))
 def test_search_whole(part):
     searched(all_cases()[part::8])
+
+
+# --- second derivatives at the zero of a length ---
+
+LENGTHS = {
+    "norm": np.linalg.norm,
+    "norm of order 3": lambda x: np.linalg.norm(x, 3),
+    "of rows": lambda x: np.linalg.norm(np.stack([x, 2 * x]), axis=1).sum(),
+    "hypot": lambda x: np.hypot(x[0], x[2]),
+    "complex": lambda x: abs(x[0] + 1j * x[1]),
+    "std": np.std,
+    "squared": lambda x: np.linalg.norm(x) ** 2,
+    "within": lambda x: np.exp(-np.linalg.norm(3 * x)).sum() * x[0] + x[1],
+}
+ZERO, AWAY, ALONG = np.zeros(3), np.array([1.0, 2.0, 4.0]), np.array([1.0, 2.0, 0.5])
+
+
+def used(make):
+    """Something prepared, called often enough away from zero to be compiled, and then at zero."""
+
+    def at_zero(f):
+        call = make(f)
+        for k in range(4):
+            call(AWAY + k)
+        return call(ZERO)
+
+    return at_zero
+
+
+def product_of(p):
+    return lambda x: p.hvp(x, ALONG)
+
+
+def first_of(p):
+    return lambda x: p.value(np.stack([x, AWAY]))[0]
+
+
+SECOND = {
+    "hessian": lambda f: tg.hessian(f)(ZERO),
+    "product": lambda f: tg.hvp(f, ZERO, ALONG),
+    "operator": lambda f: tg.operators.hessian(f, ZERO) @ ALONG,
+    "samples": lambda f: tg.vmap(tg.hessian(f))(np.stack([AWAY, ZERO, AWAY]))[1],
+    "products of samples": lambda f: tg.vmap(lambda x, v: tg.hvp(f, x, v))(np.stack([AWAY, ZERO]), np.stack([ALONG, ALONG]))[1],
+    "samples of samples": lambda f: tg.vmap(tg.vmap(tg.hessian(f)))(np.stack([AWAY, ZERO])[None])[0, 1],
+    "prepared": used(lambda f: tg.prepare(f, AWAY).hessian),
+    "prepared product": used(lambda f: product_of(tg.prepare(f, AWAY))),
+    "prepared at zero": lambda f: [tg.prepare(f, ZERO).hessian(ZERO)],
+    "prepared samples": used(lambda f: first_of(tg.prepare(tg.vmap(tg.hessian(f)), np.stack([AWAY, AWAY])))),
+    "sparse": lambda f: tg.sparse.hessian(f, ZERO),
+    "plan": used(lambda f: tg.sparse.prepare_hessian(f, AWAY)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("way", SECOND)
+def test_no_second_derivative_at_a_length_of_zero_is_silent(way):
+    for name, f in LENGTHS.items():
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter("always")
+            try:
+                SECOND[way](f)
+            except tg.errors.GuardError:
+                assert way in ("sparse", "plan"), name
+                continue
+        assert any([w.category is tg.errors.NonDifferentiableWarning for w in heard]), name
+
+
+def test_lengths_away_from_zero_are_recorded_once():
+    for f in LENGTHS.values():
+        p = tg.prepare(f, AWAY)
+        for k in range(4):
+            np.testing.assert_allclose(p.hvp(AWAY + k, ALONG), tg.hvp(f, AWAY + k, ALONG), rtol=1e-12, atol=1e-14)
+        assert p.forms["hvp"].recordings == 1 and p.forms["hvp"].eager is None

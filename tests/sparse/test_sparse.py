@@ -409,6 +409,7 @@ def test_bad_input():
         (lambda: sp.prepare_jacobian(f), "give x"),
         (lambda: sp.jacobian(f, np.ones(3), mode="fwd"), r"sparse.jacobian\(<lambda>\): there is no option 'mode'"),
         (lambda: sp.prepare_jacobian(f, np.ones(3, int)), r"sparse.prepare_jacobian\(<lambda>\): x has dtype int64"),
+        (lambda: sp.jacobian(f, np.ma.array(np.ones(3), mask=[0, 1, 0])), r"x is a masked array.*x.filled\(v\)"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), argnum=1), "argnum=1, and 1 arguments"),
         (lambda: sp.prepare_jacobian(f, np.ones(3), kind="star"), "kind='star'; it is one of 'columns', 'rows', 'both'"),
         (lambda: sp.prepare_hessian(f, np.ones(3), kind="rows"), "kind='rows'; it is one of 'star', 'acyclic'"),
