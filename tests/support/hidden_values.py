@@ -12,6 +12,7 @@ from tapegrad._array import is_array
 from tapegrad._calls import Inputs, entered, run_once, value_out
 from tapegrad._hollow import LIKE, OF_LAYOUT, OF_VALUES
 from tapegrad._primitive import Trace, bind, live, lower
+from tapegrad._scope import opened
 from tapegrad._tree import leaves
 from tapegrad._variable import Variable, bottom, copied, variable
 
@@ -127,5 +128,6 @@ def at_both(f, first, second, trace_of=Hidden):
             y = live(y) if isinstance(y, Variable) else y
             out.append([value_out(v) for v in trace.lanes(y)])
 
-    run_once(f, trace, inputs, args, {}, read).finish()
+    with opened():
+        run_once(f, trace, inputs, args, {}, read).finish()
     return [[lanes[k] for lanes in out] for k in range(2)]
