@@ -369,7 +369,9 @@ def test_search_whole(kind):
     run_search([line for line in SEARCH if line[3] == kind])
 
 
-ONE = [(c, q) for c in all_cases() for q, b in enumerate(c.inputs) if is_float(b) and c.order and c.name not in ("real", "imaginary")]  # of objects these and 0
+ONE = [
+    (c, q) for c in all_cases() for q, b in enumerate(c.inputs) if is_float(b) and c.order and c.name not in ("real", "imaginary")
+]  # of objects these and 0
 
 
 def test_search_of_tracked_objects():
