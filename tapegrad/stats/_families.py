@@ -298,7 +298,7 @@ class Continuous(Distribution):
             inside = (z < high) & inside
         return ok & inside
 
-    def _value(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float) -> Any:
+    def _answer(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float) -> Any:
         x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
         with np.errstate(all="ignore"):
             z = (x - loc) / scale
@@ -311,27 +311,27 @@ class Continuous(Distribution):
 
     @derived
     def logpdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("logpdf", x, args, loc, scale, given, -math.inf, -math.inf)
+        return self._answer("logpdf", x, args, loc, scale, given, -math.inf, -math.inf)
 
     @derived
     def pdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("pdf", x, args, loc, scale, given, -math.inf, -math.inf)
+        return self._answer("pdf", x, args, loc, scale, given, -math.inf, -math.inf)
 
     @derived
     def cdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("cdf", x, args, loc, scale, given, 0.0, 1.0)
+        return self._answer("cdf", x, args, loc, scale, given, 0.0, 1.0)
 
     @derived
     def sf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("sf", x, args, loc, scale, given, 1.0, 0.0)
+        return self._answer("sf", x, args, loc, scale, given, 1.0, 0.0)
 
     @derived
     def logcdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
+        return self._answer("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
 
     @derived
     def logsf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._value("logsf", x, args, loc, scale, given, 0.0, -math.inf)
+        return self._answer("logsf", x, args, loc, scale, given, 0.0, -math.inf)
 
     def _quantile(self, call: str, q: Any, args: tuple, loc: Any, scale: Any, given: dict) -> Any:
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)

@@ -47,13 +47,13 @@ class MultivariateNormal(Distribution):
         >>> float(multivariate_normal.logpdf(np.array([0.3, -0.7]), 0.0, S).round(6))
         -2.483399
         """
-        return self._value("logpdf", x, mean, cov, allow_singular)
+        return self._answer("logpdf", x, mean, cov, allow_singular)
 
     @derived
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
-        return self._value("pdf", x, mean, cov, allow_singular)
+        return self._answer("pdf", x, mean, cov, allow_singular)
 
-    def _value(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
+    def _answer(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
         x = wide(array_of(x))
         mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
         y, singular = self._log(x, mean, cov, allow_singular)

@@ -57,6 +57,7 @@ ASKING = {
     "ops.special": "orders of functions",
     "ops.spectral": "pivots; tolerances that are numbers",
     "ops.statistics": "the place of a quantile",
+    "stats._multivariate": "the rank of a constant covariance",
     "ops.selecting": "what is left of chosen elements after the transform",
     "ops.views": "indices, shapes",
     "ops.writing": "plain targets",
