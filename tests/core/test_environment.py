@@ -8,6 +8,7 @@ import ctypes
 import decimal
 import fractions
 import functools
+import inspect
 import io
 import itertools
 import mmap
@@ -453,6 +454,8 @@ def test_an_interrupt_leaves_what_was_known():
         e, lines = Environment([lambda: held["a"]]), itertools.count()
 
         def trace(frame, event, arg, n=n, lines=lines):
+            if frame.f_code.co_flags & inspect.CO_GENERATOR:
+                return None  # Python drops what is raised where a generator is closed
             if frame.f_code.co_filename.endswith("_reads.py") and next(lines) == 7 * n:
                 sys.settrace(None)
                 raise KeyboardInterrupt
