@@ -16,6 +16,8 @@ place that was passed, in machine-made Python, so that asking "is all as it was?
 
 import collections
 import contextvars
+import copy
+import copyreg
 import dis
 import enum
 import functools
@@ -89,6 +91,8 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
     "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
 )) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
 MOST = 20_000  # objects that are compared; above it the walk is unknown
+LONGEST = 10 * MOST  # numbers, texts and references to objects
+REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
 SEQUENCES = (list, tuple, collections.deque)
 MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
 EMPTY = types.CellType()
@@ -206,12 +210,12 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST and (self.whole or self.is_sure()):
+        while self.todo and len(self.hold) < MOST and len(self.form) < LONGEST and (self.whole or self.is_sure()):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
                 self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
-        if len(self.hold) >= MOST:
+        if len(self.hold) >= MOST or len(self.form) >= LONGEST:
             self.doubt(f"more than {MOST} objects")
 
     def is_sure(self) -> bool:
@@ -250,6 +254,8 @@ class Walk:
 
     def visit(self, x: Any) -> None:
         kind = type(x)
+        if id(x) in REDUCERS:
+            return
         if kind in ATOMS or isinstance(x, np.generic):
             self.form.append((kind, repr(x)))  # nan is equal to itself, and 0.0 is not -0.0
             return
