@@ -158,7 +158,8 @@ class detect_anomalies:
 
     def left(self, *error: Any) -> None:
         if self.entered:
-            self.entered.pop().left()
+            self.entered[-1].left()  # before it is forgotten: this may be interrupted, and done again
+            self.entered.pop()
 
 
 # --- words ---
