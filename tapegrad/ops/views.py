@@ -103,8 +103,13 @@ def array_like(a: Any) -> Any:
 
 
 def sizes(to: Any) -> tuple:
-    listed = isinstance(to, (tuple, list)) or (is_array(to) and to.ndim)
-    return tuple([operator.index(values_of(n)) for n in to]) if listed else (operator.index(values_of(to)),)
+    to = to.tolist() if is_array(to) else to
+    return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
+
+
+def whole_number(n: Any) -> int:
+    n = values_of(n)
+    return operator.index(n.item() if is_array(n) else n)  # CuPy's arrays of one integer have no `__index__`
 
 
 # --- shape ---

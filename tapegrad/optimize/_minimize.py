@@ -152,7 +152,7 @@ def minimize(
     >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)})
     >>> round(float(r.x["a"]), 6), r.success
     (1.0, True)
-    >>> r = tg.optimize.minimize(f, {"a": 3, "b": np.zeros(2)}, bounds={"b": (2.0, None)})
+    >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)}, bounds={"b": (2.0, None)})
     >>> r.x["b"].round(6), round(float(r.x["a"]), 6)
     (array([2., 2.]), 1.666667)
     """

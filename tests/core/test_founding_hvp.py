@@ -11,6 +11,7 @@ from _modes import check_first, check_second, close, host, library, second_order
 
 import tapegrad as tg
 from tapegrad._calls import Recorded
+from tapegrad._scope import opened
 
 VALUE = 2040.4545839513073
 GRAD = [113.24297730643494, 222.48595461286989, 333.72893191930483, 444.97190922573978, 964.10580332243618]
@@ -218,9 +219,10 @@ def test_t2_only_the_chosen_leaves(xp):
     close(g["rates"][0], 2 * np.exp([0.0, 1.0]))
     close(g["scale"], 2.0)
     assert g["rates"][1] is None and g["fixed"] is None
-    recorded = Recorded("grad", f, 1, (u, p, t), {})
-    # Two leaves, two products, two sums and the last addition; u, t and the Const leaf leave nothing.
-    assert len(recorded.tape.records) == 7
+    with opened():
+        recorded = Recorded("grad", f, 1, (u, p, t), {})
+        # Two leaves, two products, two sums and the last addition; u, t and the Const leaf leave nothing.
+        assert len(recorded.tape.records) == 7
 
 
 def test_t2_inactive_arguments_leave_no_record():
@@ -229,8 +231,9 @@ def test_t2_inactive_arguments_leave_no_record():
             u = np.sin(u) * 2.0
         return p * u.sum()
 
-    assert len(Recorded("grad", f, 1, (np.ones(3), 2.0), {}).tape.records) == 2
-    assert len(Recorded("grad", f, 0, (np.ones(3), 2.0), {}).tape.records) == 23
+    with opened():
+        assert len(Recorded("grad", f, 1, (np.ones(3), 2.0), {}).tape.records) == 2
+        assert len(Recorded("grad", f, 0, (np.ones(3), 2.0), {}).tape.records) == 23
 
 
 # --- R1, R2: the user's own rules ---

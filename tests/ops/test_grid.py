@@ -16,6 +16,7 @@ from tapegrad.testing import check_grads, differences, direction_like, host, inn
 CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
+ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/core/test_overlaps.py: answers of True and False
 ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
 
 

@@ -174,9 +174,11 @@ def to_c(ptx: str, entry: str) -> str:
     """C++ with a function `entry` of the same parameters, pointers being 64-bit numbers."""
     found = re.search(rf"\.entry {entry}\((.*?)\)(.*?)^\{{(.*?)^\}}", ptx, re.S | re.M)
     declared = re.findall(r"\.param \.(\w+) (\w+)", found[1])
+    tables = re.findall(r"^\.global \.align (\d+) \.b8 (\w+)\[(\d+)\] = \{(.*?)\};", ptx, re.M)
     lines = []
     for line in found[3].splitlines():
         line = re.sub(r"//.*", "", line).strip().rstrip(";").strip()
+        table = re.fullmatch(r"mov\.u64\s+%(rd\d+), (\w+)", line)
         registers = re.fullmatch(r"\.reg \.(\w+)\s+%(\w+)<(\d+)>", line)
         label = re.fullmatch(r"\$(\w+):", line)
         stack = re.fullmatch(r"\.local \.align (\d+) \.b8\s+(\w+)\[(\d+)\]", line)
@@ -186,6 +188,8 @@ def to_c(ptx: str, entry: str) -> str:
             lines.append(f"uint64_t {line.rpartition('%')[2]} = 0;")
         elif registers:
             lines.append(f"{TYPES[registers[1]]} " + ", ".join(f"{registers[2]}{n} = 0" for n in range(int(registers[3]))) + ";")
+        elif table and table[2] in [name for _, name, *_ in tables]:
+            lines.append(f"{table[1]} = (uint64_t){table[2]};")
         elif label:
             lines.append(f"{label[1]}:;")
         elif line and not line.startswith(".pragma"):
@@ -193,14 +197,15 @@ def to_c(ptx: str, entry: str) -> str:
             text = statement(line[guard.end() :] if guard else line, {name: name for _, name in declared})
             lines.append(f"if ({guard[1]}{guard[2]}) {text}" if guard else text)
     parameters = ", ".join(f"{TYPES[kind]} {name}" for kind, name in declared)
-    return f"{HELP}\nstatic void {entry}({parameters}) {{\n" + "\n".join(lines) + "\n}\n"
+    constants = "".join(f"alignas({a}) static const unsigned char {name}[{n}] = {{{given}}};\n" for a, name, n, given in tables)
+    return f"{HELP}\n{constants}static void {entry}({parameters}) {{\n" + "\n".join(lines) + "\n}\n"
 
 
 class PtxKernel(HostKernel):
     """What NVRTC makes of a kernel, on the CPU; called like any other.  `fmad`: multiplications and additions may be contracted."""
 
     def __init__(self, source: str, entry: str, fmad: bool = False):
-        options = ("-std=c++17", f"-fmad={str(fmad).lower()}", "-default-device", "-arch=compute_90")
+        options = ("-std=c++17", f"-fmad={str(fmad).lower()}", "-default-device", "-DFAR_CALL=__forceinline__", "-arch=compute_90")
         ptx = translated(source, options)[0]
         self.ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
         bound = len(re.findall(r"\b(?:mul|add|sub)\.rn\.f", self.ptx))

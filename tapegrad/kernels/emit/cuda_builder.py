@@ -234,7 +234,7 @@ def far_quadrant(plus: int, bits: int, wide: bool) -> str:
     w = Writer(bits, wide)
     result = elementary.far_quadrant(w, "x", "y", plus)
     body = "\n".join(w.lines)
-    head = f"static __device__ __noinline__ {w.real} far_quadrant_{plus}({w.real} x, {w.real} y)"
+    head = f"static __device__ FAR_CALL {w.real} far_quadrant_{plus}({w.real} x, {w.real} y)"
     return once("FAR_TURNS", far_angles.cuda()) + once(f"FAR_{plus}_{bits}", f"{head} {{\n{body}\n  return {result};\n}}\n")
 
 

@@ -93,8 +93,9 @@ done:
 
 def cuda() -> str:
     """`far_turns(x, q, r)` for double and float stores what that of LLVM gives."""
-    text = f"static __device__ const unsigned long long two_by_pi[{len(WORDS)}] = {{{', '.join([f'{w}ULL' for w in WORDS])}}};\n"
-    text += f"""static __device__ __noinline__ void far_turns_of(unsigned long long m, int start, bool negative, int* q, double* r) {{
+    text = "#ifndef FAR_CALL\n#define FAR_CALL __noinline__  // large angles are rare, and written out they would take registers\n#endif\n"
+    text += f"static __device__ const unsigned long long two_by_pi[{len(WORDS)}] = {{{', '.join([f'{w}ULL' for w in WORDS])}}};\n"
+    text += f"""static __device__ FAR_CALL void far_turns_of(unsigned long long m, int start, bool negative, int* q, double* r) {{
   typedef unsigned long long u64;
   const int p = start >> 6, s = start & 63;
   const u64 a = two_by_pi[p], b = two_by_pi[p + 1], c = two_by_pi[p + 2];
