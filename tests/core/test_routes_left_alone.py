@@ -205,7 +205,13 @@ def right_or_route_error(program, right):
     return False
 
 
-@pytest.mark.parametrize("name", HOLDERS)
+def few(names, searched):
+    """All names; of those that end in a search of the whole process, which takes seconds in one with many objects, two by default."""
+    late = [name for name in names if name in searched][2:]
+    return [pytest.param(name, marks=pytest.mark.long) if name in late else name for name in names]
+
+
+@pytest.mark.parametrize("name", few(HOLDERS, SEALED))
 def test_written_by_name_and_read_behind_a_holder(name):
     right_or_route_error(writes_then_reads(name), 2 * x * W)
     assert getattr(OPEN, "depth", 0) == 0
@@ -213,7 +219,7 @@ def test_written_by_name_and_read_behind_a_holder(name):
     assert threads.THREADS == set()
 
 
-@pytest.mark.parametrize("name", SEALED)
+@pytest.mark.parametrize("name", few(SEALED, SEALED))
 def test_a_reference_that_nobody_shows_raises(name):
     f, buf, _ = writes_then_reads(name)
     also = [buf, {"a": buf}, buf[1:]]
@@ -519,7 +525,7 @@ ELSEWHERE = {
 }
 
 
-@pytest.mark.parametrize("where", ELSEWHERE)
+@pytest.mark.parametrize("where", few(ELSEWHERE, ELSEWHERE))
 def test_an_object_of_c_in_reach_and_references_that_show_raise_nothing(where, monkeypatch):
     buf, capsule = np.zeros(3), [sealed(np.ones(2))]
     also = ELSEWHERE[where](buf)
