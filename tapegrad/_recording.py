@@ -546,7 +546,7 @@ def special_method(name: str) -> Callable:
 
     def method(d, *args):
         f = getattr(type(d._x), name, None)
-        if f is None and name.startswith("__i"):  # Python takes the operator that makes a new number
+        if f is None and hasattr(type(d._x), "__" + name[3:]):  # of `__iadd__`: Python takes `__add__`
             return NotImplemented
         if f is None:
             raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
@@ -555,7 +555,7 @@ def special_method(name: str) -> Callable:
     return method
 
 
-for _name, _f in {name: f for c in (Variable, ArrayVariable, NumberVariable, FLOAT) for name, f in vars(c).items()}.items():
+for _name, _f in {**vars(Variable), **vars(ArrayVariable), **vars(NumberVariable), **vars(FLOAT)}.items():
     if _name.startswith("__") and callable(_f) and (_name in ORDERED or _name not in APART):
         setattr(Dual, _name, special_method(_name))
 
