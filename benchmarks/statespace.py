@@ -192,7 +192,7 @@ def one_call(report):
     """A call of `ss.loglik`, `filter`, `smooth`, as a compiled filter and on arrays."""
     import tapegrad as tg
     from tapegrad import statespace as ss
-    from tapegrad.statespace import _compiled
+    from tapegrad.statespace.filters import compiled
 
     report.table(
         "one call, kernel on disk: milliseconds of processor time",
@@ -216,7 +216,7 @@ def one_call(report):
         }
         peers = models_of_statsmodels(y, v)
         for name, call in calls.items():
-            jobs = {"tapegrad": at(call, _compiled, 0), "arrays": at(call, _compiled, 10**9)}
+            jobs = {"tapegrad": at(call, compiled, 0), "arrays": at(call, compiled, 10**9)}
             jobs["statsmodels"] = peers.get(name, bench.NOT_INSTALLED)
             # statsmodels' filtered states have the finite part alone while something is infinite
             found = bench.measure(jobs, 0.5, rtol=1e-8, compare=name != "filter")

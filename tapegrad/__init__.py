@@ -5,33 +5,33 @@ from typing import TYPE_CHECKING, Any
 
 from . import cache as cache
 from . import errors as errors
-from ._late import ELSEWHERE as _ELSEWHERE
-from ._late import ON_USE as _ON_USE
-from ._late import PUBLIC as _PUBLIC
-from ._late import load as _load
-from ._linearize import linearize as linearize
-from ._memory import checkpoint as checkpoint
-from ._memory import inplace as inplace
-from ._memory import stateful as stateful
-from ._recording import Dual as Dual
-from ._recording import Tape as Tape
-from ._recording import ravel as ravel
-from ._recording import value as value
-from ._rule import rule as rule
-from ._transforms import grad as grad
-from ._transforms import hessian as hessian
-from ._transforms import hmp as hmp
-from ._transforms import hvp as hvp
-from ._transforms import jacobian as jacobian
-from ._transforms import jvp as jvp
-from ._transforms import value_and_grad as value_and_grad
-from ._transforms import value_grad_hvp as value_grad_hvp
-from ._transforms import vjp as vjp
-from ._tree import Const as Const
-from ._tree import register_tree as register_tree
-from ._variable import Variable as Variable
-from ._vmap import vmap as vmap
-from .ops import _attach as _attach
+from ._core.registry import ELSEWHERE as _ELSEWHERE
+from ._core.registry import ON_USE as _ON_USE
+from ._core.registry import PUBLIC as _PUBLIC
+from ._core.registry import load as _load
+from ._core.trees import Const as Const
+from ._core.trees import register_tree as register_tree
+from ._core.variable import Variable as Variable
+from ._transforms.checkpoint import checkpoint as checkpoint
+from ._transforms.checkpoint import inplace as inplace
+from ._transforms.checkpoint import stateful as stateful
+from ._transforms.custom_rule import rule as rule
+from ._transforms.linearize import linearize as linearize
+from ._transforms.tape import Dual as Dual
+from ._transforms.tape import Tape as Tape
+from ._transforms.tape import ravel as ravel
+from ._transforms.tape import value as value
+from ._transforms.transforms import grad as grad
+from ._transforms.transforms import hessian as hessian
+from ._transforms.transforms import hmp as hmp
+from ._transforms.transforms import hvp as hvp
+from ._transforms.transforms import jacobian as jacobian
+from ._transforms.transforms import jvp as jvp
+from ._transforms.transforms import value_and_grad as value_and_grad
+from ._transforms.transforms import value_grad_hvp as value_grad_hvp
+from ._transforms.transforms import vjp as vjp
+from ._transforms.vmap import vmap as vmap
+from .ops import variable_methods as _variable_methods
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
     from . import _fast as _fast
@@ -51,10 +51,10 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing
-    from ._anomalies import detect_anomalies as detect_anomalies
-    from ._audit import audit as audit
-    from ._graph import graph as graph
-    from ._profile import profile as profile
+    from ._debug.anomalies import detect_anomalies as detect_anomalies
+    from ._debug.audit import audit as audit
+    from ._debug.graph import graph as graph
+    from ._debug.profile import profile as profile
     from .replay import prepare as prepare
 
 else:

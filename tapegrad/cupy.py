@@ -11,18 +11,18 @@ except ImportError as _error:
     raise ImportError("tapegrad.cupy needs CuPy: install tapegrad[cuda12x] or tapegrad[cuda13x]") from _error
 
 from . import numpy as _faces_of_numpy
-from ._array import xp_of as _xp_of
-from ._cupy_kernels import Fused as _Fused
-from ._cupy_kernels import kernel_class as _kernel_class
-from ._faces import Joined as _Joined
-from ._faces import array_class as _array_class
-from ._faces import face as _face
-from ._faces import faces_of as _faces_of
-from ._faces import fill as _fill
-from ._higher import apply_along_axis as apply_along_axis
-from ._higher import apply_over_axes as apply_over_axes
-from ._primitive import layout_of as _layout_of
-from ._variable import Variable as _Variable
+from ._core.arrays import xp_of as _xp_of
+from ._core.primitive import layout_of as _layout_of
+from ._core.variable import Variable as _Variable
+from ._dispatch.callback_functions import apply_along_axis as apply_along_axis
+from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
+from ._dispatch.cupy_kernels import Fused as _Fused
+from ._dispatch.cupy_kernels import kernel_class as _kernel_class
+from ._dispatch.faces import Joined as _Joined
+from ._dispatch.faces import array_class as _array_class
+from ._dispatch.faces import face as _face
+from ._dispatch.faces import faces_of as _faces_of
+from ._dispatch.faces import fill as _fill
 from .ops import creation as _creation
 
 linalg = _faces_of("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)

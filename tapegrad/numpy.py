@@ -5,22 +5,22 @@ raise `NoRuleError` for what one does.  Constants, types and modules without sta
 
 import numpy as _numpy
 
-from ._faces import Joined as _Joined
-from ._faces import array_class as _array_class
-from ._faces import faces_of as _faces_of
-from ._faces import fill as _fill
-from ._float_errors import errstate as errstate
-from ._float_errors import geterr as geterr
-from ._float_errors import geterrcall as geterrcall
-from ._float_errors import seterr as seterr
-from ._float_errors import seterrcall as seterrcall
-from ._higher import apply_along_axis as apply_along_axis
-from ._higher import apply_over_axes as apply_over_axes
-from ._higher import fromiter as fromiter
-from ._higher import ndenumerate as ndenumerate
-from ._higher import vectorize as vectorize
-from ._late import load as _load
-from ._random import random as random
+from ._core.float_errors import errstate as errstate
+from ._core.float_errors import geterr as geterr
+from ._core.float_errors import geterrcall as geterrcall
+from ._core.float_errors import seterr as seterr
+from ._core.float_errors import seterrcall as seterrcall
+from ._core.registry import load as _load
+from ._dispatch.callback_functions import apply_along_axis as apply_along_axis
+from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
+from ._dispatch.callback_functions import fromiter as fromiter
+from ._dispatch.callback_functions import ndenumerate as ndenumerate
+from ._dispatch.callback_functions import vectorize as vectorize
+from ._dispatch.faces import Joined as _Joined
+from ._dispatch.faces import array_class as _array_class
+from ._dispatch.faces import faces_of as _faces_of
+from ._dispatch.faces import fill as _fill
+from ._dispatch.random import random as random
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)

@@ -11,20 +11,20 @@ from typing import Any
 import numpy as np
 import scipy.sparse.linalg
 
-from ._array import is_array, is_differentiable, kept, same_bits, settled, xp_of
-from ._calls import Recorded, cast, leaves_like, name_of, where_of
-from ._directions import for_each, largest, swept_at_once
-from ._late import load
-from ._linearize import Products, recorded
-from ._primitive import is_tracked, layout_of
-from ._reads import Environment, Status
-from ._scope import OPEN, changed
-from ._shadow.arrays import acts_as_array
-from ._shadow.routes import way_to
-from ._transforms import Named, value_and_grad
-from ._tree import Const, is_node, leaves, structure, tree_map
-from .errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
-from .ops._define import dtype, shape
+from ._capture.arrays import acts_as_array
+from ._capture.dependencies import Environment, Status
+from ._capture.routes import way_to
+from ._core.arrays import is_array, is_differentiable, kept, same_bits, settled, xp_of
+from ._core.errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
+from ._core.primitive import is_tracked, layout_of
+from ._core.registry import load
+from ._core.scope import OPEN, changed
+from ._core.trees import Const, is_node, leaves, structure, tree_map
+from ._transforms.call import Recorded, cast, leaves_like, name_of, where_of
+from ._transforms.linearize import Products, recorded
+from ._transforms.many_directions import for_each, largest, swept_at_once
+from ._transforms.transforms import Named, value_and_grad
+from .ops.declare import dtype, shape
 from .replay import prepare
 
 __all__ = ["fisher", "gauss_newton", "hessian", "jacobian"]
@@ -44,7 +44,7 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Surroundings:
-    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_reads.py).  The numbers that f
+    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_capture.dependencies.py).  The numbers that f
     changes itself are as it leaves them, and may be changed again."""
 
     def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):

@@ -7,9 +7,9 @@ import scipy.fft as _scipy_fft
 import scipy.linalg as _scipy_linalg
 import scipy.special as _scipy_special
 
-from ._faces import faces_of as _faces_of
-from ._late import load as _load
-from .ops import further as _further  # noqa: F401 (it declares)
+from ._core.registry import load as _load
+from ._dispatch.faces import faces_of as _faces_of
+from .ops import on_demand as _further  # noqa: F401 (it declares)
 
 linalg = _faces_of("tapegrad.scipy.linalg", _scipy_linalg, device="cupyx.scipy.linalg")
 _OLD = {"btdtr": "betainc", "btdtri": "betaincinv"}

@@ -10,15 +10,15 @@ from typing import Any
 
 import numpy as np
 
-from ._array import is_array, is_differentiable, shares_memory, xp_of
-from ._calls import name_of
-from ._primitive import values_of
-from ._transforms import jvp, vjp
-from ._tree import Const, leaves, structure, tree_map
-from ._wrapped import along, inner, placed, weighted
-from .errors import ArgumentError
-from .ops._define import dtype
-from .ops.one_triangle import symmetric
+from ._core.arrays import is_array, is_differentiable, shares_memory, xp_of
+from ._core.errors import ArgumentError
+from ._core.primitive import values_of
+from ._core.trees import Const, leaves, structure, tree_map
+from ._transforms.call import name_of
+from ._transforms.transforms import jvp, vjp
+from ._transforms.wrapped import along, inner, placed, weighted
+from .ops.declare import dtype
+from .ops.linalg.hermitian import symmetric
 
 __all__ = ["check_grads"]
 

@@ -8,7 +8,7 @@ import pytest
 from plugin_skips import pytest_make_collect_report, pytest_runtest_makereport, pytest_terminal_summary  # noqa: F401
 from sealed import Sealed, sealed
 
-from tapegrad._tape import Tape
+from tapegrad._core.reverse import Tape
 from tapegrad.kernels.launch import host
 
 try:

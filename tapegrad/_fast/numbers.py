@@ -4,8 +4,8 @@ from typing import Any
 
 from numpy import float64, ndarray, vecdot
 
-from .._array import F8
-from .._tape import SAFE, Fold
+from .._core.arrays import F8
+from .._core.reverse import SAFE, Fold
 from ..ops.elementwise import add, divide, multiply, subtract
 from ..ops.shaping import PAIRWISE, ones
 

@@ -5,10 +5,10 @@ the cotangent transposed.  Rules by [is the operand a transpose?][axes of x][axe
 
 from numpy import ndarray
 
-from .._array import F8
-from .._primitive import refresh
-from .._tape import NONE, Tape, keep
-from .._variable import FLOAT, ArrayVariable, View, new
+from .._core.arrays import F8
+from .._core.primitive import refresh
+from .._core.reverse import NONE, Tape, keep
+from .._core.variable import FLOAT, ArrayVariable, View, new
 from ..ops import products
 from ..ops.products import T, column, matmul, row
 from .regions import unread_transpose

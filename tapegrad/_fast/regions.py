@@ -5,15 +5,16 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .._array import F8, NUMBERS, zeros_laid_out
-from .._dual import Dual
-from .._hollow import Hollow
-from .._primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
-from .._tape import ELEMENT, REGION, Tape, fixed
-from .._variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
-from ..ops import _protocols, indexing, views, writing
-from ..ops.indexing import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_read, pull_turned, read, region, zeros_of
-from ..ops.views import DIAGONAL, is_element, shown, transpose, unchanging
+from .._core.abstract_arrays import Hollow
+from .._core.arrays import F8, NUMBERS, zeros_laid_out
+from .._core.forward import Dual
+from .._core.primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
+from .._core.reverse import ELEMENT, REGION, Tape, fixed
+from .._core.variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
+from ..ops import protocols
+from ..ops.indexing import regions, views, writes
+from ..ops.indexing.regions import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_read, pull_turned, read, region, zeros_of
+from ..ops.indexing.views import DIAGONAL, is_element, shown, transpose, unchanging
 from .replacing import before, replaces
 
 # --- views and elements ---
@@ -188,7 +189,7 @@ def getitem(x, at):
     return getitem_generally(x, at)
 
 
-@replaces(indexing.pull_element)
+@replaces(regions.pull_element)
 def pull_one(G, owned, k, g, i, _, layout, path, at):
     h = G[i]
     if type(g) is float64:
@@ -300,7 +301,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     return places and not whole and trace.put is not None and y is not x and trace.put(x, y, at)
 
 
-@replaces(writing.written_short)
+@replaces(writes.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
     """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
     value, trace = x._value, x._trace
@@ -352,7 +353,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     return True
 
 
-@replaces(_protocols.added_short)
+@replaces(protocols.added_short)
 def added_short(x, at, y):
     """`np.add.at(x, at, y)` for a float64 vector of our own, numbers of one tape and as many places."""
     value, trace = x._value, getattr(x, "_trace", None)

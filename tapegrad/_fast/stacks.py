@@ -5,9 +5,9 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .._dual import Dual
-from .._tape import REGION, summed
-from .._variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
+from .._core.forward import Dual
+from .._core.reverse import REGION, summed
+from .._core.variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
 from .replacing import before, replaces

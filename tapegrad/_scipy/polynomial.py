@@ -10,10 +10,10 @@ import numpy as plain_np
 from numpy.polynomial import polyutils
 
 from .. import numpy as np
-from .._faces import faces_of, is_function
-from .._primitive import primal_of
-from ._declare import Namespace, bare, tracked
-from ._followed import Altered, Follower, Object
+from .._core.primitive import primal_of
+from .._dispatch.faces import faces_of, is_function
+from .followed import Altered, Follower, Object
+from .namespaces import Namespace, bare, tracked
 
 
 def untrimmed(seq: Any) -> Any:

@@ -7,11 +7,11 @@ import scipy.spatial
 import scipy.spatial.distance as sd
 
 from .. import numpy as np
-from .._faces import faces_of
-from .._primitive import seen
-from ..ops._define import ndim, shape
-from ..ops._protocols import store
-from ._declare import Namespace, array, bare, constant, refusal, tracked
+from .._core.primitive import seen
+from .._dispatch.faces import faces_of
+from ..ops.declare import ndim, shape
+from ..ops.protocols import store
+from .namespaces import Namespace, array, bare, constant, refusal, tracked
 
 DISTANCE = Namespace(sd)
 

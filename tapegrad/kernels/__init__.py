@@ -1,8 +1,8 @@
 """Kernels generated from plain Python functions, with their derivatives, for the CPU and for CUDA devices; and a library of
 likelihoods written by hand, in modules of their own that load on first use."""
 
-from .._late import MODELS as _MODELS
-from .._late import load as _load
+from .._core.registry import MODELS as _MODELS
+from .._core.registry import load as _load
 from .emit.cuda import emit_cuda as emit_cuda
 from .generated.kernel import likelihood as likelihood
 from .generated.kernel import recursion as recursion

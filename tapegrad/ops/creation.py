@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, shares_memory, xp_of
-from .._foreign import OBJECTS, argument
-from .._late import late
-from .._primitive import handle, layout_of, primal_of, values_of
-from .._scope import OPEN
-from .._variable import DIRECT, Variable, View, variable
-from ..errors import ArgumentError
-from ._define import NUMPY, implements, linear, primitive, rules
-from ._define import dtype as dtype_of
-from ._define import shape as dim
+from .._core.arrays import is_array, shares_memory, xp_of
+from .._core.errors import ArgumentError
+from .._core.foreign import OBJECTS, argument
+from .._core.primitive import handle, layout_of, primal_of, values_of
+from .._core.registry import late
+from .._core.scope import OPEN
+from .._core.variable import DIRECT, Variable, View, variable
+from .declare import NUMPY, implements, linear, primitive, rules
+from .declare import dtype as dtype_of
+from .declare import shape as dim
 from .shaping import array_of, astype, copy, has_variable, joined, stacked
 
 # What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
@@ -41,7 +41,7 @@ def room(f: Any, x: Any) -> Any:
 
 def made(x: Any, given: Any = ()) -> Any:
     """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
-    anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_tape.keep`) makes right."""
+    anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_core.reverse.keep`) makes right."""
     if OPEN.depth:
         if type(x) is np.ndarray and x.base is None and not any([x is a for a in given]):
             return variable(x) if x.dtype.kind in "fc" else x

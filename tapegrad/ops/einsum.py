@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from .._array import xp_of
-from .._primitive import layout_of, view
-from .._variable import ArrayVariable, Variable, View
-from ._define import implements, ndim, primitive, rules, shape, xp
-from ._layouts import laid
+from .._core.arrays import xp_of
+from .._core.primitive import layout_of, view
+from .._core.variable import ArrayVariable, Variable, View
+from .declare import implements, ndim, primitive, rules, shape, xp
+from .layouts import laid
 from .products import T, diagonals, product, reordered, two
 from .shaping import argsort, arrays_of, fit, reshape, sum
 

@@ -1,6 +1,6 @@
-"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  corners.py has corners, choices and rounding.
+"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  piecewise.py has corners, choices and rounding.
 
-Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `_define.Fold`).  Where a derivative
+Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `declare.Fold`).  Where a derivative
 is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
@@ -10,13 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, is_array, xp_of
-from .._primitive import primal_of, seen
-from .._tape import SAFE
-from .._variable import Variable
-from ..errors import NoRuleError
-from ._define import Gated, Written, dtype, implements, primitive, rules, same
-from .gates import meets, note, users_line, warn
+from .._core.arrays import F8, is_array, xp_of
+from .._core.errors import NoRuleError
+from .._core.primitive import primal_of, seen
+from .._core.reverse import SAFE
+from .._core.variable import Variable
+from .declare import Gated, Written, dtype, implements, primitive, rules, same
+from .nondifferentiable import meets, note, users_line, warn
 from .shaping import astype, conj, imag, real, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)

@@ -11,9 +11,9 @@ import numpy as np
 import scipy.fft
 from numpy.lib.array_utils import normalize_axis_index
 
-from .._array import is_array, xp_of
-from .._primitive import layout_of
-from ._define import axes_of, dtype, implements, linear, ndim, primitive, rules, shape
+from .._core.arrays import is_array, xp_of
+from .._core.primitive import layout_of
+from .declare import axes_of, dtype, implements, linear, ndim, primitive, rules, shape
 from .shaping import array_of, arrays_of, conj, embed, fit, rolled, slice_of
 
 

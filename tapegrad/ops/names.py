@@ -2,7 +2,7 @@
 
 `CONSTANT`: functions of which no argument has a derivative (sizes, orders, counts, texts, files), or whose result does not move with
 it.  `REFUSED`: a reason, and what to write instead, for some names each; the error that a tracked value meets says it.  What is in
-neither has a rule: tests/core/test_coverage.py holds it, and docs/coverage.md is made of these tables and of the registry."""
+neither has a rule: tests/project/test_coverage.py holds it, and docs/coverage.md is made of these tables and of the registry."""
 
 CONSTANT = {
     "numpy": """

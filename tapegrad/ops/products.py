@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from .._array import xp_of
-from .._primitive import hook, layout_of, primal_of
-from .._variable import Variable
-from ._define import axes_of, implements, linear, ndim, primitive, rules, shape
+from .._core.arrays import xp_of
+from .._core.primitive import hook, layout_of, primal_of
+from .._core.variable import Variable
+from .declare import axes_of, implements, linear, ndim, primitive, rules, shape
 from .shaping import arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
 
 

@@ -12,17 +12,17 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._array import F8, NUMBERS, is_array, xp_of
-from .._primitive import layout_of, primal_of, seen
-from .._variable import ArrayVariable, Variable
-from ..errors import ArgumentError
+from .._core.arrays import F8, NUMBERS, is_array, xp_of
+from .._core.errors import ArgumentError
+from .._core.primitive import layout_of, primal_of, seen
+from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
-from ._define import axes_of as axes_in
-from ._define import dtype, implements, linear, ndim, primitive, rules, shape, xp
-from ._layouts import laid
-from .corners import isnan, maximum, minimum
+from .declare import axes_of as axes_in
+from .declare import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
-from .gates import note, users_line
+from .layouts import laid
+from .nondifferentiable import note, users_line
+from .piecewise import isnan, maximum, minimum
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 from .zero_derivative import any_of
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import ArgumentError
-from ._define import NUMPY, axes_of, axis_of, ndim, shape
+from .._core.errors import ArgumentError
+from .declare import NUMPY, axes_of, axis_of, ndim, shape
 from .shaping import concatenate, reshape, slice_of
 
 ASSOCIATIVE = {np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logaddexp2, np.hypot}

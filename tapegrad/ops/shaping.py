@@ -1,21 +1,21 @@
 """Operations linear in their arrays that move, repeat or gather elements, each beside its adjoint: sum and broadcast_to, reshape,
 transpose, concatenate and split, real, imag, conj, astype, copy, flip, roll, tril, triu, diagonal.
 
-These are pure: their results are values.  The functions that give NumPy's *views* of a Variable stand in ops/_attach.py."""
+These are pure: their results are values.  The functions that give NumPy's *views* of a Variable stand in ops/variable_methods.py."""
 
 import math
 from typing import Any
 
 import numpy as np
 
-from .._array import F8, is_array, is_scalar, room_laid, xp_of
-from .._foreign import argument
-from .._late import late
-from .._primitive import hook, layout_of
-from .._variable import HANDLES, Variable
-from ..errors import ArgumentError, ShapeError
-from ._define import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
-from ._define import dtype as dtype_of
+from .._core.arrays import F8, is_array, is_scalar, room_laid, xp_of
+from .._core.errors import ArgumentError, ShapeError
+from .._core.foreign import argument
+from .._core.primitive import hook, layout_of
+from .._core.registry import late
+from .._core.variable import HANDLES, Variable
+from .declare import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .declare import dtype as dtype_of
 
 # --- copies and casts ---
 

@@ -5,14 +5,14 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, is_array, xp_of
-from .._primitive import primal_of, values_of
-from .._variable import Variable
-from ..errors import ArgumentError
-from ._define import axis_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
-from .corners import floor, maximum, minimum
+from .._core.arrays import F8, is_array, xp_of
+from .._core.errors import ArgumentError
+from .._core.primitive import primal_of, values_of
+from .._core.variable import Variable
+from .declare import axis_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
-from .indexing import scatter_add
+from .indexing.regions import scatter_add
+from .piecewise import floor, maximum, minimum
 from .products import flat
 from .shaping import arrays_of, astype, broadcast_to, concatenate, has_variable, reshape, zeros_like
 from .zero_derivative import argpartition, argsort, searchsorted

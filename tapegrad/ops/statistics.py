@@ -7,15 +7,15 @@ from typing import Any
 
 import numpy as np
 
-from .._array import F8, is_differentiable, xp_of
-from .._primitive import layout_of, primal_of, values_of
-from .._variable import ArrayVariable, Variable
-from ..errors import ArgumentError
+from .._core.arrays import F8, is_differentiable, xp_of
+from .._core.errors import ArgumentError
+from .._core.primitive import layout_of, primal_of, values_of
+from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
-from ._define import dtype, implements, ndim, shape, xp
-from .corners import isnan, maximum, minimum
 from .creation import linspace
+from .declare import dtype, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
+from .piecewise import isnan, maximum, minimum
 from .products import flat
 from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import arrays_of, conj, real, reshape, slice_of, swapped

@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 from numpy.lib.array_utils import normalize_axis_index
 
-from .._array import is_array, is_differentiable, xp_of
-from .._primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
-from .._variable import Variable
-from ..errors import NoRuleError
-from ._define import NUMPY, ndim, shape
+from .._core.arrays import is_array, is_differentiable, xp_of
+from .._core.errors import NoRuleError
+from .._core.primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
+from .._core.variable import Variable
+from .declare import NUMPY, ndim, shape
 from .shaping import reshape
 
 OF_LAYOUT = (

@@ -9,15 +9,15 @@ from typing import Any
 import numpy as np
 import scipy.optimize
 
-from .._array import is_array, is_differentiable, is_scalar, to_host, xp_of
-from .._foreign import check_constants
-from .._late import load
-from .._primitive import is_tracked, layout_of, values_of
-from .._recording import ravel
-from .._transforms import hessian, jacobian
-from .._tree import Const, children, is_node, leaves, structure, tree_map
-from .._variable import Variable
-from ..errors import ArgumentError
+from .._core.arrays import is_array, is_differentiable, is_scalar, to_host, xp_of
+from .._core.errors import ArgumentError
+from .._core.foreign import check_constants
+from .._core.primitive import is_tracked, layout_of, values_of
+from .._core.registry import load
+from .._core.trees import Const, children, is_node, leaves, structure, tree_map
+from .._core.variable import Variable
+from .._transforms.tape import ravel
+from .._transforms.transforms import hessian, jacobian
 from ..ops import shaping
 
 DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from .._array import to_host, xp_of
-from .._scope import entry
-from .._transforms import hmp, vjp
-from .._tree import leaves, tree_map
-from ..errors import ArgumentError, NotScalarError, ShapeError
+from .._core.arrays import to_host, xp_of
+from .._core.errors import ArgumentError, NotScalarError, ShapeError
+from .._core.scope import entry
+from .._core.trees import leaves, tree_map
+from .._transforms.transforms import hmp, vjp
 from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
 from ..kernels.generated.kernel import Generated, likelihood
 from ..kernels.generated.map import Map

@@ -7,10 +7,10 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._late import load
-from .._scope import entry
-from .._transforms import hessian, hvp, value_and_grad
-from ..errors import ArgumentError, ConvergenceError, NotScalarError
+from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
+from .._core.registry import load
+from .._core.scope import entry
+from .._transforms.transforms import hessian, hvp, value_and_grad
 from ._flat import Flat, bounds_of, callback_of, constraints_of, on_host, opened, refuse_derivatives
 
 # What SciPy's methods want beside the value.

@@ -7,11 +7,11 @@ import numpy as np
 import scipy.optimize
 from scipy.optimize import OptimizeResult
 
-from .._array import xp_of
-from .._scope import entry
-from .._transforms import jacobian
-from .._tree import is_node
-from ..errors import ArgumentError, ConvergenceError, ShapeError
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, ConvergenceError, ShapeError
+from .._core.scope import entry
+from .._core.trees import is_node
+from .._transforms.transforms import jacobian
 from ._flat import Flat, Values, bounds_of, callback_of, flattened, on_host, refuse_derivatives
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}

@@ -1,8 +1,8 @@
 """Programs of array operations: recorded, and replayed at other values.
 
-Reading order: `_recorder` (the trace), `_program` (what is left of a recording, and the plainest way to run it), `_signature` (what it
-holds for), `_form` (one function, its programs, and what is done where none holds), `_emitted` (a program as a text), `_blocks`
-and `_interpreter` (small operations in it as one call), `_at`, `_prepare` (what users call)."""
+Reading order: `record.recorder` (the trace), `program` (what is left of a recording, and the plainest way to run it), `signature` (what it
+holds for), `form` (one function, its programs, and what is done where none holds), `emitted` (a program as a text), `interpreter.blocks`
+and `interpreter.machine_code` (small operations in it as one call), `partial_evaluation`, `prepared` (what users call)."""
 
-from ._prepare import Prepared as Prepared
-from ._prepare import prepare as prepare
+from .prepared import Prepared as Prepared
+from .prepared import prepare as prepare

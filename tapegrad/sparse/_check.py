@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from .._array import xp_of
-from ..errors import ArgumentError, GuardError
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, GuardError
 
 AWAY = 0.01  # how far the second point is, of the size of each number
 

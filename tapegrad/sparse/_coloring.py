@@ -12,7 +12,7 @@ import numba
 import numpy as np
 import scipy.sparse
 
-from ..errors import ArgumentError
+from .._core.errors import ArgumentError
 from ._pattern import given_pattern
 
 KINDS = ("columns", "rows", "both", "star", "acyclic")

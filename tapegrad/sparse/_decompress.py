@@ -11,7 +11,7 @@ import numba
 import numpy as np
 import scipy.sparse
 
-from .._array import xp_of
+from .._core.arrays import xp_of
 from ._coloring import Coloring, mirrored
 
 

@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from ..replay._elements import Exact
-from ..replay._form import Kept
-from ..replay._fused import Code, State, packed
-from ..replay._loops import Access
-from ..replay._program import HEARD
-from ..replay._recorder import Guard
+from ..replay.form import Kept
+from ..replay.fusion.compiled_groups import Code, State, packed
+from ..replay.fusion.elements import Exact
+from ..replay.fusion.loops import Access
+from ..replay.program import HEARD
+from ..replay.record.recorder import Guard
 from ._coefficients import DIRECTION, Coefficients, Nonlinear
 from ._pattern import asked_of
 from ._rows import Rows, Unfit

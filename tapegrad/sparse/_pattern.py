@@ -10,12 +10,12 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
-from .._array import is_array, xp_of
-from .._random import DRAW
-from .._scope import now, put
-from ..errors import ArgumentError
-from ..replay._program import LAID, PART, QUIET, Program, done
-from ..replay._recorder import Instruction
+from .._core.arrays import is_array, xp_of
+from .._core.errors import ArgumentError
+from .._core.scope import now, put
+from .._dispatch.random import DRAW
+from ..replay.program import LAID, PART, QUIET, Program, done
+from ..replay.record.recorder import Instruction
 from ._rules import names_of
 from ._sets import Sets
 

@@ -4,8 +4,8 @@ from typing import Any
 
 import numpy as np
 
-from .._late import load
-from ..errors import ArgumentError
+from .._core.errors import ArgumentError
+from .._core.registry import load
 
 POINT = 6.0  # points of a picture's side, at most, that an entry is wide
 

@@ -9,21 +9,21 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from .._array import is_array, xp_of
-from .._calls import name_of, where_of
-from .._late import load
-from .._pickling import Remade
-from .._primitive import is_tracked, live
-from .._recording import value as value_of
-from .._scope import changed
-from .._tree import leaves, structure
-from .._variable import Variable
-from ..errors import ArgumentError, DenseWarning, GuardError
-from ..ops.gates import warn_user
-from ..replay._form import has_variable
-from ..replay._prepare import Prepared
-from ..replay._program import same_value
-from ..replay._recorder import Guard
+from .._core.arrays import is_array, xp_of
+from .._core.errors import ArgumentError, DenseWarning, GuardError
+from .._core.pickling import Remade
+from .._core.primitive import is_tracked, live
+from .._core.registry import load
+from .._core.scope import changed
+from .._core.trees import leaves, structure
+from .._core.variable import Variable
+from .._transforms.call import name_of, where_of
+from .._transforms.tape import value as value_of
+from ..ops.nondifferentiable import warn_user
+from ..replay.form import has_variable
+from ..replay.prepared import Prepared
+from ..replay.program import same_value
+from ..replay.record.recorder import Guard
 from . import _check
 from ._coloring import KINDS, Coloring, best_coloring, checked_words, coloring_of
 from ._decompress import Entries

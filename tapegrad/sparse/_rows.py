@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import ADD_AT, READ
+from .._core.primitive import ADD_AT, READ
 from ..ops import shaping
-from ..ops.indexing import basic, region
-from ..replay._elements import Element
-from ..replay._fused import COSTLY, packed
-from ..replay._groups import Kinds
-from ..replay._program import LAID, Instruction, Program
-from ..replay._regions import STEPS, Added, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+from ..ops.indexing.regions import basic, region
+from ..replay.fusion.compiled_groups import COSTLY, packed
+from ..replay.fusion.elements import Element
+from ..replay.fusion.groups import Kinds
+from ..replay.fusion.regions import STEPS, Added, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+from ..replay.program import LAID, Instruction, Program
 
 
 class Unfit(Exception):

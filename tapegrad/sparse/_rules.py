@@ -13,11 +13,11 @@ from typing import Any
 
 import numpy as np
 
-from .._array import is_array, xp_of
-from .._primitive import Primitive
-from .._stacked import Way
-from ..ops._define import PRIMITIVES
-from ..ops.indexing import basic, region
+from .._batching.rules import Way
+from .._core.arrays import is_array, xp_of
+from .._core.primitive import Primitive
+from ..ops.declare import PRIMITIVES
+from ..ops.indexing.regions import basic, region
 
 Names = Any  # an array of names of sets, or None
 

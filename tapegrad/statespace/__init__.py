@@ -1,9 +1,6 @@
 """Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
 autoregressions and dynamic factors."""
 
-from ._compiled import forecast as forecast
-from ._compiled import kalman_filter as filter  # noqa: F401
-from ._compiled import loglik as loglik
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation
 from ._constraints import interval as interval
@@ -11,11 +8,7 @@ from ._constraints import invertible as invertible
 from ._constraints import positive as positive
 from ._constraints import stationary as stationary
 from ._constraints import unconstrained as unconstrained
-from ._filter import FilterResult as FilterResult
-from ._filter import ForecastResult as ForecastResult
 from ._fit import fit as fit
-from ._many import ManyFits as ManyFits
-from ._many import fit_many as fit_many
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
 from ._model import Start as Start
@@ -24,16 +17,9 @@ from ._model import local_level as local_level
 from ._model import local_linear_trend as local_linear_trend
 from ._multivariate import dynamic_factor as dynamic_factor
 from ._multivariate import var as var
-from ._nonlinear import Nonlinear as Nonlinear
-from ._nonlinear import extended as extended
-from ._nonlinear import unscented as unscented
-from ._result import FitResult as FitResult
+from ._panel import ManyFits as ManyFits
+from ._panel import fit_many as fit_many
 from ._sarimax import sarimax as sarimax
-from ._simulate import Draws as Draws
-from ._simulate import simulate as simulate
-from ._simulate import simulate_smoother as simulate_smoother
-from ._smoother import SmootherResult as SmootherResult
-from ._smoother import smooth as smooth
 from ._structural import Structural as Structural
 from ._structural import ar as ar
 from ._structural import cycle as cycle
@@ -42,3 +28,17 @@ from ._structural import noise as noise
 from ._structural import regression as regression
 from ._structural import seasonal as seasonal
 from ._structural import trend as trend
+from .filters.arrays import FilterResult as FilterResult
+from .filters.arrays import ForecastResult as ForecastResult
+from .filters.compiled import forecast as forecast
+from .filters.compiled import kalman_filter as filter  # noqa: F401
+from .filters.compiled import loglik as loglik
+from .filters.nonlinear import Nonlinear as Nonlinear
+from .filters.nonlinear import extended as extended
+from .filters.nonlinear import unscented as unscented
+from .filters.simulate import Draws as Draws
+from .filters.simulate import simulate as simulate
+from .filters.simulate import simulate_smoother as simulate_smoother
+from .filters.smoother import SmootherResult as SmootherResult
+from .filters.smoother import smooth as smooth
+from .results.result import FitResult as FitResult

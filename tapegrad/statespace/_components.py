@@ -11,9 +11,9 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import xp_of
-from .._recording import value
-from ..errors import ArgumentError
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError
+from .._transforms.tape import value
 from ._constraints import interval, positive, stationary, unconstrained
 from ._parameters import Block
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ..errors import ArgumentError
+from .._core.errors import ArgumentError
 
 
 @dataclass(frozen=True)

@@ -8,16 +8,16 @@ from typing import Any
 
 import numpy
 
-from .._array import to_host
-from .._scope import entry
-from ..errors import ArgumentError, ConvergenceError, DataError
-from ._compiled import loglik
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, ConvergenceError, DataError
+from .._core.scope import entry
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
 from ._problem import Prior, Problem, Stop
-from ._result import FitResult, result
 from ._search import SINGULAR, Shape, holding, maximised
 from ._structural import Structural
+from .filters.compiled import loglik
+from .results.result import FitResult, result
 
 try:
     from tqdm import tqdm

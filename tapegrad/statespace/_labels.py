@@ -9,9 +9,9 @@ from typing import Any
 
 import numpy
 
-from .._late import load
-from ..errors import DataError
-from ..ops.gates import warn_user
+from .._core.errors import DataError
+from .._core.registry import load
+from ..ops.nondifferentiable import warn_user
 
 
 class OnLibrary:

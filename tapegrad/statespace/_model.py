@@ -16,13 +16,13 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import is_array, to_host, xp_of
-from .._primitive import is_tracked, primal_of, seen, values_of
-from .._recording import value
-from .._scope import OPEN
-from .._tree import Const
-from .._variable import Variable
-from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
+from .._core.arrays import is_array, to_host, xp_of
+from .._core.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
+from .._core.primitive import is_tracked, primal_of, seen, values_of
+from .._core.scope import OPEN
+from .._core.trees import Const
+from .._core.variable import Variable
+from .._transforms.tape import value
 from ..ops.shaping import has_variable
 from ._labels import OnLibrary, labels_of
 
@@ -165,8 +165,8 @@ class Observations(OnLibrary):
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
         self.raw = y
-        self.start: Any = None  # what these data say of a diffuse start, as `_diffuse` found it last,
-        self.begin: Any = None  # how filters begin on them, as `_begin` found it,
+        self.start: Any = None  # what these data say of a diffuse start, as `filters.augmented` found it last,
+        self.begin: Any = None  # how filters begin on them, as `filters.diffuse_start` found it,
         self.lines: Any = None  # and the data rows of kernels
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))

@@ -8,15 +8,15 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import to_host
-from .._recording import value
-from ..errors import ArgumentError, DataError, ShapeError
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, DataError, ShapeError
+from .._transforms.tape import value
+from ._bound_model import Specified
 from ._constraints import positive, stationary, unconstrained
 from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
-from ._specified import Specified
 from ._structural import checked_regressors, future_regressors, require_rank
 
 

@@ -11,21 +11,21 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import to_host
-from .._recording import value
-from .._transforms import hessian, jacobian, value_and_grad
-from .._tree import Const
-from ..errors import KernelError
+from .._core.arrays import to_host
+from .._core.errors import KernelError
+from .._core.trees import Const
+from .._transforms.tape import value
+from .._transforms.transforms import hessian, jacobian, value_and_grad
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
-from ._begin import loglik_on_arrays
-from ._compiled import Run, kalman_filter, run
-from ._diffuse import LostDigits
-from ._host import brought, model_of, on_host
-from ._kernel import compiled, definition, key_of
 from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
 from ._pattern import NotCompiled, Pattern, pattern
+from .filters.augmented import LostDigits
+from .filters.compiled import Run, kalman_filter, run
+from .filters.diffuse_start import loglik_on_arrays
+from .filters.host import brought, model_of, on_host
+from .filters.step_kernel import compiled, definition, key_of
 
 
 class _Moved(Exception):

@@ -7,8 +7,8 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import to_host
-from ..errors import ArgumentError
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError
 from ._constraints import Constraint, unconstrained
 
 

@@ -3,7 +3,7 @@ begins, and what the data rows hold.
 
 All numbers of a model stand in one vector (`Numbers`); the kernel's theta is an affine map of those of them that depend on the
 parameters.  Where as many observations as a diffuse start has elements determine it, under a transition that the parameters leave alone,
-the state behind these is affine in the numbers (`_begin.Constants`).  Otherwise the augmented filter runs over the first steps, and the
+the state behind these is affine in the numbers (`filters.diffuse_start.Constants`).  Otherwise the augmented filter runs over the first steps, and the
 state behind them joins the numbers."""
 
 from collections.abc import Callable
@@ -13,16 +13,16 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import xp_of
-from .._primitive import is_tracked
-from .._recording import value
-from ..errors import TapegradError
-from ._begin import Begin, Constants, begin_of
-from ._filter import NotCompiled
-from ._kernel import FIELDS, LETTERS, Form, Layout, codes_of, form_of, starts, triangle
+from .._core.arrays import xp_of
+from .._core.errors import TapegradError
+from .._core.primitive import is_tracked
+from .._transforms.tape import value
 from ._model import LinearGaussian, Observations, System, system
 from ._parameters import Parameters
-from ._rows import at_steps, flat, rows_of, upper
+from .filters.arrays import NotCompiled
+from .filters.data_rows import at_steps, flat, rows_of, upper
+from .filters.diffuse_start import Begin, Constants, begin_of
+from .filters.step_kernel import FIELDS, LETTERS, Form, Layout, codes_of, form_of, starts, triangle
 
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}

@@ -8,7 +8,7 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from ..errors import ArgumentError
+from .._core.errors import ArgumentError
 from ._model import LinearGaussian, Observations
 from ._objective import ModelObjective
 from ._parameters import Parameters

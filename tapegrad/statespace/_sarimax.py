@@ -15,17 +15,17 @@ import numpy
 from scipy.special import comb
 
 from .. import numpy as np
-from .._array import to_host
-from .._recording import value
-from ..errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
+from .._transforms.tape import value
+from ._bound_model import Specified
 from ._constraints import invertible, positive, stationary, unconstrained
-from ._filter import LOG_2PI
 from ._labels import OnLibrary
 from ._model import SMALL, LinearGaussian, Observations, Start, arma, stationary_covariance
 from ._parameters import Block, parameters_of
 from ._problem import Problem
-from ._specified import Specified
 from ._structural import checked_regressors, future_regressors, require_rank
+from .filters.arrays import LOG_2PI
 
 TRENDS = {None: (), "n": (), "c": (0,), "t": (1,), "ct": (0, 1)}  # the powers of time
 

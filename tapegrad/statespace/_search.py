@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy
 
-from ..errors import ConvergenceError, DataError
+from .._core.errors import ConvergenceError, DataError
 from ..optimize._minimize import run
 from ._objective import ModelObjective
 from ._parameters import Parameters

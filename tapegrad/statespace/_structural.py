@@ -8,29 +8,16 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
-from .._array import to_host
-from .._recording import value
-from ..errors import ArgumentError, DataError, ShapeError
-from ._compiled import loglik
-from ._components import (
-    Autoregression,
-    Cycle,
-    Harmonics,
-    Level,
-    Noise,
-    Part,
-    Regression,
-    Sample,
-    Seasonal,
-    States,
-    Trend,
-    checked_variance,
-)
-from ._filter import is_number
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, DataError, ShapeError
+from .._transforms.tape import value
+from ._components import Autoregression, Cycle, Harmonics, Level, Noise, Part, Regression, Sample, Seasonal, States, Trend, checked_variance
 from ._labels import OnLibrary
 from ._model import LinearGaussian, Observations, Start
 from ._parameters import Block, parameters_of
 from ._problem import Problem
+from .filters.arrays import is_number
+from .filters.compiled import loglik
 
 # Shares of the variance of the changes, for noise, level and the rest: the starts.
 SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]

@@ -15,12 +15,12 @@ transform a call that gets no tracked value is SciPy's, too."""
 import functools
 from typing import Any
 
-from .._faces import FACES, face, is_function
-from .._late import load
-from ..ops._define import NUMPY
+from .._core.registry import load
+from .._dispatch.faces import FACES, face, is_function
+from ..ops.declare import NUMPY
 from . import _classic, _multivariate
 from ._families import Distribution, scipy_stats
-from ._families import Frozen as Frozen  # what stands for SciPy's (_stand_ins)
+from ._families import Frozen as Frozen  # what stands for SciPy's (_dispatch.stand_ins)
 
 
 def families(module: Any) -> dict:

@@ -4,12 +4,12 @@ import math
 
 import numpy as np
 
-from .._primitive import primal_of
-from ..ops import gamma as ga
-from ..ops import incomplete as inc
-from ..ops import special as sp
-from ..ops.corners import arctan2, expit, maximum, minimum
+from .._core.primitive import primal_of
 from ..ops.elementwise import absolute, exp, expm1, log, log1p, power, select, square, tan
+from ..ops.piecewise import arctan2, expit, maximum, minimum
+from ..ops.special import error_functions as sp
+from ..ops.special import gamma as ga
+from ..ops.special import incomplete as inc
 from ._families import LOG_2, Continuous, Discrete
 
 LOG_2PI, LOG_PI = math.log(2 * math.pi), math.log(math.pi)

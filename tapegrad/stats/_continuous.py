@@ -3,31 +3,17 @@
 
 import math
 
-from .._primitive import primal_of
-from ..ops import gamma as ga
-from ..ops import incomplete as inc
-from ..ops import special as sp
-from ..ops.bessel import i0e, k1e
-from ..ops.corners import expit, hypot, logaddexp
-from ..ops.elementwise import (
-    absolute,
-    arcsinh,
-    exp,
-    expm1,
-    log,
-    log1p,
-    power,
-    select,
-    sin,
-    sinh,
-    sqrt,
-    square,
-    tanh,
-)
-from ..ops.further.bessels import ive
-from ..ops.further.cumulative import fdtr, fdtrc, fdtri
-from ..ops.further.noncentral import chndtr
-from ..ops.further.powers import log1p_over, owens_t
+from .._core.primitive import primal_of
+from ..ops.elementwise import absolute, arcsinh, exp, expm1, log, log1p, power, select, sin, sinh, sqrt, square, tanh
+from ..ops.piecewise import expit, hypot, logaddexp
+from ..ops.special import error_functions as sp
+from ..ops.special import gamma as ga
+from ..ops.special import incomplete as inc
+from ..ops.special.bessel import i0e, k1e
+from ..ops.special.bessel_relatives import ive
+from ..ops.special.distribution_functions import fdtr, fdtrc, fdtri
+from ..ops.special.integrals import log1p_over, owens_t
+from ..ops.special.noncentral import chndtr
 from ._classic import LOG_2PI, LOG_PI, gamma, lognorm
 from ._families import LOG_2, Continuous, log1mexp
 

@@ -4,13 +4,13 @@ import math
 
 import numpy as np
 
-from .._primitive import primal_of
-from ..ops import gamma as ga
-from ..ops import incomplete as inc
-from ..ops import special as sp
+from .._core.primitive import primal_of
 from ..ops.elementwise import absolute, expm1, log, log1p, sqrt, tanh
-from ..ops.further.bessels import ive
-from ..ops.zeta import hurwitz
+from ..ops.special import error_functions as sp
+from ..ops.special import gamma as ga
+from ..ops.special import incomplete as inc
+from ..ops.special.bessel_relatives import ive
+from ..ops.special.zeta import hurwitz
 from ._families import Discrete, log1mexp
 
 nbinom = Discrete(

@@ -2,30 +2,14 @@
 
 import math
 
-from .._primitive import primal_of
-from ..ops import gamma as ga
-from ..ops import incomplete as inc
-from ..ops import special as sp
-from ..ops.corners import arctan2, hypot, logaddexp, maximum, minimum
-from ..ops.elementwise import (
-    absolute,
-    arcsin,
-    arctan,
-    cos,
-    exp,
-    expm1,
-    log,
-    log1p,
-    power,
-    select,
-    sign,
-    sin,
-    sqrt,
-    square,
-    tan,
-)
-from ..ops.further.bessels import kve
-from ..ops.further.powers import boxcox
+from .._core.primitive import primal_of
+from ..ops.elementwise import absolute, arcsin, arctan, cos, exp, expm1, log, log1p, power, select, sign, sin, sqrt, square, tan
+from ..ops.piecewise import arctan2, hypot, logaddexp, maximum, minimum
+from ..ops.special import error_functions as sp
+from ..ops.special import gamma as ga
+from ..ops.special import incomplete as inc
+from ..ops.special.bessel_relatives import kve
+from ..ops.special.integrals import boxcox
 from ._classic import LOG_2PI, LOG_PI, gamma
 from ._continuous import vonmises
 from ._families import LOG_2, Continuous, log1mexp

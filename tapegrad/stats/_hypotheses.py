@@ -8,20 +8,20 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import primal_of, values_of
-from ..errors import ArgumentError
-from ..ops import incomplete as inc
+from .._core.errors import ArgumentError
+from .._core.primitive import primal_of, values_of
 from ..ops import reductions as red
-from ..ops._define import ndim, shape
-from ..ops.corners import maximum, minimum
+from ..ops.declare import ndim, shape
 from ..ops.elementwise import absolute, arcsin, arcsinh, cos, exp, expm1, log, log1p, power, select, sin, sqrt, square
-from ..ops.further import cumulative
-from ..ops.further.bessels import kv
-from ..ops.linalg import inv
+from ..ops.linalg.factorizations import inv
+from ..ops.piecewise import maximum, minimum
 from ..ops.products import column, matmul
 from ..ops.shaping import concatenate, reshape, slice_of, stack
 from ..ops.sorting import interp, sort
-from ..ops.special import ndtr, ndtri, xlogy
+from ..ops.special import distribution_functions
+from ..ops.special import incomplete as inc
+from ..ops.special.bessel_relatives import kv
+from ..ops.special.error_functions import ndtr, ndtri, xlogy
 from ..ops.statistics import cov, median
 from . import _classic, _continuous, _elementary, _integrated
 from ._families import array_of, scipy_stats
@@ -40,7 +40,7 @@ def tail(name: str, z: Any, alternative: str) -> Any:
 
 
 def chi2_tail(df: Any, x: Any) -> Any:
-    return cumulative.chdtrc(df + 0.0 * x, x)
+    return distribution_functions.chdtrc(df + 0.0 * x, x)
 
 
 def plain_method(name: str, method: Any) -> None:
@@ -141,7 +141,7 @@ def chi2_contingency(observed, correction=True, lambda_=None, *, method=None):
 
 
 def f_tail(n: float, d: float, x: Any) -> Any:
-    return cumulative.fdtrc(n + 0.0 * x, d + 0.0 * x, x)
+    return distribution_functions.fdtrc(n + 0.0 * x, d + 0.0 * x, x)
 
 
 @statistic
@@ -223,7 +223,7 @@ def combine_pvalues(pvalues, method="fisher", weights=None, *, axis=0, nan_polic
         return Significance(y, chi2_tail(2.0 * n, y))
     if method == "pearson":
         y = 2.0 * total(log1p(-p))
-        return Significance(y, cumulative.chdtr(2.0 * n + 0.0 * y, -y))
+        return Significance(y, distribution_functions.chdtr(2.0 * n + 0.0 * y, -y))
     if method == "mudholkar_george":
         y, df = total(log1p(-p) - log(p)), 5.0 * n + 4.0
         return Significance(y, inc.stdtr(df + 0.0 * y, -y * math.sqrt(3.0 / n * df / (df - 2.0)) / math.pi))

@@ -5,16 +5,16 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import primal_of, values_of
-from ..ops.corners import arctan2
+from .._core.primitive import primal_of, values_of
 from ..ops.elementwise import cos, exp, expm1, log, log1p, power, select, square
-from ..ops.further import kolmogorov as ks
-from ..ops.further import noncentral
-from ..ops.further._declare import last, unit_nodes
-from ..ops.gamma import gammaln
+from ..ops.piecewise import arctan2
 from ..ops.reductions import logsumexp
 from ..ops.shaping import sum
-from ..ops.special import exprel, log_ndtr, ndtr, xlog1py, xlogy
+from ..ops.special import kolmogorov as ks
+from ..ops.special import noncentral
+from ..ops.special.declare import last, unit_nodes
+from ..ops.special.error_functions import exprel, log_ndtr, ndtr, xlog1py, xlogy
+from ..ops.special.gamma import gammaln
 from ._continuous import extreme, log_phi
 from ._families import Continuous, Discrete
 

@@ -5,16 +5,17 @@ from typing import Any
 
 import numpy as np
 
-from .._primitive import is_tracked, primal_of, values_of
-from ..errors import ArgumentError, NotPositiveDefiniteError, ShapeError
-from ..ops import linalg, shaping
-from ..ops._define import dtype, ndim, primitive, shape, xp
+from .._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
+from .._core.primitive import is_tracked, primal_of, values_of
+from ..ops import shaping
+from ..ops.declare import dtype, ndim, primitive, shape, xp
 from ..ops.elementwise import exp, log, select, square
-from ..ops.further._declare import valued
-from ..ops.further.bessels import ive
-from ..ops.gamma import gammaln, multigammaln
+from ..ops.linalg import factorizations
 from ..ops.products import matmul
-from ..ops.special import xlogy
+from ..ops.special.bessel_relatives import ive
+from ..ops.special.declare import valued
+from ..ops.special.error_functions import xlogy
+from ..ops.special.gamma import gammaln, multigammaln
 from ._classic import LOG_2PI, LOG_PI
 from ._families import Distribution, array_of, derived, number_like, scipy_stats, wide
 
@@ -90,13 +91,13 @@ class MultivariateNormal(Distribution):
             if y is not None:
                 return y, True
         batch = np.broadcast_shapes(shape(r)[:-1], shape(cov)[:-2])
-        L = linalg.cholesky(cov)
+        L = factorizations.cholesky(cov)
         if shape(cov)[:-2] == () and len(batch) > 0:  # one factor for all: columns of one triangular system
             flat = shaping.reshape(r, to=(math.prod(batch), d))
-            z = shaping.swapped(linalg.solve_triangular(L, shaping.swapped(flat), lower=True))
+            z = shaping.swapped(factorizations.solve_triangular(L, shaping.swapped(flat), lower=True))
             quad = shaping.reshape(shaping.sum(square(z), -1), to=batch)
         else:
-            z = linalg.solve_triangular(L, shaping.reshape(r, to=(*shape(r), 1)), lower=True)
+            z = factorizations.solve_triangular(L, shaping.reshape(r, to=(*shape(r), 1)), lower=True)
             quad = shaping.sum(square(z), (-2, -1))
         return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI, False
 
@@ -186,9 +187,9 @@ def dirichlet_multinomial_log(x: Any, alpha: Any, n: Any) -> Any:
 
 def multivariate_t_log(x: Any, loc: Any = None, shape_: Any = 1.0, df: Any = 1.0) -> Any:
     d = shape(shape_)[-1] if ndim(shape_) else 1
-    L = linalg.cholesky(shape_) if ndim(shape_) else shape_**0.5 * np.eye(1)
+    L = factorizations.cholesky(shape_) if ndim(shape_) else shape_**0.5 * np.eye(1)
     r = x if loc is None else x - loc
-    z = linalg.solve_triangular(L, shaping.reshape(r, to=(-1, d)).T, lower=True)
+    z = factorizations.solve_triangular(L, shaping.reshape(r, to=(-1, d)).T, lower=True)
     quad = shaping.reshape(shaping.sum(square(z), 0), to=shape(r)[:-1] if ndim(r) else ())
     c = gammaln(0.5 * (df + d)) - gammaln(0.5 * df) - 0.5 * d * log(df * math.pi) - log_diagonal(L, d)
     return c - 0.5 * (df + d) * log(1.0 + quad / df)
@@ -196,36 +197,39 @@ def multivariate_t_log(x: Any, loc: Any = None, shape_: Any = 1.0, df: Any = 1.0
 
 def wishart_log(x: Any, df: Any, scale: Any) -> Any:
     d = shape(scale)[-1]
-    L, C = linalg.cholesky(x), linalg.cholesky(scale)
-    trace = shaping.sum(square(linalg.solve_triangular(C, L, lower=True)))
+    L, C = factorizations.cholesky(x), factorizations.cholesky(scale)
+    trace = shaping.sum(square(factorizations.solve_triangular(C, L, lower=True)))
     halves = 0.5 * df * d * math.log(2.0) + multigammaln(0.5 * df, d)
     return (df - d - 1.0) * log_diagonal(L, d) - 0.5 * trace - df * log_diagonal(C, d) - halves
 
 
 def invwishart_log(x: Any, df: Any, scale: Any) -> Any:
     d = shape(scale)[-1]
-    L, C = linalg.cholesky(x), linalg.cholesky(scale)
-    trace = shaping.sum(square(linalg.solve_triangular(L, C, lower=True)))
+    L, C = factorizations.cholesky(x), factorizations.cholesky(scale)
+    trace = shaping.sum(square(factorizations.solve_triangular(L, C, lower=True)))
     halves = 0.5 * df * d * math.log(2.0) + multigammaln(0.5 * df, d)
     return df * log_diagonal(C, d) - (df + d + 1.0) * log_diagonal(L, d) - 0.5 * trace - halves
 
 
 def matrix_normal_log(x: Any, mean: Any = None, rowcov: Any = 1, colcov: Any = 1) -> Any:
     n, k = shape(x)[-2:]
-    R, C = linalg.cholesky(rowcov if ndim(rowcov) else rowcov * np.eye(n)), linalg.cholesky(colcov if ndim(colcov) else colcov * np.eye(k))
-    e = linalg.solve_triangular(R, x if mean is None else x - mean, lower=True)
-    z = linalg.solve_triangular(C, e.T, lower=True)
+    R, C = (
+        factorizations.cholesky(rowcov if ndim(rowcov) else rowcov * np.eye(n)),
+        factorizations.cholesky(colcov if ndim(colcov) else colcov * np.eye(k)),
+    )
+    e = factorizations.solve_triangular(R, x if mean is None else x - mean, lower=True)
+    z = factorizations.solve_triangular(C, e.T, lower=True)
     return -0.5 * shaping.sum(square(z)) - 0.5 * n * k * LOG_2PI - k * log_diagonal(R, n) - n * log_diagonal(C, k)
 
 
 def matrix_t_log(x: Any, mean: Any = None, row_spread: Any = 1, col_spread: Any = 1, df: Any = 1) -> Any:
     n, k = shape(x)[-2:]
     R, C = (
-        linalg.cholesky(row_spread if ndim(row_spread) else row_spread * np.eye(n)),
-        linalg.cholesky(col_spread if ndim(col_spread) else col_spread * np.eye(k)),
+        factorizations.cholesky(row_spread if ndim(row_spread) else row_spread * np.eye(n)),
+        factorizations.cholesky(col_spread if ndim(col_spread) else col_spread * np.eye(k)),
     )
-    z = linalg.solve_triangular(C, linalg.solve_triangular(R, x if mean is None else x - mean, lower=True).T, lower=True)
-    inner = linalg.cholesky(np.eye(k) + z @ z.T)
+    z = factorizations.solve_triangular(C, factorizations.solve_triangular(R, x if mean is None else x - mean, lower=True).T, lower=True)
+    inner = factorizations.cholesky(np.eye(k) + z @ z.T)
     half = 0.5 * (df + n + k - 1.0)
     constant = multigammaln(half, k) - multigammaln(half - 0.5 * n, k) - 0.5 * n * k * LOG_PI
     return constant - 2.0 * half * log_diagonal(inner, k) - k * log_diagonal(R, n) - n * log_diagonal(C, k)

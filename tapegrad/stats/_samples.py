@@ -8,20 +8,20 @@ import numpy as np
 import scipy
 import scipy.special as sp
 
-from .._primitive import primal_of, values_of
-from ..errors import ArgumentError
+from .._core.errors import ArgumentError
+from .._core.primitive import primal_of, values_of
 from ..ops import reductions as red
-from ..ops._define import ndim, shape
+from ..ops.declare import ndim, shape
 from ..ops.elementwise import absolute, log, log1p, power, select, sqrt, square
-from ..ops.further._declare import any_tracked
-from ..ops.gathering import diff
+from ..ops.indexing.gathering import diff
+from ..ops.indexing.views import moveaxis
 from ..ops.products import matmul
 from ..ops.shaping import concatenate, reshape, stack
 from ..ops.sorting import sort
-from ..ops.special import exprel_n
+from ..ops.special.declare import any_tracked
+from ..ops.special.error_functions import exprel_n
 from ..ops.statistics import median
 from ..ops.statistics import quantile as quantile_of
-from ..ops.views import moveaxis
 from ._classic import invgamma, norm
 from ._classic import t as student
 from ._continuous import gengamma

@@ -7,21 +7,21 @@ from typing import Any
 
 import numpy as np
 
-from .._loans import lend
-from .._primitive import is_tracked, primal_of
-from ..errors import ArgumentError, NoRuleError
-from ..ops import incomplete as inc
+from .._core.errors import ArgumentError, NoRuleError
+from .._core.lent_memory import lend
+from .._core.primitive import is_tracked, primal_of
 from ..ops import reductions as red
-from ..ops._define import ndim, shape
-from ..ops.corners import arctan2, hypot
+from ..ops.declare import ndim, shape
 from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
-from ..ops.further import cumulative, powers
-from ..ops.further._declare import any_tracked, where_tracked
-from ..ops.linalg import cholesky, solve_triangular
+from ..ops.linalg.factorizations import cholesky, solve_triangular
+from ..ops.piecewise import arctan2, hypot
 from ..ops.products import column, matmul, row
 from ..ops.shaping import conj, reshape, slice_of, stacked
 from ..ops.sorting import sort
-from ..ops.special import entr, rel_entr
+from ..ops.special import distribution_functions, integrals
+from ..ops.special import incomplete as inc
+from ..ops.special.declare import any_tracked, where_tracked
+from ..ops.special.error_functions import entr, rel_entr
 from ..ops.statistics import median, quantile
 from ._families import array_of, scipy_stats
 
@@ -315,7 +315,7 @@ def f_oneway(*samples, axis=0, equal_var=True, nan_policy="propagate"):
     )
     inner = [red.sum(square(g - m), axis) for g, m in zip(groups, means, strict=True)]
     f = red.sum(between, axis) / (k - 1.0) / (builtins.sum(inner[1:], inner[0]) / (n - k))
-    return F_onewayResult(f, cumulative.fdtrc(k - 1.0, n - k + 0.0, f))
+    return F_onewayResult(f, distribution_functions.fdtrc(k - 1.0, n - k + 0.0, f))
 
 
 SignificanceResult = namedtuple("SignificanceResult", "statistic pvalue")
@@ -363,13 +363,13 @@ def circstd(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate",
 def boxcox(x, lmbda=None, alpha=None, optimizer=None):
     if lmbda is None:
         raise ArgumentError("scipy.stats.boxcox: without lmbda= it is searched for; write it with tapegrad.implicit, or cut the derivative")
-    return powers.boxcox(x, lmbda)
+    return integrals.boxcox(x, lmbda)
 
 
 @statistic
 def boxcox_llf(lmb, data, *, axis=0, keepdims=False, nan_policy="propagate"):
     data, axis = sample(data, axis, nan_policy)
-    y = powers.boxcox(data, lmb)
+    y = integrals.boxcox(data, lmb)
     total = (lmb - 1.0) * red.sum(log(data), axis, keepdims=keepdims)
     return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
 
@@ -382,7 +382,7 @@ def yeojohnson(x, lmbda=None):
         )
     x = array_of(x)
     right = primal_of(x) >= 0
-    up, down = powers.boxcox1p(select(right, x, 0.0 * x), lmbda), powers.boxcox1p(select(right, 0.0 * x, -x), 2.0 - lmbda)
+    up, down = integrals.boxcox1p(select(right, x, 0.0 * x), lmbda), integrals.boxcox1p(select(right, 0.0 * x, -x), 2.0 - lmbda)
     return select(right, up, -down)
 
 

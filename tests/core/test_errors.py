@@ -6,7 +6,7 @@ from _modes import close, host
 
 import tapegrad as tg
 from tapegrad import numpy as tnp
-from tapegrad._scope import OPEN
+from tapegrad._core.scope import OPEN
 from tapegrad.errors import (
     AliasError,
     ArgumentError,

@@ -13,11 +13,11 @@ from judged_programs import argument, maker
 from random_programs import draw, source
 
 import tapegrad as tg
-from tapegrad import _primitive
-from tapegrad._array import kept
-from tapegrad._tree import leaves
-from tapegrad._variable import like_layout
-from tapegrad.ops import corners
+from tapegrad._core import primitive
+from tapegrad._core.arrays import kept
+from tapegrad._core.trees import leaves
+from tapegrad._core.variable import like_layout
+from tapegrad.ops import piecewise
 
 FORMS = {
     "grad": lambda f, v: tg.grad(f),
@@ -173,7 +173,7 @@ def test_a_rule_that_looks_at_values_is_seen(monkeypatch):
     """As the rule of `maximum` was, before it asked for primal values."""
     f = lambda: tg.grad(lambda x: np.maximum(x, x[::-1] * 2.0).sum())
     assert outcome(f, (X,), (near(X),)) == ("right", "")
-    monkeypatch.setattr(corners, "primal_of", _primitive.layout_of)
+    monkeypatch.setattr(piecewise, "primal_of", primitive.layout_of)
     result, reason = outcome(f, (X,), (near(X),))
     assert result == "loud" and reason.startswith("Escaped")
 

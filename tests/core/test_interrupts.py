@@ -19,10 +19,10 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad import _scope
-from tapegrad._shadow import threads
-from tapegrad._tape import COLLECTOR
-from tapegrad._variable import Variable
+from tapegrad._capture import threads
+from tapegrad._core import scope
+from tapegrad._core.reverse import COLLECTOR
+from tapegrad._core.variable import Variable
 
 OURS = (os.path.dirname(tg.__file__) + os.sep, "<entry of", "<tapegrad replay>")
 TODAY = random.Random(datetime.date.today().toordinal())
@@ -181,9 +181,9 @@ def settings():
 
 def check_closed(before):
     assert settings() == before
-    state = _scope.OPEN.__dict__
-    assert {name: state[name] for name in _scope.CLOSED if name != "outside"} == {k: v for k, v in _scope.CLOSED.items() if k != "outside"}
-    assert not threads.THREADS and not threads.WRITERS and not _scope.WATCHERS and not COLLECTOR.pausing
+    state = scope.OPEN.__dict__
+    assert {name: state[name] for name in scope.CLOSED if name != "outside"} == {k: v for k, v in scope.CLOSED.items() if k != "outside"}
+    assert not threads.THREADS and not threads.WRITERS and not scope.WATCHERS and not COLLECTOR.pausing
 
 
 def check_interrupted(program, expected, call, check, before):

@@ -12,11 +12,11 @@ from _calls_seen import active, calls
 from sealed import BrokenSealError, sealed
 
 import tapegrad as tg
-from tapegrad import _tape
-from tapegrad._array import is_array
-from tapegrad._variable import Variable
+from tapegrad._core import reverse
+from tapegrad._core.arrays import is_array
+from tapegrad._core.variable import Variable
 from tapegrad.ops import shaping
-from tapegrad.ops._define import PRIMITIVES, reads
+from tapegrad.ops.declare import PRIMITIVES, reads
 
 
 def leaves_of(x):
@@ -161,7 +161,7 @@ def floats_out(f, args, kwargs):
 def run_grid(rows, monkeypatch, xp=np):
     wrong, arrays, refused = [], 0, 0
     for f, args, kwargs, kind, tracked, large in rows:
-        monkeypatch.setattr(_tape, "SMALL", -1 if large else 4096)
+        monkeypatch.setattr(reverse, "SMALL", -1 if large else 4096)
         try:
             with np.errstate(all="ignore"), sealed():
                 arrays += check(f, args, kwargs, kind, tracked, xp)

@@ -14,10 +14,10 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from random_layouts import KINDS, MODES, compared, lies, relaid
 
 import tapegrad as tg
-from tapegrad._array import kept, room_laid
-from tapegrad._tape import fixed
+from tapegrad._core.arrays import kept, room_laid
+from tapegrad._core.reverse import fixed
 from tapegrad.errors import TapegradError
-from tapegrad.replay._ways import product
+from tapegrad.replay.record.instructions import product
 
 # --- every function and keyword, its operands in any order ---
 

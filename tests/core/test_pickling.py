@@ -14,7 +14,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-from tapegrad._late import MODELS
+from tapegrad._core.registry import MODELS
 from tapegrad.errors import ArgumentError
 from tapegrad.kernels.library import handwritten
 

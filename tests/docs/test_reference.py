@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tapegrad import _late
+from tapegrad._core import registry
 
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FACES = ("numpy", "cupy", "scipy")  # NumPy's names, CuPy's, SciPy's: docs/coverage.md lists them
-MODULES = ["tapegrad", "tapegrad.cache", "tapegrad.errors", *(f"tapegrad.{name}" for name in _late.PUBLIC if name not in FACES)]
+MODULES = ["tapegrad", "tapegrad.cache", "tapegrad.errors", *(f"tapegrad.{name}" for name in registry.PUBLIC if name not in FACES)]
 
 
 def public(module):
@@ -26,7 +26,7 @@ def public(module):
     tree = ast.parse(inspect.getsource(module))
     imported = {a.asname for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names if a.asname and a.asname[0] != "_"}
     if module.__name__ == "tapegrad":
-        imported = (imported | set(_late.ON_USE)) - {"cache", "errors"}
+        imported = (imported | set(registry.ON_USE)) - {"cache", "errors"}
     return imported
 
 
@@ -65,7 +65,7 @@ def test_each_public_name_has_an_entry(name):
 def test_each_model_of_the_library_has_an_entry():
     page = (REFERENCE / "kernels.md").read_text(encoding="utf-8")
     listed = re.findall(r"automodule:: tapegrad\.kernels\.library\.(\w+)", page)
-    assert sorted(listed) == sorted(_late.MODELS)
+    assert sorted(listed) == sorted(registry.MODELS)
     assert all(importlib.import_module(f"tapegrad.kernels.library.{name}").__doc__ for name in listed)
 
 

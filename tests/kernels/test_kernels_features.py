@@ -14,7 +14,7 @@ from kernel_programs import GAUSSIAN, GRADIENT, THETA, X, close, kernels, random
 from kernel_recursions import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
 from tapegrad.kernels import emit_cuda
 from tapegrad.kernels.emit.lower import lowered

@@ -14,7 +14,7 @@ from tapegrad.kernels.emit.lower import lowered
 from tapegrad.kernels.graph.blocks import BLOCK_OPS
 from tapegrad.kernels.graph.nodes import BOOLS, OPERATIONS, STEPS
 from tapegrad.kernels.launch.cpu import Launcher
-from tapegrad.ops._define import NUMPY, PRIMITIVES, primitive, rules, same
+from tapegrad.ops.declare import NUMPY, PRIMITIVES, primitive, rules, same
 
 kernels = tg.kernels
 

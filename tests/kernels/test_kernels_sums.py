@@ -170,7 +170,7 @@ FORMS = {
 
 @needs_compiler
 @pytest.mark.parametrize("name", FORMS)
-def test_forms(name):
+def test_result_forms(name):
     """What stands in steps and after them; no data, no samples."""
     k, exact = kernels.likelihood(FORMS[name], sums=np.float64), kernels.likelihood(FORMS[name])
     rng = np.random.default_rng(0)

@@ -7,7 +7,7 @@ import scipy.special
 
 import tapegrad as tg
 from tapegrad.kernels.graph.blocks import LIMITS
-from tapegrad.ops._define import PRIMITIVES
+from tapegrad.ops.declare import PRIMITIVES
 
 N, T = 12, 7
 RNG = np.random.default_rng(0)

@@ -18,11 +18,11 @@ from grid import derivatives, on
 from hidden_values import at_both
 
 import tapegrad as tg
-from tapegrad._array import is_array, shares_memory
-from tapegrad._primitive import READ
-from tapegrad._variable import Variable
-from tapegrad.ops._define import PRIMITIVES, primitive
-from tapegrad.ops._protocols import call
+from tapegrad._core.arrays import is_array, shares_memory
+from tapegrad._core.primitive import READ
+from tapegrad._core.variable import Variable
+from tapegrad.ops.declare import PRIMITIVES, primitive
+from tapegrad.ops.protocols import call
 
 for _table in (all_cases, all_lines):
     _table()  # its files declare what they call

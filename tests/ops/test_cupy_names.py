@@ -10,7 +10,7 @@ import pytest
 import scipy.special as sp
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.errors import NoRuleError
 from tapegrad.testing import check_grads
 

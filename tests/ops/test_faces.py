@@ -117,7 +117,7 @@ def test_plain_arguments_give_numpys_results(name, args, kwargs, inside):
     def compare():
         ours, theirs = get(tnp)(*args, **kwargs), get(np)(*args, **kwargs)
         if inside:
-            ours = tg._tree.tree_map(tg.value, ours) if isinstance(ours, (tuple, list)) else tg.value(ours)
+            ours = tg._core.trees.tree_map(tg.value, ours) if isinstance(ours, (tuple, list)) else tg.value(ours)
         theirs = tuple(theirs) if isinstance(theirs, tuple) else theirs
         ours = tuple(ours) if isinstance(ours, tuple) else ours
         assert same(ours, theirs)

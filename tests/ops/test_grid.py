@@ -9,14 +9,14 @@ from cases import all_cases, covered, declared_late
 from grid import active, derivatives, of_active, on
 
 import tapegrad as tg
-from tapegrad._tree import leaves, tree_map
-from tapegrad.ops._define import COMPOSED, PRIMITIVES
+from tapegrad._core.trees import leaves, tree_map
+from tapegrad.ops.declare import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads, differences, direction_like, host, inner, nested
 
 CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
-ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/core/test_overlaps.py: answers of True and False
+ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/capture/test_overlaps.py: answers of True and False
 ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
 
 

@@ -14,8 +14,8 @@ from keyword_calls import SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floa
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
-from tapegrad.ops._define import NUMPY
-from tapegrad.ops._protocols import ADAPTERS, signature_of
+from tapegrad.ops.declare import NUMPY
+from tapegrad.ops.protocols import ADAPTERS, signature_of
 
 
 def verdict(call):

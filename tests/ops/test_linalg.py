@@ -10,7 +10,7 @@ from _modes import check_first, check_second, close, host
 
 import tapegrad as tg
 from tapegrad.errors import NotPositiveDefiniteError, ShapeError
-from tapegrad.ops.linalg import right_solve
+from tapegrad.ops.linalg.factorizations import right_solve
 
 D = np.diag([1.0, 1.0, 2.0, 3.0])
 Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]

@@ -15,7 +15,7 @@ from cases import all_cases
 from grid import derivatives
 from test_grid import same
 
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.testing import host
 
 CASES = [c for c in all_cases() if c.name != "partition"]  # (the order within the parts is that of NumPy's algorithm for the dtype)

@@ -15,9 +15,9 @@ from hidden_values import Escaped
 from looped import judged
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.errors import ArgumentError, BatchError, DeviceError
-from tapegrad.ops._define import COMPOSED, PRIMITIVES
+from tapegrad.ops.declare import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads
 
 LINES = all_lines()

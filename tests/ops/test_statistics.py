@@ -7,7 +7,7 @@ from sample_statistics import ALL, CALLS, FURTHER, NEAR, SEARCHED, X
 
 import tapegrad as tg
 from tapegrad import stats
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.testing import check_grads
 
 

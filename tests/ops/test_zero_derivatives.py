@@ -11,7 +11,7 @@ from keyword_calls import INTS, RANGE, A, Call, U, V, calls, floats, is_float, j
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
 from tapegrad.ops import zero_derivative
-from tapegrad.ops._define import NUMPY
+from tapegrad.ops.declare import NUMPY
 from tapegrad.ops.zero_derivative import constant
 from tapegrad.testing import check_grads
 

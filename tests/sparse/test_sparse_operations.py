@@ -6,7 +6,7 @@ import pytest
 from cases import all_cases
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 
 
 def joined(case):

@@ -8,14 +8,15 @@ import pytest
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
-from tapegrad.statespace import _compiled, _pattern
-from tapegrad.statespace._begin import loglik_on_arrays
-from tapegrad.statespace._filter import OnArrays
-from tapegrad.statespace._gains import filtered
-from tapegrad.statespace._kernel import form_of
+from tapegrad.statespace import _pattern
 from tapegrad.statespace._model import Observations, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
+from tapegrad.statespace.filters import compiled
+from tapegrad.statespace.filters.arrays import OnArrays
+from tapegrad.statespace.filters.diffuse_start import loglik_on_arrays
+from tapegrad.statespace.filters.gains import filtered
+from tapegrad.statespace.filters.step_kernel import form_of
 
 
 def both(build, y, start, constraints=None, joseph=False):
@@ -123,11 +124,11 @@ def test_against_the_filter_on_arrays(case):
 def at_once(monkeypatch):
     """The compiled filter is taken from the first call on."""
     for name, number in (("FEW", 0), ("SHORT", 0), ("FILTERED", 0)):
-        monkeypatch.setattr(_compiled, name, number)
+        monkeypatch.setattr(compiled, name, number)
     ran = []
     for name in ("loglik", "moments"):
-        f = getattr(_compiled.Run, name)
-        monkeypatch.setattr(_compiled.Run, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
+        f = getattr(compiled.Run, name)
+        monkeypatch.setattr(compiled.Run, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
     return ran
 
 
@@ -292,12 +293,12 @@ def test_a_variance_that_is_not_positive_is_named(at_once):
 
 def test_when_it_is_compiled(monkeypatch):
     """After so many steps of one form, or if its kernel is on disk."""
-    monkeypatch.setattr(_compiled, "FILTERED", 200)
+    monkeypatch.setattr(compiled, "FILTERED", 200)
     form_of.cache_clear()
     ran, notes = [], set()
-    monkeypatch.setattr(_compiled.stored, "note", notes.add)
-    monkeypatch.setattr(_compiled.stored, "noted", lambda name: name in notes)
-    monkeypatch.setattr(_compiled.Run, "loglik", lambda self, f=_compiled.Run.loglik: ran.append(self) or f(self))
+    monkeypatch.setattr(compiled.stored, "note", notes.add)
+    monkeypatch.setattr(compiled.stored, "noted", lambda name: name in notes)
+    monkeypatch.setattr(compiled.Run, "loglik", lambda self, f=compiled.Run.loglik: ran.append(self) or f(self))
     y = np.random.default_rng(3).normal(size=60)
     values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]
     assert len(ran) == 2 and len(notes) == 1
@@ -313,7 +314,7 @@ def everything(build, u, y, joseph, arrays=False):
     """All that the filter and the smoother say, in one vector."""
     with pytest.MonkeyPatch.context() as patch:
         if arrays:
-            patch.setattr(_compiled, "FEW", 10**9)
+            patch.setattr(compiled, "FEW", 10**9)
         f, s = ss.filter(build(u), y, joseph), ss.smooth(build(u), y, joseph)
     parts = [f.predicted_mean, f.predicted_cov, f.filtered_mean, f.filtered_cov, f.innovation_cov, f.loglik_terms]
     parts += [f.innovations, s.mean, s.cov, s.signal, s.signal_cov]
@@ -441,7 +442,7 @@ def test_a_start_that_the_first_observations_hardly_settle(way, at_once, monkeyp
     model = random_build(g, 6, 1, 8, diffuse=range(6))(np.array([0.3, -0.2, 0.1]))
     y = Observations(g.normal(size=8).cumsum())
     if way == "on arrays":
-        monkeypatch.setattr(_compiled, "FEW", 10**9)
+        monkeypatch.setattr(compiled, "FEW", 10**9)
     with mp.workdps(60):
         wanted = smoothed_exactly(system(model, y), y.values[:, 0])
     found = ss.smooth(model, y).cov
@@ -629,8 +630,8 @@ def test_likelihood_filter_and_smoother_of_a_device_run_compiled(xp, monkeypatch
     f = lambda lib: lambda q, y: said(q, y, lib)
     wanted = tg.value_and_grad(f(np), argnums=(0, 1))(q, y)
     wanted = *wanted, tg.hessian(f(np))(q, y)
-    monkeypatch.setattr(_compiled, "FILTERED", 0)
-    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    monkeypatch.setattr(compiled, "FILTERED", 0)
+    monkeypatch.setattr(compiled, "loglik_on_arrays", None)  # not called
     at = xp.asarray(q), xp.asarray(y)
     found = *tg.value_and_grad(f(xp), argnums=(0, 1))(*at), tg.hessian(f(xp))(*at)
     for a, b in zip((found[0], *found[1], found[2]), (wanted[0], *wanted[1], wanted[2]), strict=True):
@@ -645,8 +646,8 @@ def test_matrices_of_single_precision_run_compiled(monkeypatch):
     f = lambda q: ss.loglik(ss.LinearGaussian(half, ones, q[:1] * ones, q[1], start=ss.Start(0.0, ones)), y)
     q = np.array([0.5, 1.5], np.float32)
     wanted = f(q), tg.grad(f)(q)
-    monkeypatch.setattr(_compiled, "FILTERED", 0)
-    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    monkeypatch.setattr(compiled, "FILTERED", 0)
+    monkeypatch.setattr(compiled, "loglik_on_arrays", None)  # not called
     found = f(q), tg.grad(f)(q)
     for a, b in zip(found, wanted, strict=True):
         assert a.dtype == b.dtype
@@ -660,8 +661,8 @@ def test_gaps_in_the_first_steps_alone(model, monkeypatch):
     y = np.random.default_rng(0).normal(size=40).cumsum()
     y[0] = np.nan
     wanted = ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov
-    monkeypatch.setattr(_compiled, "FILTERED", 0)
-    monkeypatch.setattr(_compiled, "loglik_on_arrays", None)  # not called
+    monkeypatch.setattr(compiled, "FILTERED", 0)
+    monkeypatch.setattr(compiled, "loglik_on_arrays", None)  # not called
     for a, b in zip((ss.loglik(model, y), ss.filter(model, y).filtered_mean, ss.smooth(model, y).cov), wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-11)
 

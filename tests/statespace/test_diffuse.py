@@ -12,7 +12,8 @@ from diffuse_models import LEVEL, NAMED, TREND, drawn, missing, model, series, w
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import DataError, ShapeError
-from tapegrad.statespace import _begin, _compiled, _diffuse
+from tapegrad.statespace.filters import augmented, diffuse_start
+from tapegrad.statespace.filters import compiled as _compiled
 
 TRUTH = json.loads((Path(__file__).parent.parent / "support" / "diffuse_truth.json").read_text())
 LONG = pytest.mark.long
@@ -137,7 +138,7 @@ def test_what_does_not_matter(seed, monkeypatch):
         left = (~np.isnan(m.y)).sum() - m.mark.sum()  # of each diffuse element the unit is that of the data
         assert_same(replace(m, y=m.y * unit, q=m.q * unit**2), unit**2, left * np.log(unit))
     for spread in (1e-6, 1.0):
-        monkeypatch.setattr(_diffuse, "SPREAD", spread)
+        monkeypatch.setattr(augmented, "SPREAD", spread)
         assert_same(m)
     far = 1e3 * np.random.default_rng(seed).normal(size=len(m.T0))
     X, A = [], np.eye(len(m.T0))
@@ -152,10 +153,10 @@ def test_where_the_start_is_collapsed(most, compiled, monkeypatch):
     """Values, gradients and Hessians on both sides, with gaps; and with all that the filter says."""
     m = model(missing(series(60, 12), slice(8, 11), slice(40, 42)), 0.09, LEVEL, wave(12, 2))
     of = lambda q: ss.loglik(system(m, q), m.y)
-    monkeypatch.setattr(_begin, "COLLAPSE", 0.0)
+    monkeypatch.setattr(diffuse_start, "COLLAPSE", 0.0)
     wanted, H = tg.value_and_grad(of)(m.q), tg.hessian(of)(m.q)
     before = ss.filter(system(m, m.q), m.y)
-    monkeypatch.setattr(_begin, "COLLAPSE", most)
+    monkeypatch.setattr(diffuse_start, "COLLAPSE", most)
     found, K = tg.value_and_grad(of)(m.q), tg.hessian(of)(m.q)
     after = ss.filter(system(m, m.q), m.y)
     np.testing.assert_allclose(found[0], wanted[0], rtol=1e-12)

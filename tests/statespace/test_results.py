@@ -13,7 +13,7 @@ from test_statespace import NILE, NILE_START, nile_build
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError, ShapeError
-from tapegrad.statespace._diagnostics import diagnostics, ljung_box
+from tapegrad.statespace.results.diagnostics import diagnostics, ljung_box
 
 YEARS = pd.Series(NILE, index=pd.period_range("1871", periods=100, freq="Y"), name="flow")
 

@@ -6,7 +6,7 @@ from test_statespace import NILE, NILE_START, Dense, host, nile_build
 
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError
-from tapegrad.statespace import _compiled
+from tapegrad.statespace.filters import compiled
 
 DRAWS = 40000
 
@@ -36,8 +36,8 @@ def test_draws_by_the_compiled_filter(kind, monkeypatch):
     y = g.normal(size=(12, 2))
     y[[0, 4, 4], [1, 0, 1]] = np.nan if kind == "gaps" else 0.0
     wanted = ss.simulate_smoother(model, y, 5, rng=1)
-    monkeypatch.setattr(_compiled, "FILTERED", 0)
-    monkeypatch.setattr(_compiled, "OnArrays", None)  # not called
+    monkeypatch.setattr(compiled, "FILTERED", 0)
+    monkeypatch.setattr(compiled, "OnArrays", None)  # not called
     found = ss.simulate_smoother(model, y, 5, rng=1)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)

@@ -7,9 +7,9 @@ import numpy as np
 from cases import all_cases
 
 import tapegrad as tg
-from tapegrad._primitive import values_of
-from tapegrad.ops import _protocols
-from tapegrad.ops._define import NUMPY
+from tapegrad._core.primitive import values_of
+from tapegrad.ops import protocols
+from tapegrad.ops.declare import NUMPY
 
 
 def plain_of(x):
@@ -46,9 +46,9 @@ def calls():
         run.__signature__ = inspect.signature(ours)
         return run
 
-    adapters = dict(_protocols.ADAPTERS)
+    adapters = dict(protocols.ADAPTERS)
     try:
-        _protocols.ADAPTERS.clear()
+        protocols.ADAPTERS.clear()
         NUMPY.update({f: noted(f, ours) for f, ours in before.items()})
         with np.errstate(all="ignore"):
             for case in all_cases():
@@ -57,6 +57,6 @@ def calls():
                     case.f(*[tape.watch(a) if active(a) else a for a in x])
     finally:
         NUMPY.update(before)
-        _protocols.ADAPTERS.clear()
-        _protocols.ADAPTERS.update(adapters)
+        protocols.ADAPTERS.clear()
+        protocols.ADAPTERS.update(adapters)
     return list(seen.values())

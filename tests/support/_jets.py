@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 
-from tapegrad._array import steps_of
+from tapegrad._core.arrays import steps_of
 
 REAL = (float, int, np.floating, np.integer, mpmath.mpf)
 DIGITS = 50

@@ -5,7 +5,7 @@ from hidden_values import Escaped, Hidden, at_both
 from third_trace import Calls
 
 import tapegrad as tg
-from tapegrad.ops._define import PRIMITIVES
+from tapegrad.ops.declare import PRIMITIVES
 
 
 def padded(x, rank):

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tapegrad.ops._define import NUMPY
+from tapegrad.ops.declare import NUMPY
 
 
 @dataclass
@@ -122,7 +122,7 @@ def covered(cases):
 
 def declared_late(entry):
     """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or tapegrad.stats?"""
-    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(("tapegrad.ops.further", "tapegrad.stats"))
+    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(("tapegrad.ops.on_demand", "tapegrad.stats"))
 
 
 def of_subpackage(entry):

@@ -3,8 +3,8 @@
 import numpy as np
 from cases import between, binary, case, cnormal, distinct, normal, positive, unary
 
-import tapegrad.ops.corners as m
 import tapegrad.ops.elementwise as e
+import tapegrad.ops.piecewise as m
 import tapegrad.ops.shaping as s
 
 X, Y, P = normal(2, 3), normal(2, 3, seed=1), positive(2, 3)

@@ -4,8 +4,8 @@ import numpy as np
 import scipy.special as sp
 from cases import between, binary, case, normal, positive, registered, unary
 
-import tapegrad.ops.special as t
-from tapegrad.ops import bessel, gamma, incomplete, zeta
+import tapegrad.ops.special.error_functions as t
+from tapegrad.ops.special import bessel, gamma, incomplete, zeta
 
 X, P, U = normal(2, 3), positive(2, 3), between(0.1, 0.9, 2, 3)
 Q = positive(2, 3, seed=1)

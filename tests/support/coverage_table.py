@@ -19,13 +19,13 @@ import scipy
 import tapegrad.numpy
 import tapegrad.scipy
 from tapegrad import stats
-from tapegrad._faces import is_function
-from tapegrad._scipy._declare import NAMESPACES
+from tapegrad._dispatch.faces import is_function
+from tapegrad._scipy.namespaces import NAMESPACES
 from tapegrad.ops import zero_derivative
-from tapegrad.ops._define import NUMPY
 from tapegrad.ops.creation import CREATORS
-from tapegrad.ops.further._declare import LACKING
+from tapegrad.ops.declare import NUMPY
 from tapegrad.ops.names import NATURE, WHY
+from tapegrad.ops.special.declare import LACKING
 
 OURS = ("numpy", "numpy.linalg", "numpy.fft", "scipy.special", "scipy.linalg", "scipy.fft", "scipy.stats")
 DIFFERENTIATED, CONSTANT, REFUSED = "differentiated", "constant", "refused"
@@ -58,7 +58,7 @@ def kinds_of(space, name, f):
     elif f in CREATORS:
         said.add(DIFFERENTIATED)
     elif own(twin, name):
-        said.add(CONSTANT if "_float_errors" in vars(twin)[name].__module__ else DIFFERENTIATED)
+        said.add(CONSTANT if "float_errors" in vars(twin)[name].__module__ else DIFFERENTIATED)
     if name in NATURE.get(space, ()):
         said.add(CONSTANT)
     if name in WHY.get(space, {}):
@@ -69,7 +69,7 @@ def kinds_of(space, name, f):
 def own(twin, name):
     """Is there a function of our own under this name, that no registry knows?"""
     x = vars(twin).get(name)
-    return x is not None and (getattr(x, "__module__", "") or "").startswith("tapegrad.") and "_faces" not in x.__module__
+    return x is not None and (getattr(x, "__module__", "") or "").startswith("tapegrad.") and ".faces" not in x.__module__
 
 
 @functools.cache
@@ -161,7 +161,7 @@ def page():
     rows.append(("all", [sum(column) for column in zip(*[counts for _, counts in rows], strict=True)]))
     head = f"""# Which functions are differentiated
 
-Made by `tests/support/coverage_table.py` for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/core/test_coverage.py` holds
+Made by `tests/support/coverage_table.py` for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/project/test_coverage.py` holds
 it. *Differentiated*, *constant* (no argument has a derivative, or the result does not move with it) and *refused* (a tracked value raises
 `NoRuleError`, which says why and what to write instead) are what is declared; the last column is the share of the first among the first
 and third. The other columns count what is executed, by public names in up to four calls each: *reverse*, *forward* and *second* order

@@ -28,7 +28,7 @@ from cases import all_cases, all_lines
 from written import Absent, Cupy, Names, Numpy, written
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.testing import direction_like, host, inner
 
 FILE = Path(__file__).with_name("executed.txt")

@@ -3,7 +3,7 @@
 import numpy as np
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 from tapegrad.testing import direction_like, host, inner
 
 

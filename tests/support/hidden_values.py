@@ -8,13 +8,13 @@ from typing import Any
 
 import numpy as np
 
-from tapegrad._array import is_array
-from tapegrad._calls import Inputs, entered, run_once, value_out
-from tapegrad._hollow import LIKE, OF_LAYOUT, OF_VALUES
-from tapegrad._primitive import Trace, bind, live, lower
-from tapegrad._scope import opened
-from tapegrad._tree import leaves
-from tapegrad._variable import Variable, bottom, copied, variable
+from tapegrad._core.abstract_arrays import LIKE, OF_LAYOUT, OF_VALUES
+from tapegrad._core.arrays import is_array
+from tapegrad._core.primitive import Trace, bind, live, lower
+from tapegrad._core.scope import opened
+from tapegrad._core.trees import leaves
+from tapegrad._core.variable import Variable, bottom, copied, variable
+from tapegrad._transforms.call import Inputs, entered, run_once, value_out
 
 __name__ = "tapegrad.hidden_values"  # part of the engine: transforms around `at_both` do not follow its code
 

@@ -17,11 +17,11 @@ from cases import declared_late, distinct, normal, of_subpackage
 
 import tapegrad as tg
 import tapegrad.numpy  # fills the registry
-from tapegrad._array import is_array
-from tapegrad._faces import face
+from tapegrad._core.arrays import is_array
+from tapegrad._dispatch.faces import face
 from tapegrad.errors import TapegradError
-from tapegrad.ops._define import NUMPY
-from tapegrad.ops._protocols import signature_of
+from tapegrad.ops.declare import NUMPY
+from tapegrad.ops.protocols import signature_of
 
 A = distinct(3, 4) + 0.03
 V = distinct(5) * 0.4 + 0.02

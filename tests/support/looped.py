@@ -6,9 +6,9 @@ import numpy as np
 from grid import on
 
 import tapegrad as tg
-from tapegrad._array import kept
-from tapegrad._tree import leaves
-from tapegrad.ops._define import xp
+from tapegrad._core.arrays import kept
+from tapegrad._core.trees import leaves
+from tapegrad.ops.declare import xp
 
 WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125, -0.7])
 

@@ -5,7 +5,7 @@ from cases import case, cnormal, normal, positive
 from cases_linalg import gauge, hermitian, pd
 
 from tapegrad import scipy
-from tapegrad.ops.further import equations
+from tapegrad.ops.linalg import equations
 
 la, fft = scipy.linalg, scipy.fft
 A, B, D, W = normal(3, 3), normal(3, 3, seed=1), normal(3, 3) + 3 * np.eye(3), normal(3, 6)

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.special as sp
 from cases import between, case, normal, positive
 
-from tapegrad.ops.further import orders, polynomials, powers
+from tapegrad.ops.special import bessel_orders, integrals, orthogonal_polynomials
 from tapegrad.scipy import special as face
 
 X, P, Q, R, U = normal(2, 3), positive(2, 3), positive(2, 3, seed=1), positive(2, 3, seed=2), between(0.1, 0.9, 2, 3)
@@ -100,7 +100,7 @@ LINES = [
     case("assoc_laguerre", lambda x: face.assoc_laguerre(x, 3, 1.0), P, numpy_only=True),
     at("lpmv", sp.lpmv, 1, 3, x=2 * U - 1),
     case("diric", lambda x: face.diric(x, 5), np.append(X, [[0.0, 2 * np.pi, 1.0]], 0), numpy_only=True),
-    case("sph_harm_y_of", lambda t, p: polynomials.sph_harm_y_of(3, 1, t, p), U, X, numpy_only=True, order=2),
+    case("sph_harm_y_of", lambda t, p: orthogonal_polynomials.sph_harm_y_of(3, 1, t, p), U, X, numpy_only=True, order=2),
     case("sph_harm_y", lambda t, p: face.sph_harm_y(2, -1, t, p), 2 * U, X, numpy_only=True, order=2),
     case("comb", lambda n: face.comb(n, 2), 4 + P, numpy_only=True),
     case("perm", lambda n: face.perm(n, 2), 4 + P, numpy_only=True),
@@ -132,12 +132,12 @@ LINES = [
     *[
         case(n, lambda v, z, f=f: f(v, z, n=1), V, 0.4 + P, numpy_only=True)
         for n, f in (
-            ("bessel_j_order", orders.bessel_j_order),
-            ("bessel_y_order", orders.bessel_y_order),
-            ("bessel_i_order", orders.bessel_i_order),
+            ("bessel_j_order", bessel_orders.bessel_j_order),
+            ("bessel_y_order", bessel_orders.bessel_y_order),
+            ("bessel_i_order", bessel_orders.bessel_i_order),
         )
     ],
-    case("bessel_k_moment", lambda v, z: orders.bessel_k_moment(v, z, n=1, m=1), V, 0.4 + P, numpy_only=True),
+    case("bessel_k_moment", lambda v, z: bessel_orders.bessel_k_moment(v, z, n=1, m=1), V, 0.4 + P, numpy_only=True),
     *KELVIN,
     *TUPLES,
     *[
@@ -176,6 +176,6 @@ LINES = [
     plain("hyperu", sp.hyperu, P, Q, R, order=2, rtol=1e-7),
     plain("wright_bessel", sp.wright_bessel, P, Q, R, order=2),
     plain("log_wright_bessel", sp.log_wright_bessel, P, Q, R, order=2),
-    case("lambertw_of", lambda z: powers.lambertw_of(z, 0), P, numpy_only=True, order=2),
+    case("lambertw_of", lambda z: integrals.lambertw_of(z, 0), P, numpy_only=True, order=2),
     case("lambertw", lambda z: face.lambertw(z), P, numpy_only=True, order=2),
 ]

@@ -6,7 +6,7 @@ A line is (name, f, inputs): f is called with the inputs, arrays of floating poi
 import numpy as np
 
 import tapegrad as tg
-from tapegrad._tree import leaves
+from tapegrad._core.trees import leaves
 
 H = 1e-3
 WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))  # of the fourth order

@@ -8,9 +8,9 @@ import numpy as np
 from keyword_calls import Host, floats, members, run
 
 import tapegrad as tg
-from tapegrad._array import is_array, room_laid, steps_of
-from tapegrad._variable import Variable
-from tapegrad.ops import views
+from tapegrad._core.arrays import is_array, room_laid, steps_of
+from tapegrad._core.variable import Variable
+from tapegrad.ops.indexing import views
 
 KINDS = ("C", "F", "gaps", "columns", "turned", "mixed", "repeated")
 

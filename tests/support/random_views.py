@@ -16,7 +16,7 @@ from judged_routes import PRELUDE, Text, lines_of, runs
 from numpy.lib.array_utils import byte_bounds
 
 import tapegrad  # noqa: F401  (fills the registry)
-from tapegrad.ops import _define
+from tapegrad.ops import declare
 
 SAMPLES = lines_of(r"""
 np.full(4, 0.5)
@@ -90,7 +90,7 @@ shape=(2, 4)
 FIRST = "", "0", "1", "2", "0, 1", "(0, 1)", "(2, -1)", "copy=False", "float, copy=False", "copy=None", "(2, 4)", "dtype=float"
 BEFORE = ("'ii->i', ", "'ij->ji', ", "'ij->ij', ", "'i->i', ", "'ijk->kji', ", "'iij->ij', ", "'...i->i...', ", "None, ")
 INTO = "{n}", "[{n}, {n}]"
-# Still wrong (test_found_routes.py, `OPEN`): left out here, or every search would end at them.
+# Still wrong (test_minimal_alias_programs.py, `OPEN`): left out here, or every search would end at them.
 OPEN = "np.meshgrid(", "np.fft.fftn(", "np.fft.ifftn(", "np.array(x[0] * x[1])"
 UNFIT = {
     "tofile",
@@ -115,7 +115,7 @@ def names() -> list:
     """Calls of one array, as texts with `{a}` for the array and `{args}` for the rest: the functions that tapegrad knows by their
     names in NumPy and its modules, and the methods of arrays."""
     modules = {"np": np, "np.linalg": np.linalg, "np.lib.stride_tricks": np.lib.stride_tricks, "np.fft": np.fft}
-    known = {id(f) for f in _define.NUMPY}
+    known = {id(f) for f in declare.NUMPY}
     found = []
     for where, module in modules.items():
         for name in sorted(dir(module)):

@@ -10,9 +10,9 @@ import types
 import numpy as np
 from _hosted_runtime import uncounted
 
-from tapegrad._array import is_array, xp_of
-from tapegrad._tape import Fold, Tape, primitive_of
-from tapegrad._variable import Variable
+from tapegrad._core.arrays import is_array, xp_of
+from tapegrad._core.reverse import Fold, Tape, primitive_of
+from tapegrad._core.variable import Variable
 
 
 class BrokenSealError(AssertionError):

@@ -4,9 +4,9 @@ import collections
 
 import numpy as np
 
-from tapegrad._array import is_array
-from tapegrad._primitive import Trace, bind
-from tapegrad._variable import Variable, frozen, variable
+from tapegrad._core.arrays import is_array
+from tapegrad._core.primitive import Trace, bind
+from tapegrad._core.variable import Variable, frozen, variable
 
 
 class Third(Trace):

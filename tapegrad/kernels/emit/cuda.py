@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ...errors import ArgumentError
+from ..._core.errors import ArgumentError
 from ..graph.blocks import size_of
 from ..graph.nodes import COMPARE, Graph
 from ..graph.program import Loop, carried

@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import is_array, xp_of
-from ..._late import load
-from ..._primitive import is_tracked, values_of
-from ..._tree import Const, is_node
-from ..._variable import Variable
-from ...errors import ArgumentError, ShapeError
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ..._core.primitive import is_tracked, values_of
+from ..._core.registry import load
+from ..._core.trees import Const, is_node
+from ..._core.variable import Variable
 from ...ops import shaping
 from ..emit.lower import SUMS
 from ..launch.cpu import Launcher

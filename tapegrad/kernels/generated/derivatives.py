@@ -20,10 +20,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._primitive import Primitive, bind, layout_of
-from ..._scope import lock, opened
-from ...errors import ArgumentError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import Primitive, bind, layout_of
+from ..._core.scope import lock, opened
 from ..emit.lower import SUMS, Lowered, lowered
 from ..graph.adjoint import forward, reverse
 from ..graph.program import Program

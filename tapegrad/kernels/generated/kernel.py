@@ -17,16 +17,16 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._pickling import Remade, named_like
-from ..._primitive import layout_of, live, values_of
-from ..._scope import OPEN, WATCHERS
-from ..._transforms import value_and_grad
-from ..._tree import leaves, tree_map
-from ..._variable import Variable
-from ...errors import ArgumentError, KernelError, ShapeError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, KernelError, ShapeError
+from ..._core.pickling import Remade, named_like
+from ..._core.primitive import layout_of, live, values_of
+from ..._core.scope import OPEN, WATCHERS
+from ..._core.trees import leaves, tree_map
+from ..._core.variable import Variable
+from ..._transforms.transforms import value_and_grad
 from ...ops import shaping
-from ...ops.corners import where
+from ...ops.piecewise import where
 from ..emit.lower import SUMS, Lowered
 from ..launch.repeat import Launched, fits, launched, repeated
 from ..trace.tracing import trace_likelihood, trace_recursion

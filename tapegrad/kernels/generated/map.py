@@ -6,12 +6,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._pickling import Remade, named_like
-from ..._primitive import layout_of, values_of, watching
-from ..._scope import OPEN, WATCHERS
-from ..._transforms import jacobian
-from ..._tree import Const
-from ..._variable import Variable
+from ..._core.pickling import Remade, named_like
+from ..._core.primitive import layout_of, values_of, watching
+from ..._core.scope import OPEN, WATCHERS
+from ..._core.trees import Const
+from ..._core.variable import Variable
+from ..._transforms.transforms import jacobian
 from ..trace.captured import steadily
 from ..trace.tracing import trace_map
 from .arguments import as_float, batch_of, contiguous, launcher_of, name_of, rows_of

@@ -6,10 +6,10 @@ The arrays of a kernel's operations have the kernel's samples as their last axis
 import functools
 from typing import Any
 
-from ..._primitive import Primitive, bind
-from ..._stacked import Way, samples_first, spread
+from ..._batching.rules import Way, samples_first, spread
+from ..._core.primitive import Primitive, bind
 from ...ops import shaping
-from ...ops._define import shape
+from ...ops.declare import shape
 
 
 class Numbers:

@@ -25,7 +25,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
+from ..._core.errors import KernelError
 from .nodes import LEAVES, Congruence, Graph
 from .program import Loop, Outside, Program, copies, nested, relate, stages
 

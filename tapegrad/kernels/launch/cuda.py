@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ... import cache
-from ..._scope import lock
-from ...errors import DeviceError, KernelError
+from ..._core.errors import DeviceError, KernelError
+from ..._core.scope import lock
 from ..emit.cuda import Signature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
 from ..emit.lower import CHUNK, SUMS, Lowered

@@ -16,8 +16,8 @@ from pathlib import Path
 import numpy as np
 
 from ... import cache
-from ..._scope import lock
-from ...errors import KernelError
+from ..._core.errors import KernelError
+from ..._core.scope import lock
 from .cpu import machine
 from .waiting import in_turn, patiently
 

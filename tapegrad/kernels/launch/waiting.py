@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from ..._scope import lock
+from ..._core.scope import lock
 
 LOCK = lock()
 STATE: dict = {}

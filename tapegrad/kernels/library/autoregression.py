@@ -20,9 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._primitive import values_of
-from ...errors import ArgumentError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import values_of
 from ..emit.lower import SUMS
 from ..generated.arguments import contiguous
 from ..generated.derivatives import Family

@@ -38,10 +38,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._primitive import layout_of, values_of
-from ..._transforms import hvp
-from ...errors import ArgumentError, ShapeError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ..._core.primitive import layout_of, values_of
+from ..._transforms.transforms import hvp
 from ..generated.arguments import as_float
 from ..generated.map import map_
 from .celerite import MOST

@@ -36,10 +36,10 @@ from typing import Any
 import numpy as np
 from scipy.special import zeta
 
-from ..._array import xp_of
-from ..._primitive import layout_of, values_of
-from ..._variable import Variable
-from ...errors import ArgumentError, ShapeError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ..._core.primitive import layout_of, values_of
+from ..._core.variable import Variable
 from ...ops import shaping
 from ..generated.arguments import as_float
 from ..generated.derivatives import library

@@ -14,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import is_array, xp_of
-from ..._primitive import is_tracked, layout_of, values_of
-from ..._scope import lock
-from ..._tree import Const
-from ..._variable import Variable
-from ...errors import ArgumentError, KernelError, ShapeError
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError, KernelError, ShapeError
+from ..._core.primitive import is_tracked, layout_of, values_of
+from ..._core.scope import lock
+from ..._core.trees import Const
+from ..._core.variable import Variable
 from ...ops import shaping
 from ..generated.arguments import Looking, as_float
 from ..generated.derivatives import library

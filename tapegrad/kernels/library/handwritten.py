@@ -19,12 +19,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._late import load
-from ..._pickling import Remade
-from ..._scope import lock
-from ..._variable import Variable
-from ...errors import ArgumentError, ShapeError
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ..._core.pickling import Remade
+from ..._core.registry import load
+from ..._core.scope import lock
+from ..._core.variable import Variable
 from ..emit.lower import SUMS
 from ..generated.arguments import checked_outs, contiguous
 from ..generated.derivatives import Family

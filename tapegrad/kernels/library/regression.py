@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import is_array, xp_of
-from ...errors import ArgumentError, ShapeError
-from ...ops.gamma import gammaln
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ...ops.special.gamma import gammaln
 from ..generated.kernel import FLOATS, likelihood
 from .handwritten import Definition, HandwrittenLikelihood
 

@@ -6,17 +6,17 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import bind, primal_of
-from ..._stacked import spread
-from ..._variable import Variable
-from ...errors import KernelError
+from ..._batching.rules import spread
+from ..._core.errors import KernelError
+from ..._core.primitive import bind, primal_of
+from ..._core.variable import Variable
 from ...ops import shaping as s
-from ...ops._define import shape
+from ...ops.declare import shape
 from .transpose import sample_axis
 
 
 def in_one_launch(k: Any) -> Callable:
-    """The way of the kernel k (`_stacked.Way`)."""
+    """The way of the kernel k (`_batching.rules.Way`)."""
 
     def run(trace, prim, operands, params):
         count = trace.count

@@ -9,13 +9,13 @@ from typing import Any
 import numpy as np
 
 from ... import cache
-from ..._array import is_array, xp_of
-from ..._late import load
-from ..._primitive import values_of
-from ..._scope import changed
-from ..._transforms import jvp, vjp
-from ..._tree import Const
-from ...errors import KernelError, NoRuleError
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import KernelError, NoRuleError
+from ..._core.primitive import values_of
+from ..._core.registry import load
+from ..._core.scope import changed
+from ..._core.trees import Const
+from ..._transforms.transforms import jvp, vjp
 from ..launch.host import sanitized, uses_block
 from .declare import SLOTS, bind_dimensions
 from .plan import REALS

@@ -7,7 +7,7 @@ import cupy
 from cupy.cuda.memory import OutOfMemoryError
 from cupy_backends.cuda.api import driver
 
-from ...errors import KernelError
+from ..._core.errors import KernelError
 from ..launch.cuda import free_bytes, loaded
 from .declare import SLOTS
 from .plan import Plan

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError, ShapeError
+from ..._core.errors import KernelError, ShapeError
 
 ROLES = ("in", "const", "out", "inout", "work", "size")
 KINDS = {"real": None, "float": np.float32, "double": np.float64, "int": np.int32, "long long": np.int64}

@@ -13,18 +13,18 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import xp_of
-from ..._calls import full_like
-from ..._late import load
-from ..._pickling import Remade
-from ..._primitive import Primitive, bind, is_tracked, layout_of, values_of
-from ..._scope import OPEN
-from ..._stacked import Way
-from ..._tape import Like
-from ..._transposed import checked_terms, transposed_jvp, transposed_vjp
-from ..._tree import Const
-from ..._variable import Variable
-from ...errors import ArgumentError, KernelError, NoRuleError, ShapeError
+from ..._batching.rules import Way
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, KernelError, NoRuleError, ShapeError
+from ..._core.pickling import Remade
+from ..._core.primitive import Primitive, bind, is_tracked, layout_of, values_of
+from ..._core.registry import load
+from ..._core.reverse import Like
+from ..._core.scope import OPEN
+from ..._core.trees import Const
+from ..._core.variable import Variable
+from ..._transforms.call import full_like
+from ..._transforms.transpose import checked_terms, transposed_jvp, transposed_vjp
 from ..launch.host import HostCode, host_code, uses_block
 from ..launch.waiting import THREADS
 from .batch import in_one_launch

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._array import is_array, xp_of
-from ...errors import ArgumentError, DeviceError, KernelError, ShapeError
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError, DeviceError, KernelError, ShapeError
 from .declare import SLOTS, Arg, bind_dimensions
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}

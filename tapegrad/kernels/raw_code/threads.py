@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
+from ..._core.errors import KernelError
 from .declare import Dimension, dimension
 from .plan import REALS
 

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import primal_of, truth_of
-from ...errors import KernelError, NoRuleError
+from ..._core.errors import KernelError, NoRuleError
+from ..._core.primitive import primal_of, truth_of
 from ...ops import shaping
 from ..generated.derivatives import added
 

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import KernelError
-from ...ops._define import PRIMITIVES
+from ..._core.errors import KernelError
+from ...ops.declare import PRIMITIVES
 from ..graph.blocks import ELEMENT
 from ..graph.nodes import Graph
 from .symbolic import (

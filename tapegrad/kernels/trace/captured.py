@@ -1,6 +1,6 @@
 """What a kernel function can read from its surroundings, as it was when it was traced.
 
-It is constant in the compiled code.  So before each launch it is compared with what it is now (_reads.py): a kernel whose surroundings
+It is constant in the compiled code.  So before each launch it is compared with what it is now (_capture.dependencies.py): a kernel whose surroundings
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 
@@ -8,9 +8,9 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from ..._reads import Environment, Status, state
-from ..._scope import OPEN
-from ...errors import DroppedDerivativeError, KernelError
+from ..._capture.dependencies import Environment, Status, state
+from ..._core.errors import DroppedDerivativeError, KernelError
+from ..._core.scope import OPEN
 
 TRIES = 10  # traces that met two states of what other threads change
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import scipy.special as sp
 
-from ...errors import KernelError
+from ..._core.errors import KernelError
 from .array_functions import reduced, total
 from .linalg import FOREIGN, for_traced
 from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, real, where

@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._calls import name_of
-from ..._transforms import Transform
-from ..._tree import Const, is_node, leaves, tree_map
-from ...errors import ArgumentError, KernelError, NotScalarError, ShapeError
+from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
+from ..._core.trees import Const, is_node, leaves, tree_map
+from ..._transforms.call import name_of
+from ..._transforms.transforms import Transform
 from ..graph.adjoint import Adjoints, dependents, pushed, tangents
 from ..graph.program import nested
 from .symbolic import Sym, lift, real

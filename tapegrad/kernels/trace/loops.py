@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from ..._scope import OPEN
-from ...errors import ArgumentError, KernelError
+from ..._core.errors import ArgumentError, KernelError
+from ..._core.scope import OPEN
 from ..graph.nodes import Graph
 from ..graph.program import Loop
 from .symbolic import NotKnown, Sym, lift, real, truth

@@ -19,10 +19,10 @@ import scipy.linalg
 import scipy.special
 
 from ... import stats
-from ..._reads import UNSEEN, words
-from ..._shadow import is_foreign
-from ..._tree import Const
-from ...errors import KernelError
+from ..._capture import is_foreign
+from ..._capture.dependencies import UNSEEN, words
+from ..._core.errors import KernelError
+from ..._core.trees import Const
 from ..graph.nodes import Graph
 from .array_functions import filled, of_dtype
 from .captured import Captured

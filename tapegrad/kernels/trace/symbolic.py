@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from ..._primitive import Primitive, Trace
-from ..._variable import bottom, variable
-from ...errors import KernelError
-from ...ops._define import NUMPY, PRIMITIVES, Gated, Written, signature_of
+from ..._core.errors import KernelError
+from ..._core.primitive import Primitive, Trace
+from ..._core.variable import bottom, variable
+from ...ops.declare import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph

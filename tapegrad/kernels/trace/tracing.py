@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
-from ..._scope import changed
-from ..._tree import children, is_node, leaves, rebuilt, tree_map
-from ...errors import KernelError, ShapeError, TapegradError
+from ..._core.errors import KernelError, ShapeError, TapegradError
+from ..._core.scope import changed
+from ..._core.trees import children, is_node, leaves, rebuilt, tree_map
 from ..graph.adjoint import step_gradient
 from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
 from ..graph.nodes import Graph, LongCode

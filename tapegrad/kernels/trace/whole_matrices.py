@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ...ops._define import PRIMITIVES
+from ...ops.declare import PRIMITIVES
 from ..graph.blocks import Limits, triangle
 from ..graph.nodes import OPERATIONS, Graph
 from .array_functions import matmul, total

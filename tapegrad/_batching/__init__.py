@@ -1,0 +1,1 @@
+"""`vmap` as a trace: the trace, the batching rules, and what captured arrays and watchers need of it."""

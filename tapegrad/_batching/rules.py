@@ -1,0 +1,388 @@
+"""How operations run on stacks: arrays of all samples along a first axis (_batching.trace.py).
+
+A way takes (trace, prim, operands, params), the operands being pairs (value, is it a stack?), and gives the stack of the result.  There is
+one for each word of `Primitive.batch`, and some operations have one of their own.  Reading order: operands; the words; operations;
+regions of a buffer, whose paths and indices move on by one axis."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.abstract_arrays import hollow
+from .._core.arrays import is_array, repeated, repeats, room_laid, xp_of
+from .._core.errors import BatchError, callers_line
+from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
+from .._core.scope import OPEN
+from .._core.variable import Variable, bottom, like_layout
+from ..ops import shaping as s
+from ..ops.declare import dtype, ndim, shape, xp
+from ..ops.indexing import regions as ix
+from ..ops.layouts import stand_in
+from ..ops.products import T, matmul
+from .captured_marks import host
+
+# --- operands ---
+
+
+def room_for(count: int, value: Any) -> Any:
+    """Memory for so many samples, each in the order in which `value` lies."""
+    b = layout_of(value)
+    return room_laid(xp_of(b), b.shape, getattr(b, "strides", ()), b.dtype, count=count)
+
+
+def samples_first(stack: Any) -> Any:
+    """A stack in memory of its own in which each sample lies by itself."""
+    b = bottom(stack)
+    if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
+        return stack
+    if type(stack) is np.ndarray and repeats(b.shape[1:], b.strides[1:]):  # they stay what they are: read-only
+        return repeated(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
+    return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
+
+
+def rank(given: tuple) -> int:
+    v, batched = given
+    return ndim(v) - batched
+
+
+def padded(v: Any, n: int) -> Any:
+    """A stack of samples of n axes, the new ones in front."""
+    to = shape(v)
+    return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
+
+
+def aligned(operands: list) -> list:
+    """Operands that broadcast as those of one sample do."""
+    n = max([rank(o) for o in operands])
+    return [padded(v, n) if batched else v for v, batched in operands]
+
+
+def spread(trace: Any, v: Any, batched: bool) -> Any:
+    """An operand as a stack."""
+    if batched:
+        return v
+    if not isinstance(v, Variable) and not is_array(v):
+        v = np.asarray(v)
+    to = (trace.count, *shape(v))
+    if isinstance(v, Variable):
+        return s.broadcast_to(v, to=to)
+    return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)  # (nothing repeats that could not be written)
+
+
+def run_of(prim: Primitive) -> Callable:
+    return lambda *xs, **params: bind(prim, xs, params)
+
+
+# --- the words ---
+
+
+def elementwise(trace, prim, operands, params):
+    return bind(prim, aligned(operands), params)
+
+
+def moved(axis: Any, n: int) -> Any:
+    """An axis of a sample of n axes, or several, or None for all, as those of a stack."""
+    if axis is None:
+        return tuple(range(1, n + 1))
+    if isinstance(axis, (tuple, list)):
+        return tuple([moved(a, n) for a in axis])
+    if not -n <= axis < n:
+        raise np.exceptions.AxisError(int(axis), n)
+    return axis if axis < 0 else axis + 1
+
+
+def along_axis(trace, prim, operands, params):
+    n = rank(operands[0])
+    if not n:  # NumPy lets some have an axis that is not there
+        return one_by_one(trace, prim, operands, params)
+    params = {k: moved(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
+    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+
+
+def on_matrices(trace, prim, operands, params):
+    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+
+
+def stacked_rule(trace, prim, operands, params):
+    """The operation's own rule."""
+    return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
+
+
+class Way:
+    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel's,
+    which: (kind, orders, has its second argument the samples as its last axis?)."""
+
+    __slots__ = ("run", "kernel")
+
+    def __init__(self, run: Callable, kernel: tuple | None = None):
+        self.run, self.kernel = run, kernel
+
+
+def pieces_moved(trace, prim, operands, params):
+    """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, the last
+    one standing for zero."""
+    library = xp(operands[0][0])
+    flats, numbers, n = [], [], 1
+    for v, b in operands:
+        v = spread(trace, v, b)
+        to = shape(v)[1:]
+        size = int(np.prod(to))
+        numbers.append(library.arange(n, n + size).reshape(to))
+        flats.append(s.reshape(v, to=(trace.count, size)))
+        n += size
+    zero = library.zeros((trace.count, 1), dtype(flats[0]))
+    where = library.asarray(prim.run(*numbers, **params))
+    return bind(READ, (s.concatenate(zero, *flats, axis=1),), {"path": (), "at": (slice(None), where), "copy": True})
+
+
+def one_by_one(trace, prim, operands, params):
+    """One sample after the other."""
+    if not trace.count:
+        raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+    for outer in OPEN.hiding:
+        outer.looped(prim.name)
+    stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
+    each = []
+    for k in range(trace.count):
+        at = iter([bind(READ, (v,), {"path": (), "at": (k,) if ndim(v) == 1 else k, "copy": True}) for v, _ in stacks])
+        each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
+    if type(each[0]) is tuple:
+        return tuple([together(trace, prim, column) for column in zip(*each, strict=True)])
+    return together(trace, prim, each)
+
+
+def together(trace: Any, prim: Primitive, each: Any) -> Any:
+    each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
+    if any(shape(v) != shape(each[0]) for v in each):
+        name = prim.name if "." in prim.name else f"numpy.{prim.name}"
+        raise BatchError(
+            f"{trace.call}: {callers_line()}: {name} gives shapes that differ between samples, "
+            f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
+        )
+    y = s.layered(*each, axis=0)
+    return like_layout(y, room_for(trace.count, each[0])) if ndim(y) > 2 else y
+
+
+def way_of(prim: Primitive) -> Callable:
+    """How this operation runs on stacks."""
+    word = prim.batch
+    return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is Way else stacked_rule)
+
+
+WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, "moves": pieces_moved}
+
+# --- memory order of the result ---
+
+ORDERS: dict = {}  # what was run on a sample -> the strides of the result
+
+
+def laid_as_one(trace, prim, out, operands, params):
+    """The stack of a result, each sample in the memory order that the operation gives to one: whether a later reshape is a view
+    depends on it."""
+    if type(out) is tuple:
+        return tuple([laid_as_one(trace, prim, o, operands, {**params, LAYER: k}) for k, o in enumerate(out)])
+    b = bottom(out)
+    if not is_array(b) or b.ndim < 2 or prim.aliases or (b.ndim == 2 and b.strides[1] == b.itemsize):
+        return out
+    samples = [sample_of(v) if batched else layout_of(v) for v, batched in operands]
+    strides = order_of_one(prim, samples, params)
+    if strides is None or strides == b.strides[1:]:
+        return out
+    return like_layout(out, room_for(trace.count, hollow(xp_of(b), b.shape[1:], b.dtype, strides)))
+
+
+def is_gathered(at: Any) -> bool:
+    return at is not None and not ix.basic(at)
+
+
+LAYER = "which of the results"
+
+
+def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
+    """The strides of what the body makes of such samples; None: it is not known."""
+    key: Any = (prim, *[(xp_of(x), x.shape, x.dtype, x.strides) if is_array(x) else type(x) for x in samples], *params.items())
+    try:
+        if key in ORDERS:
+            return ORDERS[key]
+    except TypeError:  # arrays among the settings
+        key = None
+    params = dict(params)
+    layer = params.pop(LAYER, None)
+    try:
+        with np.errstate(all="ignore"):
+            y = prim.run(*[stand_in(x) for x in samples], **params)
+        strides = (y if layer is None else y[layer]).strides
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # of its values
+        strides = None
+    if key is not None:
+        if len(ORDERS) > 999:
+            ORDERS.clear()
+        ORDERS[key] = strides
+    return strides
+
+
+# --- operations with a way of their own ---
+
+
+def reshaped(trace, prim, operands, params):
+    return s.reshape(operands[0][0], to=(trace.count, *params["to"]))
+
+
+def broadcast(trace, prim, operands, params):
+    return s.broadcast_to(padded(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
+
+
+def transposed(trace, prim, operands, params):
+    return s.transpose(operands[0][0], axes=(0, *[a + 1 for a in params["axes"]]))
+
+
+def joined(trace, prim, operands, params):
+    axis = params["axis"]
+    return s.concatenate(*[spread(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
+
+
+def packed(trace, prim, operands, params):
+    y = s.layered(*[spread(trace, v, b) for v, b in operands], axis=1)
+    return s.reshape(y, to=(trace.count, *params["to"])) if len(params["to"]) > 1 else y
+
+
+def layered(trace, prim, operands, params):
+    return s.layered(*[spread(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
+
+
+def next_axis(trace, prim, operands, params):
+    return bind(prim, [operands[0][0]], {**params, "axis": params["axis"] + 1})
+
+
+def multiplied(trace, prim, operands, params):
+    """A matrix that is the same for all samples: one product."""
+    (x, bx), (y, by) = operands
+    n, m = rank(operands[0]), rank(operands[1])
+    if not bx and n == 2 and m == 1:
+        return matmul(y, T(x))
+    if not by and m == 2 and n == 1:
+        return matmul(x, y)
+    return stacked_rule(trace, prim, operands, params)
+
+
+# --- regions ---
+
+SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real", "imag"))
+
+
+def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
+    """The steps of a path from the sample x as those from a stack."""
+    out = []
+    if not path:
+        return path
+    here = plain_layout(x)
+    for kind, step in path:
+        if kind == "broadcast" and len(step) > here.ndim:  # the new axes stand after that of the samples
+            out.append(("reshape", (trace.count, *(1,) * (len(step) - here.ndim), *here.shape)))
+        if kind == "at":
+            out.append(("at", (slice(None), *(step if type(step) is tuple else (step,)))))
+        elif kind in ("reshape", "broadcast"):
+            out.append((kind, (trace.count, *step)))
+        elif kind == "transpose":
+            out.append((kind, (0, *[a + 1 for a in step])))
+        elif kind == "diagonal":
+            out.append((kind, (step[0], *[a + 1 if a >= 0 else a for a in step[1:]])))
+        else:
+            out.append((kind, step))
+        here = ix.STEPS[kind](here, step)
+    return tuple(out)
+
+
+def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
+    """(path, index) in a stack of the region of one sample x."""
+    if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
+        alone = () if x.shape else (("reshape", (trace.count, 1)),)  # an element without axes is named as one of a vector
+        return alone, (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
+    if at is None or at is Ellipsis:
+        return one_axis_further(path, trace, x), at
+    return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
+
+
+def in_two(path: tuple, at: Any) -> int | None:
+    """Where a path has to be cut, for one of its two parts is named by places; None: nowhere."""
+    kinds = [kind for kind, _ in path]
+    if ix.PARTS.isdisjoint(kinds):
+        return None
+    if not SIMPLE.issuperset(kinds):
+        return ix.beside_parts(path)
+    return len(path) if at is not None and not ix.basic(at) and is_split(at) else None
+
+
+def plainly(x: Any) -> Any:
+    return ix.flat_of(x.view(np.ndarray) if isinstance(x, np.ndarray) else x)
+
+
+def is_split(at: Any) -> bool:
+    """An index with arrays that do not stand side by side, or of a kind of its own."""
+    if type(at) is not tuple:
+        return isinstance(at, (bool, np.bool_)) or (is_array(at) and at.ndim == 0 and at.dtype.kind == "b")
+    if any([isinstance(i, (bool, np.bool_)) or (is_array(i) and i.ndim == 0 and i.dtype.kind == "b") for i in at]):
+        return True
+    arrays = [k for k, i in enumerate(at) if not (i is None or i is Ellipsis or type(i) is slice)]
+    return bool(arrays) and arrays[-1] - arrays[0] >= len(arrays)
+
+
+def sample_of(v: Any) -> Any:
+    """What a sample of this stack looks like."""
+    b = bottom(v)
+    return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
+
+
+def read(trace, prim, operands, params):
+    v, path, at = operands[0][0], params["path"], params["at"]
+    if type(at) is int and type(v) is np.ndarray and v.ndim == 2 and not path:  # one number of each sample
+        return v[:, at].copy()
+    cut = in_two(path, at)
+    if cut is not None:
+        v = read(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
+        return read(trace, prim, [(v, True)], {**params, "path": path[cut:]})
+    x = sample_of(v)
+    place, chosen = further(trace, x, path, at)
+    y = bind(READ, (v,), {"path": place, "at": chosen, "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis)})
+    if path and len(place) < len(path):  # by places: NumPy lays it out by these
+        here = ix.region(plain_layout(x), path)
+        here = here if at is None else here[host(at)]
+        return like_layout(y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count))
+    return y
+
+
+def written(trace, prim, operands, params):
+    (v, batched), (y, by) = operands
+    path, at = params["path"], params["at"]
+    if type(at) is int and batched and by and type(v) is type(y) is np.ndarray and v.ndim == 2 and v.dtype is y.dtype and not path:
+        if prim is ASSIGN and y.ndim == 1:
+            v[:, at] = y
+            return v
+    if not batched:  # the buffer becomes one for each sample
+        v = like_layout(spread(trace, v, False), room_for(trace.count, v))
+    cut = in_two(path, at)
+    if cut is not None:
+        first = {"path": path[:cut], "at": Ellipsis}
+        part = read(trace, READ, [(v, True)], {**first, "at": None, "copy": True})
+        if prim is ADD_AT:  # windows show an element more than once
+            part = s.zeros_like(part)
+        part = written(trace, prim, [(part, True), (y, by)], {"path": path[cut:], "at": at})
+        return written(trace, prim, [(v, True), (part, True)], first)
+    x = sample_of(v)
+    if by:
+        y = padded(y, len(x.shape) if not path and at is Ellipsis else ix.region(plain_layout(x), path)[host(at)].ndim)
+    path, at = further(trace, x, path, at)
+    return bind(prim, [v, y], {"path": path, "at": at})
+
+
+def plain_layout(x: Any) -> Any:
+    """x in NumPy, for its shape and memory order."""
+    return hollow(np, x.shape, x.dtype, x.strides).view(np.ndarray)
+
+
+OWN = {
+    s.reshape.prim: reshaped, s.broadcast_to.prim: broadcast, s.transpose.prim: transposed, s.concatenate.prim: joined,
+    s.packed.prim: packed, s.layered.prim: layered, s.layer.prim: next_axis, s.as_layer.prim: next_axis, matmul.prim: multiplied,
+    READ: read, ASSIGN: written, ADD_AT: written,
+}  # fmt: skip

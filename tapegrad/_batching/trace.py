@@ -1,0 +1,400 @@
+"""Batching: all samples at once.  At this level a Variable's slot is the stack of its values for all samples, the samples along a
+first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_core.abstract_arrays.py).
+
+An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
+other.  How each operation does that: _batching.rules.py.  Arrays that the function captured: _batching.captured_marks.py.
+
+What an operation raises, or warns where the function may hear of it, decides which way that goes, as a condition does: it must be the
+same for all samples (`compare`)."""
+
+import warnings
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from .._capture.snapshots import content_of
+from .._core.abstract_arrays import hollow, hollow_number, read_only_as
+from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
+from .._core.errors import BatchError, OfTracked, callers_line
+from .._core.float_errors import LOUD, Listening, ending, looked_at
+from .._core.primitive import READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from .._core.scope import OPEN, now
+from .._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
+from ..ops import shaping as s
+from ..ops.declare import ndim
+from .captured_marks import Buffer, Marks
+from .rules import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
+
+SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it looks like
+
+
+class Batch(Trace):
+    __slots__ = ()
+    hides = True
+    holds = True
+    samples = True
+    adopts = True
+
+    def __init__(self, call: str, count: int):
+        super().__init__()
+        self.call, self.count = call, count
+        self.adopted: list = []  # captured arrays: (handle, its fields as they were)
+        self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
+        self.handed = False  # was memory handed out, to be read?
+        self.doubts: list = []  # errors of operations of which some samples would not have heard
+        self.outside = self.filters = warnings.filters
+        self.setting, self.loud = self, False  # may the function hear of a warning, or of a floating-point error?
+        self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
+
+    # --- what it is for others ---
+
+    def made(self, stack: Any, whole: bool = False) -> Variable:
+        """A Variable of this stack.  `whole`: one without axes is an array, not a number."""
+        if type(stack) is ndarray and stack.ndim > 1:  # the usual one
+            key = stack.shape, stack.dtype, stack.strides
+            like = SAMPLES.get(key)
+            if like is None:
+                if len(SAMPLES) > 999:
+                    SAMPLES.clear()
+                like = SAMPLES[key] = hollow(np, key[0][1:], key[1], key[2][1:])
+            return variable(like, self, stack)
+        if type(stack) is View:
+            layout_of(stack)
+            stack = frozen(stack)
+        b = stack if type(stack) is ndarray else bottom(stack)
+        to, d = b.shape, b.dtype
+        if len(to) == 1 and not whole and xp_of(b) is np:
+            return variable(hollow_number(d), self, stack)
+        return variable(hollow(xp_of(b), to[1:], d, b.strides[1:]), self, stack)
+
+    def watch(self, value: Any, axis: int) -> Variable:
+        """An argument, with the samples along this axis."""
+        value = live(value) if isinstance(value, Variable) else value if is_array(value) else np.asarray(value)
+        if axis:
+            order = (axis, *[k for k in range(ndim(value)) if k != axis])
+            value = s.transpose(value, axes=order)
+        x = self.made(samples_first(value))
+        x._value = read_only_as(bottom(value), x._value)
+        x._saved = True
+        return x
+
+    def taken(self, x: Variable) -> Variable:
+        """x as a value that no sample hands on, whoever writes it: an argument of a transform inside."""
+        y = frozen(x)
+        if type(y._slot) is Buffer:
+            y._slot.marks.on_read((), None)
+            marks = Marks(self.call, x)
+            marks.own = True
+            y._slot = Buffer(y._slot.value, y._slot.batched, marks)
+        return y
+
+    def adopt(self, x: Variable) -> None:
+        """An array that the function captured: what is read of it and written is marked from now on."""
+        if type(x) is View:
+            x._seen, x._value, x = -1, None, x._base
+        trace, value = x._trace, x._value
+        b = bottom(x)
+        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, Ended):
+            return
+        if getattr(x, "_version", None) is None:
+            x._version = 0
+        outer = x._slot if trace is not None and trace.samples and type(x._slot) is Buffer else None
+        self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
+        if trace is None:
+            held = value
+        elif outer is None:
+            held = frozen(x)
+        else:
+            held = variable(value, trace, outer.value) if outer.batched else outer.value
+        if isinstance(held, Variable):
+            held._saved = True
+        x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
+        x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
+
+    def note(self, x: Any) -> None:
+        """What is not followed, and may be altered."""
+        if id(x) not in self.noted and self.count > 1:
+            content = content_of(x)
+            if content is not None:
+                self.noted[id(x)] = x, content
+
+    def advance(self) -> None:
+        if self.count > 1:
+            raise BatchError(
+                f"{self.call}: {callers_line()}: the function takes an item of an iterator that was made outside of it: a loop over the "
+                "samples would give each of them another. Make the iterator inside, or pass the items as an argument"
+            )
+
+    def adopt_outer(self) -> None:
+        """What the transforms around this one have captured."""
+        for shadow in OPEN.shadows:
+            for _, x in shadow.arrays:
+                self.adopt(x)
+            for x in shadow.hold:
+                if isinstance(x, Variable):
+                    self.adopt(x)
+            for x in (*shadow.left, *[x for kind, x, new, *_ in shadow.changes if x is new]):
+                self.note(x)
+
+    def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
+        """What was adopted, after the function."""
+        if x._slot.marks.written is False:
+            x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
+        elif trace is not None and trace.samples and type(slot) is Buffer:
+            below = self.beneath(x)
+            batched = isinstance(below, Variable) and below._trace is trace
+            x._become(variable(value, trace, Buffer(below._slot if batched else below, batched, slot.marks)))
+            x._saved = True
+        else:
+            self.risen.append(x)
+
+    def sample(self, x: Variable, k: int) -> Any:
+        """x of one sample, one level down."""
+        if type(x._slot) is Buffer:
+            value = x._slot.value
+            return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
+        return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
+
+    def stacked(self, y: Any) -> Any:
+        """The stack of a result of whatever level."""
+        if isinstance(y, Variable):
+            y = live(y)
+            if y._trace is self:
+                if type(y._slot) is not Buffer:
+                    return y._slot
+                y._slot.marks.on_read((), None)
+                return spread(self, y._slot.value, y._slot.batched)
+            if y._trace is None:
+                y = bottom(y)
+        return spread(self, y, False)
+
+    def beneath(self, x: Variable) -> Any:
+        """What the handle is afterwards: as a loop over the samples leaves it."""
+        if not self.count:
+            return s.zeros_like(x)
+        y = self.sample(x, -1)
+        return frozen(y) if isinstance(y, Variable) else np.asarray(y) if is_array(x._value) and not is_array(y) else y
+
+    def memory(self, slot: Any) -> Any:
+        return slot.value if type(slot) is Buffer else slot
+
+    def is_plain(self, x: Variable) -> bool:
+        slot = x._slot
+        return type(slot) is Buffer and not slot.batched and not is_tracked(slot.value)
+
+    def copied_slot(self, slot: Any, x: Variable) -> Any:
+        if type(slot) is Buffer:
+            return Buffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
+        return samples_first(copied(slot))
+
+    def laid_slot(self, stack: Any, value: Any) -> Any:
+        """The stack, each sample in the memory order of `value`."""
+        if type(stack) is Buffer:
+            stack.marks.on_read((), None)
+            stack = stack.value if stack.batched else spread(self, stack.value, False)
+        return like_layout(stack, room_for(self.count, value))
+
+    def picks(self, x):
+        """Is x, which is not captured, not the same for all samples?"""
+        v = primal_of(x._slot)
+        if isinstance(v, Variable):
+            return True
+        return not bool((v == v[:1]).all())
+
+    def agreed(self, slot: Any, what: str) -> Any:
+        """What is the same for all samples."""
+        if type(slot) is Buffer:
+            slot.marks.on_read((), None)
+            if not slot.batched:
+                return slot.value
+            slot = slot.value
+        v = values_of(slot)
+        if len(v) and bool((v == v[:1]).all()):
+            return v[-1]
+        if len(v) and v.dtype.kind == "b":
+            n = int(v.sum()) if v.ndim == 1 else None
+            counts = f" (true for {n} of {len(v)})" if n is not None else ""
+        else:
+            counts = ""
+        raise BatchError(f"{self.call}: {callers_line()}: {what} that differs between samples{counts}{CURE}")
+
+    def values(self, x):
+        return self.agreed(x._slot, "a value is asked for (by `if`, an index, a count, a shape or a conversion)")
+
+    def truth(self, x):
+        return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
+
+    def close(self):
+        for x, *before in self.adopted:
+            if x._trace is self:
+                self.hand_back(x, *before)
+        self.adopted = []
+        for x in self.risen:
+            if x._trace is self:
+                x._value = self.beneath(x)
+        super().close()
+        self.__class__ = Closed
+
+    def draws(self, name):
+        """In a loop over samples each draws other numbers."""
+        raise BatchError(
+            f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the function "
+            "once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of the function "
+            "with a seed"
+        )
+
+    # --- what an operation is ---
+
+    def step(self, prim, args, inputs, slots, params):
+        setting = now()
+        if setting is not self.setting or warnings.filters is not self.filters:
+            self.setting, self.filters = setting, warnings.filters
+            self.loud = LOUD in looked_at(setting, self.outside)
+        if self.loud:
+            return self.listened(prim, args, inputs, slots, params)
+        try:
+            return self.done(prim, args, inputs, slots, params)
+        except Exception as error:
+            self.compare(error, [], prim, inputs, slots, params)
+            raise
+
+    def listened(self, prim, args, inputs, slots, params):
+        """The operation, where the function may hear of it."""
+        with Listening() as told:
+            try:
+                out = self.done(prim, args, inputs, slots, params)
+            except Exception as error:
+                self.compare(error, told.heard, prim, inputs, slots, params)
+                raise
+        if told.heard:
+            self.compare(None, told.heard, prim, inputs, slots, params)
+        return out
+
+    def compare(self, error, heard, prim, inputs, slots, params):
+        """An operation of all samples has ended so.  If it would not for each of them by itself, that is a BatchError, unless an error
+        leaves the function; who catches it would do for all samples what he does for one."""
+        if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
+            return
+        ends = [] if prim.writes else [self.end_of(k, prim, inputs, slots, params) for k in range(self.count)]
+        if ends and all([e == ends[0] for e in ends]) and ends[0][0] is type(error) and [*ends[0][2:]] == heard:
+            return
+        what = f"raises {type(error).__name__}" if error is not None else "gives a warning, or a floating-point error,"
+        count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
+        known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
+        text = (
+            f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
+            "loop over the samples, or write the function so that no sample raises or warns"
+        )
+        self.doubts.append(text)
+        BatchError(text)  # it is raised when the function has ended, if that went on
+
+    def end_of(self, k, prim, inputs, slots, params):
+        """How the operation ends for the sample number k."""
+        error = None
+        with Listening(True) as told:
+            try:
+                samples = [v if t is None else self.sample(variable(None, self, t), k) for v, t in zip(inputs, slots, strict=True)]
+                bind(prim, samples, params)
+            except Exception as e:
+                error = e
+        return ending(error, told.heard)
+
+    def done(self, prim, args, inputs, slots, params):
+        if prim.batch == "elementwise":
+            out = self.in_place(prim, inputs, slots, params)
+            if out is not None:
+                return self.made(out)
+        elif prim.batch == "inside":
+            return prim.run(*args, **params)
+        given, target = [], None
+        for k, t in enumerate(slots):
+            if type(t) is not Buffer:
+                given.append((inputs[k], False) if t is None else (t, True))
+                continue
+            given.append((t.value, t.batched))
+            if prim.writes and k == 0:
+                target = t
+            else:
+                t.marks.met(prim, params, k)
+        if target is not None:  # after what is read for it, of the same array perhaps
+            target.marks.met(prim, params, 0)
+        if True not in [batched for _, batched in given]:
+            return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
+        out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
+        if out is NotImplemented:
+            out = one_by_one(self, prim, given, params)
+        elif (
+            is_gathered(params["at"])
+            if prim is READ
+            else type(prim.batch) is not Way and prim.batch != "elementwise" and (prim not in OWN or prim in JOINED)
+        ):
+            out = laid_as_one(self, prim, out, given, params)
+        if type(out) is tuple:
+            return tuple([self.made(o) for o in out])
+        if target is not None:
+            return variable(inputs[0], self, Buffer(out, True, target.marks))
+        if prim.writes:
+            return self.made(out, is_array(inputs[0]))
+        whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
+        return self.made(out, whole)
+
+    def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: dict) -> Any:
+        """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
+        given, rank, most = [], -1, 0
+        for v, t in zip(inputs, slots, strict=True):
+            kind = type(t)
+            if kind is ndarray:
+                if rank < 0:
+                    rank = t.ndim
+                elif t.ndim != rank:
+                    return None
+            else:
+                if kind is Buffer:
+                    v = t.value
+                    if t.batched or type(v) is not ndarray:
+                        return None
+                    t.marks.on_read((), None)
+                elif t is not None:
+                    return None
+                n = v.ndim if type(v) is ndarray else 0 if type(v) in NUMBERS or is_scalar(v) else 99
+                if n > most:
+                    most = n
+                t = v
+            given.append(t)
+        if most >= rank or (rank == 1 and prim in ARRAYS):
+            return None
+        return prim.run(*given, **params)
+
+    def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
+        """An operation on captured arrays that are the same for all samples yet."""
+        out = bind(prim, given, params)
+        if target is not None:
+            return variable(shown, self, Buffer(out, False, target.marks))
+        return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+
+
+CURE = ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop over the samples"
+
+
+class Closed(Ended):
+    """A batch after its function: its Variables are the values of the last sample."""
+
+    __slots__ = ()
+    hides = True
+    beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
+
+    def values(self, x):
+        return self.beneath(x)
+
+
+def is_array_of(prim: Primitive, params: dict) -> bool:
+    """Does the operation give an array also where there are no axes?"""
+    if prim is READ:
+        return params["at"] is None or params["at"] is Ellipsis
+    return prim is s.array_of.prim or (prim.batch == "moves" and prim not in KEEPING)
+
+
+KEEPING = frozenset([f.prim for f in (s.copy, s.astype, s.reshape, s.transpose)])  # of an array an array, of a number a number
+JOINED = frozenset([f.prim for f in (s.layered, s.concatenate)])
+ARRAYS = KEEPING | {s.array_of.prim}

@@ -1,0 +1,294 @@
+"""Captured arrays as Variables over the same memory.
+
+Two arrays are aliases by address, whatever objects lie between: both become views of one Variable over all of the memory.  That
+memory is the array at the end of the chain of bases, or what owns it (a bytearray, a memory map, an array of bytes).  Where the
+two cannot be views of one Variable (other widths, an unknown owner) both may be read, and writing either raises AliasError."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import F8, address, is_array, xp_of
+from .._core.errors import AliasError
+from .._core.primitive import view
+from .._core.scope import OPEN, WATCHERS
+from .._core.variable import ArrayVariable, Variable, View, bottom, new
+from . import routes, threads
+from .threads import THREADS, WRITERS
+
+# What `as_strided` puts between a view and its array.
+Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
+# What a subclass of ndarray may define and still act as one.
+OWN_NAMES = frozenset((
+    "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
+    "__weakref__", "__array_priority__", "__slots__",
+    "__static_attributes__", "__firstlineno__",
+))  # fmt: skip
+
+
+def acts_as_array(x: np.ndarray, kind: type) -> bool:
+    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays, arrays with attributes.)"""
+    if kind is not np.memmap and getattr(x, "__dict__", None):
+        return False
+    classes = kind.__mro__[: kind.__mro__.index(np.ndarray)]
+    return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])  # (its methods only change the class of a result)
+
+
+class Arrays:
+    """The part of a `Shadow` that replaces arrays."""
+
+    __slots__ = ()
+
+    def handle(self, x: Variable) -> Any:
+        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside.  (One that a
+        transform has left behind that ended is plain afterwards.)"""
+        if x._trace is None or not x._trace.over:
+            self.seen[id(x)] = x
+            self.hold.append(x)
+            if type(x) is View:
+                self(x._base)
+        if OPEN.hiding and not any([x is v for _, v in self.given]):
+            self.adopted(x)
+        return x
+
+    def noted(self, x: Any) -> None:
+        """What is not followed is compared after a run for many samples (_capture.snapshots.py)."""
+        for trace in OPEN.hiding:
+            if trace.samples:
+                trace.note(x)
+
+    def advanced(self) -> None:
+        """An iterator from outside goes on: a loop over samples would give each another item."""
+        for trace in OPEN.hiding[self.within_hiding :] if self.on else ():
+            if trace.samples:
+                trace.advance()
+
+    def adopted(self, x: Variable) -> None:
+        """What comes from outside of a vmap gets marks there (_batching.captured_marks.py), and is an input of what is recorded."""
+        for trace in OPEN.hiding[self.within_hiding :]:
+            if trace.adopts:
+                trace.adopt(x)
+
+    def array(self, x: Any) -> Any:
+        """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
+        kind, owner = x.dtype.kind, x.base
+        if kind not in "fc":
+            return self.objects_of(x) if kind == "O" else x if owner is None else self.leave(x)
+        if owner is None and type(x) is np.ndarray and not self.strangers:
+            return self.captured(x)
+        root = x
+        while owner is not None:
+            if is_array(owner):
+                root = owner
+            elif type(owner) is Holder and is_array(owner.base):
+                root = owner.base
+            elif type(owner) is memoryview and is_array(owner.obj):
+                root = owner.obj
+            else:
+                break
+            owner = root.base
+        if root is not x and x.base is not root:
+            known = self.within(x)
+            if known is not None:
+                return known
+            known = self.window(x, root)
+            whole = getattr(known, "_base", known)
+            self.meet(root, whole, self.arrays)
+            return known
+        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing, and where it
+        # has no gaps the copy that is made of it answers each question of layout as it does.
+        if root is not x and (sys.getrefcount(root) > 3 or not x.flags.forc):
+            return self.window(x, root)
+        if owner is not None:
+            return self.part_of(x, owner.obj if type(owner) is memoryview else owner)
+        if not isinstance(x, np.ndarray):
+            return self.on_device(x)
+        v = self.captured(x)
+        if self.strangers:
+            self.meet(x, v, self.strangers)
+        return v
+
+    def all_captured(self, arrays: Any) -> list:
+        """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
+        if self.wrote or self.borrowed or self.outer or OPEN.hiding or WATCHERS:
+            return [self(x) for x in arrays]
+        seen, hold, pairs, found = self.seen, self.hold, self.arrays, []
+        for x in arrays:
+            v = seen.get(id(x))
+            if v is None:
+                if x.dtype is not F8 or x.base is not None or self.strangers or self.reached or not pairs:
+                    v = self(x)
+                else:
+                    v = seen[id(x)] = new(ArrayVariable)
+                    v._value, v._trace, v._slot, v._saved, v._version = x, None, None, True, 0
+                    hold.append(x)
+                    pairs.append((x, v))
+                    if len(THREADS) > 1 or WRITERS:
+                        threads.snapshot(self, x, v)
+            found.append(v)
+        return found
+
+    def on_device(self, x: Any) -> Any:
+        """A CuPy array that is no view by its base; one made with strides of its own has none, and is found by its block of memory."""
+        block = id(x.data.mem)
+        first = self.memories.get(block)
+        known = None if first is None else self.within(x)
+        if known is None:
+            known = self.captured(x)
+            self.memories[block] = known
+            if first is not None:
+                self.clash(first, known)
+        return known
+
+    def captured(self, x: Any) -> Variable:
+        v = new(ArrayVariable)
+        v._value = x if type(x) is np.ndarray or xp_of(x) is not np else x.view(np.ndarray)
+        v._trace = v._slot = None
+        v._saved = True
+        v._version = 0
+        if self.borrowed:
+            self.given.append((x, v))
+            return v
+        arrays = self.arrays
+        if not arrays:
+            threads.enter(self)
+        arrays.append((x, v))
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.captured(x, v)
+        if len(THREADS) > 1 or WRITERS:
+            threads.snapshot(self, x, v)
+        if self.reached or self.wrote:
+            routes.captured(self, x)
+        if OPEN.hiding:
+            self.adopted(v)
+        return v
+
+    def window(self, x: Any, root: Any) -> Any:
+        """One of several views of one memory, as a view of the Variable that stands for all of it."""
+        if root.dtype.kind not in "fc":
+            return self.part_of(x, root)
+        offset, whole = address(x) - address(root), self(root)
+        if not isinstance(whole, Variable):  # a subclass that is left alone
+            return self.leave(x)
+        part, of_parts = offset % root.itemsize, root.dtype.kind == "c" and root.itemsize == 2 * x.itemsize
+        if root.flags.forc and (root.dtype == x.dtype or (of_parts and part in (0, x.itemsize))):
+            known = elements(whole, root, x, offset - part if of_parts else offset)
+            if known is not None:
+                return view(known, ("imag" if part else "real", None)) if of_parts else known
+        return self.beside(x, whole)
+
+    def beside(self, x: Any, whole: Variable) -> Variable:
+        """An array over the memory of another one that is no view of it."""
+        v = self.captured(x)
+        self.clash(v, whole)
+        return v
+
+    def part_of(self, x: Any, owner: Any) -> Any:
+        """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
+        raw = bytes_of(owner) if xp_of(x) is np else None
+        size = x.itemsize
+        start = (bounds(x)[0] - bounds(raw)[0]) % size if raw is not None and raw.size else 0
+        whole = self.memories.get((id(owner), x.dtype.str, start))
+        if whole is None:
+            known = self.within(x)
+            if known is not None:
+                return known
+            steps = raw is not None and not any(s % size for s in x.strides)
+            root = raw[start : start + (raw.size - start) // size * size].view(x.dtype) if steps else x
+            whole = self.captured(root)
+            self.meet(root, whole, self.arrays)
+            self.strangers.append((root, whole))
+            if not steps:
+                return whole
+            self.memories[id(owner), x.dtype.str, start] = whole
+            self.hold.append(owner)
+        first = address(x) - address(raw) - start
+        if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
+            return whole
+        known = elements(whole, bottom(whole), x, first)
+        return self.beside(x, whole) if known is None else known
+
+    def within(self, x: Any) -> Any:
+        """x as a view of an array that was captured before and holds all of it, found by address."""
+        if not x.size:
+            return None
+        low, high = bounds(x)
+        for other, w in self.arrays:
+            if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
+                a, b = bounds(other)
+                if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
+                    return elements(w, other, x, address(x) - a)
+        return None
+
+    def meet(self, x: Any, v: Variable, others: list) -> None:
+        """Mark v and those of the others that share memory with it."""
+        if xp_of(x) is not np or not x.size:
+            return
+        low, high = bounds(x)
+        for other, w in others:
+            if w is not v and type(other) is np.ndarray and other.size:
+                a, b = bounds(other)
+                if a < high and low < b:
+                    self.clash(v, w)
+
+    def clash(self, *both: Variable) -> None:
+        """Two captured arrays over one memory that cannot be views of one Variable."""
+        both = tuple([getattr(v, "_base", v) for v in both])
+        if any(getattr(v, "_version", 0) for v in both):
+            raise AliasError(
+                "a captured array was written whose memory another captured array shares, with another dtype or by a way that cannot "
+                "be followed: make the one from the other inside the function, a.view(dtype) for example"
+            )
+        OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
+
+
+def bounds(x: Any) -> tuple:
+    """The first address of an array, and the one behind its last."""
+    low = high = address(x)
+    for n, stride in zip(x.shape, x.strides, strict=True):
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, high + x.itemsize
+
+
+def elements(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
+    """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of that, counted in C order.
+    None: it lies between them."""
+    size = root.itemsize
+    if offset % size or any([stride % size for stride in x.strides]):
+        return None
+    if not root.flags.c_contiguous:
+        whole = view(whole, ("transpose", tuple(range(root.ndim))[::-1]))
+    return view(whole, (kind_of_window(x), (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
+
+
+def kind_of_window(x: Any) -> str:
+    """Do elements of x share memory with each other?  (Strides that do not nest count as such.)"""
+    reach = x.itemsize
+    for stride, n in sorted([(abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]):
+        if stride < reach:
+            return "sliding"
+        reach += stride * (n - 1)
+    return "window"
+
+
+def bytes_of(owner: Any) -> Any:
+    """All memory of its owner as an array of bytes; None if it does not give it."""
+    if isinstance(owner, np.ndarray):
+        return owner.view(np.ndarray).reshape(-1).view(np.uint8) if owner.flags.c_contiguous and owner.dtype.kind != "O" else None
+    try:
+        return np.frombuffer(owner, np.uint8)
+    except (TypeError, ValueError, BufferError):
+        return None
+
+
+def memory_of(x: Any) -> int:
+    """The block of memory in which a plain array lies."""
+    if xp_of(x) is not np:
+        return x.data.mem.ptr
+    while isinstance(x.base, np.ndarray):
+        x = x.base
+    return id(x)

@@ -1,0 +1,351 @@
+"""Builtins and parts of the standard library that rebuilt functions see: those that must know of shadows.
+
+A function takes its builtins from its globals when it is made; `Globals` gives `BUILTINS`, which is Python's own but for these.
+Others may add theirs."""
+
+import builtins
+import dis
+import importlib
+import operator
+import sys
+import types
+import weakref
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from .._core.scope import OPEN
+from .classes import metaclass
+from .kinds import EMPTY, Holder, original
+from .type_queries import hasattr_, memoryview_, type_
+
+
+class Builtins(dict):
+    """The stand-ins; what has none is looked up in Python's builtins as they are now."""
+
+    __slots__ = ()
+
+    def __missing__(self, name):
+        return vars(builtins)[name]
+
+
+class Globals(dict):
+    """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
+
+    Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
+
+    __slots__ = ("real", "shadow", "met", "first", "__weakref__")
+
+    def __init__(self, real, shadow):
+        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
+        deleted."""
+        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
+        dict.__setitem__(self, "__builtins__", BUILTINS)
+
+    def __missing__(self, name):
+        value = self.real[name]
+        if self.shadow is None:  # the call has ended; this function leaked out of it
+            return value
+        if name in self.first:
+            raise KeyError(name)
+        self.met[name] = value
+        new = self.shadow(value)
+        dict.__setitem__(self, name, new)
+        self.first[name] = new  # last: what is here, and not in the dict, counts as deleted
+        return new
+
+    def keep(self, names: tuple) -> None:
+        """Names that the code deletes."""
+        for name in names:
+            if name in self:
+                self[name]
+
+    def fill(self) -> "Globals":
+        """All names of the module."""
+        for name in list(self.real):
+            if name in self:
+                self[name]
+        return self
+
+    def touch(self, code: types.CodeType) -> None:
+        """The names that code may use: class bodies and exec look into the dict itself."""
+        for name in names_in(code):
+            if name in self.real:
+                try:
+                    self[name]
+                except KeyError:
+                    pass
+
+    def get(self, name, default=None):
+        return self[name] if name in self else default
+
+    def __contains__(self, name):
+        return dict.__contains__(self, name) or (name in self.real and name not in self.first)
+
+    def __iter__(self):
+        return dict.__iter__(self.fill())
+
+    def __len__(self):
+        return dict.__len__(self.fill())
+
+    def keys(self):
+        return dict.keys(self.fill())
+
+    def values(self):
+        return dict.values(self.fill())
+
+    def items(self):
+        return dict.items(self.fill())
+
+    def copy(self):
+        return dict(dict.items(self.fill()))
+
+    def setdefault(self, name, default=None):
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def __delitem__(self, name):
+        self[name]
+        dict.__delitem__(self, name)
+
+    def pop(self, name, *default):
+        if name not in self and default:
+            return default[0]
+        value = self[name]
+        del self[name]
+        return value
+
+
+class Names(Holder):
+    """(Names, globals of a module, those that stand for them)"""
+
+    words = "a global name"
+
+    @staticmethod
+    def bound(space: Globals) -> list:
+        """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
+        first, values = space.first, dict.values(space)
+        if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
+            return []
+        found = [(name, EMPTY) for name in first if not dict.__contains__(space, name)]
+        return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return [v for _, v in Names.bound(change[2]) if v is not EMPTY]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(Names.other(change[2]))
+
+    @staticmethod
+    def other(space: Globals) -> set:
+        """The names that f, or something else, has bound."""
+        real = space.real
+        return {name for name, _ in Names.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """Afterwards no name means a shadow any longer."""
+        _, real, space = change
+        if dict.__len__(space) > 1 or len(space.first) > 1:
+            for name, v in () if back.undo or space.shadow is None else Names.bound(space):
+                if v is EMPTY:
+                    real.pop(name, None)
+                else:
+                    real[name] = back(v)
+            space.shadow = None  # from now on nothing is handed back: not what is cleared below, either
+            space.first.clear()
+            space.met.clear()
+        space.shadow = None
+        dict.clear(space)
+
+
+class Module:
+    """A user's module seen from a rebuilt function.  Its namespace is the `Globals` of the functions of that module."""
+
+    def __init__(self, space: Globals):
+        object.__setattr__(self, "__dict__", space)
+
+    @property
+    def __class__(self):
+        return types.ModuleType
+
+    def __getattr__(self, name):
+        space = object.__getattribute__(self, "__dict__")
+        if name in space:
+            return space[name]
+        if "__getattr__" in space:
+            return space["__getattr__"](name)
+        raise AttributeError(f"module {space.get('__name__')!r} has no attribute {name!r}")
+
+    def __delattr__(self, name):
+        del object.__getattribute__(self, "__dict__")[name]
+
+    def __repr__(self):
+        return f"<module {self.__name__!r}>"
+
+
+class Patched:
+    """A module of the standard library with some of its names replaced."""
+
+    def __init__(self, real, **names):
+        self.__dict__.update(names, _tg_real=real)
+
+    @property
+    def __class__(self):
+        return types.ModuleType
+
+    def __getattr__(self, name):
+        return getattr(self._tg_real, name)
+
+    def __setattr__(self, name, value):
+        setattr(self._tg_real, name, value)
+
+
+class Modules(Mapping):
+    """`sys.modules`, whose modules are seen as by an import."""
+
+    def __getitem__(self, name: str) -> Any:
+        return shadowed(sys.modules[name])
+
+    def __iter__(self) -> Iterator:
+        return iter(list(sys.modules))
+
+    def __len__(self) -> int:
+        return len(sys.modules)
+
+
+def shadowed(x: Any, space: Any = None) -> Any:
+    """x as the function with these globals, by default the nearest rebuilt one that is running, is to see it."""
+    frame = sys._getframe(1)
+    for _ in range(NEAR):
+        if type(space) is Globals or frame is None:
+            break
+        space, frame = frame.f_globals, frame.f_back
+    if type(space) is Globals:
+        if type(space.real) is Globals:  # a checkpoint's, of a function that was rebuilt already
+            x = shadowed(x, space.real)
+        return x if space.shadow is None else space.shadow(x)
+    open_ = OPEN.shadows
+    return open_[-1](x) if open_ else x
+
+
+NEAR = 5  # frames of the standard library between
+
+
+def names_in(code: types.CodeType) -> set:
+    names = set(code.co_names)
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            names |= names_in(c)
+    return names
+
+
+DELETE = dis.opmap["DELETE_GLOBAL"]
+DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of globals that it deletes)
+
+
+def deletes(code: types.CodeType) -> tuple:
+    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
+    key = id(code)
+    here = DELETE in code.co_code[::2]  # opcodes stand at even places
+    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if here else set()
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            found.update(deletes(c))
+    return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
+
+
+# --- the stand-ins ---
+
+
+def import_(name, globals=None, locals=None, fromlist=(), level=0):
+    real = globals
+    while type(real) is Globals:
+        real = real.real
+    return shadowed(builtins.__import__(name, real, locals, fromlist, level), globals)
+
+
+def import_module(name, package=None):
+    return shadowed(importlib.import_module(name, package), sys._getframe(1).f_globals)
+
+
+def build_class(body, name, /, *bases, **options):
+    if type(body.__globals__) is Globals:
+        body.__globals__.touch(body.__code__)
+    if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
+        options["metaclass"] = meta
+    return builtins.__build_class__(body, name, *bases, **options)
+
+
+def scope(frame: Any, source: Any, mode: str, globals: Any, locals: Any) -> tuple:
+    """(code, globals, locals) of what exec or eval, called in this frame, is to run."""
+    if globals is None:
+        globals = frame.f_globals
+        if locals is None:
+            locals = dict(frame.f_locals) if frame.f_code.co_flags & 1 else frame.f_locals  # CO_OPTIMIZED: of a function
+    if not isinstance(source, types.CodeType):
+        source = compile(
+            source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source, "<string>", mode, dont_inherit=True
+        )
+    if type(globals) is Globals:
+        globals.touch(source)
+    elif "__builtins__" not in globals:
+        globals["__builtins__"] = BUILTINS
+    return source, globals, locals
+
+
+def exec_(source, globals=None, locals=None, /, **options):
+    builtins.exec(*scope(sys._getframe(1), source, "exec", globals, locals), **options)
+
+
+def eval_(source, globals=None, locals=None, /):
+    return builtins.eval(*scope(sys._getframe(1), source, "eval", globals, locals))
+
+
+def super_(*args):
+    """`super` from the class that the user wrote: behind it, not behind its shadow, comes what it would find in a plain call."""
+    if args:
+        return builtins.super(original(args[0]), *args[1:])
+    frame = sys._getframe(1)
+    code, names = frame.f_code, frame.f_locals
+    if not code.co_argcount:
+        raise RuntimeError("super(): no arguments")
+    if "__class__" not in names:
+        raise RuntimeError("super(): __class__ cell not found")
+    return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+
+
+def real_kinds(kinds: Any) -> Any:
+    """Classes as the user wrote them, in what isinstance takes: virtual subclasses are registered there."""
+    if type(kinds) is tuple:
+        return tuple([real_kinds(k) for k in kinds])
+    return original(kinds) if isinstance(kinds, type) else kinds
+
+
+def isinstance_(x, kinds, /):
+    return isinstance(x, real_kinds(kinds))
+
+
+def issubclass_(c, kinds, /):
+    return issubclass(real_kinds(c), real_kinds(kinds))
+
+
+# Python's own C code takes these from the dict itself, past `__missing__`.
+TAKEN = ("iter", "reversed", "getattr", "next", "range", "zip", "map", "filter", "enumerate", "__build_class__")
+BUILTINS = Builtins(
+    {name: vars(builtins)[name] for name in TAKEN},
+    __import__=import_,
+    __build_class__=build_class,
+    exec=exec_,
+    eval=eval_,
+    super=super_,
+    isinstance=isinstance_,
+    issubclass=issubclass_,
+    type=type_,
+    hasattr=hasattr_,
+    memoryview=memoryview_,
+)
+LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
+FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

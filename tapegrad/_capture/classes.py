@@ -1,0 +1,325 @@
+"""Classes with shadows of their members, and instances with shadows of their attributes.
+
+The shadow of a class C(B) has the bases (C, shadow of B): each class stands behind its own shadow in the order of resolution
+(C', C, B', B), so that whatever overrides what in the user's classes does so here, members without a shadow included.  Code that
+asks for what comes after C must start from C itself: see `super_` in builtin.py.
+
+A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of sight: making it has no
+effect that the user could see.  It has every member of its class, and `Seen`, which its metaclass is derived from, answers for
+`__mro__` and `__bases__`, so code that goes through classes and their namespaces meets each of them once, as its shadow.  Its bases
+never change afterwards.  A class is a cycle, so one made for each call would be left
+to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
+
+import abc
+import functools
+import threading
+import types
+from typing import Any
+
+from .._core.scope import OPEN
+from .._dispatch import stand_ins
+from .kinds import (
+    EMPTY,
+    REAL,
+    SLOTS,
+    Holder,
+    base_of,
+    bases_of,
+    drop_state,
+    empty,
+    is_user_class,
+    mro_of,
+    original,
+    put_state,
+    same,
+    slots_of,
+    state_of,
+)
+from .type_queries import METAS
+
+POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
+KEPT = 16  # of them
+SPECIAL = frozenset((
+    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
+    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
+    "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
+    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
+)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
+QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
+
+
+class Seen(type):
+    """The metaclass of shadows, and of what the function derives from them: a class's place among others is that in a plain call."""
+
+    def seen(c) -> list:
+        """The order of resolution without the classes that stand behind their own shadows."""
+        order = mro_of(c)
+        behind = {k.__dict__.get(REAL) for k in order}
+        return [k for k in order if k not in behind and QUIET not in k.__dict__]
+
+    def stands(c, kinds: tuple) -> tuple:
+        found = {original(k): k for k in Seen.seen(c)}
+        return tuple([found.get(original(k), k) for k in kinds])
+
+    def mro(c):
+        return type.mro(c) if mro_of(c) is None else Seen.seen(c)  # Python asks for it while a class is made
+
+    __mro__ = property(lambda c: tuple(Seen.seen(c)))
+    __base__ = property(lambda c: Seen.stands(c, (base_of(original(c)),))[0])
+    __bases__ = property(lambda c: Seen.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases))
+
+
+METAS[Seen] = type
+
+
+@functools.cache
+def seeing(meta: type) -> type:
+    """A metaclass of Python or of a package, as that of shadows."""
+    if meta is type:
+        return Seen
+    above = [seeing(b) for b in meta.__bases__ if issubclass(b, type)]
+    new = type(meta.__name__, (*above, meta), {"__module__": meta.__module__, "__slots__": ()})
+    METAS[new] = meta
+    return new
+
+
+def metaclass(bases: tuple, wanted: Any) -> Any:
+    """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict because of the shadows."""
+    metas = [type(b) for b in bases if isinstance(b, type)] + ([wanted] if isinstance(wanted, type) else [])
+    if METAS.keys().isdisjoint(metas) or any([all([issubclass(m, k) for k in metas]) for m in metas]):
+        return wanted
+    theirs = [METAS.get(m, m) for m in metas]
+    return next((seeing(m) for m in theirs if all([issubclass(m, k) for k in theirs])), wanted)
+
+
+class Members(Holder):
+    """(Members, class, its shadow, the bases and the members that this was made with)"""
+
+    words = "an attribute of a class"
+
+    @staticmethod
+    def bound(new: type, before: dict) -> dict:
+        return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return list(Members.bound(change[2], change[4]).values())
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, c, new, _, before = change
+        own = [(c.__dict__.get(name, EMPTY), v) for name, v in before.items()]
+        past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
+        return past or bool(Members.bound(new, before))
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, c, new, _, before = change
+        if not back.undo:
+            for name, v in Members.bound(new, before).items():
+                setattr(c, name, back(v))
+
+
+class State(Holder):
+    """(State, object, its shadow, the attributes that this was made with)"""
+
+    words = "an attribute of a {0.__class__.__name__}"
+
+    @staticmethod
+    def bound(now: dict, before: dict) -> dict:
+        """Those that f has bound, and as `EMPTY` those that it has deleted."""
+        found = {name: v for name, v in now.items() if v is not before.get(name, EMPTY)}
+        return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return [v for v in State.bound(state_of(change[2]), change[3]).values() if v is not EMPTY]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, x, new, before = change
+        own = state_of(x, type(new))
+        return bool(State.bound(state_of(new), before)) or not same(shadow, own.values(), [before.get(name, EMPTY) for name in own])
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """A shadow that leaked becomes one of the user's class."""
+        _, x, new, before = change
+        kind = type(new)
+        now = state_of(new)
+        if now or before:
+            other = {} if back.undo else State.bound(now, before)
+            bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
+            if bound:
+                put_state(x, bound, kind)
+            for name in other.keys() - bound.keys():
+                drop_state(x, name)
+            back.do(refill, new, state_of(x, kind), kind)
+        if kind is not type(x):
+            users_own(new, type(x))
+
+
+def refill(new: Any, state: dict, kind: type) -> None:
+    empty(new)
+    put_state(new, state, kind)
+
+
+def users_own(v: Any, kind: type) -> bool:
+    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
+    try:
+        object.__setattr__(v, "__class__", kind)
+    except TypeError:
+        return False
+    return True
+
+
+class Classes:
+    """The part of a `Shadow` that replaces classes and instances."""
+
+    __slots__ = ()
+
+    def klass(self, c: type) -> Any:
+        if not is_user_class(c):
+            return stand_ins.function(c) or c
+        if issubclass(c, BaseException) or c in self.classes:
+            return c
+        real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
+        bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
+        meta = self(type(c))
+        if id(c) in self.seen:  # a base, or the metaclass, leads to it
+            return self.seen[id(c)]
+        if not issubclass(meta, Seen):
+            meta = seeing(meta)
+        new = self.pooled(c, meta, bases)
+        if new is None:
+            try:
+                new = made(c, meta, bases)
+            except TypeError:  # of an extension module, or final
+                return self.leave(c)
+        self.seen[id(c)] = new
+        self.hold.append(c)
+        self.classes[new] = c
+        before = {}
+        for name, value in list(c.__dict__.items()):
+            if name in SPECIAL:
+                continue
+            before[name] = shadow = self.member(value)
+            type.__setattr__(new, name, shadow)
+        self.changes.append((Members, c, new, bases, before))
+        for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
+            type.__setattr__(new, name, self(value))
+            before[name] = new.__dict__[name]
+        return new
+
+    def pooled(self, c: type, meta: type, bases: tuple) -> Any:
+        free = c.__dict__.get(POOL, ())
+        for k in range(len(free) - 1, -1, -1):
+            try:
+                entry = free.pop(k)
+            except IndexError:  # another thread took it
+                continue
+            if entry[1] == bases and type(entry[0]) is meta:
+                return entry[0]
+            free.insert(k, entry)
+        return None
+
+    def member(self, m: Any) -> Any:
+        kind = type(m)
+        if kind is types.FunctionType:
+            return self(m)
+        if kind is staticmethod or kind is classmethod:
+            f = self(m.__func__)
+            return m if f is m.__func__ else kind(f)
+        if isinstance(m, property):
+            return self.seen.get(id(m)) or self.property(m)
+        return self(m)
+
+    def property(self, m: Any) -> Any:
+        parts = [m.fget, m.fset, m.fdel]
+        shadows = [g and self(g) for g in parts]
+        kind = self(type(m))
+        if kind is type(m) and all(a is b for a, b in zip(parts, shadows, strict=True)):
+            return m
+        new = kind.__new__(kind)
+        property.__init__(new, *shadows)
+        self.seen[id(m)] = new
+        self.hold.append(m)
+        put_state(new, {k: self(v) for k, v in state_of(m).items()})
+        return new
+
+    def instance(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in self.classes:
+            return x
+        c = self(kind) if is_user_class(kind) else kind
+        if c is kind and is_user_class(kind):
+            return self.leave(x)
+        try:
+            new = next(b for b in BARE if issubclass(c, b)).__new__(c)
+        except TypeError:
+            return self.leave(x)
+        self.seen[id(x)] = new
+        self.hold.append(x)
+        self.attributes_of(x, new, **CACHES.get(kind, {}))
+        return new
+
+    def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
+        before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other
+        put_state(new, before)
+        self.changes.append((State, x, new, before))
+
+
+CACHES = {functools.singledispatchmethod: {"_method_cache": None}}  # of methods of single objects, from Python 3.12 on
+BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
+
+
+def made(c: type, meta: type, bases: tuple) -> type:
+    """A new, empty shadow class."""
+    if POOL not in c.__dict__:
+        type.__setattr__(c, POOL, [])
+        if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
+            type.__setattr__(c, "__subclasses__", classmethod(subclasses))
+    slots = slots_of(c)
+    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
+    space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
+    quiet = None
+    if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless
+        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
+        quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
+        bases = (quiet, *bases)
+    if issubclass(c, type) and not issubclass(c, Seen):
+        bases = (*bases, Seen)
+    new = type.__new__(meta, c.__name__, bases, space)
+    if "__slots__" in c.__dict__:
+        type.__setattr__(new, "__slots__", c.__dict__["__slots__"])  # for whoever reads it: the places are made
+    else:
+        type.__delattr__(new, "__slots__")
+    if quiet is not None:
+        del quiet.__init_subclass__
+    if issubclass(meta, abc.ABCMeta):
+        abc._abc_init(new)
+        type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)
+    return new
+
+
+def rest(c: type, new: type, bases: tuple, reusable: bool) -> None:
+    """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
+    for name in [n for n in new.__dict__ if n not in SPECIAL]:
+        type.__delattr__(new, name)
+    if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+        return
+    free = c.__dict__[POOL]
+    free.append((new, bases))
+    del free[:-KEPT]
+
+
+def subclasses(kind: type) -> list:
+    """What `type.__subclasses__` would give if no class had shadows."""
+    layers = [kind]
+    while (real := layers[-1].__dict__.get(REAL)) is not None:
+        layers.append(real)
+    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
+    for shadow in OPEN.shadows:
+        if any(c in shadow.classes for c in layers):
+            found = [shadow(s) for s in found]
+    return found

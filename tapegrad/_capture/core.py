@@ -1,0 +1,417 @@
+"""Captured arrays become Variables for the length of one call, and hold plain data after it.
+
+A `Shadow` rebuilds the user's function with other surroundings: each float array that the function can reach (closure cells,
+globals, defaults, attributes, containers, and through helper functions reached the same way) is replaced by a Variable over
+the same memory, which is copied at the first write and written back at the end; the names of NumPy, CuPy and SciPy mean their
+stand-ins in tapegrad.  Nothing of the user's is altered meanwhile, so threads do not see each other.
+
+Globals are looked up when the code first asks for them (`Globals.__missing__`), so what a call does not reach costs nothing.
+Everything that was replaced is remembered in `Shadow.seen` by identity, so that aliases stay aliases, cycles end, and values
+that the function rebound (globals, nonlocals, attributes, members of lists and dicts) are handed back as plain ones.
+
+Reading order: `Shadow.__call__` here (what becomes what); arrays.py, functions.py, containers.py and classes.py for the kinds of
+objects; restore.py for what happens afterwards."""
+
+import collections
+import functools
+import types
+import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import address, is_array, settled
+from .._core.errors import RouteError
+from .._core.reverse import release
+from .._core.scope import OPEN
+from .._core.trees import Const
+from .._core.variable import DIRECT, HANDLES, Variable, copied
+from .._dispatch import random, stand_ins
+from . import threads
+from .ambient import Ambients
+from .arrays import Arrays, acts_as_array, memory_of
+from .builtin import Module
+from .cached import Cached
+from .classes import Classes, users_own
+from .containers import Containers
+from .functions import Functions
+from .iterators import CALLED, ITERATORS, VIEWS, Iterators
+from .kinds import ATOMS, HELD, is_user_class, state_of
+from .restore import restore
+from .routes import finding, first_write, leave
+
+
+class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
+    """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
+
+    __slots__ = (
+        "f",
+        "args",
+        "on",
+        "seen",
+        "hold",
+        "arrays",
+        "changes",
+        "classes",
+        "memories",
+        "strangers",
+        "left",
+        "reached",
+        "near",
+        "walked",
+        "theirs",
+        "outer",
+        "sums",
+        "given",
+        "fresh",
+        "wrote",
+        "mine",
+        "turned",
+        "stashes",
+        "borrowed",
+        "within_hiding",
+        "vacant",
+        "ending",
+        "depth",
+        "waiting",
+        "verdict",
+        "back",
+        "__weakref__",
+    )
+
+    def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
+        """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
+        trees of Variables, made for this call."""
+        self.on = type(f) is not Const
+        self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
+        self.ending: tuple = ()  # traces that end with the call
+        self.verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
+        self.back: Any = None  # the way back, while it is gone (restore.py)
+        self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
+
+    def __enter__(self):
+        state = OPEN.__dict__
+        if type(self) is Shadow:
+            self.waiting = state["unfinished"]
+            state["unfinished"] = (*self.waiting, self)
+        self.depth = state["depth"]
+        state["depth"] = self.depth + 1
+        if not self.on:
+            return self.f, self.args
+        self.seen: dict = {}  # id of what was replaced -> what it became
+        self.hold: list = []  # keeps those objects alive, so that no id is given twice
+        self.arrays: list = []  # (array, Variable)
+        self.changes: list = []  # what holds objects and was replaced: `kinds.Holder`
+        self.classes: dict = {}  # shadow class -> class
+        self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
+        self.strangers: list = []  # (array, Variable) of which nobody knows the owner
+        self.left: list = []  # objects that were left alone
+        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
+        self.walked: list = []  # (container, iterator that walks along it)
+        self.theirs: list = []  # Variables of outer transforms there
+        self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
+        self.mine = None
+        self.borrowed = False
+        self.vacant = NOTHING  # ids of the cells that were empty when they were met
+        self.outer = self.made_outside() if OPEN.shadows else NOTHING
+        g = self(self.f)
+        args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
+        OPEN.shadows = (*OPEN.shadows, self)
+        return g, args
+
+    def made_outside(self) -> set:
+        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
+        return {id(new) for s in OPEN.shadows for new in s.seen.values()}
+
+    def borrow(self) -> list:
+        """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
+        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
+        function has captured that is an argument is captured."""
+        own = self.fresh
+        if all([type(a) in DIRECT or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
+            return self.args
+        for a in functions_in(self.args):
+            self(a)
+        captured = {id(a): self.seen.pop(id(a), v) for a, v in self.arrays}
+        apart = self.memories, self.strangers
+        self.memories, self.strangers = {}, []
+        before = len(self.given)
+        self.borrowed = True
+        args = [a if any([a is t for t in own]) else self(a) for a in self.args]
+        self.borrowed = False
+        for a, _ in self.given[before:]:
+            self.seen.pop(id(a), None)
+        self.seen.update(captured)
+        self.memories, self.strangers = apart
+        return args
+
+    def pass_plain(self, values: tuple) -> None:
+        """f gets these as they are: constants, and arguments by keyword."""
+        if self.on:
+            for x in values:
+                if type(x) not in ATOMS:
+                    leave(self, x)
+
+    def first_write(self, x: Variable) -> None:
+        """(`_core.primitive.own`) A handle is about to be moved to memory of its own and written, for the first time."""
+        if len(threads.THREADS) < 2:
+            first_write(self, x)
+        else:
+            with threads.LOCK:
+                first_write(self, x)
+                if any([v is x for _, v in self.arrays]):
+                    x._become(copied(x))  # while nobody writes what is copied
+
+    def __exit__(self, kind: Any = None, error: BaseException | None = None, traceback: Any = None) -> None:
+        state = OPEN.__dict__
+        shadows = state["shadows"]
+        if shadows and shadows[-1] is self:
+            shadows = shadows[:-1]
+        elif shadows:
+            shadows = tuple([s for s in shadows if s is not self])
+        state["depth"], state["shadows"] = self.depth, shadows
+        for trace in self.ending:
+            trace.close()
+        if error is not None:
+            self.finish(error)
+
+    def end(self, error: BaseException | None) -> None:
+        """(`_core.scope.close`) The call is over, in order or not."""
+        for trace in self.ending:
+            trace.close()
+            release(trace)
+        self.finish(error)
+
+    def finish(self, error: BaseException | None = None) -> None:
+        """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
+        after `release`.  A route that was not followed is an error, or a note on that of the function.  Repeated after an
+        interrupt, it completes what that has left undone."""
+        found = None
+        if self.on:
+            try:
+                if self.verdict is None:
+                    self.verdict = (finding(self) if self.left or self.sums or self.reached or self.walked else None,)
+                (found,) = self.verdict
+                restore(self, undo=found is not None)
+            except RouteError as late:
+                found = late
+            except Exception:
+                self.over()
+                raise
+        self.over()
+        if found is not None:
+            if error is None:
+                raise found
+            error.add_note(f"{type(found).__name__}: {found}")
+
+    def over(self) -> None:
+        """Nothing is left to be handed back."""
+        if self.on:
+            if self.mine is not None:
+                threads.leave(self)
+            self.on = False
+        state = OPEN.__dict__
+        unfinished = state["unfinished"]
+        if unfinished and unfinished[-1] is self:
+            state["unfinished"] = self.waiting
+
+    def settle(self, y: Any) -> Any:
+        """The output of f, whose containers are of the user's classes again; Variables stay."""
+        if type(y) in HANDLES:
+            return y
+        todo, met = [y], set()
+        while todo and self.on:
+            v = todo.pop()
+            kind = type(v)
+            if kind in HANDLES or kind in ATOMS or id(v) in met:
+                continue
+            met.add(id(v))
+            if kind in self.classes:
+                users_own(v, self.classes[kind])
+                todo += state_of(v).values()
+            if isinstance(v, (tuple, list, dict)):
+                todo += v.values() if isinstance(v, dict) else v
+        return y
+
+    def release(self, records: list) -> None:
+        """Give records that outlive the call copies of their own of captured memory."""
+        if not self.on or not self.arrays:
+            return
+        with self.mine:
+            threads.protect(records)
+            self.own_copies(records)
+
+    def own_copies(self, records: list) -> None:
+        captured = {memory_of(array) for array, _ in self.arrays if not settled(array)}
+        copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
+
+        def own(v):
+            if not (is_array(v) and memory_of(v) in captured):
+                return v
+            key = address(v), v.shape, v.strides, v.dtype
+            if key not in copies:
+                copies[key] = v.copy(order="K")
+            return copies[key]
+
+        for k, r in enumerate(records):
+            if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
+                records[k] = r[:4] + tuple([own(v) for v in r[4:]])
+            elif type(r[5]) is list:
+                r[5][:] = [own(v) for v in r[5]]
+
+    # --- what becomes what ---
+
+    def __call__(self, x: Any) -> Any:
+        kind = type(x)
+        if kind in ATOMS:
+            return x
+        found = self.seen.get(id(x))
+        if found is not None:
+            return found
+        if self.outer and id(x) in self.outer:
+            return x
+        if kind is types.FunctionType:
+            new = self.function(x)
+        else:
+            make = MAKERS.get(kind)
+            if make is None:
+                if is_user_class(kind) and kind not in self.classes and not issubclass(kind, (BaseException, np.ndarray)):
+                    self(kind)  # which may lead to x: a member of an enumeration, a registry of instances
+                    if id(x) in self.seen:
+                        return self.seen[id(x)]
+                make = self.maker(x, kind)
+                if make is None:
+                    return self.leave(x)
+            new = make(self, x)
+        if new is not x:
+            self.seen[id(x)] = new
+            self.hold.append(x)
+        elif kind not in ENTERED:
+            leave(self, x)
+        return new
+
+    def each(self, flat: Any) -> list:
+        """The shadows of the objects in a container."""
+        kinds = set(map(type, flat))
+        if len(kinds) == 1:  # mostly it holds things of one kind
+            if kinds == ARRAYS:
+                return self.all_captured(flat)
+            if kinds == FUNCTIONS:
+                return self.all_functions(flat)
+        return [self(v) for v in flat]
+
+    def leave(self, x: Any) -> Any:
+        """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
+        leave(self, x)
+        return x
+
+    def maker(self, x: Any, kind: type) -> Any:
+        """How an object of a kind that is not in the table is shadowed; None: left alone."""
+        if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
+            return Shadow.proxied
+        if isinstance(x, np.generic):
+            return Shadow.itself
+        if isinstance(x, np.ndarray):
+            return Shadow.array if acts_as_array(x, kind) else None
+        if is_array(x):
+            return Shadow.array
+        if isinstance(x, type):
+            return Shadow.klass
+        if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
+            return Shadow.compiled
+        if isinstance(x, np.ufunc):
+            return Shadow.ufunc
+        for base, make in BY_BASE:
+            if isinstance(x, base):
+                return make
+        if stand_ins.of_instance(kind) is not None:
+            return Shadow.counterpart
+        if is_user_class(kind) or kind in HELD:
+            return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
+        if isinstance(x, BaseException):
+            return Shadow.exception
+        if kind.__module__ == "concurrent.futures._base" and kind.__name__ == "Future":
+            return Shadow.future
+        if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
+            return Shadow.library
+        return None
+
+    def itself(self, x: Any) -> Any:
+        return x
+
+    def counterpart(self, x: Any) -> Any:
+        """An object of SciPy's, a spline or a sparse matrix, as ours over the same arrays."""
+        new = stand_ins.of_instance(type(x))._of(x, self)
+        new._captured = True
+        return new
+
+    def slice_(self, x: slice) -> Any:
+        """(A slice of plain numbers; but anything can be in it.)"""
+        return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
+
+
+NOTHING: Any = frozenset()
+ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
+OWN = ATOMS | DIRECT
+BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
+
+
+def functions_in(args: list) -> list:
+    """The functions among the arguments, and in their lists, tuples and dicts."""
+    found, todo, met = [], list(args), set()
+    for x in todo:
+        kind = type(x)
+        if kind in BOUND:
+            found.append(x)
+        elif kind in (list, tuple, dict) and id(x) not in met:
+            met.add(id(x))
+            todo += x.values() if kind is dict else x
+    return found
+
+
+ENTERED = frozenset((tuple, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
+
+
+BY_BASE = (
+    ((dict, list, set, collections.deque), Shadow.container),
+    ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
+    ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
+    (weakref.ref, Shadow.reference),
+    (property, Shadow.member),
+)
+MAKERS = {
+    np.ndarray: Shadow.array,
+    slice: Shadow.slice_,
+    **dict.fromkeys(HANDLES, Shadow.handle),
+    types.FunctionType: lambda shadow, f: shadow.function(f),
+    types.BuiltinFunctionType: Shadow.builtin,
+    types.MethodWrapperType: Shadow.builtin,
+    types.MethodType: Shadow.method,
+    types.ModuleType: Shadow.module,
+    Module: Shadow.scope,
+    np.ufunc: Shadow.ufunc,
+    functools.partial: Shadow.partial,
+    type(functools.lru_cache(len)): Shadow.cached,
+    Cached: Shadow.cached,
+    list: Shadow.list_,
+    tuple: Shadow.tuple_,
+    dict: Shadow.dict_,
+    frozenset: Shadow.frozenset_,
+    staticmethod: Shadow.member,
+    classmethod: Shadow.member,
+    property: Shadow.member,
+    types.MappingProxyType: Shadow.proxy,
+    Const: Shadow.const,
+    np.random.Generator: lambda shadow, x: random.ours_of(x),
+    np.random.RandomState: lambda shadow, x: random.ours_of(x),
+    type: Shadow.klass,
+    np.vectorize: Shadow.vectorized,
+    ContextVar: Shadow.ambient,
+    map: Shadow.mapped,
+    filter: Shadow.mapped,
+    CALLED: Shadow.called,
+    **dict.fromkeys(ITERATORS, Shadow.iterator),
+    **dict.fromkeys(VIEWS, Shadow.view_of),
+}

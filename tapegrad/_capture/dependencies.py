@@ -1,0 +1,836 @@
+"""What the code of a function can read: the objects behind its names, by every route, and what they hold now.
+
+From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules; of objects and classes
+the attributes whose names occur in any code met on the way (methods, properties and operators included), slots too; all members of
+containers; what partial objects, bound methods, weak references and caches lead to.  So a superset of what a run reads is found
+without running anything.  Where names do not tell what is read (getattr, vars) all attributes count.
+
+Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.  An object counts as
+searched only where all of its memory is known: attributes, slots, and what a known class of C keeps.  Anything else makes the walk
+`unknown`: a DataFrame, a clock, a file, an open generator, globals().  It is never taken for unchanged.
+
+A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one comparison `is` for each
+place that was passed, in machine-made Python, so that asking "is all as it was?" costs some 30 nanoseconds a place.
+
+`Environment` is what others use: it says whether what functions can read is unchanged, changed, or unknown."""
+
+import collections
+import contextvars
+import copy
+import copyreg
+import dis
+import enum
+import functools
+import gc
+import io
+import itertools
+import operator
+import os
+import pickle
+import random
+import sys
+import threading
+import time
+import types
+import weakref
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._core.arrays import is_array
+from .._core.pickling import Remade
+from .._core.primitive import values_of
+from .._core.registry import late
+from .._core.trees import Const
+from .._core.variable import Variable
+from . import is_foreign
+from .classes import POOL
+from .routes import BUFFERS, leads_away
+
+ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice))
+FIXED = (  # what never changes, but for what it is bound to
+    types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
+    types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
+)  # fmt: skip
+BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
+VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))  # modules whose objects are told by their text
+HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
+HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
+ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
+UNSEEN = frozenset((
+    "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects", "get_referrers",
+))  # fmt: skip  # names that lead everywhere
+READERS = frozenset((
+    "load", "loadtxt", "genfromtxt", "fromfile", "read_csv", "read_excel", "read_parquet", "read_pickle", "read_sql", "geterr",
+))  # fmt: skip  # functions of trusted packages that read files or settings
+OUTSIDE = frozenset(("open", "input"))  # builtins that read what lies outside of this process
+CLOCKS = frozenset(("now", "today", "utcnow"))
+NEUTRAL = frozenset((os.fspath, os.putenv, os.unsetenv, time.sleep, sys.exc_info, sys.intern, gc.collect, gc.enable, gc.disable))
+TRUSTED = frozenset((
+    "numpy", "scipy", "cupy", "cupyx", "numba", "llvmlite", "tapegrad", "math", "cmath", "builtins", "itertools", "functools", "operator",
+    "collections", "typing", "abc", "enum", "contextlib", "random", "warnings", "logging", "types", "weakref", "re", "_abc", "pandas",
+    "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
+    "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
+))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where ours keep the user's functions
+DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
+MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
+UNASKED = frozenset((
+    "__doc__", "__module__", "__dict__", "__weakref__", "__qualname__", "__annotations__", "__slots__", "__firstlineno__", "__del__",
+    "__static_attributes__", "__abstractmethods__", "__orig_bases__", "__parameters__", "__dataclass_fields__", "__dataclass_params__",
+    "__match_args__", "__init_subclass__", "__set_name__", "__reduce__", "__reduce_ex__", "__getstate__", "__setstate__", "__copy__",
+    "__deepcopy__", "__repr__", "__str__", "__format__", "__class_getitem__", "__dir__", "__sizeof__", "__replace__", "__annotate__",
+    "__annotate_func__", "__annotations_cache__", "__type_params__", "__getnewargs__", "__getnewargs_ex__", "__subclasses__", POOL,
+)) | MAKING  # fmt: skip  # of a class, what no syntax reads of its objects
+OF_CLASSES = frozenset(("__dict__", "__weakref__"))  # where what is asked for lies, not what it is
+LIKE = (int, float, list, dict, set, type(iter(())), types.FunctionType, types.CoroutineType)
+SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).union((
+    "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
+    "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
+)) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
+MOST = 20_000  # objects that are compared; above it the walk is unknown
+LONGEST = 10 * MOST  # numbers, texts and references to objects
+REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
+SEQUENCES = (list, tuple, collections.deque)
+MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
+EMPTY = types.CellType()
+RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
+class Same:
+    """Equal to the same object only."""
+
+    __slots__ = ("x",)
+
+    def __init__(self, x: Any):
+        self.x = x
+
+    def __eq__(self, other: object) -> bool:
+        return type(other) is Same and self.x is other.x
+
+    __hash__ = None
+
+
+@functools.lru_cache(maxsize=4096)
+def words(code: types.CodeType) -> frozenset:
+    """The names that a function's code uses, and its texts, which may be names for getattr."""
+    found = {*code.co_names, *[c for c in code.co_consts if isinstance(c, str)]}
+    for c in code.co_consts:
+        if isinstance(c, tuple):  # keywords of calls and patterns
+            found.update([x for x in c if isinstance(x, str)])
+    return frozenset(found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)]))
+
+
+@functools.lru_cache(maxsize=4096)
+def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
+    """The names of globals, and of modules, that a function's code looks up."""
+    names, modules = {}, {}
+    for i in dis.get_instructions(code):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+            names[i.argval] = None
+        elif i.opname == "IMPORT_NAME":
+            modules[i.argval] = None
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            more = outer_names(c)
+            names.update(dict.fromkeys(more[0]))
+            modules.update(dict.fromkeys(more[1]))
+    return tuple(names), tuple(modules)
+
+
+@functools.lru_cache(maxsize=4096)
+def chains(code: types.CodeType) -> dict:
+    """name -> the attributes that a function's code asks of it, one after the other, wherever it looks the name up."""
+    found: dict = {}
+    steps = list(dis.get_instructions(code))
+    for k, i in enumerate(steps):
+        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
+            asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+            found.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
+    for c in code.co_consts:
+        if isinstance(c, types.CodeType):
+            for name, more in chains(c).items():
+                found.setdefault(name, set()).update(more)
+    return found
+
+
+def root_of(module: Any) -> str:
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def is_trusted(module: Any) -> bool:
+    return is_foreign(module) and root_of(module) in TRUSTED
+
+
+def is_closed(module: Any) -> bool:
+    """Is it of a package that a walk does not enter, and that is not trusted?"""
+    return is_foreign(module) and root_of(module) not in TRUSTED and root_of(module) not in sys.stdlib_module_names
+
+
+def is_left(x: Any) -> bool:
+    """Is this class of a package that is trusted?"""
+    module = getattr(x, "__module__", None)
+    return is_trusted(module) if isinstance(module, str) else module is not None
+
+
+def space_of(f: types.FunctionType) -> dict:
+    """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
+    return getattr(f.__globals__, "real", f.__globals__)
+
+
+@functools.lru_cache(64)
+def code_of(text: str) -> types.CodeType:
+    """(The gradient and the value of a function read the same.)"""
+    return compile(text, "<what a function reads>", "exec")
+
+
+class Walk:
+    """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
+
+    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
+    into.  A walk ends where something is unknown, unless it is `whole`."""
+
+    whole = False
+
+    def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
+        self.names, self.found, self.read_anew = names, set(), read_anew
+        self.all = not ANYTHING.isdisjoint(names)
+        self.unknown: str | None = None  # what of it cannot be told
+        for name in sorted(UNSEEN.intersection(names)):
+            self.doubt(f"what the code reads by `{name}`")
+        self.form: list = []
+        self.arrays: list = []  # compared by their content
+        self.layouts: list = []  # and by their layout only
+        self.sources: list = []  # of random numbers
+        self.place: dict = {}
+        self.hold: list = []
+        self.classes: set = set()
+        self.lines: list = []
+        self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
+        self.todo = list(roots)[::-1]
+        while self.todo and len(self.hold) < MOST and len(self.form) < LONGEST and (self.whole or self.is_sure()):
+            try:
+                self.visit(self.todo.pop())
+            except Exception as error:
+                self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
+        if len(self.hold) >= MOST or len(self.form) >= LONGEST:
+            self.doubt(f"more than {MOST} objects")
+
+    def is_sure(self) -> bool:
+        return self.unknown is None and UNSEEN.isdisjoint(self.found)
+
+    # --- what is written down ---
+
+    def doubt(self, what: Any) -> None:
+        """It cannot be told whether this is as it was; of an object, its class is named."""
+        if self.unknown is None:
+            kind = type(what)
+            self.unknown = what if kind is str else f"an object of the class {kind.__module__}.{kind.__qualname__}"
+
+    def name(self, x: Any) -> str:
+        key = f"x{len(self.given)}"
+        self.given[key] = x
+        return key
+
+    def expect(self, text: str, *given: Any) -> None:
+        """A condition under which all is as it was: {0}, {1} ... stand for objects."""
+        self.lines.append(text.format(*[self.name(x) for x in given]))
+
+    def check(self) -> Callable:
+        """A function that says whether all is as it was found, so far as can be said by comparing identities."""
+        if self.unknown is not None:
+            return bool
+        body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
+        text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
+        exec(code_of(text), self.given)
+        return self.given.pop("same")  # which would keep itself alive
+
+    def follow(self, values: Iterable) -> None:
+        self.todo.extend(list(values)[::-1])
+
+    # --- what becomes of what ---
+
+    def visit(self, x: Any) -> None:
+        kind = type(x)
+        if id(x) in REDUCERS:
+            return
+        if kind in ATOMS or isinstance(x, np.generic):
+            self.form.append((kind, repr(x)))  # nan is equal to itself, and 0.0 is not -0.0
+            return
+        known = self.place.get(id(x))
+        if known is not None:
+            self.form.append(known)
+            return
+        self.place[id(x)] = len(self.place)
+        self.hold.append(x)  # its id is not given to another object
+        self.form.append(kind)
+        if self.read_anew is not None and is_array(x) and self.read_anew(x):
+            self.layout(x)
+            return
+        for kinds, handle in HANDLERS:
+            if isinstance(x, kinds):
+                handle(self, x)
+                return
+        self.instance(x)
+
+    def fixed(self, x: Any) -> None:
+        self.form.append(Same(x))
+        if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
+            self.doubt(f"the function that {x!r} was made of")
+        owner = getattr(x, "__self__", None)
+        module = getattr(x, "__module__", None)
+        if isinstance(x, BOUND) and not isinstance(owner, (types.ModuleType, type(None))):
+            self.follow([owner])  # such as buffer.fill
+        elif type(x) is types.BuiltinFunctionType and module is not None and not is_trusted(module) and x not in NEUTRAL:
+            self.doubt(f"the function {module}.{x.__name__}")
+
+    def names_of(self, space: Any) -> list:
+        if self.all:
+            return [k for k in space if k in self.names or not (isinstance(k, str) and k[:2] == "__" == k[-2:])]
+        return sorted(self.names.intersection(space))
+
+    def expect_names(self, path: str, holder: Any, names: list, values: list) -> None:
+        if len(names) == 1:
+            self.expect(path + "[{1}] is {2}", holder, names[0], values[0])
+        elif names:
+            tests = " and ".join([f"d[{{{2 * k + 1}}}] is {{{2 * k + 2}}}" for k in range(len(names))])
+            pairs = [x for pair in zip(names, values, strict=True) for x in pair]
+            self.expect(f"[d := {path}] and {tests}", holder, *pairs)
+
+    def space(self, path: str, holder: Any, space: Any, names: list, absent: Iterable) -> None:
+        """Names of a namespace, and those that must not come into it."""
+        values = [space[n] for n in names]
+        self.form.append(tuple(names))
+        self.expect_names(path, holder, names, values)
+        absent = frozenset(absent).difference(names, OF_CLASSES)
+        if absent:
+            self.expect(path + ".keys().isdisjoint({1})", holder, absent)
+        if self.all:
+            self.expect(f"len({path}) == {len(space)}", holder)
+        self.follow(values)
+
+    def module(self, m: types.ModuleType) -> None:
+        space = vars(m)
+        if is_trusted(m.__name__):  # nothing else than its numbers, math.pi for one
+            self.form.append(Same(m))
+            self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
+            self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
+            if m.__name__ in DRAWING:
+                self.doubt(f"random numbers of {m.__name__}")
+            numbers = sorted([n for n in self.names.intersection(space) if type(space[n]) in (int, float, bool)])
+            self.form.append([repr(space[n]) for n in numbers])
+            self.expect_names("{0}.__dict__", m, numbers, [space[n] for n in numbers])
+            return
+        if is_closed(m.__name__):
+            self.doubt(f"the package {m.__name__}")
+            return
+        everything, self.all = self.all, self.all and not is_foreign(m.__name__)
+        names = self.names_of(space)
+        extra = [n for n in ("__getattr__",) if n in space and n not in names]
+        self.space("{0}.__dict__", m, space, names + extra, self.names)
+        self.all = everything
+
+    def function(self, f: types.FunctionType) -> None:
+        space = space_of(f)
+        module = space.get("__name__")
+        trusted = is_trusted(module)
+        if is_closed(module):
+            self.doubt(f"the function {module}.{f.__name__}")
+            return
+        if trusted:
+            self.form.append(Same(f.__code__))
+            if module.startswith("cupy.random"):
+                self.doubt(f"random numbers of {module}")
+            if f.__name__ in READERS:
+                self.doubt(f"the function {module}.{f.__name__}")
+        else:
+            self.form.append(f.__code__)
+            self.expect("{0}.__code__ is {1}", f, f.__code__)
+            self.defaults(f)
+            names, modules = outer_names(f.__code__)
+            here = [n for n in names if n in space]
+            for n in OUTSIDE.intersection(names).difference(here):
+                self.doubt(f"what the code reads by `{n}`")
+            modules_here = [n for n in here if isinstance(space[n], types.ModuleType)]
+            everything, self.all = self.all, False
+            self.space("{0}", space, space, [n for n in here if n not in modules_here], set(names).difference(here))
+            self.expect_names("{0}", space, modules_here, [space[n] for n in modules_here])
+            self.all = everything
+            for n in modules_here:
+                self.form.append(n)
+                for chain in sorted(chains(f.__code__)[n]):
+                    self.chain(space[n], chain)
+            loaded = [m for m in modules if m in sys.modules]
+            values = [sys.modules[m] for m in loaded]
+            self.expect_names("{0}", sys.modules, loaded, values)
+            self.follow(values)
+            if len(loaded) < len(modules):
+                self.doubt("a module that is not loaded yet")
+        if not trusted or f.__closure__:
+            self.found |= words(f.__code__)
+        for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+            self.cell(cell, name == "__class__")
+        if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
+            names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
+            self.space("{0}.__dict__", f, f.__dict__, names, self.names)
+
+    def chain(self, m: types.ModuleType, attributes: tuple) -> None:
+        """What code reads that asks a module for these attributes, one after the other."""
+        if is_trusted(m.__name__):
+            for name in READERS.intersection(attributes):
+                self.doubt(f"the function {m.__name__}.{name}")
+        if attributes and is_foreign(m.__name__) and not is_trusted(m.__name__) and attributes[0] in vars(m):
+            x = vars(m)[attributes[0]]
+            self.form.append(attributes[0])
+            self.expect_names("{0}.__dict__", m, [attributes[0]], [x])
+            if isinstance(x, types.ModuleType):
+                self.chain(x, attributes[1:])
+            else:
+                self.follow([x])
+        else:
+            self.follow([m])
+
+    def defaults(self, f: types.FunctionType) -> None:
+        for name in ("__defaults__", "__kwdefaults__"):
+            value = getattr(f, name)
+            self.expect(f"{{0}}.{name} is {{1}}", f, value)
+            if value:
+                self.follow([value])
+
+    def cell(self, cell: Any, parent: bool = False) -> None:
+        """`parent`: the class for super()."""
+        try:
+            value = cell.cell_contents
+        except ValueError:
+            self.expect("{0} == EMPTY", cell)
+            return
+        self.expect("{0}.cell_contents is {1}", cell, value)
+        if parent and isinstance(value, type):
+            self.class_of(value, False)
+        else:
+            self.follow([value])
+
+    def layout(self, x: Any) -> None:
+        self.layouts.append(x)
+        self.form.append(Same(x))
+        self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
+
+    def array(self, x: np.ndarray) -> None:
+        if x.dtype == object:
+            items = tuple(x.ravel())
+            self.form.append((x.shape, x.strides))
+            self.expect("{0}.shape == {1} and all(map(is_, {0}.ravel(), {2}))", x, x.shape, items)
+            self.follow(items)
+        else:
+            content = x.tobytes()
+            self.arrays.append(x)
+            self.form.append((x.shape, x.dtype.str, content))
+            self.expect("{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype)
+        if isinstance(x, np.ma.MaskedArray):
+            self.follow([x._mask, x._fill_value, x._hardmask])
+        if not is_left(type(x)):
+            self.attributes(x)
+
+    def sequence(self, x: Any) -> None:
+        base = next(b for b in SEQUENCES if isinstance(x, b))
+        items = tuple(base.__iter__(x))
+        self.form.append(len(items))
+        if base is not tuple:
+            self.expect(f"{{1}}.__len__({{0}}) == {len(items)} and all(map(is_, {{1}}.__iter__({{0}}), {{2}}))", x, base, items)
+        self.follow(items)
+        self.members(x)
+
+    def mapping(self, x: Any) -> None:
+        if x is sys.modules:
+            self.doubt("what the code reads in sys.modules")
+            return
+        base = next(b for b in MAPPINGS if isinstance(x, b))
+        keys, values = tuple(base.keys(x)), tuple(base.values(x))
+        self.form.append(len(keys))
+        text = (
+            f"{{1}}.__len__({{0}}) == {len(keys)} and all(map(is_, {{1}}.values({{0}}), {{2}})) and all(map(is_, {{1}}.keys({{0}}), {{3}}))"
+        )
+        self.expect(text, x, base, values, keys)
+        self.follow([*keys, *values, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
+        self.members(x)
+
+    def group(self, x: Any) -> None:
+        items = tuple(x)
+        self.form.append(len(items))
+        self.expect(f"len({{0}}) == {len(items)} and all(map(is_, {{0}}, {{1}}))", x, items)
+        self.follow(items)
+        self.members(x)
+
+    def members(self, x: Any) -> None:
+        if type(x).__module__ not in ("builtins", "collections"):
+            self.instance(x)
+
+    # --- objects and classes ---
+
+    def instance(self, x: Any) -> None:
+        kind = type(x)
+        module, root = kind.__module__, root_of(kind.__module__)
+        if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
+            self.form.append(Same(x))  # it is written only
+        elif is_closed(module) or kind in weakref.ProxyTypes:
+            self.doubt(x)
+        elif isinstance(x, RANDOM):
+            self.random(x)
+        elif isinstance(x, Remade) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
+            self.form.append(Same(x))
+            inner = x.__dict__
+            self.follow([inner[n] for n in OURS if n in inner])
+            if "point" in inner:  # of an operator, which `update` moves
+                self.form.append(Same(inner["point"]))
+                self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
+        elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
+            self.follow([x.py_func])
+        elif root in VALUES and kind.__eq__ is not object.__eq__:
+            self.form.append(repr(x))
+            self.context(module)
+        elif root == "pandas":
+            self.probe(lambda: pickle.dumps(x))
+        elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
+            self.form.append(Same(x))
+        elif root == "scipy" and is_singleton(x):
+            self.form.append(Same(x))
+        elif kind.__name__ == CYTHON and is_trusted(x.__module__):
+            self.form.append(Same(x))
+        else:
+            if isinstance(x, (int, float, complex, str, bytes)):
+                base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
+                self.form.append(base.__repr__(x))
+            self.attributes(x)
+            if not is_open(kind):
+                self.opaque(x)
+
+    def random(self, x: Any) -> None:
+        if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(("state", "get_state", "getstate")):
+            self.doubt(x)
+        self.sources.append(x)
+        self.form.append(Same(x))
+        if not is_left(type(x)):
+            self.attributes(x)
+
+    def opaque(self, x: Any) -> None:
+        """An object of which only its bytes can be compared."""
+        root = root_of(type(x).__module__)
+        if isinstance(x, (operator.attrgetter, operator.methodcaller)):
+            self.found.add("getattr")
+        if is_array(x):
+            self.probe(lambda: x.get().tobytes())
+        elif isinstance(x, BUFFERS):
+            if leads_away(type(x)):
+                self.doubt(x)
+            self.probe(lambda: bytes(memoryview(x)))
+        elif root in TRUSTED or root in sys.stdlib_module_names:
+            self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.ModuleType))])
+            self.probe(lambda: pickle.dumps(x))
+        else:
+            self.doubt(x)
+
+    def probe(self, ask: Callable) -> None:
+        try:
+            now = ask()
+        except Exception:
+            self.doubt(self.hold[-1])
+            return
+        self.form.append(now)
+        self.expect("{0}() == {1}", ask, now)
+
+    def attributes(self, x: Any) -> None:
+        """Those of an object that code with these names may read; of an object of a class that nobody looked into, all."""
+        kind = type(x)
+        inside = getattr(x, "__dict__", None)
+        self.expect("{0}.__class__ is {1}", x, kind)
+        every = is_left(kind) and kind not in PLAIN
+        if isinstance(inside, dict):
+            names = list(inside) if every else self.names_of(inside)
+            self.space("{0}.__dict__", x, inside, names, () if every else self.names)
+            if every:
+                self.expect(f"len({{0}}.__dict__) == {len(inside)}", x)
+        for c in kind.__mro__:
+            for n in c.__dict__ if c.__module__ != "builtins" else ():
+                slot = c.__dict__[n]
+                if isinstance(slot, types.MemberDescriptorType) and (self.all or every or n in self.names):
+                    self.slot(x, slot)
+        self.class_of(kind, False)
+
+    def raised(self, x: BaseException) -> None:
+        self.expect("{0}.args is {1}", x, x.args)
+        self.follow([x.args])
+        self.instance(x)
+
+    def slot(self, x: Any, slot: Any) -> None:
+        try:
+            value = slot.__get__(x)
+        except AttributeError:
+            self.expect("{0}({1}, {2})", empty, x, slot)
+            return
+        self.expect("{0}.__get__({1}) is {2}", slot, x, value)
+        self.follow([value])
+
+    def class_of(self, kind: type, made: bool) -> None:
+        """What objects of a class read of it; `made`: the class may be called, too."""
+        if (kind, made) in self.classes:
+            return
+        self.classes.add((kind, made))
+        if not is_left(kind):
+            self.expect("{0}.__mro__ is {1}", kind, kind.__mro__)
+        for c in kind.__mro__[:-1]:
+            space = c.__dict__
+            if is_left(c):
+                asked = self.names if c.__module__ == "functools" else self.names | SYNTAX  # (whose wrappers are looked into by `codes_of`)
+                for n in asked.intersection(space):
+                    self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
+                continue
+            names = [n for n in space if n not in UNASKED and (n in self.names or self.all or n[:2] == "__" == n[-2:])]
+            names += [n for n in space if n in UNASKED and (n in self.names or (made and n in MAKING)) and n not in OF_CLASSES]
+            self.space("{0}.__dict__", c, space, names, self.names | SYNTAX)
+        if not is_left(type(kind)):
+            self.class_of(type(kind), made)
+
+    def class_(self, kind: type) -> None:
+        self.form.append(Same(kind))
+        module = kind.__module__
+        self.context(module)
+        if is_closed(module) or (module == "datetime" and not CLOCKS.isdisjoint(self.names)):
+            self.doubt(f"the class {module}.{kind.__qualname__}")
+        elif not is_left(kind):
+            self.class_of(kind, True)
+
+    def context(self, module: str) -> None:
+        """Decimal numbers are computed by the context of the thread."""
+        if module == "decimal":
+            self.probe(lambda: repr(sys.modules["decimal"].getcontext()))
+
+    # --- what leads further ---
+
+    def method(self, x: Any) -> None:
+        self.follow([x.__func__, x.__self__])
+
+    def partial(self, x: functools.partial) -> None:
+        self.follow([x.func, x.args, x.keywords])
+
+    def descriptor(self, x: Any) -> None:
+        self.follow([x.fget] if isinstance(x, property) else [x.__func__])
+
+    def reference(self, x: Any) -> None:
+        value = x()
+        self.expect("{0}() is {1}", x, value)
+        self.follow([value])
+
+    def variable_of_context(self, x: contextvars.ContextVar) -> None:
+        value = x.get(None)
+        self.expect("{0}.get(None) is {1}", x, value)
+        self.follow([value])
+
+    def constant(self, x: Const) -> None:
+        self.expect("{0}.value is {1}", x, x.value)
+        if self.read_anew is None:
+            self.follow([x.value])
+        else:
+            self.form.append(Same(x.value))
+
+    def variable(self, x: Variable) -> None:
+        if self.read_anew is None:
+            self.probe(lambda: np.asarray(values_of(x)).tobytes())
+        else:  # its values may be hidden
+            writes = lambda: getattr(getattr(x, "_base", x), "_version", 0)
+            self.form.append(writes())
+            self.expect("{0}() == {1}", writes, self.form[-1])
+
+    def cache(self, x: Any) -> None:
+        """Results that a cache keeps may be read, and changed, without calling the function."""
+        self.follow([x.__wrapped__] if hasattr(x, "__wrapped__") else [])
+        self.follow([r for r in gc.get_referents(x) if not isinstance(r, (type, types.FunctionType))])
+
+
+@functools.lru_cache(4096)
+def is_open(kind: type) -> bool:
+    """Is all that an object of this class holds in its `__dict__`, its slots, or in a base that is known?  (A class of C keeps more.)"""
+    while kind not in KNOWN:
+        base: Any = kind.__base__
+        words = [1 for v in kind.__dict__.values() if type(v) is types.MemberDescriptorType]
+        offsets = (kind.__dictoffset__, base.__dictoffset__), (kind.__weakrefoffset__, base.__weakrefoffset__)
+        words += [1 for new, old in offsets if new != old and (new > 0 or kind.__itemsize__)]
+        if kind.__basicsize__ - base.__basicsize__ > WORD * len(words):
+            return False
+        kind = base
+    return True
+
+
+def is_singleton(x: Any) -> bool:
+    """Is it a distribution as SciPy has made it?"""
+    return getattr(sys.modules.get("scipy.stats"), str(getattr(x, "name", "")), None) is x
+
+
+def codes_of(x: Any) -> list:
+    """The code that an attribute of a class may run."""
+    inner = [getattr(x, a, None) for a in ("__func__", "fget", "func", "__wrapped__")]
+    return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]
+
+
+def empty(x: Any, slot: Any) -> bool:
+    try:
+        slot.__get__(x)
+    except AttributeError:
+        return True
+    return False
+
+
+@functools.lru_cache(maxsize=4)
+def _cached(x: Any) -> Any:
+    return x
+
+
+_cached(0)
+PLAIN = (types.SimpleNamespace, threading.local)  # classes of packages whose objects hold what the user put there
+KNOWN = frozenset((
+    object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
+    collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
+))  # fmt: skip  # whose content is compared where it is met
+WORD = tuple.__itemsize__
+CYTHON = "cython_function_or_method"
+CACHE = type(_cached)
+LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
+HANDLERS = (
+    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (SEQUENCES, Walk.sequence), (MAPPINGS, Walk.mapping),
+    ((set, frozenset), Walk.group), (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), (types.MethodType, Walk.method),
+    (functools.partial, Walk.partial), ((property, staticmethod, classmethod), Walk.descriptor), ((CACHE, LINK), Walk.cache),
+    (BaseException, Walk.raised), (weakref.ref, Walk.reference), (contextvars.ContextVar, Walk.variable_of_context),
+    (types.CellType, Walk.cell), (type, Walk.class_), (FIXED, Walk.fixed),
+)  # fmt: skip
+
+
+def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) -> Any:
+    """The walk with the names of all code that it meets."""
+    names: frozenset = frozenset()
+    while True:
+        walk = kind(roots, names, read_anew)
+        if walk.found <= names or (walk.unknown is not None and not walk.whole):
+            return walk
+        names = names.union(walk.found)
+
+
+class Status(enum.Enum):
+    """What is known of what functions can read."""
+
+    UNCHANGED = "unchanged"
+    CHANGED = "changed"
+    UNKNOWN = "unknown"
+
+
+class Environment:
+    """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
+
+    `read_anew`: see `Walk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
+
+    >>> box = {"a": 1.0}
+    >>> e = Environment([box])
+    >>> before = e.status()
+    >>> box["a"] = 2.0
+    >>> before, e.status()
+    (<Status.UNCHANGED: 'unchanged'>, <Status.CHANGED: 'changed'>)
+    """
+
+    def __init__(self, roots: list, read_anew: Callable | None = None):
+        self.roots, self.read_anew = roots, read_anew
+        self.free: frozenset | None = frozenset()  # places of the form that may change; None: nobody knows which
+        self.seen = self.looked()
+
+    def looked(self) -> tuple:
+        walk = walked(self.roots, self.read_anew)
+        return walk, walk.check()
+
+    @property
+    def walk(self) -> Walk:
+        return self.seen[0]
+
+    @property
+    def unknown(self) -> str | None:
+        """What it is that cannot be told; None where all can."""
+        return self.walk.unknown
+
+    def status(self) -> Status:
+        """The one answer to the question whether the functions would read now what they could read then."""
+        walk, same = self.seen
+        if same():
+            return Status.UNCHANGED
+        if walk.unknown is not None:
+            return Status.UNKNOWN
+        now = self.looked()
+        if now[0].unknown is not None:
+            return Status.UNKNOWN
+        if now[0].form != walk.form:
+            places = differing(walk.form, now[0].form)
+            if self.free and places is not None and places <= self.free:
+                return Status.UNCHANGED
+            return Status.UNKNOWN if self.free is None else Status.CHANGED
+        self.seen = now  # other objects of equal value
+        return Status.UNCHANGED
+
+    def after(self) -> "Environment":
+        """The functions have run.  What they have changed themselves is free to change again."""
+        if self.status() is Status.UNCHANGED:
+            return self
+        later = Environment(self.roots, self.read_anew)
+        places = differing(self.walk.form, later.walk.form)
+        atoms = places is not None and all([is_atom(later.walk.form[k]) for k in places])
+        later.free = places if atoms else None
+        return later
+
+
+def differing(a: list, b: list) -> frozenset | None:
+    """The places at which two forms differ; None where they have no places in common."""
+    return frozenset([k for k, (x, y) in enumerate(zip(a, b, strict=True)) if x != y]) if len(a) == len(b) else None
+
+
+def is_atom(entry: Any) -> bool:
+    """Is this entry of a form that of one number or text?"""
+    return type(entry) is tuple and len(entry) == 2 and (entry[0] in ATOMS or (type(entry[0]) is type and issubclass(entry[0], np.generic)))
+
+
+class Whole(Walk):
+    """A walk that goes on."""
+
+    whole = True
+
+
+def held_by(x: Any) -> list:
+    """What an object holds, all of its attributes included, so far as that can be told."""
+    walk = Whole([x], ANYTHING)
+    return [*walk.form, *[state(source) for source in walk.sources]]
+
+
+late.held_by = held_by
+
+
+def snapshot(x: Any) -> Any:
+    """The state of a generator, for `restore`."""
+    if isinstance(x, np.random.Generator):
+        return x.bit_generator.state
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.getstate() if isinstance(x, random.Random) else x.state
+
+
+def restore(x: Any, before: Any) -> None:
+    if isinstance(x, np.random.Generator):
+        x.bit_generator.state = before
+    elif isinstance(x, np.random.RandomState):
+        x.set_state(before)
+    elif isinstance(x, random.Random):
+        x.setstate(before)
+    else:
+        x.state = before
+
+
+def state(x: Any) -> bytes:
+    """That of a source of random numbers, for comparison; empty for one that has none."""
+    try:
+        return pickle.dumps(snapshot(x))
+    except NotImplementedError:
+        return b""

@@ -1,0 +1,295 @@
+"""Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that they name."""
+
+import functools
+import gc
+import types
+from typing import Any
+
+import numpy as np
+
+from .._core.lent_memory import lend
+from .._core.primitive import is_tracked
+from .._dispatch import stand_ins
+from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
+from .cached import Cached
+from .classes import State
+from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
+
+# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
+GENERIC = functools.singledispatch(len).__code__
+
+
+class Cell(Holder):
+    """(Cell, cell, the new one, what the one held and what the other; of empty ones `EMPTY`)"""
+
+    words = "a name of an outer function"
+
+    @staticmethod
+    def bound(new: types.CellType, first: Any) -> Any:
+        """What a cell holds if that is another thing, else `EMPTY`."""
+        try:
+            return EMPTY if new.cell_contents is first else new.cell_contents
+        except ValueError:
+            return EMPTY
+
+    @staticmethod
+    def emptied(new: types.CellType, first: Any) -> bool:
+        """Was the variable deleted?"""
+        try:
+            new.cell_contents  # noqa: B018
+        except ValueError:
+            return first is not EMPTY
+        return False
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        now = Cell.bound(change[2], change[4])
+        return [] if now is EMPTY or change[4] is EMPTY else [now]
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        _, c, new, value, first = change
+        there = value is not EMPTY and Cell.bound(c, value) is not EMPTY
+        return there or Cell.bound(new, first) is not EMPTY or Cell.emptied(new, first)
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """A cycle through the new cell ends here."""
+        _, c, new, value, first = change
+        try:
+            if new.cell_contents is first:  # mostly
+                if value is not first:
+                    new.cell_contents = value
+                return
+        except ValueError:  # empty
+            pass
+        now, gone = Cell.bound(new, first), Cell.emptied(new, first)
+        if gone and not back.undo:
+            del c.cell_contents
+            return
+        if now is not EMPTY and not back.undo:
+            value = back(now)
+            c.cell_contents = value
+        if value is not first or now is not EMPTY or gone:
+            new.cell_contents = value
+
+
+class Bare(Holder):
+    """(Bare, function without attributes, its shadow)"""
+
+    words = "an attribute of a function"
+
+    @staticmethod
+    def put(change: tuple) -> list:
+        return list(change[2].__dict__.values())
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return bool(change[1].__dict__ or change[2].__dict__)
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        _, f, g = change
+        if g.__dict__ and not back.undo:
+            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
+
+
+class Generic(Holder):
+    """(Generic, function made by singledispatch, its shadow)"""
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        return False
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        for cell in change[2].register.__closure__:  # `register` refers to itself
+            if cell.cell_contents is change[2].register:
+                cell.cell_contents = None
+
+
+class Functions:
+    """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
+
+    __slots__ = ()
+
+    def function(self, f: Any) -> Any:
+        space, closure = f.__globals__, f.__closure__
+        mine, home = self.seen.get(id(space)), space.get("__name__")
+        if mine is None or f.__module__ != home:  # not one of a module of the user's that was met before
+            foreign = is_foreign(home)
+            face = stand_ins.function(f) if foreign or f.__module__ != home else None
+            if face is not None:
+                return face
+            if foreign and type(space) is not Globals and not f.__code__.co_filename.startswith("<doctest"):
+                if not closure or home.partition(".")[0] in NUMERIC:
+                    return FUNCTIONS.get(f) or self.library(f)
+                if f.__code__ is GENERIC:
+                    return self.generic(f)
+                mine = space  # contextmanager and others that wrap a function of the user's
+            elif mine is None:
+                mine = self.globals_of(space)
+        gone = DELETES.get(id(f.__code__))
+        gone = deletes(f.__code__) if gone is None else gone[1]
+        if gone and type(mine) is Globals:
+            mine.keep(gone)
+        if not closure:
+            if mine is space:
+                return f
+            g = types.FunctionType(f.__code__, mine, f.__name__)
+            self.seen[id(f)] = g
+            self.hold.append(f)
+        else:
+            waiting: list = []
+            g = types.FunctionType(f.__code__, mine, f.__name__, None, tuple([self.cell(c, waiting) for c in closure]))
+            self.seen[id(f)] = g  # before the cells are filled: a function may capture itself
+            self.hold.append(f)
+            for c, new, value in waiting:
+                new.cell_contents = shadow = self(value)
+                self.changes.append((Cell, c, new, value, shadow))
+        if f.__defaults__:
+            g.__defaults__ = tuple([self(d) for d in f.__defaults__])
+        if f.__kwdefaults__:
+            g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
+        g.__qualname__, g.__module__ = f.__qualname__, f.__module__
+        if f.__dict__:
+            before = {k: self(v) for k, v in f.__dict__.items()}
+            g.__dict__.update(before)
+            self.changes.append((State, f, g, before))
+        else:
+            self.changes.append((Bare, f, g))
+        return g
+
+    def all_functions(self, fs: Any) -> list:
+        """Several functions: `self(f)` for each, in one piece for those of one module that have no more than their code."""
+        seen, found, space, mine, home = self.seen, [], None, None, None
+        for f in fs:
+            g = seen.get(id(f))
+            if g is None:
+                code, gone = f.__code__, None
+                if mine is not None and f.__globals__ is space and f.__module__ is home and not (f.__closure__ or f.__defaults__):
+                    gone = DELETES.get(id(code))
+                if gone is None or gone[1] or f.__kwdefaults__ or f.__dict__:
+                    g, space = self(f), f.__globals__
+                    mine, home = None if self.outer else seen.get(id(space)), space.get("__name__")
+                else:
+                    g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
+                    g.__qualname__, g.__module__ = f.__qualname__, home
+                    self.hold.append(f)
+                    self.changes.append((Bare, f, g))
+            found.append(g)
+        return found
+
+    def generic(self, f: Any) -> Any:
+        """A function made by singledispatch."""
+        g = functools.singledispatch(self(f.registry[object]))
+        self.seen[id(f)] = g
+        self.hold.append(f)
+        for kind, implementation in f.registry.items():
+            if kind is not object:
+                g.register(self(kind), self(implementation))
+        self.changes.append((Generic, f, g))
+        return g
+
+    def globals_of(self, space: dict) -> dict:
+        if type(space) is Globals:  # rebuilt already for an outer transform; its closure may have captured since
+            return space
+        mine = self.seen.get(id(space))
+        if mine is None:
+            mine = self.seen[id(space)] = Globals(space, self)
+            self.changes.append((Names, space, mine))
+            self.hold.append(space)
+        return mine
+
+    def cell(self, c: Any, waiting: list) -> Any:
+        """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c holds."""
+        key = id(c)
+        new = self.seen.get(key)
+        if new is None:
+            if key in self.outer:
+                return c
+            new = self.seen[key] = types.CellType()
+            self.hold.append(c)
+        elif key not in self.vacant or Cell.bound(new, EMPTY) is not EMPTY:
+            return new
+        try:
+            value = c.cell_contents
+        except ValueError:  # empty yet
+            if key not in self.vacant:
+                self.vacant |= {key}
+                self.changes.append((Cell, c, new, EMPTY, EMPTY))
+            return new
+        if type(value) in ATOMS:
+            new.cell_contents = value
+            self.changes.append((Cell, c, new, value, value))
+        else:
+            waiting.append((c, new, value))
+        return new
+
+    def method(self, m: Any) -> Any:
+        owner = self(m.__self__)
+        if type(owner) is not type(m.__self__) and (type(owner).__module__ or "").startswith("tapegrad."):  # one of ours, not a shadow
+            return getattr(owner, m.__name__)
+        f = self(m.__func__)
+        return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
+
+    def builtin(self, f: Any) -> Any:
+        """A function of C; a method of one that is bound to an object (`reset = buf.fill`) is that of its shadow."""
+        owner = getattr(f, "__self__", None)
+        if owner is not None and type(owner) is not types.ModuleType:
+            new = self(owner)
+            if new is not owner:
+                return getattr(new, f.__name__)
+        return self.library(f)
+
+    def partial(self, p: Any) -> Any:
+        return functools.partial(self(p.func), *[self(a) for a in p.args], **{k: self(v) for k, v in p.keywords.items()})
+
+    def cached(self, c: Any) -> Any:
+        return Cached(c, self)
+
+    def compiled(self, d: Any) -> Any:
+        """An @njit function: on tracked values it runs as its Python function."""
+
+        def call(*args, **kwargs):
+            if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
+                return self(d.py_func)(*args, **kwargs)
+            return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
+
+        return call
+
+    def ufunc(self, u: np.ufunc) -> Any:
+        """One made by `numpy.frompyfunc` calls the shadow of its function."""
+        face = stand_ins.function(u)
+        if face is not None or "O" not in u.types[0]:
+            return face or u
+        f = next((part for part in gc.get_referents(u) if callable(part)), None)
+        g = self(f)
+        return u if g is f else np.frompyfunc(g, u.nin, u.nout, identity=u.identity)
+
+    def vectorized(self, x: np.vectorize) -> Any:
+        """What `numpy.vectorize` made: its twin, with the shadow of its function."""
+        new = object.__new__(stand_ins.function(np.vectorize))
+        self.seen[id(x)] = new
+        self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
+        return new
+
+    def const(self, c: Any) -> Any:
+        return self.leave(c.value)
+
+    def module(self, m: Any) -> Any:
+        ours = stand_ins.module(m)
+        if ours is not None:
+            return ours
+        if is_foreign(m.__name__):
+            return LIBRARY.get(m, m)
+        return Module(self.globals_of(vars(m)))
+
+    def scope(self, m: Any) -> Any:
+        """A module that an outer transform replaced already."""
+        space = m.__dict__
+        mine = self.globals_of(space)
+        return m if mine is space else Module(mine)
+
+    def library(self, f: Any) -> Any:
+        return stand_ins.function(f) or f

@@ -1,0 +1,158 @@
+"""Which kinds of objects a shadow never enters, and whose code it leaves alone."""
+
+import argparse
+import collections
+import contextlib
+import functools
+import itertools
+import sys
+import threading
+import types
+from collections.abc import Iterable
+from types import MappingProxyType
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array
+from .._core.trees import REAL as REAL
+from .._core.variable import Variable
+
+ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), range, np.dtype, np.float64, np.int64))
+NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
+FOREIGN = NUMERIC | sys.stdlib_module_names | {
+    "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
+}  # fmt: skip
+# Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
+HELD = frozenset((
+    types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
+    functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
+))  # fmt: skip
+OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped"))
+EMPTY = object()  # what an empty cell holds
+HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
+SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
+NOTHING: Any = MappingProxyType({})
+
+
+def is_foreign(module: Any) -> bool:
+    """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
+    return isinstance(module, str) and foreign_name(module)
+
+
+@functools.lru_cache(4096)
+def foreign_name(module: str) -> bool:
+    return module not in OWN and module.partition(".")[0] in FOREIGN
+
+
+def is_user_class(c: type) -> bool:
+    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(c.__module__)
+
+
+# Of a class, past what its metaclass says (`Seen` in classes.py).
+mro_of = type.__dict__["__mro__"].__get__
+bases_of = type.__dict__["__bases__"].__get__
+base_of = type.__dict__["__base__"].__get__
+
+
+def original(c: type) -> type:
+    """The class that the user wrote, under all shadows."""
+    while (real := c.__dict__.get(REAL)) is not None:
+        c = real
+    return c
+
+
+class Holder:
+    """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind, holder, its shadow, and
+    what else the kind needs to know what f has put there), in `Shadow.changes`; each kind stands beside what makes it."""
+
+    words = "an object"  # for messages, of the holder
+
+    @staticmethod
+    def put(change: tuple) -> Any:
+        """The values that f has put into the shadow."""
+        return ()
+
+    @staticmethod
+    def altered(shadow: Any, change: tuple) -> bool:
+        """Has f put other things into the shadow, or something else into the holder itself?  (Other threads may do that too.)"""
+        raise NotImplementedError
+
+    @staticmethod
+    def undo(back: Any, change: tuple) -> None:
+        """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the holder holds."""
+        raise NotImplementedError
+
+
+def same(shadow: Any, values: Iterable, first: Iterable) -> bool:
+    """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
+    stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
+    pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
+    return all([v is w or stands(v) is w or not (type(v) in ATOMS or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
+
+
+# --- the attributes of an object, past properties and `__getattr__` ---
+
+
+def slots_of(kind: type) -> Any:
+    """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
+    known = kind.__dict__.get(SLOTS)
+    if known is not None:
+        return known
+    found: dict = {}
+    for c in mro_of(kind):
+        slots = c.__dict__.get("__slots__", ())
+        for s in (slots,) if isinstance(slots, str) else slots:
+            if s.startswith("__") and not s.endswith("__"):
+                s = f"_{c.__name__.lstrip('_')}{s}"
+            descriptor = c.__dict__.get(s)
+            if type(descriptor) is types.MemberDescriptorType:
+                found.setdefault(s, descriptor)
+    return found
+
+
+def dict_of(x: Any) -> Any:
+    """The namespace of an object; an empty mapping if it has none."""
+    if isinstance(x, threading.local):  # this thread's
+        return x.__dict__
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except AttributeError:
+        return NOTHING
+
+
+def state_of(x: Any, kind: Any = None) -> dict:
+    """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names are known."""
+    state = dict(dict_of(x))
+    for name, slot in slots_of(kind or type(x)).items():
+        try:
+            state[name] = slot.__get__(x)
+        except AttributeError:
+            pass
+    return state
+
+
+def put_state(x: Any, changes: dict, kind: Any = None) -> None:
+    slots = slots_of(kind or type(x))
+    if slots:
+        for name in slots.keys() & changes.keys():
+            slots[name].__set__(x, changes[name])
+        changes = {k: v for k, v in changes.items() if k not in slots}
+    if changes:
+        dict_of(x).update(changes)
+
+
+def empty(x: Any) -> None:
+    """Forget the attributes in the namespace of an object."""
+    space = dict_of(x)
+    if space:
+        space.clear()
+
+
+def drop_state(x: Any, name: str) -> None:
+    slot = slots_of(type(x)).get(name)
+    if slot is not None:
+        if name in state_of(x):
+            slot.__delete__(x)
+    else:
+        dict_of(x).pop(name, None)

@@ -1,0 +1,175 @@
+"""Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
+
+import collections
+import types
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array
+from .._core.errors import DroppedDerivativeError, RouteError
+from .._core.primitive import is_tracked, live
+from .._core.variable import Variable, View, bottom
+from ..ops.indexing.regions import region
+from . import threads
+from .classes import Members, rest, users_own
+from .containers import base_of
+from .functions import Bare
+from .kinds import ATOMS, EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
+from .routes import is_written, strays
+
+
+def write_back(shadow: Any) -> Any:
+    """Captured arrays as f left them; gives one that cannot hold what was written."""
+    lost = None
+    for array, v in shadow.arrays:
+        if not v._version or not is_written(shadow, v):
+            continue
+        if v._trace is None and type(v._value) is np.ndarray:
+            now = v._value
+        else:
+            v = live(v)
+            now = bottom(v)
+        if v._trace is not None:
+            lost = array
+        elif now is not array:
+            array[...] = now
+    return lost
+
+
+def restore(shadow: Any, undo: bool = False) -> None:
+    """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break another thread's sweep."""
+    lost = late = None
+    if shadow.seen is None:  # it was interrupted at the very end
+        return forget(shadow)
+    if shadow.arrays and not undo:
+        try:
+            lost = threads.alone(shadow, write_back)
+        except RouteError as error:
+            late, undo = error, True
+    astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
+    back = shadow.back = Back(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
+    for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
+        if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
+            change[0].undo(back, change)
+    for x in astray:
+        clean(x, back)
+    if shadow.classes:
+        for change in shadow.changes:
+            if change[0] is Members:
+                rest(*change[1:4], change[2] not in back.kept)
+    forget(shadow)
+    if late is not None:
+        raise late
+    if lost is not None:
+        raise DroppedDerivativeError(
+            f"an inner transform wrote a value that an outer transform watches into a plain array of shape {lost.shape}, which "
+            "cannot hold its derivative; make the array with numpy.zeros(n, like=x) or outside of the outer function"
+        )
+
+
+def forget(shadow: Any) -> None:
+    """No cycle of references through the shadow is left."""
+    shadow.seen = shadow.arrays = shadow.changes = shadow.classes = shadow.memories = shadow.strangers = shadow.hold = shadow.left = None
+    shadow.back, shadow.near = None, ()
+    shadow.walked = shadow.theirs = shadow.reached = shadow.sums = shadow.given = shadow.fresh = shadow.stashes = ()
+
+
+def clean(x, back):
+    """An object that was left alone, with plain values for the Variables that f stored in it."""
+    if isinstance(x, (type, types.FunctionType, types.ModuleType)):
+        for name, v in [*vars(x).items()]:
+            if isinstance(v, Variable):
+                setattr(x, name, back(v))
+    elif type(x) is types.CellType:
+        x.cell_contents = back(x.cell_contents)
+    elif type(x) is ContextVar:
+        x.set(back(x.get()))
+    else:
+        back(x)
+        space = dict_of(x)
+        for name, v in [*space.items()]:
+            if isinstance(v, Variable):
+                space[name] = back(v)
+
+
+HOLDING = (dict, list, set, collections.deque, np.ndarray)
+
+
+class Back:
+    """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
+
+    __slots__ = ("kept", "memo", "original", "shadow", "step", "stored", "undo")
+
+    def __init__(self, shadow, stored, undo):
+        self.shadow, self.stored, self.undo = shadow, stored, undo
+        self.original: Any = None  # id of a shadow -> what it stands for; made when it is asked, as is the memo
+        self.kept: Any = ()  # shadow classes that have instances outside
+        self.step: Any = None  # what is being done: a function, and what it is called with
+
+    def resumed(self) -> "Back":
+        """After an interrupt the step that it has struck is done again, and all others are looked at anew."""
+        self.original = None
+        if self.step is not None:
+            self.do(*self.step)
+        return self
+
+    def do(self, function: Any, *args: Any) -> None:
+        """A step that, once begun, is to be completed, for what it takes away stands in its arguments only."""
+        self.step = function, *args
+        function(*args)
+        self.step = None
+
+    def __call__(self, v: Any) -> Any:
+        if type(v) in ATOMS:
+            return v
+        if self.original is None:
+            seen = self.shadow.seen
+            self.memo: dict = {}
+            self.original = {id(new): old for old in self.shadow.hold if (new := seen.get(id(old))) is not None}
+        old = self.original.get(id(v), EMPTY)
+        if old is not EMPTY and not (old is v and isinstance(v, Variable) and id(v) in self.stored):
+            return old
+        if id(v) in self.shadow.outer and isinstance(v, Variable):
+            return v
+        if id(v) in self.memo:
+            return self.memo[id(v)][1]
+        new = self.plain(v)
+        self.memo[id(v)] = v, new
+        return new
+
+    def plain(self, v: Any) -> Any:
+        if type(v) is View:  # an alias, as in a plain call
+            base = self(v._base)
+            if base is v._base:
+                return v
+            if is_array(base) and not is_tracked(v):
+                return region(base, v._path)
+        if isinstance(v, Variable):
+            v = live(v)
+            if v._trace is not None:
+                return v  # a value of an outer transform stays what it is
+            b = bottom(v)
+            return b.copy() if is_array(b) else b
+        kind = type(v)
+        if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
+            return v._handed_back()
+        if kind is tuple:
+            new = tuple([self(e) for e in v])
+            return v if all(a is b for a, b in zip(v, new, strict=True)) else new
+        if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
+            self.kept += (kind,)
+        self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
+        if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
+            base = base_of(v)
+            now = base.read(v)
+            new = [self(e) for e in now]
+            if any(a is not b for a, b in zip(now, new, strict=True)):
+                self.do(base.put, v, new)
+        if is_user_class(kind) or kind in HELD:
+            now = state_of(v)
+            bound = {name: new for name, e in now.items() if (new := self(e)) is not e}
+            if bound:
+                put_state(v, bound)
+        return v

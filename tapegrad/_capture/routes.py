@@ -1,0 +1,521 @@
+"""What a shadow left alone: other ways to the memory of captured arrays, which it does not follow, cannot be silent.
+
+All that a followed object holds is followed or left alone.  So a way to a captured array that the engine does not see passes
+through an object left alone, and the search starts from these only (`Shadow.left`: mostly none that could hold anything).  It
+goes on by what Python's own collector says of each object, which holds for containers of C, iterators, generators and caches
+that nobody listed.  Three things are found:
+
+- memory of an array that f wrote, reached at the end through an object left alone: what f read there was old (`finding`);
+- a holder (an object, a list, a module, a cell ...) into which f put other things, or somebody else did past its shadow, reached
+  in the same way (`altered`);
+- captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
+  behind an object left alone, and compared at the end.
+
+An object left alone is looked into once when it is met too (`leave`), not deeper than `GLANCE` objects, for an iterator or a
+queue may have given away by the end what it held.  Where f has stored Variables there, `strays` finds them: they become plain.
+
+Reading order: `walk` and `contents`; `leave`, `captured`, `first_write`, which note; `finding`, which judges; the words."""
+
+import array
+import ctypes
+import functools
+import gc
+import itertools
+import mmap
+import sys
+import threading
+import types
+import weakref
+import zlib
+from collections import deque
+from collections.abc import Iterator
+from contextvars import ContextVar
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, xp_of
+from .._core.errors import AliasError, RouteError
+from .._core.primitive import is_tracked
+from .._core.scope import OPEN
+from .._core.variable import HANDLES, Variable
+from .builtin import Globals, Names, names_in
+from .kinds import ATOMS, bases_of, is_foreign
+from .references import References, is_unsearchable
+
+GLANCE = 64
+LOCKS = (type(threading.Lock()), type(threading.RLock()))
+LEAVES = ATOMS | {
+    *HANDLES, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
+    types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
+    np.ufunc, np.bool_, np.float32, np.int32, *LOCKS,
+}  # fmt: skip
+QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
+ENGINE = frozenset(
+    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core")
+)  # their objects know f
+PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
+BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
+
+
+# --- what an object leads to ---
+
+
+def contents(x: Any, most: int | None = None) -> list:
+    """What f may reach through an object (of an object array `most` elements).  Modules, types and functions of packages left
+    alone end the way."""
+    kind = type(x)
+    if kind is types.FunctionType:
+        return [child for _, child in of_function(x)]
+    if issubclass(kind, type):
+        return [] if is_foreign(x.__module__) else [*vars(x).values(), *bases_of(x), kind]
+    if issubclass(kind, types.ModuleType):
+        return [] if is_foreign(x.__name__) else list(vars(x).values())
+    if kind.__module__ in ENGINE:
+        return []
+    if kind is dict and "__builtins__" in x and "__name__" in x:
+        return []  # the globals of a module
+    if issubclass(kind, np.ndarray):
+        return [*(x.ravel()[:most].tolist() if x.dtype.hasobject else ()), x.base, getattr(x, "__dict__", None)]
+    if kind is np.flatiter:
+        return [x.base]
+    if kind is np.nditer:
+        return list(x.operands)
+    if kind is np.broadcast:
+        return list(x.iters)
+    if kind is memoryview:
+        return [x.obj]
+    if kind in PROXIES:
+        return behind(x)
+    found = gc.get_referents(x)
+    if issubclass(kind, weakref.ref):
+        found.append(x())
+    elif kind is ContextVar:
+        found.append(x.get(None))
+    elif issubclass(kind, threading.local):
+        found.append(threading.local.__getattribute__(x, "__dict__"))
+    return found
+
+
+def behind(proxy: Any) -> list:
+    """The object of a weak proxy: it answers by the methods of that object."""
+    try:
+        return [proxy.__reduce_ex__.__self__]
+    except (ReferenceError, AttributeError):
+        return []
+
+
+def named_in(code: types.CodeType) -> set:
+    """The names in the code, and its texts that are names of modules: `sys.modules["m"]`, `import_module("m")`."""
+    codes, texts = [code], set()
+    for c in codes:
+        codes += [k for k in c.co_consts if isinstance(k, types.CodeType)]
+        texts.update([k for k in c.co_consts if type(k) is str and k in sys.modules])
+    return names_in(code) | texts
+
+
+def of_function(f: Any) -> list:
+    """(name, object) for what the code of f may read: the names in it, and of a user's module those attributes only that the
+    code names; its cells, defaults and attributes."""
+    found: list = []
+    for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
+        try:
+            found.append((f"`{n}`", c.cell_contents))
+        except ValueError:  # empty
+            pass
+    space = f.__globals__
+    if type(space) is not Globals and not is_foreign(space.get("__name__")):
+        names = named_in(f.__code__)
+        for n in names:
+            value = space[n] if n in space else sys.modules.get(n)  # imported by the code itself
+            if isinstance(value, types.ModuleType):
+                if not is_foreign(value.__name__):
+                    inside = [(f"`{n}.{m}`", vars(value)[m]) for m in names if m in vars(value)]
+                    found += inside or [(f"`{n}`", value)]  # it may give the module away
+            elif value is not None:
+                found.append((f"`{n}`", value))
+    defaults = f.__defaults__ or ()
+    found += zip([f"`{n}`" for n in f.__code__.co_varnames[f.__code__.co_argcount - len(defaults) :]], defaults, strict=False)
+    found += [(f"`{k}`", d) for k, d in (f.__kwdefaults__ or {}).items()]
+    return found + [(f"`{k}`", v) for k, v in vars(f).items()]
+
+
+def walk(starts: list, parents: dict, most: int | None = None, handles: list | None = None) -> Iterator:
+    """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was reached, `handles`
+    the pairs (object, Variable in it), where the engine's own objects are not entered."""
+    waiting = deque(starts)
+    for x in starts:
+        parents[id(x)] = None
+    alive = []  # so that no id is given twice
+    while waiting:
+        x = waiting.popleft()
+        alive.append(x)
+        yield x
+        if handles is not None and is_own(x):
+            continue
+        for child in contents(x, most):
+            kind = type(child)
+            if kind in LEAVES:
+                if handles is not None and kind in HANDLES:
+                    handles.append((x, child))
+            elif id(child) not in parents:
+                parents[id(child)] = x
+                waiting.append(child)
+
+
+def is_own(x: Any) -> bool:
+    """Is this an object, or a function, of tapegrad's?"""
+    return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
+
+
+def bounds(x: Any) -> tuple | None:
+    """The addresses (first, past the last) of the memory that x gives access to by itself, if any."""
+    kind = type(x)
+    if issubclass(kind, ctypes._Pointer):
+        address = ctypes.cast(x, ctypes.c_void_p).value
+        return address and (address, address + 1)
+    if issubclass(kind, BUFFERS):
+        try:
+            x = np.frombuffer(x, np.uint8)
+        except (TypeError, ValueError, BufferError):  # empty, closed, or not in one piece
+            return None
+    elif not is_array(x):
+        return None
+    if xp_of(x) is np:
+        first = x.__array_interface__["data"][0]
+    else:
+        first = x.data.ptr
+    if not x.size:
+        return None
+    low = first + sum([(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0])
+    return low, low + x.itemsize + sum([(n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)])
+
+
+def overlap(x: Any, y: Any) -> bool:
+    """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
+    if type(x) is type(y) is np.ndarray and ((x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)):
+        return False
+    a, b = bounds(x), bounds(y)
+    if a is None or b is None or a[0] >= b[1] or b[0] >= a[1]:
+        return False
+    if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
+        try:
+            return np.shares_memory(x, y, max_work=1000)
+        except np.exceptions.TooHardError:
+            return True
+    return True
+
+
+def leads_away(kind: type) -> bool:
+    """Is an object of this class of ctypes, or something in it, the address of other memory?"""
+    if issubclass(kind, (ctypes.Structure, ctypes.Union)):
+        return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
+    if issubclass(kind, ctypes.Array):
+        return leads_away(kind._type_)
+    return issubclass(kind, ctypes._Pointer) or (issubclass(kind, ctypes._SimpleCData) and kind._type_ in "PzZO")
+
+
+# --- what is noted on the way ---
+
+
+def checksum(a: Any) -> int | bytes | None:
+    """None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
+    if xp_of(a) is not np:
+        return None
+    if a.nbytes <= 512:
+        return a.tobytes()
+    return zlib.crc32(a if a.flags.c_contiguous else np.ascontiguousarray(a))
+
+
+def watch(shadow: Any, a: Any) -> None:
+    """From here on the memory of `a` may be changed by the engine only."""
+    if not shadow.sums:
+        shadow.sums = {}
+    if id(a) not in shadow.sums:
+        shadow.sums[id(a)] = [a, checksum(a)]
+
+
+def leave(shadow: Any, x: Any) -> None:
+    """x is left alone."""
+    kind = type(x)
+    if shadow.left and shadow.left[-1] is x:
+        return
+    if kind in LEAVES or issubclass(kind, types.ModuleType):
+        return
+    if kind is types.BuiltinFunctionType and type(x.__self__) is types.ModuleType and not is_unsearchable(x):
+        return
+    if issubclass(kind, type) and is_foreign(x.__module__):
+        return
+    shadow.left.append(x)
+    shadow.noted(x)
+    if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
+        return
+    parents: dict = {}
+    near: list = []
+    handles: list = []
+    shadow.near.append((near, parents))
+    for found in itertools.islice(walk([x], parents, GLANCE, handles), GLANCE):
+        near.append(found)
+        if bounds(found) is not None:
+            shadow.reached += ((found, chain(found, parents)),)
+            for a, v in shadow.arrays:
+                if not v._version and overlap(a, found):
+                    watch(shadow, a)
+    if (shadow, *OPEN.shadows)[:2][-1] is not shadow:  # it is not the outermost
+        shadow.theirs += [v for _, v in handles]
+
+
+def captured(shadow: Any, a: Any) -> None:
+    """The array `a` is captured."""
+    for w in shadow.wrote:
+        if overlap(w, a):
+            raise alias_error(shadow, a)
+    for found, _ in shadow.reached:
+        if overlap(a, found):
+            watch(shadow, a)
+
+
+def first_write(shadow: Any, x: Variable) -> None:
+    """A handle is about to be written for the first time."""
+    for given, v in shadow.given:
+        if v is x:
+            for other, _ in shadow.arrays:
+                if overlap(given, other):
+                    raise alias_error(shadow, other)
+            shadow.wrote += (given,)
+            return
+    if getattr(x, "_version", None) != 0:
+        return  # made inside
+    a = x._value  # mostly the array itself
+    if shadow.seen.get(id(a)) is not x:
+        a = next((a for a, v in shadow.arrays if v is x), None)
+    if a is not None:
+        for given, _ in shadow.given:
+            if overlap(given, a):
+                raise alias_error(shadow, a)
+        watch(shadow, a)
+
+
+# --- what is found at the end ---
+
+
+def strays(shadow: Any) -> tuple:
+    """Objects behind what was left alone in which f has stored Variables, and these."""
+    known = set(map(id, shadow.theirs))
+    found: dict = {}
+    stored: dict = {}
+    for near, _ in shadow.near:
+        parents: dict = {}
+        handles: list = []
+        alive = list(itertools.islice(walk(near, parents, GLANCE, handles), len(near) + GLANCE))
+        for x, v in handles:
+            if id(v) not in known:
+                while type(x) in (tuple, frozenset) and (up := parents[id(x)]) is not None:
+                    x = up  # which is to hold another one
+                found[id(x)] = x
+                stored[id(v)] = v
+        del alive
+    return list(found.values()), stored
+
+
+def is_written(shadow: Any, v: Variable) -> bool:
+    """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
+    return v._version > (id(v) in shadow.turned) if shadow.turned else v._version > 0
+
+
+def written(shadow: Any) -> list:
+    turned = shadow.turned
+    return [a for a, v in shadow.arrays if v._version and (not turned or is_written(shadow, v))]
+
+
+def finding(shadow: Any) -> RouteError | None:
+    """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
+    arrays = written(shadow) if shadow.left or shadow.reached else []
+    if arrays:
+        references = References(shadow, arrays)
+        arrays = [a for a in arrays if not references.is_followed(a)]
+    holders = altered(shadow) if shadow.near or shadow.walked else {}
+    if holders:
+        for x, iterator in shadow.walked:
+            if leads(x, holders):
+                return two_ways(shadow, x, [iterator, x])
+        for near, parents in shadow.near:
+            for x in near:
+                if leads(x, holders):
+                    return two_ways(shadow, x, chain(x, parents))
+    if arrays or holders:
+        parents: dict = {}
+        closed: list = []  # ways to objects of C, which cannot be searched
+        for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
+            if holders and way is None and leads(x, holders):
+                return two_ways(shadow, x, chain(x, parents))
+            if arrays and bounds(x) is not None:
+                for a in arrays:
+                    if overlap(a, x):
+                        return reachable(shadow, a, way or chain(x, parents))
+            if arrays and is_unsearchable(x):
+                closed.append(way or chain(x, parents))
+        if arrays and closed:
+            a = references.kept_unseen(arrays, tuple([id(way[-1]) for way in closed]))
+            if a is not None:
+                return kept_unseen(shadow, a, closed[0])
+    for a, before in shadow.sums.values() if shadow.sums else ():
+        if before is not None and checksum(a) != before:
+            return RouteError(
+                f"{place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension module, a "
+                f"pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it through its own "
+                "name, or give the function tg.Const(array.copy()) of what is only read"
+            )
+    return None
+
+
+def altered(shadow: Any) -> dict:
+    """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the names.  By a way that was left
+    alone f may have read there what they held before."""
+    found = [change for change in shadow.changes if change[0].altered(shadow, change)]
+    return {id(holder): Names.other(new) if kind is Names else None for kind, holder, new, *_ in found}
+
+
+def leads(x: Any, holders: dict) -> bool:
+    """Is x one of these holders (as `altered` gives them), or a module or a function that reads one?"""
+    kind = type(x)
+    if kind is types.FunctionType:
+        return id(x) in holders or any([id(c) in holders for c in x.__closure__ or ()]) or reads(x, holders)
+    if issubclass(kind, types.ModuleType):
+        return id(vars(x)) in holders
+    return id(x) in holders and holders[id(x)] is None
+
+
+def reads(f: Any, holders: dict) -> bool:
+    """Does the code of f name one of the names that were bound anew in its module, or in a module that it names?"""
+    space = f.__globals__
+    if type(space) is Globals or is_foreign(space.get("__name__")):
+        return False
+    used = named_in(f.__code__)
+    modules = [space[n] if n in space else sys.modules.get(n) for n in used]
+    spaces = [space, *[vars(m) for m in modules if isinstance(m, types.ModuleType)]]
+    return any([not used.isdisjoint(holders.get(id(s)) or ()) for s in spaces])
+
+
+KEPT = "Nothing was written back."
+
+
+def reachable(shadow: Any, a: Any, way: list) -> RouteError:
+    start = chain_between([shadow.f], way[0])
+    text = spelled(start + way[1:] if start else [None, *way])
+    return RouteError(
+        f"{place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what it "
+        f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
+        "needs its old numbers as tg.Const(array.copy())"
+    )
+
+
+def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
+    start = chain_between([shadow.f], way[0])
+    text = spelled(start + way[1:] if start else [None, *way])
+    return RouteError(
+        f"{place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object of "
+        f"compiled code, {text}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it inside the "
+        "function, or wrap the call by tapegrad.rule"
+    )
+
+
+def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
+    start, own = chain_between([shadow.f], way[0]), chain_between([shadow.f], x)
+    text = spelled(start + way[1:] if start else [None, *way])
+    what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
+    return RouteError(
+        f"{name_of(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not followed: "
+        f"what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through its name, an "
+        "attribute, a list or a dict"
+    )
+
+
+def alias_error(shadow: Any, a: Any) -> AliasError:
+    return AliasError(
+        f"{place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for NumPy "
+        "they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, inside the function"
+    )
+
+
+def chain(x: Any, parents: dict) -> list:
+    """From the start of a walk to x."""
+    way = [x]
+    while (parent := parents.get(id(way[-1]))) is not None:
+        way.append(parent)
+    return way[::-1]
+
+
+def chain_between(starts: list, goal: Any) -> list:
+    """The shortest way, or nothing."""
+    parents: dict = {}
+    for x in walk(starts, parents):
+        if x is goal:
+            return chain(x, parents)
+    return []
+
+
+def way_to(f: Any, goal: Any) -> str:
+    """In words how f reaches an object; nothing if it cannot be told."""
+    return spelled(chain_between([f], goal))
+
+
+def way_to_tracked(f: Any) -> str:
+    """How f reaches a tracked value."""
+    parents: dict = {}
+    handles: list = []
+    deque(walk([f], parents, GLANCE, handles), 0)
+    return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
+
+
+def name_of(shadow: Any) -> str:
+    f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def place(shadow: Any, a: Any) -> str:
+    """The captured array in words: how f reaches it, shape and dtype."""
+    way = way_to(shadow.f, a)
+    return f"{name_of(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+
+
+def spelled(way: list) -> str:
+    """'item 0 of the deque `history` of `model`', for the objects from f to what is named."""
+    words: list = []
+    owner = None
+    for n, (x, child) in enumerate(itertools.pairwise(way)):
+        last, kind = n == len(way) - 2, type(child)
+        if not last and kind is dict and child is own_dict(x):
+            owner = x  # its attributes: the next one names them
+            continue
+        label = label_of(x if owner is None else owner, child)
+        owner = None
+        if last:
+            words.append(label or "the contents")
+        elif is_foreign(kind.__module__) and kind is not types.FunctionType:
+            words.append(f"the {kind.__name__} {label or ''}".rstrip())
+        else:
+            words.append(label or f"an object of {kind.__name__}")
+    return " of ".join(words[::-1])
+
+
+def own_dict(x: Any) -> Any:
+    try:
+        return object.__getattribute__(x, "__dict__")
+    except (AttributeError, TypeError):
+        return None
+
+
+def label_of(x: Any, child: Any) -> str | None:
+    """How a child is called within x, where that can be told."""
+    kind = type(x)
+    if kind is types.FunctionType:
+        return next((name for name, c in of_function(x) if c is child), None)
+    if issubclass(kind, dict):
+        return next((f"item {k!r}" for k, v in x.items() if v is child), "a key")
+    if issubclass(kind, (list, tuple, deque)) or issubclass(kind, np.ndarray) and x.dtype == object:
+        return next((f"item {n}" for n, v in enumerate(x.ravel() if isinstance(x, np.ndarray) else x) if v is child), None)
+    space = own_dict(x)
+    if space is not None:
+        return next((f"`{k}`" for k, v in space.items() if v is child), None)
+    return None

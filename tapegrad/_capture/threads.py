@@ -1,0 +1,214 @@
+"""Several threads over one captured array: each transform keeps the numbers that it has seen, the last to finish leaves its own.
+
+Records hold captured memory as it lies.  So before a shadow writes an array back, every other thread's shadow that captured the
+same memory gets a copy of it as it was, a `Stash`: its handle turns to the copy at once (its version rises, so that views are
+read anew), and its records do so before they are swept.  Where that thread is sweeping just now, the writing waits for the end
+of the sweep; two threads that write back from within their sweeps, each waiting for the other, are told so.
+
+All this is asked only while more than one thread has captured something: a transform alone pays two entries in sets."""
+
+import ctypes
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, xp_of
+from .._core.errors import RouteError
+from .._core.scope import OPEN, lock
+from .routes import KEPT, bounds, checksum, overlap, written
+
+LOCK = lock()
+CHANGED = threading.Condition(LOCK)
+GRACE = 0.001  # seconds for an operation under way in another thread
+POLL = 0.1  # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
+WRITERS: list = []  # shadows that are writing back, or waiting to
+THREADS: set = set()  # the `Mine` of each thread with an open shadow that has captured arrays
+
+
+class Mine:
+    """One thread: its open shadows, what is open there, whether it waits for sweeps of others, and whether it was given a stash.
+    `with mine:` is a sweep."""
+
+    __slots__ = ("shadows", "state", "waits", "stashed")
+
+    def __init__(self):
+        self.shadows, self.state, self.waits, self.stashed = set(), OPEN.__dict__, False, False
+
+    @property
+    def sweeps(self) -> int:
+        """How many sweeps it is in."""
+        return self.state["sweeps"]
+
+    def __enter__(self):
+        self.state["sweeps"] += 1
+        return self
+
+    def __exit__(self, *error):
+        self.state["sweeps"] -= 1
+        if len(THREADS) > 1:
+            with LOCK:
+                CHANGED.notify_all()
+
+
+def forked() -> None:
+    """A child has none of the parent's other threads."""
+    THREADS.intersection_update((mine(),))
+    WRITERS.clear()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=forked)
+
+
+def mine() -> Mine:
+    try:
+        return OPEN.mine
+    except AttributeError:
+        OPEN.mine = Mine()
+        return OPEN.mine
+
+
+def enter(shadow: Any) -> None:
+    """The shadow captures its first array."""
+    shadow.mine = own = mine()
+    own.shadows.add(shadow)
+    THREADS.add(own)
+
+
+def leave(shadow: Any) -> None:
+    own = shadow.mine
+    WRITERS[:] = [s for s in WRITERS if s is not shadow]
+    own.shadows.discard(shadow)
+    if not own.shadows:
+        own.stashed = False
+        THREADS.discard(own)
+
+
+class Stash:
+    """The memory of a captured array as it was, and views of that."""
+
+    def __init__(self, a: Any):
+        self.array = a
+        self.low, self.high = bounds(a)
+        size = self.high - self.low
+        if xp_of(a) is np:
+            self.memory = np.frombuffer((ctypes.c_char * size).from_address(self.low), np.uint8).copy()
+        else:
+            xp = xp_of(a)
+            start = xp.cuda.MemoryPointer(a.data.mem, self.low - a.data.mem.ptr)
+            self.memory = xp.ndarray((size,), np.uint8, start).copy()
+
+    def of(self, x: Any) -> Any:
+        """x, or what lies at its place here, if x lies within the array."""
+        if not is_array(x) or not x.size:
+            return x
+        low, high = bounds(x)
+        if low < self.low or high > self.high:
+            return x
+        if xp_of(x) is np:
+            return np.ndarray(x.shape, x.dtype, self.memory, x.__array_interface__["data"][0] - self.low, x.strides)
+        return xp_of(x).ndarray(x.shape, x.dtype, self.memory.data + (x.data.ptr - self.low), x.strides)
+
+
+def protect(records: list) -> None:
+    """At the start of a sweep, which says so first: who begins to write from now on sees it, and who writes already holds the
+    lock.  What was written since the recording is replaced by what the records have seen."""
+    if len(THREADS) > 1:
+        with LOCK:
+            pass
+    own = mine()
+    if own.stashed:
+        turn(records, tuple([stash for s in own.shadows for stash in s.stashes]))
+
+
+def turn(records: list, stashes: tuple) -> None:
+    """Let records hold the stashes instead of the memory that was written since."""
+
+    def aside(v):
+        for stash in stashes:
+            v = stash.of(v)
+        return v
+
+    for k, r in enumerate(records):
+        if r is None:
+            continue
+        if type(r[5]) is list:
+            r[5][:] = [aside(v) for v in r[5]]
+        if any([is_array(v) for v in r[4:]]):
+            records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
+
+
+def snapshot(shadow: Any, a: Any, v: Any) -> None:
+    """The shadow has captured an array while other threads have captured some, or one of them is writing: of what they share it
+    takes a copy at once."""
+    with LOCK:
+        if a.size and others(shadow, [a]):
+            v._value = Stash(a).of(v._value)
+
+
+def alone(shadow: Any, write: Callable) -> Any:
+    """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
+    arrays = written(shadow)
+    if not arrays:
+        return None
+    with LOCK:
+        WRITERS.append(shadow)  # who captures from now on looks at this, and who has captured before is met below
+        try:
+            if len(THREADS) < 2:
+                return write(shadow)
+            wait(shadow, arrays)
+            met = others(shadow, arrays)
+            if any([set_aside(s, a, v) for s, a, v in met]):
+                time.sleep(GRACE)
+            result = write(shadow)
+            for s, a, _ in met:
+                if s.sums and id(a) in s.sums:
+                    s.sums[id(a)] = [a, checksum(a)]
+            return result
+        finally:
+            WRITERS.remove(shadow)
+
+
+def others(shadow: Any, arrays: list) -> list:
+    """(shadow, array, handle) of other threads that captured the same memory."""
+    return [
+        (s, a, v)
+        for other in tuple(THREADS)
+        if other is not shadow.mine
+        for s in tuple(other.shadows)
+        for a, v in tuple(s.arrays or ())
+        if any([overlap(a, b) for b in arrays])
+    ]
+
+
+def wait(shadow: Any, arrays: list) -> None:
+    """Until no other thread sweeps over the arrays."""
+    own = shadow.mine
+    while sweeping := [s.mine for s, _, _ in others(shadow, arrays) if s.mine.sweeps]:
+        if own.sweeps and any([m.waits for m in sweeping]):
+            raise RouteError(
+                f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward sweep that reads it, and "
+                f"would write it. {KEPT} Give each thread a copy of its own"
+            )
+        own.waits = True
+        try:
+            CHANGED.wait(POLL)
+        finally:
+            own.waits = False
+
+
+def set_aside(s: Any, a: Any, v: Any) -> bool:
+    """The shadow s of another thread keeps the array as it is now; is that new?  (Between the question whether f has written its
+    handle and the turning of it no other thread runs: no call lies between.)"""
+    if not a.size or any([stash.array is a for stash in s.stashes]):
+        return False
+    stash = Stash(a)
+    s.stashes, s.mine.stashed = (*s.stashes, stash), True
+    value, turned = stash.of(v._value), {*s.turned, id(v)}
+    if not v._version and v._trace is None:
+        v._value, v._version, s.turned = value, 1, turned
+    return True

@@ -1,0 +1,77 @@
+"""`type`, `hasattr` and `memoryview` in functions that are followed: they answer for the class that a tracked value stands for.
+
+`isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .._core.errors import DroppedDerivativeError
+from .._core.lent_memory import lend
+from .._core.primitive import is_tracked
+from .._core.variable import HANDLES
+from ..numpy import ndarray
+
+METAS: dict = {}  # metaclass of a shadow (_shadow/classes.py) -> the one for which it stands
+
+
+def class_of(x: Any) -> type:
+    kind = x.__class__ if type(x) in HANDLES else type(x)
+    return ndarray if kind is np.ndarray else METAS.get(kind, kind)  # what the name means there
+
+
+def hasattr_(x: Any, name: str, /) -> bool:
+    """Names such as `__array_interface__`, by which libraries take memory, are not attributes of a Variable, nor is `__array_ufunc__`
+    one of a number; and `__iter__ = None` stops Python from iterating over a number by `__getitem__`."""
+    if type(x) in HANDLES and (kind := x.__class__) is not type(x):
+        return any([name in c.__dict__ for c in kind.__mro__])
+    return hasattr(x, name)
+
+
+class Type(type):
+    """`type_(x)` asks; `type_(name, bases, space)`, `class Meta(type_)` and `isinstance(c, type_)` are those of `type`."""
+
+    def __call__(cls, *args, **options):
+        if cls is not type_:
+            return type.__call__(cls, *args, **options)
+        if len(args) == 1 and not options:
+            return class_of(*args)
+        if len(args) == 3:  # the class is of the caller's module
+            args = *args[:2], {"__module__": sys._getframe(1).f_globals.get("__name__"), **args[2]}
+        return type(*args, **options)
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, type) if cls is type_ else type.__instancecheck__(cls, x)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, type) if cls is type_ else type.__subclasscheck__(cls, c)
+
+    def __eq__(cls, other):
+        return cls is other or (cls is type_ and other is type)
+
+    def __hash__(cls):
+        return hash(type) if cls is type_ else type.__hash__(cls)
+
+
+class type_(type, metaclass=Type):
+    pass
+
+
+class Memory(type):
+    """`memoryview_(x)` asks; `isinstance(m, memoryview_)` is that of `memoryview`."""
+
+    def __call__(cls, x):
+        if type(x) in HANDLES and is_tracked(x):
+            raise DroppedDerivativeError("memoryview(x) of a tracked value would drop its derivative in silence; write tapegrad.value(x)")
+        return memoryview(lend(x) if type(x) in HANDLES else x)
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, memoryview)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, memoryview)
+
+
+class memoryview_(metaclass=Memory):
+    pass

@@ -1,0 +1,162 @@
+"""Arrays that show shape, dtype and memory order, and no values: what lies under a Variable of a trace that hides them.
+
+Whatever asks for the contents raises; what slips through by way of compiled code computes with nan."""
+
+from typing import Any
+
+import numpy as np
+
+from .arrays import repeats
+from .errors import BatchError, callers_line
+
+
+def refused(what: str) -> Any:
+    def method(*args: Any, **kwargs: Any) -> Any:
+        raise BatchError(
+            f"{callers_line()}: {what} asks for values, and the function is run once for all samples (tg.vmap) or recorded for other "
+            "points (tg.prepare): write it with numpy's functions on the tracked array, or do without"
+        )
+
+    return method
+
+
+OF_VALUES = (
+    "__bool__ __int__ __float__ __complex__ __index__ __round__ __contains__ __iter__ item tolist tobytes tofile dump dumps argsort "
+    "argmax argmin argpartition sort partition searchsorted nonzero round choose __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ "
+    "__truediv__ __rtruediv__ __pow__ __rpow__ __mod__ __rmod__ __floordiv__ __rfloordiv__ __divmod__ __rdivmod__ __matmul__ "
+    "__rmatmul__ __neg__ __pos__ __abs__ __lt__ __le__ __eq__ __ne__ __gt__ __ge__ __and__ __rand__ __or__ __ror__ __xor__ __rxor__ "
+    "__invert__ is_integer as_integer_ratio hex conj conjugate dot sum prod mean any all max min take repeat"
+).split()
+OF_LAYOUT = {
+    np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type, np.diagonal, np.broadcast_to,
+    np.einsum, np.lib.stride_tricks.sliding_window_view,
+}  # fmt: skip
+LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
+BLIND = {name: refused(name) for name in OF_VALUES}
+BLIND["__array_ufunc__"] = lambda x, ufunc, *args, **kwargs: refused(ufunc.__name__)()
+BLIND["__hash__"] = object.__hash__
+
+
+TEXT_ASKED = refused("reading the text of a tracked value")
+
+
+class Text(str):
+    """The text of hidden values.  It may be shown, and put into another one; who reads it is told that nobody knows what it says."""
+
+    __slots__ = ()
+    __str__ = __repr__ = lambda x: x if callers_line() is not None else plain_text(x)  # None: `logging` asks, which shows it
+    __format__ = lambda x, spec: Text(str.__format__(plain_text(x), spec))
+    __add__ = lambda x, y: Text(str.__add__(x, y))
+    __radd__ = lambda x, y: Text(str.__add__(y, x))
+
+
+plain_text = str.__str__
+
+
+def _read(name: str) -> Any:
+    of_text = getattr(str, name, None)
+
+    def method(x: Text, *args: Any, **kwargs: Any) -> Any:
+        if of_text is not None and callers_line() is None:
+            return of_text(x, *args, **kwargs)
+        TEXT_ASKED()
+
+    return method
+
+
+for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "__bool__"} - {*vars(Text), "__getattribute__", "__new__"}:
+    setattr(Text, _name, _read(_name))
+
+
+def _function(x, f, types, args, kwargs):
+    if f in LIKE and args and type(args[0]) is Hollow:
+        return f(args[0].view(np.ndarray), *args[1:], **kwargs)
+    if f not in OF_LAYOUT:
+        refused(f.__name__)()
+    return np.ndarray.__array_function__(x, f, types, args, kwargs)
+
+
+Hollow = type("Hollow", (np.ndarray,), {**BLIND, "__array_function__": _function})
+TYPES = [np.dtype(c).type for c in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]]
+NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in TYPES}
+SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}  # hollow class -> that for which it stands
+TRUTH = np.dtype(bool)  # of which NumPy's type has no subclasses
+NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
+SHOWN[NUMBERS[TRUTH]] = np.bool_
+POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
+NUMBER: dict = {}  # dtype -> the hollow number
+
+
+def shown_class(kind: type) -> type:
+    """The class that the user means."""
+    return SHOWN.get(kind, kind)
+
+
+def poison(d: np.dtype) -> Any:
+    if d.kind not in "biufc":
+        raise TypeError(f"an array of dtype {d} met a tracked value, which cannot be computed with it")
+    return np.nan if d.kind in "fc" else True if d.kind == "b" else np.iinfo(d).max
+
+
+def memory(xp: Any, d: np.dtype, size: int) -> Any:
+    """At least so many elements of poison."""
+    found = POISON.get((xp, d))
+    if found is None or found.size < size:
+        found = POISON[xp, d] = xp.full(max(size, 64, 0 if found is None else 2 * found.size), poison(d), d)
+    return found
+
+
+def hollow_number(d: np.dtype) -> Any:
+    found = NUMBER.get(d)
+    if found is None:
+        kind = NUMBERS.get(d)
+        found = NUMBER[d] = hollow(np, (), d, ()) if kind is None else kind(poison(d))
+    return found
+
+
+KNOWN: dict = {}
+
+
+def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool = True) -> Any:
+    """Without values: an array of this shape, dtype and these strides."""
+    key = xp, shape, d, strides, writeable
+    found = KNOWN.get(key)
+    if found is None:
+        if len(KNOWN) > 999:
+            KNOWN.clear()
+        found = KNOWN[key] = made(*key)
+    return found
+
+
+def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) -> Any:
+    below = above = 0
+    size = 1
+    for n, s in zip(shape, strides, strict=True):
+        size *= n
+        if s < 0:
+            below -= (n - 1) * s
+        else:
+            above += (n - 1) * s
+    if not size:
+        return np.ndarray.__new__(Hollow, shape, d) if xp is np else xp.empty(shape, d)
+    room = memory(xp, d, (below + above) // d.itemsize + 1)
+    if xp is np:
+        found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found.flags.writeable = writeable and not repeats(shape, strides)
+        return found
+    return on_device(xp)(shape, d, room.data + below, strides)
+
+
+def read_only_as(value: Any, found: Any) -> Any:
+    """What is shown of an argument: read-only where that is (`_core.arrays.kept`)."""
+    if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
+        return hollow(np, found.shape, found.dtype, found.strides, False)
+    return found
+
+
+def on_device(xp: Any) -> type:
+    """The hollow arrays of CuPy, which reads an index array by `take`."""
+    kind = POISON.get(xp)
+    if kind is None:
+        kind = POISON[xp] = type("Hollow", (xp.ndarray,), {name: f for name, f in BLIND.items() if name != "take"})
+    return kind

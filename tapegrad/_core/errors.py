@@ -1,0 +1,271 @@
+"""The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says what happened,
+where, and what to write instead."""
+
+import dis
+import itertools
+import linecache
+import math
+import re
+import sys
+from typing import Any
+
+import numpy as np
+
+from .scope import OPEN
+
+PUBLIC = "tapegrad.errors"  # the module of these classes, for users and pickles
+
+
+class TapegradError(Exception):
+    """Base class of every error raised by tapegrad."""
+
+    __module__ = PUBLIC
+
+    def __init_subclass__(cls, **kwargs: Any) -> None:
+        super().__init_subclass__(**kwargs)
+        if cls.__module__ == __name__:
+            cls.__module__ = PUBLIC
+
+
+def heard() -> int:
+    """How many errors this thread has heard so far: those after them may be taken back."""
+    return len(OPEN.dropped or ())
+
+
+def take_back(known: int, texts: Any = None) -> None:
+    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing.  `texts`: those of them only."""
+    if OPEN.dropped is not None:
+        OPEN.dropped[known:] = [] if texts is None else [d for d in OPEN.dropped[known:] if d[1] not in texts]
+
+
+class OfTracked(TapegradError):
+    """An error that a plain call would not have met: one that an `except` clause swallows is raised again when the transform
+    ends, for what took the place of the value has not its derivative."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        dropped = OPEN.dropped
+        if dropped is not None:
+            place, text = callers_line(), str(self)
+            if place is not None:
+                dropped.append((type(self), text, place))
+                if place not in text:
+                    self.args = (f"{place}: {quoted(callers_code())}{text}",)
+
+
+class DroppedDerivativeError(OfTracked, TypeError):
+    """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
+
+
+class BatchError(OfTracked, TypeError):
+    """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a shape or a conversion."""
+
+
+class NotScalarError(TapegradError, TypeError):
+    """A gradient was asked of a function whose value is not a real scalar."""
+
+
+class ArgumentError(TapegradError, TypeError):
+    """An argument cannot be differentiated, or does not fit what the call needs."""
+
+
+class DeviceError(TapegradError, TypeError):
+    """Arrays of two libraries or two devices met in one operation."""
+
+
+class NoRuleError(OfTracked, NotImplementedError):
+    """An operation without a derivative rule met a tracked value."""
+
+
+class ShapeError(TapegradError, ValueError):
+    """Shapes do not fit together."""
+
+
+class DataError(TapegradError, ValueError):
+    """Observations that a model cannot use: infinite ones, or too few."""
+
+
+class AliasError(TapegradError, RuntimeError):
+    """Two arguments, or an argument and a captured array, share memory and one of them is written."""
+
+
+class RouteError(TapegradError, RuntimeError):
+    """A captured array was written, and the function can reach it by a way that is not followed, or it was changed by one."""
+
+
+class GuardError(TapegradError, RuntimeError):
+    """A recorded computation met a branch or shape other than the recorded one, a recomputation other values."""
+
+
+class KernelError(TapegradError, RuntimeError):
+    """A kernel could not be built or launched."""
+
+
+class ConvergenceError(TapegradError, RuntimeError):
+    """An optimiser stopped before it reached a maximum, a solver before it reached a solution."""
+
+
+class AnomalyError(OfTracked, FloatingPointError):
+    """Under `detect_anomalies`: a nan or inf, with the operation that made it."""
+
+
+class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
+    """A matrix that must be positive definite is not."""
+
+
+class SingularError(TapegradError, np.linalg.LinAlgError):
+    """A solution does not depend on its parameters in a differentiable way: the matrix of the linear system is singular."""
+
+
+class NonDifferentiableWarning(RuntimeWarning):
+    """A second derivative where there is none, or none that can be told, was taken as zero."""
+
+    __module__ = PUBLIC
+
+
+class DenseWarning(UserWarning):
+    """A sparse matrix has rows so full that it costs as much as a dense one."""
+
+    __module__ = PUBLIC
+
+
+class ReplayWarning(RuntimeWarning):
+    """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes longer."""
+
+    __module__ = PUBLIC
+
+
+# --- errors that were swallowed ---
+
+UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))  # libraries that are left alone
+LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx"} | UNKNOWING
+TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
+
+
+def root_of(frame: Any) -> str:
+    return (frame.f_globals.get("__name__") or "").partition(".")[0]
+
+
+def callers_frame() -> Any:
+    """The innermost frame that is no library's or ours; None if all that was wanted is text, or there is none."""
+    frame = sys._getframe(1)
+    while frame is not None and (root := root_of(frame)) in LIBRARIES:
+        if root in TEXT:
+            return None
+        frame = frame.f_back
+    return frame
+
+
+def callers_line() -> str | None:
+    """'file:line' in the code that called a library or us; None if all that it wanted was text."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        root = root_of(frame)
+        if root in TEXT:
+            return None
+        if root not in LIBRARIES:
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown place"
+
+
+def callers_code() -> str:
+    """The expression there that is being worked out; empty where its source is not known, or is long."""
+    frame = callers_frame()
+    if frame is None:
+        return ""
+    line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
+    if line is None or line != last or first_column is None:
+        return ""
+    whole = linecache.getline(frame.f_code.co_filename, line)
+    text = whole.encode()[first_column:last_column].decode(errors="replace")
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):  # a[i] = x: the whole of it
+        text = whole.strip()
+    return text if len(text) <= 60 else ""
+
+
+def quoted(code: str) -> str:
+    """An expression before what is wrong with it, with NumPy's name for a function of `math`."""
+    if not code:
+        return ""
+    found = re.match(r"(?:math\.)?(\w+)\(", code)
+    name = found.group(1) if found and hasattr(math, found.group(1)) else ""
+    name = {"lgamma": "gammaln"}.get(name, name)
+    instead = f"numpy.{name}" if hasattr(np, name) else f"scipy.special.{name}"
+    return f"`{code}`" + (f" (write {instead}(x)): " if name else ": ")
+
+
+def refusal(error: BaseException, dropped: list) -> TapegradError | None:
+    """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
+    scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
+    kind, text = type(error), str(error)
+    if dropped and (kind is SystemError or kind.__name__ == "error"):
+        kind, text, place = dropped[-1]
+        return kind(f"{place}: {text}")
+    if kind is not TypeError or not REFUSED.search(text):
+        return None
+    step = error.__traceback__
+    place, raised = "", False
+    while step is not None:
+        code = step.tb_frame.f_code
+        if (step.tb_frame.f_globals.get("__name__") or "").partition(".")[0] not in LIBRARIES:
+            place = f"{code.co_filename}:{step.tb_lineno}: "
+        raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"  # by Python code: what it means is its own affair
+        step = step.tb_next
+    if raised:
+        return None
+    return DroppedDerivativeError(
+        f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it with numpy's functions, "
+        "operators and indexing (x[i], x[...] = y), or give it tapegrad.value(x), which has no derivative"
+    )
+
+
+def note_library(error: BaseException) -> None:
+    """A note on an error from within a library that knows nothing of tapegrad."""
+    step, place, root = error.__traceback__, "", ""
+    while step is not None:
+        found = root_of(step.tb_frame)
+        if found not in LIBRARIES:
+            place, root = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}", ""
+        elif found in UNKNOWING:
+            root = root or found
+        step = step.tb_next
+    if root and hasattr(error, "add_note"):
+        error.add_note(
+            f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's functions in the function "
+            f"that is differentiated, and {root} outside of it, or on tapegrad.value(x), which has no derivative"
+        )
+
+
+REFUSED = re.compile(
+    r"(?<!unhashable type: )'(Variable|View)'(?! and )|not (Variable|View)|from (Variable|View|numpy\.\w+) to|"
+    "Iterator operand is flagged as writeable|"
+    "(float|array) .*required, not (Variable|View)"
+)
+
+
+def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradError | None:
+    """An error has left the user's function: it has been heard, unless the function around an outer transform swallows it.  Gives what
+    it is in our words, if compiled code raised it."""
+    if outer is not None:
+        outer.extend(dropped)
+    if not isinstance(error, Exception) or isinstance(error, TapegradError):
+        return None
+    ours = refusal(error, dropped)
+    if ours is None:
+        note_library(error)
+    return ours
+
+
+def raise_swallowed(dropped: list) -> None:
+    """The user's function has returned: the first error that it swallowed is raised again."""
+    kind, text, place = dropped[0]
+    told = (
+        f"{text} (an `except` clause has caught this error)"
+        if kind is BatchError
+        else f"{place}: an `except` clause caught the following error, and what was computed instead lacks the derivative; where the "
+        f"plain number is wanted, write tapegrad.value(x) on that line. The error was: {text}"
+    )
+    error = kind(told)
+    error.args = (told,)  # its place is that of the error
+    raise error

@@ -1,0 +1,177 @@
+"""Objects of other libraries that meet tracked values: taken as numbers where that is what they are, or an error that names them.
+
+`argument` is for the arguments of functions, `operand` for operators and ufuncs, where NumPy gives a foreign operand its turn.
+Nothing is imported: a type is known by its name."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .arrays import NUMBERS, is_array, is_scalar, xp_of
+from .errors import ArgumentError
+from .registry import late
+from .trees import LEAVES, Const, leaves, paths
+from .variable import HANDLES
+
+# Types that mean no more than themselves (object arrays aside), as arguments or as settings.
+ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
+OBJECTS = np.dtype(object)
+ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
+
+# How an array of another library becomes one of NumPy's.
+REMEDIES = {
+    "torch": "t.detach().cpu().numpy()", "jax": "numpy.asarray(a)", "jaxlib": "numpy.asarray(a)", "tensorflow": "t.numpy()",
+    "mxnet": "a.asnumpy()", "xarray": "a.to_numpy()", "polars": "s.to_numpy()", "pyarrow": "a.to_numpy()", "dask": "a.compute()",
+    "pint": "q.magnitude", "astropy": "q.value", "sparse": "a.todense()", "pytensor": "a.eval()", "autograd": "a._value",
+}  # fmt: skip
+NEUTRAL = frozenset(
+    "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __repr__ __str__ __reduce__ "
+    "__setstate__ __getnewargs__ __firstlineno__ __static_attributes__ __annotations__ __del__".split()
+)
+OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)  # (a shadow class has names of classes besides)
+ASKERS = {
+    "pandas": "s.to_numpy()",
+    "numpy.ma": "numpy.where(mask, a, b) instead of a masked array",
+    "numpy.matrixlib": "arrays with @ instead of numpy.matrix",
+    "matplotlib": "ax.plot(tapegrad.value(x))",
+}
+PASSED = frozenset(("tapegrad", "numpy", "pandas", "matplotlib"))
+
+
+def asked_by() -> str:
+    """For an error: which library wanted a plain array, if it is one that tapegrad does not compute with."""
+    frame, told = sys._getframe(1), ""
+    while frame is not None:
+        module = frame.f_globals.get("__name__") or ""
+        if module.partition(".")[0] not in PASSED:
+            break
+        for name, remedy in ASKERS.items():
+            if (module + ".").startswith(name + "."):
+                told = f" ({name} asked for it: write {remedy})"
+        frame = frame.f_back
+    return told
+
+
+def library_of(kind: type) -> str:
+    """The library of a class: that of the first of its bases that has a remedy, else its own."""
+    roots = [(c.__module__ or "").partition(".")[0] for c in kind.__mro__]
+    return next((r for r in roots if r in REMEDIES or r == "pandas"), roots[0])
+
+
+def check_constants(what: str, tree: Any) -> None:
+    """Leaves that are differentiated by nobody must not hold floats: those of other libraries' arrays and numbers would be lost."""
+    for x, path in zip(leaves(tree), paths(tree), strict=True):
+        remedy = remedy_of(x)
+        if remedy is not None:
+            raise ArgumentError(
+                f"{what}{f', at {path},' if path else ''} is of {full_name(type(x))}, whose numbers tapegrad does not differentiate; "
+                f"pass {remedy}, or tapegrad.Const(x) where it is a constant"
+            )
+
+
+def remedy_of(x: Any) -> str | None:
+    """How to pass the floats that x holds, unless they are in an array or a number of NumPy's or CuPy's; None where it holds no floats."""
+    kind = type(x)
+    if kind is np.ndarray:
+        held = x.dtype == OBJECTS and any(type(v) in LEAVES and not isinstance(v, int) or remedy_of(v) for v in x.flat)
+        return "an array of floats, numpy.array([...])" if held else None
+    if kind in ORDINARY or issubclass(kind, type) or is_scalar(x) or xp_of(x) is not np:
+        return None
+    if any(hasattr(kind, name) for name in ARRAY_LIKE):
+        dtype = getattr(x, "dtype", None)
+        dtypes = [dtype] if dtype is not None else getattr(x, "dtypes", None)
+        if dtypes is None:
+            dtypes = [np.asarray(x).dtype] if hasattr(kind, "__array__") else []
+        if not any("float" in str(d).lower() or "complex" in str(d).lower() for d in dtypes):
+            return None
+        library = library_of(kind)
+        known = "x.to_numpy()" if library == "pandas" else "x.toarray()" if hasattr(kind, "toarray") else "numpy.asarray(x)"
+        return REMEDIES.get(library, known)
+    number = (hasattr(kind, "__float__") or hasattr(kind, "__complex__")) and not hasattr(kind, "__index__")
+    return "float(x)" if number else None
+
+
+def name_in(home: Any, f: Any) -> str | None:
+    """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
+    have another name or none."""
+    own = getattr(f, "__name__", None)
+    if own is not None and getattr(home, own, None) is f:
+        return own
+    return next((name for name, x in vars(home).items() if x is f and not name.startswith("_")), None)
+
+
+def full_name(kind: type) -> str:
+    return f"{kind.__module__}.{kind.__qualname__}"
+
+
+def refused(x: Any, remedy: str) -> ArgumentError:
+    return ArgumentError(f"an object of type {full_name(type(x))} met a tracked value, which tapegrad cannot compute with; write {remedy}")
+
+
+def argument(x: Any) -> Any:
+    """An argument of a function: itself, or the numbers that it holds, or an error that says what it is."""
+    kind = type(x)
+    if kind is np.ndarray:
+        return numbers_of(x) if x.dtype.kind == "O" else x
+    if kind in ORDINARY or is_scalar(x):
+        return x
+    if kind is Const:
+        return argument(x.value)
+    if issubclass(kind, np.ndarray):
+        return base_array(x)
+    if xp_of(x) is not np:
+        return x
+    if hasattr(kind, "plain_elements"):  # those that a mask chose
+        return x.plain_elements()
+    library = library_of(kind)
+    if library == "pandas" and hasattr(x, "to_numpy"):
+        return argument(x.to_numpy())
+    if library in REMEDIES and (hasattr(x, "dtype") or hasattr(x, "__array__")):
+        raise refused(x, REMEDIES[library])
+    return argument(x.__array__()) if hasattr(kind, "__array__") else x
+
+
+def as_array(x: Any) -> Any:
+    """An argument that stands for an array: of a list the array of its numbers."""
+    return late.stacked(x) if isinstance(x, (list, tuple)) else argument(x)
+
+
+def operand(x: Any) -> Any:
+    """An operand of an operator: what `argument` makes of it, or NotImplemented, so that its own reflected method has its turn."""
+    kind = type(x)
+    if library_of(kind) == "pandas":  # its results would be labelled, and their methods are not NumPy's
+        raise refused(x, "its .to_numpy()")
+    if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
+        return argument(x)
+    if getattr(kind, "__array_ufunc__", x) is not x or getattr(kind, "__array_priority__", 0) > 0:
+        return NotImplemented
+    for number in (int, float, complex):
+        if issubclass(kind, number):
+            return number(x)
+    return argument(x) if hasattr(kind, "__array__") else NotImplemented
+
+
+def numbers_of(x: np.ndarray) -> Any:
+    """An object array of numbers, tracked ones among them, as an array of numbers."""
+    y = late.stacked(x.tolist()) if x.ndim else x[()]
+    if getattr(y, "dtype", OBJECTS).kind not in "biufc":
+        raise ArgumentError(
+            f"an array of dtype object and shape {x.shape} met a tracked value, and not all of its elements are numbers; "
+            "make an array of floats, numpy.array([...])"
+        )
+    return y
+
+
+def base_array(x: np.ndarray) -> np.ndarray:
+    """A subclass of ndarray as plain array, if it does nothing of its own."""
+    kind = type(x)
+    if issubclass(kind, np.ma.MaskedArray):
+        raise refused(x, "x.filled(value) or numpy.where(mask, a, b): masks have no derivative here")
+    if issubclass(kind, np.matrix):
+        raise refused(x, "numpy.asarray(M), and @ for the product of matrices")
+    if not issubclass(kind, np.memmap):
+        for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
+            if own := [n for n in c.__dict__ if n not in NEUTRAL and n in OF_ARRAYS]:
+                raise refused(x, f"numpy.asarray(x), for {own[0]} of this class is not NumPy's")
+    return numbers_of(np.asarray(x)) if x.dtype.kind == "O" else np.asarray(x)

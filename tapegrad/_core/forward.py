@@ -1,0 +1,80 @@
+"""Forward mode.  At this level a Variable's slot is its tangent: a plain array, or a value of a lower level.
+
+Tangents are values: they may be shared between Variables, and an operation that may hand one on marks its handle as saved.
+So a write, which alters value and tangent together, first moves both to memory of their own (`_core.primitive.own`)."""
+
+from typing import Any
+
+from .primitive import READ, Trace, bind, handle, lower, settled
+from .variable import Variable, View, copied, frozen, like_layout, variable
+
+# Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
+# arithmetic did not go wrong in a plain call (_core.float_errors.py).
+FORWARD: dict = {}
+
+
+def pushed(prim: Any, tangents: list, out: Any, inputs: list, params: dict) -> Any:
+    return prim.jvp(tangents, out, *inputs, **params)
+
+
+FORWARD[pushed.__code__] = 0
+
+
+class Dual(Trace):
+    __slots__ = ()
+    holds = True
+
+    def copied_slot(self, tangent: Any, x: Variable) -> Any:
+        return like_layout(copied(tangent), x)
+
+    def memory(self, tangent: Any) -> Any:
+        return tangent
+
+    def laid_slot(self, tangent: Any, value: Any) -> Any:
+        return like_layout(tangent, value)
+
+    def watch(self, value: Any, tangent: Any) -> Variable:
+        if isinstance(value, Variable):
+            value = frozen(value)
+        if isinstance(tangent, Variable):
+            tangent = frozen(tangent)
+        x = variable(value, self, like_layout(tangent, value))  # so that steps which are views of the one are of the other
+        x._saved = True
+        return x
+
+    def apply(self, prim, args, params):
+        inputs, tangents = [], []
+        # what is read by copy, or element by element, is not held by anybody
+        holds = not (prim is READ and (params["copy"] or params["at"] is not None))
+        for a in args:
+            v, t = lower(a, self)
+            inputs.append(v)
+            tangents.append(t)
+            if holds and isinstance(a, Variable) and not (prim.writes and a is args[0]):
+                a._saved = True
+        if prim.jvp is None:
+            out = bind(prim, inputs, params)
+            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+        if prim.writes:
+            tangent = pushed(prim, tangents, None, inputs, params)  # before the write changes the inputs
+            return variable(bind(prim, inputs, params), self, tangent)
+        out = bind(prim, inputs, params)
+        tangent = pushed(prim, tangents, out, inputs, params)
+        if type(out) is tuple:
+            if tangent is None:
+                return tuple([handle(o) for o in out])
+            pairs = zip(out, tangent, strict=True)
+            return tuple([handle(o) if t is None else variable(o, self, unshared(t, inputs)) for o, t in pairs])
+        if tangent is None:
+            return handle(out)
+        return variable(out, self, unshared(tangent, inputs))
+
+
+def unshared(tangent: Any, inputs: list) -> Any:
+    """A rule may hand on one of its inputs, which is a handle or plain array that may be written later."""
+    if type(tangent) is View:
+        return settled(tangent)
+    for v in inputs:
+        if tangent is v:
+            return frozen(v) if isinstance(v, Variable) else copied(v)
+    return tangent

@@ -1,0 +1,175 @@
+"""The one registry of arrows that no import statement shows.  tests/project/test_layers.py reads it, and finds every arrow that is not here.
+
+`GIVEN`: a function that lower floors call as `late.name`, and a higher one gives.  `LOADED`: a module that is imported when it is first
+needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""
+
+import importlib
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+late = SimpleNamespace()
+
+# name -> (who gives it, who calls it)
+GIVEN = {
+    "fit": ("ops.shaping", ("_core.variable", "_core.reverse")),
+    "conj": ("ops.shaping", ("_core.reverse",)),
+    "widened": ("ops.shaping", ("ops.declare",)),
+    "stacked": ("ops.shaping", ("_core.foreign", "ops.declare")),
+    "relaid": ("ops.shaping", ("ops.layouts",)),
+    "astype": ("ops.shaping", ("ops.layouts",)),
+    "array_of": ("ops.shaping", ("ops.layouts",)),
+    "shown": ("ops.indexing.views", ("ops.layouts", "ops.creation")),
+    "class_of": ("ops.variable_methods", ("_core.variable",)),
+    "refuse_lost": ("ops.variable_methods", ("ops.protocols",)),
+    "write_value": ("ops.variable_methods", ("ops.protocols",)),
+    "index": ("ops.variable_methods", ("ops.protocols",)),
+    "gradient": ("_transforms.tape", ("ops.variable_methods",)),
+    "backward": ("_transforms.tape", ("ops.variable_methods",)),
+    "held_by": ("_capture.dependencies", ("_capture.snapshots",)),
+}
+
+# tapegrad.<name> on first use
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+ON_USE = {
+    "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
+    "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
+}  # fmt: skip
+# (tapegrad.<name> of a module on first use)
+ELSEWHERE = {  # names of other libraries -> ours
+    "gradient": "grad", "jacfwd": "jacobian(f, mode='forward')", "jacrev": "jacobian(f, mode='reverse')", "jit": "prepare(f, x)",
+    "compile": "prepare(f, x)", "stop_gradient": "value", "detach": "value", "no_grad": "value", "custom_vjp": "rule", "custom_jvp": "rule",
+    "custom_gradient": "rule", "primitive": "rule", "elementwise_grad": "grad(lambda x: f(x).sum())", "GradientTape": "Tape",
+    "Tensor": "Variable", "tensor": "Variable", "pmap": "vmap", "hessian_vector_product": "hvp", "make_jvp": "jvp", "make_vjp": "vjp",
+    "ravel_pytree": "ravel", "remat": "checkpoint", "detect_anomaly": "detect_anomalies", "debug_nans": "detect_anomalies",
+    "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads", "check_grads": "testing.check_grads",
+    "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize", "fit": "statespace.fit",
+}  # fmt: skip
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
+MODELS = (  # tapegrad.kernels.<name> on first use
+    "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
+)  # fmt: skip
+
+# module -> who loads it
+LOADED: dict[str, tuple] = {
+    **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
+    # a face of a library, when a function is met that uses the library, or when it is asked for by name
+    "tapegrad.numpy": ("__init__", "_dispatch.stand_ins", "_scipy.device"),
+    "tapegrad.cupy": ("__init__", "_dispatch.stand_ins", "scipy", "_scipy.device"),
+    "tapegrad.cupyx": ("_dispatch.stand_ins",),
+    "tapegrad.scipy": ("__init__", "_dispatch.stand_ins"),
+    "tapegrad.implicit.sequential": ("ops.special.declare",),  # when values that a vmap hides decide what is done
+    "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
+    "tapegrad.stats": ("__init__", "scipy"),
+    # with the first sparse matrix: it imports Numba
+    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
+    **{
+        f"tapegrad.stats.{name}": ("stats",)
+        for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
+    },  # when they are asked for
+    **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
+    "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.polynomial": ("numpy",),
+    # a model of the library, when it is asked for, or for one of its kernels that was pickled
+    **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
+    # with the first CuPy array: without CuPy these cannot be imported
+    "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay.fusion.device"),
+    "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
+    "cupyx.scipy.fft": ("_dispatch.faces", "ops.cosine_transforms"),
+    "cupyx.scipy.linalg": ("_dispatch.faces", "ops.linalg.factorizations", "ops.linalg.equations"),
+    "cupyx.scipy.special": ("_dispatch.faces", "ops.piecewise"),
+    "cupyx.scipy.sparse.linalg": (
+        "operators",
+        "implicit.systems",
+        "_dispatch.faces",
+        "_scipy.sparse.products",
+        "_scipy.sparse.linear_systems",
+        "_scipy.namespaces",
+    ),
+    "cupyx.scipy.sparse": ("_dispatch.faces", "_scipy.sparse.matrices", "_scipy.sparse.products", "sparse._plan"),
+    "cupyx.scipy.signal": ("_dispatch.faces", "_scipy.linear_maps"),
+    "cupyx.scipy.interpolate": ("_dispatch.faces", "_scipy.interpolate.piecewise", "_scipy.interpolate.fitpack"),
+    "cupyx.scipy.spatial": ("_scipy.interpolate",),
+    "cupyx.scipy.ndimage": ("_dispatch.faces", "_scipy.linear_maps"),
+    # slow to import
+    "llvmlite.binding": ("replay.interpreter.machine_code",),
+    "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
+    "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
+    **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    # what a program needs that is replayed
+    "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
+    "tapegrad.replay.fusion.groups": ("replay.emitted",),
+    "numba": ("kernels.raw_code.kernel",),
+    "scipy.stats": ("stats._families",),
+    # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
+    "pandas": ("statespace._labels",),
+    "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
+}
+
+# table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
+FILLED = {
+    "_core.registry.TABLES": ("ops.declare",),
+    "_core.primitive.READ": ("ops.indexing.regions",),
+    "_core.primitive.ASSIGN": ("ops.indexing.regions",),
+    "_core.primitive.ADD_AT": ("ops.indexing.regions",),
+    "_core.reverse.SAFE": ("ops.elementwise", "_fast.numbers"),
+    "_core.forward.FORWARD": ("_fast.entries",),
+    "ops.declare.NUMPY": ("ops.", "stats", "_scipy.namespaces"),
+    "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
+    "_capture.type_queries.METAS": ("_capture.classes",),
+    "_capture.core.MAKERS": (
+        "_transforms.transforms",
+        "_transforms.checkpoint",
+        "implicit",
+        "statespace.filters.nonlinear",
+        "replay.prepared",
+        "_scipy.optimize",
+        "_scipy.optimize.callback_search",
+        "_scipy.integrate.boundary",
+        "_scipy.integrate.ivp_adjoint",
+    ),
+    **dict.fromkeys(
+        ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"), ("ops.variable_methods",)
+    ),
+    "kernels.graph.nodes.OPERATIONS": ("kernels.trace.",),
+    "kernels.trace.symbolic.ARRAYS": ("kernels.trace.",),
+    "kernels.trace.symbolic.FUNCTIONS": ("kernels.trace.",),
+    "kernels.trace.symbolic.COMPOSED": ("kernels.trace.",),
+    "kernels.trace.symbolic.REDUCE": ("kernels.trace.",),
+    "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
+}
+
+STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")  # what is open in a thread, who watches: no arrow
+FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
+
+
+TABLES: list = []  # the tables of operations
+
+
+class Whole:
+    """A context for modules that fill `TABLES`.  If one of them fails to load, or is interrupted, the tables are as before, and all of
+    them are loaded anew next time.  An operation whose rules are not declared yet would answer without a derivative."""
+
+    def __enter__(self) -> None:
+        self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
+
+    def __exit__(self, kind: type | None, error: Any, traceback: Any) -> None:
+        if kind is None:
+            return
+        for table, before in self.tables:
+            for key in table.keys() - before.keys():
+                del table[key]
+            table.update(before)
+        for name in sys.modules.keys() - self.modules:
+            if name.startswith("tapegrad."):
+                del sys.modules[name]
+
+
+def load(name: str) -> ModuleType:
+    """A module of `LOADED`."""
+    if name not in LOADED:
+        raise AssertionError(f"{name} is loaded late, and _core/registry.py does not declare it; please report this")
+    if name in sys.modules:
+        return importlib.import_module(name)
+    with Whole():
+        return importlib.import_module(name)

@@ -1,0 +1,238 @@
+"""Trees of arrays: tuples, lists, dicts, named tuples, dataclasses, classes of attrs, registered ones, nested; the `Const` mark."""
+
+import copy
+import dataclasses
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from .errors import ArgumentError
+from .variable import HANDLES, Variable
+
+LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))  # the usual ones, told at once
+
+
+class Const:
+    """No derivative wanted: no record, no shadow, no adjoint.  The function gets the object itself.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x, data: (x * data).sum())(np.ones(2), tg.Const(np.array([3.0, 4.0])))
+    array([3., 4.])
+    """
+
+    __slots__ = ("value",)
+
+    def __init__(self, value: Any):
+        self.value = value
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.value(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"Const({self.value!r})"
+
+
+REGISTERED: dict = {}  # class -> (flatten, unflatten)
+REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R]], unflatten: Callable[[R, list[Any]], T]) -> None:
+    """Instances of this class are trees in every transform, as tuples, lists, dicts, dataclasses and classes of attrs are.
+
+    `flatten(x)` gives (members, rest), `unflatten(rest, members)` an instance of these members: tracked values, trees of such, and
+    in gradients None where a member has no derivative, so it must not look at them.  Subclasses are registered by themselves.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> class Line:
+    ...     def __init__(self, slope, name):
+    ...         self.slope, self.name = slope, name
+    >>> tg.register_tree(Line, lambda x: ((x.slope,), x.name), lambda name, members: Line(*members, name))
+    >>> g = tg.grad(lambda line: line.slope ** 2)(Line(3.0, "a"))
+    >>> g.slope, g.name
+    (np.float64(6.0), 'a')
+    """
+    if not isinstance(cls, type):
+        raise ArgumentError(f"register_tree: {cls!r} is not a class; give the class, register_tree(type(x), ..)")
+    if issubclass(cls, (tuple, list, dict)) or issubclass(cls, (np.ndarray, np.generic, float, int, complex, str, Variable)):
+        raise ArgumentError(f"register_tree: {cls.__name__} is a tree or a leaf already, and so are its subclasses")
+    if not (callable(flatten) and callable(unflatten)):
+        raise ArgumentError(f"register_tree({cls.__name__}): give two functions, flatten(x) and unflatten(rest, members)")
+    REGISTERED[cls] = flatten, unflatten
+
+
+def is_node(x: Any) -> bool:
+    """Does x hold members?"""
+    kind = type(x)  # what isinstance would ask of a Variable costs more
+    return kind not in LEAVES and (
+        issubclass(kind, (tuple, list, dict))
+        or hasattr(kind, "__dataclass_fields__")
+        or hasattr(kind, "__attrs_attrs__")
+        or ways_of(kind) is not None
+    )
+
+
+def fields_of(x: Any) -> list:
+    """The names of what a dataclass, or a class of attrs, holds."""
+    kind = type(x)
+    return [f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))]
+
+
+def ways_of(kind: type) -> tuple | None:
+    """(flatten, unflatten) of a registered class, or of its shadow."""
+    if not REGISTERED:
+        return None
+    return REGISTERED.get(original_class(kind))
+
+
+def flattened(x: Any) -> tuple:
+    """(members, rest, unflatten)."""
+    ways = ways_of(type(x))
+    assert ways is not None
+    found = ways[0](x)
+    if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], (tuple, list))):
+        raise ArgumentError(f"register_tree({type(x).__name__}): flatten(x) must give (members, rest), members in a tuple; got {found!r}")
+    return *found, ways[1]
+
+
+def children(x: Any) -> list:
+    if isinstance(x, dict):
+        return list(x.values())
+    if isinstance(x, (tuple, list)):
+        return list(x)
+    if ways_of(type(x)) is not None:
+        return list(flattened(x)[0])
+    return [getattr(x, name) for name in fields_of(x)]
+
+
+def rebuilt(x: Any, members: list) -> Any:
+    """A node like x with other members.  A dataclass, or a class of attrs, is made without calling its `__init__`."""
+    if isinstance(x, dict):
+        return type(x)(zip(x, members, strict=True)) if type(x) is dict else _like_dict(x, members)
+    if isinstance(x, tuple):
+        return type(x)(*members) if hasattr(x, "_fields") else type(x)(members)
+    if isinstance(x, list):
+        return type(x)(members)
+    if ways_of(type(x)) is not None:
+        _, rest, unflatten = flattened(x)
+        return unflatten(rest, members)
+    y = object.__new__(type(x))
+    if hasattr(x, "__dict__"):
+        y.__dict__.update(x.__dict__)
+    for name, m in zip(fields_of(x), members, strict=True):
+        object.__setattr__(y, name, m)
+    return y
+
+
+def _like_dict(x: dict, members: list) -> dict:
+    y = copy.copy(x)  # (of a subclass `x.copy()` may be a dict)
+    y.update(zip(list(x), members, strict=True))
+    return y
+
+
+def members_like(x: Any, other: Any) -> list | None:
+    """The members of `other` in the order of those of the node x: by key in dicts, else by position.  None where `other` is another tree.
+
+    Tuples and lists stand for each other.  A named tuple needs the same field names, any other object the same class."""
+    if isinstance(x, dict):
+        return [other[k] for k in x] if isinstance(other, dict) and other.keys() == x.keys() else None
+    if isinstance(x, (tuple, list)):
+        fields = getattr(x, "_fields", None)
+        alike = isinstance(other, (tuple, list)) and len(other) == len(x)
+        return list(other) if alike and (fields is None or getattr(other, "_fields", fields) == fields) else None
+    if original_class(type(x)) is not original_class(type(other)):
+        return None
+    if ways_of(type(x)) is None:
+        return children(other)
+    (mine, rest, _), (members, its, _) = flattened(x), flattened(other)
+    return list(members) if len(members) == len(mine) and Rest(rest) == Rest(its) else None
+
+
+def original_class(kind: type) -> type:
+    """A class, or for a shadow class the one that it stands for."""
+    return kind.__dict__.get(REAL, kind)
+
+
+class Rest:
+    """What a registered object holds beside its members, to be compared."""
+
+    __slots__ = ("held",)
+
+    def __init__(self, held: Any):
+        self.held = held
+
+    def __eq__(self, other: object) -> bool:
+        if type(other) is not Rest:
+            return False
+        a, b = self.held, other.held
+        try:
+            return a is b or bool(np.all(a == b))
+        except Exception:  # an array within a tuple, or a class whose == raises
+            return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
+    """f of each leaf (and of the leaves at the same place in further trees), in the tree of x."""
+    if is_node(x):
+        others = [members_like(x, r) for r in rest]
+        if None in others:
+            raise ArgumentError(f"the trees {structure(x)} and {structure(rest[others.index(None)])} are not alike")
+        return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
+    return f(x, *rest)
+
+
+def steps(x: Any) -> list:
+    """How each member of a node is written: `['a']`, `[0]` or `.name`."""
+    if isinstance(x, dict):
+        return [f"[{k!r}]" for k in x]
+    if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
+        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]
+    return [f"[{n}]" for n in range(len(children(x)))]
+
+
+def paths(x: Any, path: str = "") -> list:
+    """The places of the leaves, in the order of `leaves`."""
+    if not is_node(x):
+        return [path]
+    return [p for c, step in zip(children(x), steps(x), strict=True) for p in paths(c, path + step)]
+
+
+def leaves(x: Any) -> list:
+    if not is_node(x):
+        return [x]
+    found: list = []
+    for c in children(x):
+        if type(c) in LEAVES:
+            found.append(c)
+        else:
+            found += leaves(c)
+    return found
+
+
+def filled(x: Any, members: Iterator) -> Any:
+    """The tree of x with other leaves, in the order of `leaves`; None for what x holds beyond them."""
+    if not is_node(x):
+        return next(members, None)
+    return rebuilt(x, [next(members, None) if type(c) in LEAVES else filled(c, members) for c in children(x)])
+
+
+def is_builtin(x: Any) -> bool:
+    """Are all nodes of this tree tuples, lists and dicts, and not of other classes?"""
+    kind = type(x)
+    if kind is dict or kind is list or kind is tuple:
+        return all([type(c) in LEAVES or is_builtin(c) for c in (x.values() if kind is dict else x)])
+    return not is_node(x)
+
+
+def structure(x: Any) -> str:
+    """A short text of the tree, for messages."""
+    if isinstance(x, dict):
+        return "{" + ", ".join(f"{k!r}: {structure(v)}" for k, v in x.items()) + "}"
+    if is_node(x):
+        return type(x).__name__ + "(" + ", ".join(structure(c) for c in children(x)) + ")"
+    s, kind = getattr(x, "shape", None), x.__class__.__name__  # of a Variable the class that it stands for
+    return kind if s is None or s == () else f"{kind}{s}"

@@ -1,0 +1,1 @@
+"""Tools that watch a program: anomalies, audit, graph and profile."""

@@ -1,0 +1,419 @@
+"""`audit`: a function run as it is and by every transform, all of which have to agree.
+
+What is compared stands in `CHECKS`, one function each.  All numbers are taken along random directions, as in `testing`: a derivative
+of phi(x) = Re <w, f(x)> along v."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from .._batching.watched_traces import Watcher, parts, shown_name, spelt, text_of, users_place
+from .._capture.routes import of_function
+from .._core.arrays import is_array, xp_of
+from .._core.errors import TapegradError
+from .._core.primitive import Primitive, bind, values_of
+from .._core.scope import OPEN, entry
+from .._core.trees import Const, leaves, structure, tree_map
+from .._transforms.call import name_of
+from .._transforms.transforms import grad, hvp, jvp, vjp
+from .._transforms.vmap import vmap
+from .._transforms.wrapped import inner, placed, weighted
+from ..ops.declare import dtype
+from ..replay import prepare
+from ..testing import check_grads, direction_like, hermitian_part, host, moved
+from .profile import Keeper, Unaltered, active_numbers, in_bytes, is_float, profile, table
+
+CLOSE = 1e-8  # of derivatives of one kind to another, in float64
+CLOSE_DIFFERENCES = 1e-5  # of derivatives to differences
+STEP = 1e-3
+
+
+LOST = (
+    "each operation by itself is right: the derivative is lost between them, where a value leaves what is followed (tg.value, int(x), "
+    "an array made of plain numbers, compiled code, a pointer)"
+)
+
+
+@dataclass
+class Check:
+    """`state`: 'ok', 'FAILED', 'refused' (it raises, which loses nothing) or 'unsure' (the differences do not settle)."""
+
+    name: str
+    state: str
+    detail: str = ""
+
+
+class Audit:
+    """What `tg.audit` found: `ok`, `failures` (names), `checks`, `captured` (name, what became of it), `profile`; print it."""
+
+    def __init__(self, name: str):
+        self.name = name
+        self.checks: list[Check] = []
+        self.captured: list = []
+        self.constants: list = []
+        self.culprits: list = []
+        self.profile: Any = None
+
+    @property
+    def ok(self) -> bool:
+        return not self.failures
+
+    @property
+    def failures(self) -> list[str]:
+        return [c.name for c in self.checks if c.state == "FAILED"]
+
+    def __str__(self) -> str:
+        failed = f"{len(self.failures)} of {len(self.checks)} checks FAILED" if self.failures else f"all {len(self.checks)} checks hold"
+        lines = [f"audit({self.name}): {failed}", *["  " + row for row in table([(c.name, c.state, c.detail) for c in self.checks])]]
+        if self.culprits:
+            lines += ["its operations, each by itself:", *["  " + text for text in self.culprits]]
+        elif any("differences" in name for name in self.failures):
+            lines += [LOST]
+        if self.captured:
+            lines += ["captured:", *["  " + row for row in table([(n, what, "") for n, what in self.captured])]]
+        if self.constants:
+            lines += ["constant: " + ", ".join(self.constants)]
+        if self.profile is not None:
+            lines += [str(self.profile)]
+        return "\n".join(lines)
+
+    __repr__ = __str__
+
+
+@entry
+def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0) -> Audit:
+    """f(*args) as it is and under every transform: do value, gradient, products with Jacobian and Hessian agree with each other and
+    with differences?  Gives a report: print it; `.ok` and `.failures` for tests.
+
+    Run are f itself, reverse and forward mode, hvp, vmap, prepare, and reverse mode once more with nan in the captured arrays that f
+    writes: what reads them by a way that tapegrad does not follow, a pointer for example, then shows.  Where something fails, each
+    operation is checked by itself, so that a wrong `tg.rule` is named.  The report ends with `tg.profile`.
+
+    f runs about fifty times; what it captures is left as it was.  Where f has a corner within steps of 0.001 the differences do
+    not settle, and the check is 'unsure'.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.audit(lambda x: (np.sin(x) * x).sum(), np.ones(3)).ok
+    True
+    >>> wrong = tg.rule(lambda x: x * x, vjp=lambda g, out, x: 3 * g * x)
+    >>> tg.audit(lambda x: wrong(x).sum(), np.ones(3)).failures
+    ['gradient against differences', 'jvp against differences']
+    """
+    a = Auditing(f, args, active_numbers("audit", f, args, argnums), seed)
+    report = Audit(name_of(f))
+    OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), a.keeper)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for check in CHECKS:
+            found = a.taken(check)
+            report.checks += found
+            if check is reverse_mode and found[0].name == "reverse mode":  # it raised
+                return report
+        if report.failures:
+            report.culprits = a.culprits()
+        report.captured, report.constants = a.told_captured(), a.told_constants()
+        report.profile = profile(f, *args, argnums=a.nums)
+        a.keeper.put_back()
+    return report
+
+
+class Auditing:
+    """One call of `audit`."""
+
+    def __init__(self, f: Callable, args: tuple, nums: tuple, seed: int):
+        self.f, self.args, self.nums, self.rng = f, args, nums, np.random.default_rng(seed)
+        self.x = tuple([args[n] for n in nums])
+        self.call = placed(f, args, nums)
+        self.keeper = Keeper()
+        self.written: dict = {}  # id -> name of a captured array that f writes
+        single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float(v))
+        self.slack = 1e5 if single else 1.0
+
+    def taken(self, check: Callable) -> list:
+        """Its rows; what raises is refused."""
+        name = check.__name__.replace("_", " ")
+        try:
+            with self.keeper:
+                return list(check(self))
+        except Exception as error:  # of ours or of f: it has said so
+            kind = "refused" if isinstance(error, (TapegradError, NotImplementedError)) and check is not reverse_mode else "FAILED"
+            return [Check(name, kind, f"{type(error).__name__}: {first_line(error)}")]
+        finally:
+            self.keeper.put_back()
+
+    def run(self, call: Callable, *given: Any) -> Any:
+        """A call that finds captured arrays as they were."""
+        try:
+            return call(*given)
+        finally:
+            self.keeper.put_back()
+
+    def phi(self, *xs: Any) -> Any:
+        """The function that derivatives are taken of, run as it is."""
+        return self.run(lambda *xs: host(inner(self.w, self.call(*xs))) * 1.0, *[tree_map(copied, x) for x in xs])
+
+    def slope(self, g: Callable, v: Any) -> tuple:
+        """(derivative of g along v by differences, how far it is from settled)."""
+        scaled = [tree_map(lambda d, a: None if d is None else d * size_of(a), d, x) for d, x in zip(v, self.x, strict=True)]
+        at = [central(g, self.x, tuple(scaled), h) for h in (STEP, STEP / 2, STEP / 8)]
+        best = (4 * at[1] - at[0]) / 3
+        return best, float(np.max(np.abs(at[1] - at[2]), initial=0.0)), tuple(scaled)
+
+    def compared(self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0) -> Check:
+        """Two trees of numbers."""
+        worst, scale, where = 0.0, 0.0, ""
+        for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
+            if u is None or v is None or not is_float(values_of(u)):
+                continue
+            u, v = host(values_of(u)), host(values_of(v))
+            if u.shape != v.shape:
+                return Check(name, "FAILED", f"shapes {u.shape} and {v.shape}")
+            if not u.size:
+                continue
+            scale = max(scale, float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0)))
+            with np.errstate(invalid="ignore"):
+                gap = np.where((u == v) | (np.isnan(u) & np.isnan(v)), 0.0, np.abs(u - v))
+            gap = np.where(np.isnan(gap), np.inf, gap)
+            if gap.max() > worst:
+                worst, at = float(gap.max()), np.unravel_index(int(np.argmax(gap)), gap.shape)
+                where = f"{u[at]:.10g} against {v[at]:.10g}" + (f" at {[int(i) for i in at]}" if u.ndim else "")
+                where += f" of leaf {n}" if len(leaves(ours)) > 1 else ""
+        allowed = tolerance * self.slack * max(scale, 1e-3)
+        if worst <= allowed + 2 * unsettled:
+            return Check(name, "ok")
+        if unsettled > 10 * allowed and np.isfinite(worst):
+            return Check(name, "unsure", f"{where}; differences do not settle there")
+        return Check(name, "FAILED", where)
+
+    def like_plain(self, transform: str, value: Any) -> Check:
+        """The value found by a transform (reverse mode, if it is not named) and that of the plain call: dtypes and integers too."""
+        name = f"value{transform} against plain call"
+        for u, v in zip(leaves(value), leaves(self.plain), strict=True):
+            if is_float(values_of(v)) and dtype(u) != dtype(v):
+                return Check(name, "FAILED", f"dtypes {dtype(u)} and {dtype(v)}")
+            if getattr(values_of(v), "dtype", np.dtype(object)).kind in "biu" and not np.array_equal(
+                host(values_of(u)), host(values_of(v))
+            ):
+                return Check(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
+        return self.compared(name, value, self.plain, 1e-12)
+
+    # --- what became of what ---
+
+    def culprits(self) -> list:
+        """Operations whose own derivative is wrong, by line."""
+        each = Each()
+        with each:
+            try:
+                vjp(self.call, *self.x)
+            except Exception:
+                return []
+            finally:
+                self.keeper.put_back()
+        told = []
+        for place, prim, values, params in list(each.found.values())[:MOST]:
+            active = tuple([n for n, v in enumerate(values) if is_float(v)])
+            try:
+                check_grads(lambda *xs, prim=prim, params=params: bind(prim, xs, params), tuple(values), argnums=active, order=1)
+            except AssertionError as error:
+                told.append(f"{spelt(place)}: {shown_name(prim)}: {first_line(error).partition('): ')[2]}\n      {text_of(place)}")
+            except Exception:
+                pass  # it does not stand by itself
+        return told
+
+    def told_captured(self) -> list:
+        names = {id(v): name.strip("`") for name, v in of_function(self.f)} if hasattr(self.f, "__code__") else {}
+        found = []
+        given = {id(v) for v in leaves(self.args)}
+        for key, (array, before) in self.first.items():
+            if key in given:
+                continue
+            name = names.get(key, "an array")
+            what = f"written: copied, {in_bytes(array.nbytes)}, handed back" if key in self.written else "read, not copied"
+            found.append((f"{name} {before.shape}", what))
+        return found
+
+    def told_constants(self) -> list:
+        rest = [
+            f"argument {n} ({structure(a.value if isinstance(a, Const) else a)})" for n, a in enumerate(self.args) if n not in self.nums
+        ]
+        inside = [f"part of argument {n}" for n in self.nums if not all([is_float(values_of(v)) for v in leaves(self.args[n])])]
+        return rest + inside
+
+
+MOST = 200  # operations that are checked by themselves
+
+
+class Each(Watcher):
+    """The first operation of each kind on each line, with its operands."""
+
+    def __init__(self):
+        self.found: dict = {}
+
+    def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
+        place = users_place()
+        if prim.vjp is None or prim.writes or prim.pull is not None or (prim, place) in self.found:
+            return
+        values = [(parts(a)[0] or [a])[0] for a in args]
+        self.found[prim, place] = place, prim, [copied(v) for v in values], params
+
+
+class Poison(Watcher):
+    """Captured arrays that f writes hold nan for the length of the call, but for who follows them."""
+
+    def __init__(self, written: Any):
+        self.written = written
+
+    def captured(self, array: Any, x: Any) -> None:
+        if id(array) in self.written:
+            x._value = array.copy(order="K")
+            array[...] = np.nan
+
+
+# --- the checks; the first ones find what the later ones need ---
+
+
+def reverse_mode(a: Auditing):
+    value, pullback = vjp(a.call, *a.x)
+    a.first = dict(a.keeper.arrays)
+    afterwards = {key: array.copy() for key, (array, _) in a.first.items()}
+    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same(array, before)}
+    a.value, a.w = value, direction_like(value, a.rng)
+    a.v = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
+    pulled = pullback(a.w)
+    a.gradient = pulled if len(a.x) > 1 else (pulled,)
+    a.keeper.put_back()
+    a.plain = a.call(*[tree_map(copied, x) for x in a.x])
+    yield a.like_plain("", value)
+    after_plain = {key: array.copy() for key, (array, _) in a.first.items()}
+    a.keeper.put_back()
+    again = vjp(a.call, *a.x)
+    # an array that only the first call has written was bound anew by it: the others write the one that it made
+    astray = [
+        array for key, (array, _) in a.first.items() if not same(afterwards[key], after_plain[key]) and not same(array, after_plain[key])
+    ]
+    what = f"one of shape {astray[0].shape} is not as a plain call leaves it" if astray else ""
+    yield Check("captured arrays afterwards", "FAILED" if astray else "ok", what)
+    a.keeper.put_back()
+    check = a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
+    if check.state != "ok":
+        check.detail += "; f keeps something from call to call that is no array (a name, an attribute), or draws random numbers"
+    yield check
+    ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float(v)]
+    bad = [v for v in ends if not np.isfinite(host(v)).all()]
+    yield Check("finite", "FAILED" if bad else "ok", "run it under tg.detect_anomalies()" if bad else "")
+
+
+def gradient_against_differences(a: Auditing):
+    a.numeric, a.unsettled, a.direction = a.slope(a.phi, a.v)
+    reverse = inner(a.direction, a.gradient)
+    yield a.compared("gradient against differences", reverse, a.numeric, CLOSE_DIFFERENCES, a.unsettled)
+
+
+def jvp_against_differences(a: Auditing):
+    value, pushed = a.run(lambda: jvp(a.call, a.x, a.direction))
+    yield a.like_plain(" of forward mode", value)
+    forward, reverse = inner(a.w, pushed), inner(a.direction, a.gradient)
+    yield a.compared("jvp against differences", forward, a.numeric, CLOSE_DIFFERENCES, a.unsettled)
+    yield a.compared("gradient against jvp", reverse, forward, CLOSE)
+
+
+def hvp_against_differences(a: Auditing):
+    phi = weighted(a.call, a.w)
+    nums = tuple(range(len(a.x)))
+    if len(a.x) == 1:
+        product = (a.run(lambda: hvp(phi, a.x[0], a.direction[0])),)
+    else:
+        product = a.run(lambda: jvp(lambda *xs: grad(phi, nums)(*xs), a.x, a.direction))[1]
+    other = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
+
+    def slope(*xs):
+        found = a.run(lambda: vjp(a.call, *xs)[1](a.w))
+        return host(inner(other, found if len(xs) > 1 else (found,)))
+
+    numeric = central(slope, a.x, a.direction, STEP), central(slope, a.x, a.direction, STEP / 2), central(slope, a.x, a.direction, STEP / 8)
+    unsettled = float(np.abs(numeric[1] - numeric[2]))
+    yield a.compared("hvp against differences", inner(other, product), (4 * numeric[1] - numeric[0]) / 3, CLOSE_DIFFERENCES, unsettled)
+
+
+def vmap_against_calls(a: Auditing):
+    points = [a.x, moved(a.x, a.direction, STEP)]
+    stacks = tuple([tree_map(lambda *vs: xp_of(vs[0]).stack(vs), *xs) for xs in zip(*points, strict=True)])
+    axes = tuple([0] * len(a.x))
+    together = a.run(lambda: vmap(grad(weighted(a.call, a.w), tuple(range(len(a.x)))), axes)(*stacks))
+    for n, x in enumerate(points):
+        alone = a.run(lambda x=x: vjp(a.call, *x)[1](a.w))
+        alone = alone if len(x) > 1 else (alone,)
+        each = tree_map(lambda v, n=n: None if v is None else v[n], together)
+        check = a.compared("vmap against calls", each, alone, CLOSE)
+        if check.state != "ok":
+            break
+    yield check
+
+
+def prepare_against_calls(a: Auditing):
+    yield a.like_plain(" of prepare", a.run(prepare(a.call, *a.x, argnums=tuple(range(len(a.x)))).value, *a.x))
+    phi, other = weighted(a.call, a.w), moved(a.x, a.direction, STEP)
+    p = prepare(phi, *a.x, argnums=tuple(range(len(a.x))))
+    for x in (a.x, a.x, other):
+        replayed = a.run(p.grad, *x)
+        alone = a.run(lambda x=x: vjp(a.call, *x)[1](a.w))
+        check = a.compared("prepare against calls", replayed, alone if len(x) > 1 else (alone,), CLOSE)
+        if check.state != "ok":
+            break
+    yield check
+
+
+def routes(a: Auditing):
+    """With nan where the captured arrays lie that f writes."""
+    if not a.written:
+        yield Check("captured arrays by other ways", "ok", "none is written")
+        return
+    with Poison(a.written):
+        value, pullback = vjp(a.call, *a.x)
+        pulled = pullback(a.w)
+    check = a.compared("captured arrays by other ways", (value, pulled), (a.value, a.gradient[0] if len(a.x) == 1 else a.gradient), 1e-12)
+    if check.state != "ok":
+        check.detail += "; f reads what it wrote by a way that is not followed: a pointer, a buffer, an object of compiled code"
+    yield check
+
+
+def arguments(a: Auditing):
+    before = [host(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)]
+    a.run(lambda: vjp(a.call, *a.x)[1](a.w))
+    after = [host(values_of(v)) if is_array(values_of(v)) else None for v in leaves(a.args)]
+    fine = all([u is None or same(u, v) for u, v in zip(before, after, strict=True)])
+    yield Check("arguments left as they were", "ok" if fine else "FAILED")
+
+
+CHECKS = (
+    reverse_mode, routes, gradient_against_differences, jvp_against_differences, hvp_against_differences, vmap_against_calls,
+    prepare_against_calls, arguments,
+)  # fmt: skip
+
+
+# --- small things ---
+
+
+def copied(v: Any) -> Any:
+    return v.copy() if is_array(v) else v
+
+
+def same(u: Any, v: Any) -> bool:
+    return host(u).tobytes() == host(v).tobytes()
+
+
+def size_of(x: Any) -> float:
+    """The scale of the steps at x: that of its largest number."""
+    h = np.abs(host(values_of(x)))
+    return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
+
+
+def central(g: Callable, x: tuple, v: tuple, h: float) -> Any:
+    return (np.asarray(g(*moved(x, v, h))) - np.asarray(g(*moved(x, v, -h)))) / (2 * h)
+
+
+def first_line(error: Exception) -> str:
+    return str(error).partition("\n")[0]

@@ -1,0 +1,93 @@
+"""NumPy's functions that call a function of the user's, or draw from an iterator: what these give may be tracked although no
+argument is.  So they are written anew, over elements and rows; where nothing is tracked, NumPy makes the result."""
+
+import itertools
+
+import numpy as np
+
+from .._core.variable import Variable
+from ..ops import shaping
+from ..ops.creation import asarray, made
+from ..ops.declare import NUMPY, shape, xp
+from ..ops.indexing import views
+from ..ops.layouts import laid
+from .faces import has_variable
+
+
+class vectorize(np.vectorize):
+    """`numpy.vectorize`, whose function may be given tracked numbers."""
+
+    def __call__(self, *args, **kwargs):
+        plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)
+        if kwargs or self.signature is not None or self.excluded or not plain or not args:
+            return super().__call__(*args, **kwargs)
+        arrays = [a if isinstance(a, Variable) else np.asanyarray(a) for a in args]
+        whole = np.broadcast_shapes(*[shape(a) for a in arrays])
+        each = [views.broadcast_to(a, whole) if shape(a) != whole else a for a in arrays]
+        found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(whole)]
+        if found and self.otypes is not None and all([np.dtype(t) == object for t in self.otypes]) and type(found[0]) is not tuple:
+            cells = np.empty(len(found), object)
+            for n, v in enumerate(found):
+                cells[n] = v
+            return cells.reshape(whole)
+        if not has_variable(found):
+            if not found:
+                return super().__call__(*args)
+            return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
+        if type(found[0]) is tuple:
+            return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
+        return laid_alike(found, whole, each)
+
+
+class ndenumerate(np.ndenumerate):
+    """`numpy.ndenumerate`, whose array may be tracked."""
+
+    def __init__(self, arr):
+        self.iter = asarray(arr).flat
+
+
+def laid_alike(found, whole, each):
+    """The numbers as an array that lies as a ufunc's result would."""
+    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})
+
+
+def of_objects(*given):
+    """What `numpy.vectorize` makes of such arrays, with other elements."""
+    return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(*[np.asanyarray(a, dtype=object) for a in given])
+
+
+def apply_along_axis(func1d, axis, arr, *args, **kwargs):
+    arr = views.array_like(arr)
+    rows = NUMPY[np.moveaxis](arr, axis, -1)
+    lead = shape(rows)[:-1]
+    found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
+    if not has_variable(found):
+        given = iter(found)
+        return made(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
+    y = shaping.stacked(found)
+    each = shape(y)[1:]
+    axis %= len(lead) + 1
+    y = views.reshape(y, lead + each)
+    return NUMPY[np.moveaxis](y, tuple(range(len(lead), len(lead) + len(each))), tuple(range(axis, axis + len(each))))
+
+
+def apply_over_axes(func, a, axes):
+    a = views.array_like(a)
+    for axis in np.atleast_1d(axes):
+        axis = int(axis) % len(shape(a))
+        y = func(a, axis)
+        if len(shape(y)) != len(shape(a)):
+            y = views.expand_dims(y, axis)
+        if len(shape(y)) != len(shape(a)):
+            raise ValueError("function is not returning an array of the correct shape")
+        a = y
+    return a
+
+
+def fromiter(iter, dtype, count=-1, *, like=None):
+    found = list(iter if count < 0 else itertools.islice(iter, count))
+    if not has_variable(found):
+        return made(np.fromiter(found, dtype, count))
+    if len(found) < count:
+        raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")
+    return asarray(found, dtype=dtype)

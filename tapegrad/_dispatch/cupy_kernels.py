@@ -1,0 +1,96 @@
+"""Kernels that the user has written for CuPy, as they stand inside a transform: on plain arrays CuPy runs them, of tracked ones nobody
+knows the derivative, and the error says what to write."""
+
+from collections.abc import Callable
+from typing import Any
+
+from .._core.errors import NoRuleError
+from .._core.lent_memory import lend
+from ..ops.protocols import any_tracked
+from .faces import has_variable
+
+ARRAYS = "write it with cupy's functions, or the function of one element with tapegrad.kernels.map"
+RAW = "declare it with tapegrad.kernels.raw, which takes the kernel of its derivative too"
+
+
+class Kernel:
+    """One kernel.  `instead`: what to write where it is to be differentiated."""
+
+    instead = ARRAYS
+
+    def __init__(self, kernel: Any):
+        self._kernel = kernel
+
+    @classmethod
+    def _of(cls, kernel: Any, shadow: Any = None) -> Any:
+        """`shadow`: what replaces the objects of the user's."""
+        return cls(kernel)
+
+    def __call__(self, *args, **kwargs):
+        if any_tracked(args) or any_tracked(kwargs.values()):
+            kind = type(self._kernel).__name__.removeprefix("_")
+            name = getattr(self._kernel, "name", None) or getattr(self._kernel, "__name__", "")
+            raise NoRuleError(
+                f"{kind} {name}: a kernel of CuPy's has no derivative of its own; {self.instead}, or give it one with "
+                "tapegrad.rule(kernel, vjp=...), or pass tapegrad.value(x)"
+            )
+        return self._kernel(*lend(args), **lend(kwargs))
+
+    def __getattr__(self, name):
+        return getattr(self._kernel, name)
+
+    def __repr__(self):
+        return repr(self._kernel)
+
+
+class Reduction(Kernel):
+    instead = "write it as a map and a sum with cupy's functions (or sum, prod, min, max, logsumexp)"
+
+
+class Raw(Kernel):
+    instead = RAW
+
+
+class Jit(Raw):
+    def __getitem__(self, sizes):
+        return lambda *args, **kwargs: self(*sizes, args, **kwargs)
+
+
+class Module(Raw):
+    def get_function(self, name):
+        return Raw(self._kernel.get_function(name))
+
+
+class Fused(Kernel):
+    """What `cupy.fuse` gives: it is made of cupy's functions, which are followed; on plain arrays it stays one kernel."""
+
+    def __init__(self, kernel: Any, function: Callable | None = None):
+        Kernel.__init__(self, kernel)
+        self._function = kernel.func if function is None else function
+
+    @classmethod
+    def _of(cls, kernel, shadow=None):
+        return cls(kernel, kernel.func if shadow is None else shadow(kernel.func))
+
+    def __call__(self, *args, **kwargs):
+        return (self._function if has_variable(args) else self._kernel)(*args, **kwargs)
+
+
+KINDS = {
+    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel, "ReductionKernel": Reduction, "RawKernel": Raw,
+    "RawModule": Module, "_JitRawKernel": Jit, "Fusion": Fused,
+}  # fmt: skip
+
+
+class KernelType(type):
+    """`kernel_class(real)(...)` makes one of CuPy's and gives ours over it; both are instances."""
+
+    def __call__(cls, *args, **kwargs):
+        return KINDS[cls.__name__](cls.real(*args, **kwargs))
+
+    def __instancecheck__(cls, x):
+        return isinstance(x._kernel if isinstance(x, Kernel) else x, cls.real)
+
+
+def kernel_class(real: type) -> type:
+    return KernelType(real.__name__, (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})

@@ -1,0 +1,324 @@
+"""Faces: NumPy's, SciPy's and CuPy's names as functions that also take Variables.
+
+A face of f calls f itself where no argument is a Variable, else the operation registered for f in `ops.declare.NUMPY`; what has
+no rule runs on plain values, and raises NoRuleError for a tracked one.  Functions that make arrays give, while a transform is
+open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
+
+`faces_of(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
+
+import functools
+import sys
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.errors import ArgumentError
+from .._core.foreign import ORDINARY
+from .._core.primitive import layout_of
+from .._core.registry import load
+from .._core.variable import FLOAT, HANDLES, ArrayVariable, Elements, Variable
+from ..ops.creation import CREATORS, arange, array, linspace, made, placed, room
+from ..ops.cupy_calls import translation
+from ..ops.declare import dtype as dtype_of
+from ..ops.declare import ndim
+from ..ops.indexing.gathering import concatenate
+from ..ops.linalg.factorizations import checked
+from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
+
+
+def has_variable(xs: Any) -> bool:
+    """Is there a Variable among xs, or in lists, tuples and dicts in it?"""
+    for x in xs:
+        c = type(x)
+        if c in HANDLES:
+            return True
+        if (c is list or c is tuple) and has_variable(x):
+            return True
+        if c is dict and has_variable(x.values()):
+            return True
+    return False
+
+
+def held(x: Any) -> Any:
+    """The Variable that an object gives as its array; of another x itself."""
+    if type(x) is list or type(x) is tuple:
+        return type(x)([held(v) for v in x])
+    if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
+        return x
+    y = x.__array__()
+    return y if isinstance(y, Variable) else x
+
+
+def with_arrays_of(objects: tuple) -> list | None:
+    """Arguments of a function of NumPy, which has refused what the `__array__` of one gives; None where that is no Variable."""
+    found = [held(x) for x in objects]
+    return found if has_variable(found) else None
+
+
+class Ufunc:
+    """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's.  `device`: the module of
+    CuPy that has this function for CuPy arrays."""
+
+    def __init__(self, f: Any, key: Any, device: str | None = None):
+        self.f, self.key, self.entry, self.nin, self.device = f, key, function_for(key), key.nin, device
+        self.__name__ = self.__qualname__ = f.__name__
+        self.__doc__, self.__wrapped__ = f.__doc__, f
+
+    def __call__(self, *args, **kwargs):
+        if has_variable(args) or has_variable(kwargs.values()):
+            return call(self.f, args, kwargs, self.key)
+        try:
+            return library_function(self.f, self.device, args)(*args, **kwargs)
+        except ValueError:
+            given = with_arrays_of(args)
+            if given is None:
+                raise
+            return self(*given, **kwargs)
+
+    def _method(self, name, args, kwargs):
+        if has_variable(args) or has_variable(kwargs.values()):
+            return ufunc_call(self.key, name, args, kwargs)
+        return getattr(self.f, name)(*args, **kwargs)
+
+    def at(self, *args, **kwargs):
+        if args and type(args[0]) is ArrayVariable and not kwargs:
+            return ufunc_at(self.key, *args)
+        return self._method("at", args, kwargs)
+
+    def reduce(self, *args, **kwargs):
+        return self._method("reduce", args, kwargs)
+
+    def accumulate(self, *args, **kwargs):
+        return self._method("accumulate", args, kwargs)
+
+    def reduceat(self, *args, **kwargs):
+        return self._method("reduceat", args, kwargs)
+
+    def outer(self, *args, **kwargs):
+        return self._method("outer", args, kwargs)
+
+    def __getattr__(self, name):
+        return getattr(self.f, name)
+
+    def __repr__(self):
+        return f"<tapegrad face of {self.f!r}>"
+
+
+class Unary(Ufunc):
+    def __call__(self, x, /, *args, **kwargs):
+        c = type(x)
+        if (c is ArrayVariable or c is FLOAT or c in HANDLES) and not args and not kwargs:
+            return self.entry(x)
+        return Ufunc.__call__(self, x, *args, **kwargs)
+
+
+class Binary(Ufunc):
+    def __call__(self, a, b, /, *args, **kwargs):
+        if not args and not kwargs:
+            c = type(a)
+            d = type(b)
+            if c is ArrayVariable or c is FLOAT or c in HANDLES or d in HANDLES:
+                y = self.entry(a, b)
+                return y if y is not NotImplemented else self.f(a, b)  # the turn of another kind of array, or NumPy's TypeError
+        return Ufunc.__call__(self, a, b, *args, **kwargs)
+
+
+def library_function(f: Any, device: str | None, args: tuple) -> Any:
+    """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments; ours,
+    composed of others, where CuPy has none."""
+    if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
+        return getattr(load(device), f.__name__, None) or function_for(f) or f
+    return f
+
+
+def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
+    """The face of one function.  `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
+    key = f if key is None else key
+    if isinstance(key, np.ufunc):
+        return (Ufunc if function_for(key) is None else {1: Unary, 2: Binary}.get(key.nin, Ufunc))(f, key, device)
+    makes, theirs = key in CREATORS, key is not f
+
+    @functools.wraps(f)
+    def on_variables(*args, **kwargs):
+        c = type(args[0]) if args else None
+        if c is ArrayVariable or c in HANDLES or has_variable(args) or (kwargs and has_variable(kwargs.values())):
+            adapter = ADAPTERS.get(key)
+            if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
+                try:
+                    if not kwargs:
+                        return room(key, adapter.ours(*args)) if makes else adapter.ours(*args)
+                    if kwargs.keys() <= adapter.direct and ORDINARY.issuperset(map(type, kwargs.values())):
+                        return room(key, adapter.ours(*args, **kwargs)) if makes else adapter.ours(*args, **kwargs)
+                except MISTAKES as error:
+                    if (other := as_the_library(f, args, kwargs, error)) is error:
+                        raise
+                    raise other from error
+            y = call(f, args, kwargs, key)
+            return placed(y) if theirs and makes else room(key, y) if makes else y
+        if makes and args and issubclass(c, Elements):
+            return call(f, args, kwargs, key)
+        try:
+            if makes:
+                return room(key, made(f(*args, **kwargs), (*args, *kwargs.values())))
+            return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
+        except ValueError:
+            given = with_arrays_of(args)
+            if given is None:
+                raise
+        return on_variables(*given, **kwargs)
+
+    if getattr(key, "__module__", "").startswith("scipy.linalg"):
+        on_variables = checked(key, on_variables)
+    move = translation(f, key) if theirs else None
+    return on_variables if move is None else translated(f, on_variables, move)
+
+
+def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
+    """The face of CuPy's f, of which the parameters are not NumPy's."""
+
+    @functools.wraps(f)
+    def by_own_parameters(*args, **kwargs):
+        if (kwargs or len(args) > move.plain) and (has_variable(args) or has_variable(kwargs.values())):
+            args, kwargs = move(args, kwargs)
+        return on_variables(*args, **kwargs)
+
+    return by_own_parameters
+
+
+def is_function(f: Any) -> bool:
+    return callable(f) and not isinstance(f, type) and type(f).__name__ in FUNCTION_KINDS
+
+
+FUNCTION_KINDS = {
+    "function", "builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "_ArrayFunctionDispatcher",
+    "ufunc", "_GUFunc", "ElementwiseKernel", "ReductionKernel", "MultiUFunc", "_UFuncWrapper", "_Function",
+}  # fmt: skip
+
+
+class ArrayClass(type):
+    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` is the library's, and so is
+    `ndarray.sum`, but of a Variable it is the Variable's."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
+
+    def __subclasscheck__(cls, c):
+        return c is cls or issubclass(c, (cls.real, Variable))
+
+    def __call__(cls, *args, **kwargs):
+        return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))
+
+    def __getattr__(cls, name):
+        found = getattr(cls.real, name)
+        if not callable(found):
+            return found
+
+        @functools.wraps(found)
+        def method(*args, **kwargs):
+            x = args[0] if args else None
+            return getattr(x, name)(*args[1:], **kwargs) if isinstance(x, Variable) else found(*args, **kwargs)
+
+        return method
+
+    def __eq__(cls, other):
+        return other is cls or other is cls.real
+
+    def __hash__(cls):
+        return hash(cls.real)
+
+
+def array_class(real: type) -> type:
+    return ArrayClass("ndarray", (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
+
+
+class Joined:
+    """`np.r_` and `np.c_` with Variables among arrays, numbers and slices; for other uses the library's own.
+
+    As NumPy has it: each part is brought to `ndmin` axes (of one with fewer, those it has begin at axis `trans1d`, -1: at the end),
+    then all are joined along `axis`; a leading string such as '0,2,1' gives these three numbers."""
+
+    def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable | None = None):
+        """`move`: to the device where the result is."""
+        self.real, self.directions, self.move = real, (axis, ndmin, trans1d), move
+
+    def __getitem__(self, at):
+        parts = at if isinstance(at, tuple) else (at,)
+        if not has_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
+            return made(self.real[at])
+        axis, ndmin, trans1d = self.directions
+        if isinstance(parts[0], str):
+            try:
+                given = [int(n) for n in parts[0].split(",")]
+            except ValueError:
+                raise ArgumentError(f"numpy.r_[{parts[0]!r}, ...] makes a matrix, which is not supported; use concatenate") from None
+            (axis, ndmin, trans1d), parts = [*given, axis, ndmin, trans1d][: len(given)] + [axis, ndmin, trans1d][len(given) :], parts[1:]
+        xs = [self.arranged(self.range_of(p) if isinstance(p, slice) else p, ndmin, trans1d) for p in parts]
+        return concatenate(xs, axis, np.result_type(*[p if type(p) in NUMBERS else dtype_of(x) for x, p in zip(xs, parts, strict=True)]))
+
+    @staticmethod
+    def range_of(p: slice) -> Any:
+        start, step = 0 if p.start is None else p.start, 1 if p.step is None else p.step
+        if isinstance(step, complex):
+            return linspace(start, p.stop, int(abs(step)))
+        return arange(start, p.stop, step)
+
+    def arranged(self, x: Any, ndmin: int, trans1d: int) -> Any:
+        own = ndim(x)
+        x = array(x if self.move is None else self.move(x), copy=None, ndmin=ndmin)
+        if trans1d == -1 or own >= ndmin:
+            return x
+        more = ndmin - own
+        first = trans1d + more + 1 if trans1d < 0 else trans1d
+        axes = tuple(range(ndmin))
+        return x.transpose(axes[:first] + axes[more:] + axes[first:more])
+
+    def __getattr__(self, name):
+        return getattr(self.real, name)
+
+
+NOTHING: dict = {}
+STAND_INS: dict = {}  # a module of NumPy, SciPy or CuPy -> ours
+FACES: dict = {}  # a function of theirs -> its face
+
+
+def names(real: ModuleType) -> list[str]:
+    return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
+
+
+def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
+    """Make the module with globals `space` the stand-in for `real`.  `keys`: the module of NumPy or SciPy in which the registry's
+    keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not.  `old`:
+    names that only CuPy has kept, and the functions of `keys` or `real` that have the same meaning."""
+
+    def __getattr__(name: str) -> Any:
+        x = getattr(real, name, None) if device in sys.modules else getattr(real, name)
+        if x is None and not hasattr(real, name):  # CuPy has names that SciPy has given up
+            x = getattr(sys.modules[device], name)
+            x = space[name] = face(x, getattr(real, old[name]) if name in old else x) if is_function(x) else x
+            return x
+        if name.startswith("__"):
+            return x
+        if isinstance(x, ModuleType):
+            x = STAND_INS.get(x, x)
+        elif is_function(x):
+            key = x if keys is None else getattr(keys, old.get(name, name), x)
+            x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))
+        space[name] = x
+        return x
+
+    def __dir__() -> list[str]:
+        return sorted({*names(real), *[n for n in space if not n.startswith("_")]})
+
+    space["__getattr__"], space["__dir__"] = __getattr__, __dir__
+    STAND_INS[real] = sys.modules[space["__name__"]]
+
+
+def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> ModuleType:
+    """A new stand-in for a submodule, importable as `name`."""
+    module = ModuleType(name, real.__doc__)
+    sys.modules[name] = module
+    fill(module.__dict__, real, keys, device, old)
+    return module

@@ -1,0 +1,236 @@
+"""NumPy's random generators inside a shadow: the same streams, for arrays and Variables alike.
+
+A generator is compiled code that would exchange the rows of a Variable as views.  Here `shuffle`, `permutation`, `permuted` and
+`choice` draw the order, by shuffling numbers, and apply it as a constant index; other methods get what no transform watches as lent
+memory, so that out= and shuffled data are right, and refuse a tracked value.
+
+Where a trace notes draws (a recording), each is the operation `DRAW`, which draws anew when it is run again, and its numbers are hidden."""
+
+import sys
+from typing import Any
+
+import numpy as np
+
+from .._core.errors import NoRuleError
+from .._core.lent_memory import lend
+from .._core.primitive import Primitive, Trace, live, values_of
+from .._core.scope import OPEN
+from .._core.variable import Variable, variable
+from ..ops.declare import NUMPY, ndim, shape
+from ..ops.indexing.views import shown
+from ..ops.indexing.writes import write_value
+from ..ops.protocols import any_tracked
+from ..ops.zero_derivative import Place, each
+from .faces import FACES, faces_of, has_variable
+
+take = NUMPY[np.take]
+
+
+def _draw(*hidden: Any, real: Any, name: str, args: tuple, kwargs: dict) -> Any:
+    """(`shuffle` is done to a copy of its argument, which it gives.)"""
+    args = each(lambda a: hidden[a.k] if type(a) is Place else a, args)
+    kwargs = {k: each(lambda a: hidden[a.k] if type(a) is Place else a, v) for k, v in kwargs.items()}
+    if name != "shuffle":
+        return getattr(real, name)(*args, **kwargs)
+    x = args[0].copy()
+    real.shuffle(x, *args[1:], **kwargs)
+    return x
+
+
+DRAW = Primitive("random", _draw)  # (hidden arguments; real, name, args, kwargs)
+
+
+class Drawn:
+    """A generator whose draws are operations of a trace."""
+
+    def __init__(self, trace: Any, real: Any):
+        self.trace, self.real = trace, real
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *args, **kwargs: self.draw(name, args, kwargs)
+
+    def shuffle(self, x: np.ndarray) -> None:
+        x[...] = self.draw("shuffle", (x,), {})
+
+    def draw(self, name: str, args: tuple, kwargs: dict) -> Any:
+        hidden: list = []
+
+        def held(a):
+            if not isinstance(a, Variable):
+                return a
+            hidden.append(a)
+            return Place(len(hidden) - 1)
+
+        params = {"real": self.real, "name": name, "args": each(held, args), "kwargs": {k: each(held, v) for k, v in kwargs.items()}}
+        return self.trace.draw(hidden, params)
+
+    def has_derivatives(self, xs: Any) -> bool:
+        """Is there anything in them that a transform above the trace watches?"""
+        return any(
+            self.has_derivatives(x) if type(x) in (list, tuple) else isinstance(x, Variable) and live(x)._trace not in (None, self.trace)
+            for x in xs
+        )
+
+    def call(self, name: str, args: tuple, kwargs: dict) -> Any:
+        given = (*args, *kwargs.values())
+        orders = name in ORDERS and any([isinstance(x, Variable) for x in given])
+        if self.has_derivatives(given) and not orders:
+            raise no_rule(name)
+        out = kwargs.get("out")
+        if orders and (ndim(given[0]) or name != "permutation"):
+            return ORDERS[name](self, *args, **kwargs)
+        if name == "shuffle" or (out is not None and not isinstance(out, Variable)):
+            return self.trace.plainly(self.real, name, args, kwargs)
+        if out is None:
+            return self.draw(name, args, kwargs)
+        if not shown(out).flags.c_contiguous or len(args) > (name in SHAPED):
+            return self.trace.plainly(self.real, name, args, kwargs)
+        rest = {k: v for k, v in kwargs.items() if k != "out"}
+        write_value(out, self.draw(name, args, {"size": shape(out), "dtype": shown(out).dtype, **rest}), Ellipsis)
+        return out
+
+
+SHAPED = frozenset(("standard_gamma",))  # whose first argument is none of size, dtype
+
+
+def ordered(real: Any, x: Any) -> Any:
+    """An array of integers, shuffled."""
+    if type(real) is Drawn:
+        return real.draw("shuffle", (x,), {})
+    real.shuffle(x)
+    return x
+
+
+def shuffle(real: Any, x: Any, axis: int = 0) -> None:
+    write_value(x, take(x, ordered(real, np.arange(shape(x)[axis])), axis), Ellipsis)
+
+
+def permutation(real: Any, x: Any, axis: int = 0) -> Any:
+    return take(x, real.permutation(shape(x)[axis]), axis) if ndim(x) else real.permutation(values_of(x))
+
+
+def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+    like = shown(x if out is None else out)
+    at = np.empty_like(like, np.intp)  # in the order of memory, in which all elements are drawn
+    at[...] = np.arange(like.size).reshape(shape(x))
+    if out is not None and not like.flags.c_contiguous | like.flags.f_contiguous:
+        at = at.copy()  # NumPy draws through a copy in C order
+    y = take(x, real.permuted(at, axis=axis))
+    if out is None:
+        return y
+    if not isinstance(out, Variable):
+        raise NoRuleError("Generator.permuted: out= is a plain array, which cannot hold a derivative; leave out= away")
+    write_value(out, y, Ellipsis)
+    return out
+
+
+def choice(real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any) -> Any:
+    if type(real) is not Drawn:
+        if any_tracked([p]) or not ndim(a):
+            raise no_rule("choice")
+        p = values_of(p)
+    elif real.has_derivatives([p]):
+        raise no_rule("choice")
+    if not ndim(a):
+        return real.choice(values_of(a), size, replace, p, **rest)
+    return take(a, real.choice(shape(a)[axis], size, replace, p, **rest), axis)
+
+
+ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permuted, "choice": choice}
+
+
+def no_rule(name: str) -> NoRuleError:
+    return NoRuleError(
+        f"numpy.random: {name}() of a tracked value has no derivative rule in tapegrad; draw standard numbers and transform them, "
+        "as in mu + sigma * rng.standard_normal(n), or write tapegrad.value(x)"
+    )
+
+
+class Kind(type):
+    """NumPy's own generators are instances too."""
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.__mro__[1])
+
+
+def method(name: str) -> Any:
+    def call(self, *args, **kwargs):
+        f = getattr(self.real, name)
+        drawn = None
+        for trace in OPEN.hiding:
+            if trace.level > self.born:
+                trace.draws(name)
+                drawn = trace if trace.notes_draws else drawn
+        if drawn is not None:
+            return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
+        if not has_variable(args) and not has_variable(kwargs.values()):
+            y = f(*args, **kwargs)
+            # a rebuilt function, whose globals are no plain dict, may write tracked values into it
+            mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None
+            return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
+        if not any_tracked(args) and not any_tracked(kwargs.values()):
+            return given_back(f(*lend(args), **{k: lend(v) for k, v in kwargs.items()}), args, kwargs)
+        if name not in ORDERS:
+            raise no_rule(name)
+        return ORDERS[name](self.real, *args, **kwargs)
+
+    call.__name__ = name
+    return call
+
+
+def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
+    """The result of a method, which is the array that was given as out=, if one was."""
+    out = kwargs.get("out")
+    return y if out is None else out
+
+
+class Generator(np.random.Generator, metaclass=Kind):
+    """`born`: the level that a trace would have that was opened with it; 0 for one that was there before all.  `lasts`: it goes on from
+    one call of a function to the next."""
+
+    def __init__(self, real: Any):
+        self.real = real if isinstance(real, np.random.Generator) else np.random.Generator(real)
+        super().__init__(self.real.bit_generator)
+        self.born, self.lasts = 0, False
+
+
+class RandomState(np.random.RandomState, metaclass=Kind):
+    def __init__(self, real: Any = None):
+        self.real = real if isinstance(real, np.random.RandomState) else np.random.RandomState(real)
+        super().__init__(self.real._bit_generator)
+        self.lasts = False
+        self.born = next(Trace.levels) if isinstance(real, (int, np.integer)) else 0
+
+
+KINDS = {np.random.Generator: Generator, np.random.RandomState: RandomState}
+for _real, _ours in KINDS.items():
+    for _name in dir(_real):
+        if not _name.startswith("_") and callable(getattr(_real, _name)) and _name != "spawn":
+            setattr(_ours, _name, method(_name))
+
+
+def ours_of(real: Any) -> Any:
+    """The generator that stands for one of NumPy's in a shadow."""
+    made = KINDS[type(real)](real)
+    made.lasts = True
+    return made
+
+
+def default_rng(seed: Any = None) -> Generator:
+    if type(seed) is Generator:
+        return seed
+    made = Generator(np.random.default_rng(seed))
+    made.born = 0 if seed is None or isinstance(seed, np.random.BitGenerator) else next(Trace.levels)
+    made.lasts = seed is None
+    return made
+
+
+random = faces_of("tapegrad.numpy.random", np.random)
+random.default_rng, random.Generator, random.RandomState = default_rng, Generator, RandomState
+FACES[np.random.default_rng] = default_rng
+_legacy = ours_of(np.random.mtrand._rand)
+for _name, _f in vars(np.random).items():
+    if getattr(_f, "__self__", None) is _legacy.real and _name in ("get_state", "set_state"):
+        setattr(random, _name, _f)
+    elif getattr(_f, "__self__", None) is _legacy.real:
+        setattr(random, _name, getattr(_legacy, _name))

@@ -1,0 +1,103 @@
+"""The stand-ins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
+
+import sys
+from types import ModuleType
+from typing import Any
+
+from .._core.foreign import name_in
+from .._core.registry import load
+from .cupy_kernels import KINDS
+
+STAND_INS = {
+    "numpy": "tapegrad.numpy",
+    "cupy": "tapegrad.cupy",
+    "scipy": "tapegrad.scipy",
+    "cupyx.scipy": "tapegrad.scipy",
+    "cupyx": "tapegrad.cupyx",
+}
+
+
+ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
+FOUND: dict = {}  # module name -> its twin
+
+
+def find(name: str) -> Any:
+    """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
+    for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
+        if name == theirs or name.startswith(theirs + "."):
+            ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
+            for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
+                if part.startswith("_") or ours is None:
+                    return None
+                ours = getattr(ours, part, None)
+            return ours
+    return None
+
+
+def module(m: ModuleType) -> Any:
+    found = FOUND.get(m.__name__)
+    if found is None and m.__name__.partition(".")[0] in ROOTS:
+        found = find(m.__name__)
+        if found is not None:
+            FOUND[m.__name__] = found
+    return found
+
+
+def function(f: Any) -> Any:
+    """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    theirs, ours = FACES.get(id(f), NONE)
+    return ours if theirs is f and f is not None else face_of(f)
+
+
+NONE = None, None
+FACES: dict = {}  # id of a function -> that, and its face
+
+
+def face_of(f: Any) -> Any:
+    module_name = getattr(f, "__module__", None) or "numpy"
+    root = module_name.partition(".")[0]
+    if root not in ROOTS:
+        return None
+    name = getattr(f, "__name__", None)
+    if name is None and not type(f).__module__.startswith(("scipy.stats", "scipy.special")):  # a distribution, a MultiUFunc
+        return None
+    public = [p for p in module_name.split(".") if not p.startswith("_")]
+    above = [".".join(public[:n]) for n in range(len(public), 0, -1)]  # scipy.integrate.ivp, which is not public, and scipy.integrate
+    for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
+        theirs, ours = sys.modules.get(place), find(place)
+        if ours is None or theirs is None:
+            continue
+        if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` calls itself linalg_cross
+            name = name_in(theirs, f) or name
+        if name is not None and getattr(theirs, name, None) is f:
+            face = getattr(ours, name, None)
+            if face is not None and len(FACES) < 9999:
+                FACES[id(f)] = f, face
+            return face
+    return None
+
+
+# classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
+FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
+OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
+             "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
+UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sparse.linalg"), **dict.fromkeys(FORMS, "scipy.signal")}
+
+
+def of_instance(kind: type) -> Any:
+    """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
+    module = kind.__module__ or ""
+    if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
+        ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+    elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):
+        ours = find("scipy.stats").Frozen
+    elif module.startswith(("scipy.", "numpy.polynomial.")):
+        ours = function(kind)
+    elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
+        place = "scipy.sparse.linalg" if kind.__name__ in UNNAMED else ".".join(module.split(".")[1:3])
+        ours = getattr(find(place), kind.__name__, None)
+    elif module.startswith(("cupy.", "cupyx.")):
+        ours = KINDS.get(kind.__name__)
+    else:
+        return None
+    return ours if hasattr(ours, "_of") else None

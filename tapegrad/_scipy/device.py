@@ -1,0 +1,117 @@
+"""The surroundings of library code that is run on CuPy arrays.
+
+SciPy's Python code is written in NumPy's names; on CuPy it is followed with CuPy's (`followed.py`), so that what it makes lies on the
+device.  It counts on NumPy's leniency, which CuPy does not have: a function takes lists and numbers, and an operand may be an array of the
+host, a window say.  `OnDevice` gives it that: what meets an array of the device is moved there, and so is each array that is made."""
+
+import functools
+import sys
+import types
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array
+from .._core.primitive import layout_of
+from .._core.registry import load
+from .._core.variable import HANDLES, Variable, variable
+from ..ops.creation import on_device
+from .namespaces import on_a_device
+
+
+def there(x: Any) -> Any:
+    """x with the arrays of numbers of the host moved to the device."""
+    kind = type(x)
+    if kind is np.ndarray:
+        return sys.modules["cupy"].asarray(x) if x.dtype.kind in "fciub" else x
+    if kind in HANDLES:
+        return on_device(x) if is_array(layout_of(x)) else x
+    if kind in (list, tuple):
+        return kind([there(v) for v in x])
+    return {k: there(v) for k, v in x.items()} if kind is dict else x
+
+
+def beside(*xs: Any) -> Any:
+    """All on the device, if one of them is there."""
+    return [there(x) for x in xs] if on_a_device(xs) else xs
+
+
+def parts_there(x: Any, within: bool = False) -> Any:
+    """The same of an argument.  What is listed beside an array of the device is an array there; so is a list of numbers that are not
+    all integers, which may be a shape or axes."""
+    if type(x) not in (list, tuple):
+        return sys.modules["cupy"].asarray(x) if within and isinstance(x, (int, float, complex, np.generic)) else there(x)
+    if on_a_device(x):
+        return type(x)([parts_there(v, True) for v in x])
+    if x and (within or any([isinstance(v, (float, complex)) for v in x])) and all([isinstance(v, (int, float, complex)) for v in x]):
+        return sys.modules["cupy"].asarray(x)
+    return there(x)
+
+
+class Lenient:
+    """A function of CuPy's that takes what NumPy's does."""
+
+    def __init__(self, theirs: Any, host: Any):
+        self.theirs, self.host = theirs, host
+        functools.update_wrapper(self, host, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        for name in ("device", "like"):  # where it is to lie
+            kwargs.pop(name, None)
+        if on_a_device(args) or on_a_device(kwargs.values()):
+            args, kwargs = [parts_there(x) for x in args], {k: parts_there(v) for k, v in kwargs.items()}
+            return there(self.theirs(*args, **kwargs))
+        return there(self.host(*args, **kwargs))
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self.host, name)
+        return Lenient(getattr(self.theirs, name, found), found) if callable(found) else found
+
+
+class Row:
+    """`np.r_` and `np.c_`."""
+
+    def __init__(self, host: Any):
+        self.host = host
+
+    def __getitem__(self, at: Any) -> Any:
+        parts = at if type(at) is tuple else (at,)
+        if not on_a_device(parts):
+            return there(self.host[at])
+        library = sys.modules["cupy"]
+        parts = tuple([p if isinstance(p, (str, Variable)) else self.range_of(p) for p in parts])
+        return self.host[tuple([variable(library.asarray(p)) if not isinstance(p, (str, Variable)) else there(p) for p in parts])]
+
+    def range_of(self, p: Any) -> Any:
+        return there(self.host[p]) if isinstance(p, slice) else p
+
+
+class OnDevice:
+    """A module of ours in CuPy's names; NumPy's or SciPy's where CuPy has none."""
+
+    def __init__(self, theirs: Any, host: Any):
+        self._theirs, self._host = theirs, host
+
+    def __getattr__(self, name: str) -> Any:
+        host = getattr(self._host, name)
+        found = self.__dict__[name] = lenient(getattr(self._theirs, name, host), host)
+        return found
+
+
+def lenient(theirs: Any, host: Any) -> Any:
+    if isinstance(host, types.ModuleType):
+        return OnDevice(theirs, host)
+    if isinstance(host, type) or not callable(host):
+        return Row(host) if type(host).__name__ == "Joined" else theirs
+    return Lenient(theirs, host)
+
+
+@functools.cache
+def numpy_on_device() -> OnDevice:
+    return OnDevice(load("tapegrad.cupy"), load("tapegrad.numpy"))
+
+
+@functools.cache
+def plain_on_device() -> OnDevice:
+    """CuPy and NumPy themselves."""
+    return OnDevice(sys.modules["cupy"], np)

@@ -1,0 +1,470 @@
+"""Functions and classes that are the library's own Python code, run on Variables.
+
+What a library has written in Python with its arrays' functions is a program like a user's: it is given other surroundings, in which the
+names of NumPy and SciPy are the stand-ins, and so has the values, the errors and the branches of the library, with derivatives.
+
+    FOLLOWED = Follower("scipy.signal")
+    SIGNAL.rule(scipy.signal.lsim)(FOLLOWED.function(scipy.signal.lsim))
+
+The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy arrays runs in others, where
+the names of NumPy are CuPy's (`Follower.device`)."""
+
+import cmath
+import functools
+import math
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .. import numpy as faces
+from .._capture.builtin import LIBRARY, Globals, Module
+from .._capture.kinds import ATOMS, NUMERIC
+from .._core.variable import variable
+from .._dispatch import stand_ins
+from .device import lenient, numpy_on_device, plain_on_device, there
+from .namespaces import Carrier, Kind, Refusing, bare, carries, on_a_device, plain, tracked
+
+
+class At:
+    """`array_api_extra.at(x)[i].set(y)` and its kin."""
+
+    def __init__(self, x: Any, at: Any = Ellipsis):
+        self.x, self.at = x, at
+
+    def __getitem__(self, at: Any) -> "At":
+        return At(self.x, at)
+
+    def set(self, y: Any, **_: Any) -> Any:
+        """(SciPy counts on it that an array is written in place.)"""
+        self.x[self.at] = y
+        return self.x
+
+    def add(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] + y)
+
+    def multiply(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] * y)
+
+    def divide(self, y: Any, **_: Any) -> Any:
+        return self.set(self.x[self.at] / y)
+
+
+SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+
+
+def array_api(library: Any) -> dict[str, Any]:
+    """SciPy's questions about the library of its arguments, which is ours."""
+    return {
+        "array_namespace": lambda *xs, **_: library,
+        "at": At,
+        "xp_size": lambda x: x.size,
+        "xp_copy": lambda x, xp=None, **_: library.array(x),
+        "_asarray": lambda x, **_: library.asarray(x),
+        "is_numpy": lambda xp: True,
+        "is_cupy": lambda xp: False,
+        "is_torch": lambda xp: False,
+        "is_jax": lambda xp: False,
+        "is_array_api_strict": lambda xp: False,
+        "is_dask": lambda xp: False,
+        "xp_default_dtype": lambda xp: np.float64,
+        "xp_capabilities": lambda *args, **settings: lambda f: f,
+    }
+
+
+class Number(type):
+    """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
+
+    real: type
+    dtype: np.dtype  # by which NumPy takes the class for this dtype
+
+    def __call__(cls, x=0, *more):
+        if not carries((x,)):
+            return cls.real(x, *more)
+        return x + cls.real(0) if tracked(x) and cls.real is not int else cls.real(bare(x))
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.real)
+
+    def __eq__(cls, other):
+        return other is cls or other is cls.real
+
+    def __hash__(cls):
+        return hash(cls.real)
+
+
+def number(real: type) -> type:
+    return Number(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
+
+
+# NumPy's functions of these names are others: its product is that of all elements
+BY_OPERATORS = {"prod": math.prod, "remainder": lambda x, y: x - y * round(bare(x) / bare(y))}
+
+
+def on_numbers(module: types.ModuleType, name: str) -> Callable:
+    """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
+    f = getattr(module, name)
+
+    def run(*args, **kwargs):
+        if name == "prod" or not carries(args):  # (Python's own multiplies anything)
+            return f(*args, **kwargs)
+        if name in BY_OPERATORS:
+            return BY_OPERATORS[name](*args, **kwargs)
+        if tracked(args) and name not in ("ceil", "floor", "trunc"):
+            return getattr(faces, name)(*args)
+        return f(*bare(args), **kwargs)
+
+    return run
+
+
+def of_numbers(module: types.ModuleType) -> types.ModuleType:
+    new = types.ModuleType(module.__name__)
+    vars(new).update({n: on_numbers(module, n) if callable(v) else v for n, v in vars(module).items() if not n.startswith("_")})
+    return new
+
+
+NUMBERS = {real.__name__: number(real) for real in (float, int, complex)}
+MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
+
+
+class Object(Carrier):
+    """An object of a followed class."""
+
+    _theirs: Any
+
+    def _tracked(self) -> bool:
+        return tracked(vars(self))
+
+    def _plain(self) -> Any:
+        new = object.__new__(type(self)._theirs)
+        vars(new).update({name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        return new
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        if hasattr(shadow, "seen"):  # before what leads back to it
+            shadow.seen[id(x)] = new
+            shadow.hold.append(x)
+        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in vars(x).items()})
+        return new
+
+
+def moved(v: Any, x: Any, new: Any) -> Any:
+    """A method of x that x holds, as that of another object."""
+    return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+
+
+ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
+
+
+def ours_of(v: Any) -> Any:
+    """Our library for SciPy's."""
+    return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
+
+
+def theirs_of(v: Any) -> Any:
+    """SciPy's library for ours."""
+    if v is not faces:
+        return None
+    return next((m for name, m in list(sys.modules.items()) if name.startswith("scipy.") and name.endswith(ARRAY_API)), np)
+
+
+class Altered:
+    """A module with other functions."""
+
+    def __init__(self, module: Any, **others: Any):
+        self.__dict__.update(others, _module=module)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._module, name)
+
+
+class FollowedKind(Kind):
+    """A followed class.  `_on_device` gives the class for CuPy arrays."""
+
+    def __call__(cls, *args, **kwargs):
+        own = cls.__dict__
+        if "_on_device" in own and (on_a_device(args) or on_a_device(kwargs.values())):
+            return own["_on_device"]()(*args, **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+class Follower:
+    """`homes`: modules whose code is followed; `given`: by name, what stands for something there."""
+
+    on_device = False
+
+    def __init__(self, *homes: str, **given: Any):
+        self.homes, self.named = (*homes, "scipy._lib."), given
+        self.given = {**array_api(faces), **given}
+        self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
+
+    @functools.cached_property
+    def device(self) -> "OnDevice":
+        return OnDevice(self)
+
+    def is_home(self, module: Any) -> bool:
+        return isinstance(module, str) and module.startswith(self.homes)
+
+    def __call__(self, x: Any) -> Any:
+        """What a name of the library's means to its followed code."""
+        kind = type(x)
+        if kind in ATOMS:
+            return x
+        known = self.seen.get(id(x))
+        if known is not None:
+            return known[1]
+        new = self.stand_in(x, kind)
+        self.seen[id(x)] = x, new
+        return new
+
+    def stand_in(self, x: Any, kind: type) -> Any:
+        if getattr(x, "__name__", None) in self.given:
+            return self.given[x.__name__]
+        if kind is types.ModuleType:
+            if x.__name__.endswith(ARRAY_API):
+                return self.library(faces)
+            if self.is_home(x.__name__):
+                return Module(self.space(vars(x)))
+            return MATH.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
+        if isinstance(x, type):
+            return self.of_class(x)
+        if kind in (dict, list, tuple):
+            parts = x.values() if kind is dict else x
+            if any([type(v) is types.FunctionType or type(v) in (list, tuple) for v in parts]):
+                return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
+            return x
+        if kind is np.ndarray and x.dtype.kind in "fc":
+            return self.constant(x)
+        if not callable(x):
+            return x
+        if getattr(x, "__module__", None) in MATH:
+            return getattr(MATH[x.__module__], x.__name__)
+        private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
+        ours = None if private else self.face(x)
+        if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
+            ours = self.rebuilt(x)
+        return x if ours is None else ours
+
+    def library(self, module: Any) -> Any:
+        """A module of ours for theirs."""
+        return module
+
+    def face(self, x: Any) -> Any:
+        return stand_ins.function(x)
+
+    def constant(self, x: np.ndarray) -> Any:
+        """An array of the library's, so that what is computed of it takes what is tracked."""
+        return variable(x.copy())
+
+    def space(self, real: dict) -> Globals:
+        key = id(real)
+        if key not in self.seen:
+            self.seen[key] = real, Globals(real, self)
+            for name in NUMBERS.keys() - real.keys():
+                dict.__setitem__(self.seen[key][1], name, NUMBERS[name])
+        return self.seen[key][1]
+
+    def function(self, f: Any) -> Callable:
+        """f with other surroundings, chosen by where its arrays lie."""
+        g = self.rebuilt(f)
+
+        @functools.wraps(g)
+        def on_arrays(*args, **kwargs):
+            if on_a_device(args) or on_a_device(kwargs.values()):
+                return self.device.rebuilt_once(f)(*args, **kwargs)
+            return g(*args, **kwargs)
+
+        return on_arrays
+
+    def rebuilt(self, f: Any) -> Callable:
+        f = getattr(f, "_implementation", f)  # (of what NumPy dispatches)
+        cells = None
+        if f.__closure__:
+            cells = tuple([self.cell(c) for c in f.__closure__])
+        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
+        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
+        if hasattr(f, "__wrapped__"):
+            g.__wrapped__ = f.__wrapped__  # it has the signature
+        return g
+
+    def cell(self, c: Any) -> Any:
+        try:
+            return types.CellType(self(c.cell_contents))
+        except ValueError:
+            return c
+
+    def of_class(self, c: type) -> Any:
+        if issubclass(c, (BaseException, dict, tuple, list)) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+            return c
+        known = self.seen.get(id(c))
+        if known is not None:
+            return known[1]
+        ours = self.face(c)
+        if isinstance(ours, Kind) and not isinstance(ours, Refusing):
+            return ours
+        return self.klass(c) if self.is_home(c.__module__) else ours or c
+
+    def klass(self, c: type) -> Any:
+        """A class with the members of c, followed; SciPy's own instances are instances of it too."""
+        known = self.seen.get(id(c))
+        if known is not None:
+            return known[1]
+        bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (Object,)
+        new = FollowedKind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        if not self.on_device:
+            new._on_device = staticmethod(lambda: self.device.of_class(c))
+        self.seen[id(c)] = c, new
+        for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
+            issubclass(c, b)
+        for name, v in list(vars(c).items()):
+            if name not in SKIPPED:
+                setattr(new, name, self.member(v))
+        return new
+
+    def member(self, m: Any) -> Any:
+        kind = type(m)
+        if kind is types.FunctionType:
+            return self.rebuilt(m) if self.on_device or (m.__name__.startswith("_") and m.__name__ != "__call__") else self.method(m)
+        if kind is staticmethod or kind is classmethod:
+            f = m.__func__
+            return kind(self.rebuilt(f) if type(f) is types.FunctionType and kind is classmethod else self(f))
+        if kind is property:
+            return property(*[f and self.rebuilt(f) for f in (m.fget, m.fset, m.fdel)], m.__doc__)
+        return self(m)
+
+    def method(self, m: Any) -> Callable:
+        """A method of an object that holds arrays of the host; where it meets one of the device, it is that of a copy there."""
+        g = self.rebuilt(m)
+
+        @functools.wraps(g)
+        def on_arrays(x, *args, **kwargs):
+            if on_a_device(args) or on_a_device(kwargs.values()):
+                return getattr(self.device.object(x), m.__name__)(*args, **kwargs)
+            return g(x, *args, **kwargs)
+
+        return on_arrays
+
+
+def whole_range(*ends: Any) -> range:
+    """Python's, of whole numbers that lie on the device."""
+    return range(*[int(bare(n)) for n in ends])
+
+
+def whole_zip(*xs: Any, strict: bool = False) -> zip:
+    """Python's; whole numbers that lie on the device are Python's, too."""
+    whole = lambda x: on_a_device((x,)) and getattr(x, "dtype", np.dtype(float)).kind in "iu"
+    return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
+
+
+class OnDevice(Follower):
+    """The follower of the same code on CuPy arrays."""
+
+    on_device = True
+
+    def __init__(self, host: Follower):
+        library = numpy_on_device()
+        self.homes, self.named, self.host = host.homes, host.named, host
+        self.given = {**array_api(library), **host.named}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))}
+
+    def library(self, module: Any) -> Any:
+        return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
+
+    def face(self, x: Any) -> Any:
+        ours = stand_ins.function(x)
+        if ours is None or isinstance(ours, type):
+            return None if isinstance(ours, FollowedKind) and self.is_home(ours._theirs.__module__) else ours
+        return face_there(ours) or lenient(ours, ours)
+
+    def constant(self, x: np.ndarray) -> Any:
+        return there(variable(x.copy()))
+
+    def space(self, real: dict) -> Globals:
+        new = super().space(real)
+        for name, ours in (("range", whole_range), ("zip", whole_zip)):
+            if name not in real:
+                dict.__setitem__(new, name, ours)
+        return new
+
+    def rebuilt_once(self, f: Any) -> Callable:
+        known = self.seen.get(("function", id(f)))
+        if known is None:
+            known = self.seen["function", id(f)] = f, self.rebuilt(f)
+        return known[1]
+
+    def object(self, x: Any) -> Any:
+        """An object of a followed class, with its arrays on the device."""
+        new = object.__new__(self.of_class(type(x)._theirs))
+        for name, v in vars(x).items():
+            vars(new)[name] = moved(v, x, new) or (self.object(v) if isinstance(v, Object) else there(v))
+        return new
+
+
+class Rules(OnDevice):
+    """The rules of SciPy's functions, which are written like SciPy's code, on CuPy arrays."""
+
+    def __init__(self):
+        library = numpy_on_device()
+        self.homes, self.given = (), {}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (faces, library))}
+
+    def stand_in(self, x: Any, kind: type) -> Any:
+        if x is np:
+            return plain_on_device()
+        if kind is type and is_rule(x) and not issubclass(x, Carrier):
+            return self.klass(x)
+        if isinstance(x, type) or kind in (dict, list, tuple, np.ndarray):
+            return x
+        if kind is types.FunctionType and is_rule(x):
+            return self.rebuilt(x)
+        if kind is types.ModuleType:
+            return x if x.__name__ in MATH else super().stand_in(x, kind)
+        return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
+
+    def klass(self, c: type) -> type:
+        """A helper of the rules."""
+        new = type(c.__name__, tuple([self(b) for b in c.__bases__]), {"__module__": c.__module__})
+        self.seen[id(c)] = c, new
+        for name, v in list(vars(c).items()):
+            if name not in SKIPPED:
+                setattr(new, name, self.member(v))
+        return new
+
+
+def face_there(x: Any) -> Any:
+    """NumPy's face as CuPy's; None for anything else."""
+    library = numpy_on_device()
+    for place in (library, library.linalg, library.fft):
+        if getattr(place._host, getattr(x, "__name__", ""), None) is x:
+            return getattr(place, x.__name__)
+    return None
+
+
+# modules of what rules are written with, and of sparse matrices, of which only the values lie on the device
+PLAIN = (
+    "tapegrad._scipy.sparse",
+    "tapegrad._scipy.namespaces",
+    "tapegrad._scipy.device",
+    "tapegrad._scipy.followed",
+    "tapegrad._scipy.linear_maps",
+)
+
+
+def is_rule(f: Any) -> bool:
+    """Is this function or class code of a rule, and no operation or word with which rules are written?"""
+    home = f.__module__ or ""
+    is_compiled = not isinstance(f, type) and f.__code__.co_filename.startswith("<")
+    return home.startswith("tapegrad._scipy.") and not home.startswith(PLAIN) and not is_compiled
+
+
+@functools.cache
+def on_device(rule: Callable) -> Callable:
+    """The same rule for CuPy arrays."""
+    return RULES().rebuilt_once(rule) if type(rule) is types.FunctionType and is_rule(rule) else rule
+
+
+RULES = functools.cache(Rules)

@@ -1,0 +1,379 @@
+"""scipy.integrate: sums over samples, integrals of functions, ordinary differential equations."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._core.errors import ArgumentError
+from ..._core.primitive import primal_of
+from ..._transforms.rebind import once_more
+from ...ops.declare import ndim, shape
+from ..followed import Follower
+from ..linear_maps import Settled, along
+from ..namespaces import Namespace, array, bare, constant, integer, refusal, tracked
+from ..optimize.callback_search import Made, Search
+from .boundary import solve_bvp
+from .ivp_adjoint import continuous_adjoint
+from .ivp_by_steps import solved
+from .ode import complex_ode, ode
+
+INTEGRATE = Namespace(itg)
+FOLLOWED = Follower("scipy.integrate")
+
+# --- of samples ---
+
+
+def samples(y: Any, x: Any, dx: Any, axis: int) -> tuple:
+    """(y with the axis last, the distances of the samples: an array along the last axis, or a number)."""
+    like = next((v for v in (y, x, dx) if tracked(v)), y)
+    y = np.moveaxis(array(y, like), axis, -1)
+    if x is None:
+        return y, dx
+    x = array(x, like)
+    x = x if ndim(x) == 1 else np.moveaxis(x, axis, -1)
+    return y, x[..., 1:] - x[..., :-1]
+
+
+@INTEGRATE.rule(itg.trapezoid)
+def trapezoid(y, x=None, dx=1.0, axis=-1):
+    y, d = samples(y, x, dx, axis)
+    return np.sum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
+
+
+@INTEGRATE.rule(itg.cumulative_trapezoid)
+def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
+    y, d = samples(y, x, dx, axis)
+    total = np.cumsum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
+    if initial is not None:
+        total = np.concatenate([0.0 * total[..., :1] + initial, total], -1)
+    return np.moveaxis(total, -1, axis)
+
+
+def parabolas(y: Any, d: Any, stop: int) -> Any:
+    """Simpson's rule on the samples up to `stop`, an even number."""
+    y0, y1, y2 = y[..., 0:stop:2], y[..., 1 : stop + 1 : 2], y[..., 2 : stop + 2 : 2]
+    if not shape(d):
+        return np.sum(y0 + 4.0 * y1 + y2, -1) * d / 3.0
+    h0, h1 = d[..., 0:stop:2], d[..., 1 : stop + 1 : 2]
+    both = h0 + h1
+    return np.sum(both / 6.0 * (y0 * (2.0 - h1 / h0) + y1 * (both * both / (h0 * h1)) + y2 * (2.0 - h0 / h1)), -1)
+
+
+@INTEGRATE.rule(itg.simpson)
+def simpson(y, x=None, *, dx=1.0, axis=-1):
+    y, d = samples(y, x, dx, axis)
+    n = shape(y)[-1]
+    if n % 2:
+        return parabolas(y, d, n - 1)
+    h0, h1 = (d, d) if not shape(d) else (d[..., n - 3] if n > 2 else d[..., 0], d[..., n - 2])
+    if n == 2:
+        return 0.5 * h1 * (y[..., 0] + y[..., 1])
+    end = (
+        (2 * h1**2 + 3 * h0 * h1) / (6 * (h0 + h1)) * y[..., -1]
+        + (h1**2 + 3 * h0 * h1) / (6 * h0) * y[..., -2]
+        - h1**3 / (6 * h0 * (h0 + h1)) * y[..., -3]
+    )
+    return parabolas(y, d, n - 2) + end
+
+
+@INTEGRATE.rule(itg.cumulative_simpson)
+def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
+    if tracked(x):
+        raise refusal("scipy.integrate.cumulative_simpson", "by the places of the samples", "cumulative_trapezoid, or plain x")
+    y = array(y, y if tracked(y) else dx)
+    if x is None:
+        total = along(Settled(itg.cumulative_simpson), y, axis) * dx
+    else:
+        x = plain_np.asarray(bare(x))
+        total = along(Settled(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)), y, axis)
+    if initial is None:
+        return total
+    first = 0.0 * np.take(total, plain_np.array([0]), axis) + initial
+    return np.concatenate([first, total + initial], axis)
+
+
+@INTEGRATE.rule(itg.romb)
+def romb(y, dx=1.0, axis=-1, show=False):
+    y = array(y, y if tracked(y) else dx)
+    weights = itg.romb(plain_np.eye(shape(y)[axis]), axis=-1)
+    return np.sum(np.moveaxis(y, axis, -1) * constant(weights, y), -1) * dx
+
+
+# --- of functions ---
+
+
+@INTEGRATE.rule(itg.fixed_quad, of_functions=True)
+def fixed_quad(func, a, b, args=(), n=5):
+    x, w = plain_np.polynomial.legendre.leggauss(integer(n))
+    y = (b - a) * (x + 1) / 2.0 + a
+    return (b - a) / 2.0 * np.sum(w * func(y, *args), -1), None
+
+
+POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
+NODES, WEIGHTS = [(v + shift) / 2 for v, shift in zip(plain_np.polynomial.legendre.leggauss(POINTS), (1.0, 0.0), strict=True)]
+
+
+def open_end(v: Any) -> bool:
+    return not tracked(v) and math.isinf(bare(v))
+
+
+def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
+    """The integral of f from a to b, by Gauss's rule on pieces of it: pairs of shares of the way, or for an infinite end of t with
+    x = end + (1 - t) / t, as QUADPACK has it."""
+    total = 0.0
+    low, high = open_end(a), open_end(b)
+    sign = -1.0 if high and bare(b) < 0 or low and bare(a) > 0 else 1.0
+    for first, last in pieces:
+        for s, w in zip(first + (last - first) * NODES, WEIGHTS * (last - first), strict=True):
+            if not low and not high:
+                total = total + w * (b - a) * f(a + (b - a) * s)
+                continue
+            out, slope = (1 - s) / s, w / s**2
+            if low and high:
+                total = total + slope * (f(out) + f(-out))
+            elif high:
+                total = total + slope * f(a + sign * out)
+            else:
+                total = total + slope * f(b - sign * out)
+    return sign * total
+
+
+def nodes_between(name: str, a: Any, b: Any) -> Search:
+    """The nodes of an integral are constant, unless its limits move."""
+    return Search(name, moves=tracked(a, b), fixed=not tracked(a, b))
+
+
+@INTEGRATE.rule(itg.quad, by_steps=True)
+def quad(
+    func, a, b, args=(), full_output=0, epsabs=1.49e-08, epsrel=1.49e-08, limit=50, points=None, weight=None, wvar=None, wopts=None,
+    maxp1=50, limlst=50, complex_func=False,
+):  # fmt: skip
+    name = "scipy.integrate.quad"
+    if not callable(func) or type(func).__name__ == "LowLevelCallable":
+        raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
+    args = args if isinstance(args, tuple) else (args,)
+    if weight is not None or complex_func:
+        raise refusal(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
+    with nodes_between(name, a, b) as search:
+        found = itg.quad(
+            search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
+            None if points is None else bare(points), maxp1=maxp1, limlst=limlst,
+        )  # fmt: skip
+    value, rest = found[0], found[1:] if full_output else found[1:2]
+    if not search.moves:
+        return value, *rest
+    info = found[2]
+    low, high = float(bare(a)), float(bare(b))
+    ends = list(zip(info["alist"][: info["last"]], info["blist"][: info["last"]], strict=True))
+    if math.isfinite(low) and math.isfinite(high):
+        ends = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in ends] if high != low else [(0.0, 1.0)]
+    with once_more(func, arrays=not search.fixed) as (func,):
+        y = over_pieces(lambda x: func(x, *args), a, b, ends)
+    allowed = max(10 * found[1], 1e-7 * abs(value), epsabs)
+    if not abs(float(bare(y)) - value) <= allowed:
+        raise refusal(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
+    return value + (y - primal_of(y)), *rest
+
+
+@INTEGRATE.rule(itg.quad_vec, by_steps=True)
+def quad_vec(
+    f, a, b, epsabs=1e-200, epsrel=1e-08, norm="2", cache_size=100e6, limit=10000, workers=1, points=None, quadrature=None,
+    full_output=False, *, args=(),
+):  # fmt: skip
+    with nodes_between("scipy.integrate.quad_vec", a, b) as search:
+        found = itg.quad_vec(
+            search.of(lambda x: array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1, points,
+            quadrature, True,
+        )  # fmt: skip
+    low, high = float(bare(a)), float(bare(b))
+    if not (math.isfinite(low) and math.isfinite(high)):
+        raise refusal("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
+    shares = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in found[2].intervals]
+    with once_more(f, arrays=not search.fixed) as (f,):
+        y = over_pieces(lambda x: array(f(x, *args)), a, b, shares)
+    y = found[0] + (y - primal_of(y))
+    return (y, *found[1:]) if full_output else (y, found[1])
+
+
+SHARES = plain_np.linspace(-3.1, 3.1, 249)  # of the double exponential rule: its step is so small that it is exact for smooth integrands
+
+
+def double_exponential(f: Any, a: Any, b: Any) -> Any:
+    """The integral of f, which takes arrays, from a to b: x = (b - a) s, s = 1 / (1 + exp(-pi sinh u)), u equidistant; over an infinite
+    interval in x = sinh(pi / 2 sinh u), or its exponential."""
+    u, h = SHARES, SHARES[1] - SHARES[0]
+    low, high = open_ends(a), open_ends(b)
+    if (low != 0).any() or (high != 0).any():
+        if not ((low == low.flat[0]).all() and (high == high.flat[0]).all()):
+            raise refusal("scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each")
+        low, high = int(low.flat[0]), int(high.flat[0])
+        if low and high:
+            x, w = plain_np.sinh(math.pi / 2 * plain_np.sinh(u)), plain_np.cosh(math.pi / 2 * plain_np.sinh(u))
+            return np.sum(f(x) * (w * math.pi / 2 * plain_np.cosh(u) * h), -1) * high
+        out = plain_np.exp(math.pi / 2 * plain_np.sinh(u))
+        w = out * math.pi / 2 * plain_np.cosh(u) * h
+        end, sign = (a, high) if high else (b, low)
+        return np.sum(f(np.reshape(end, (*shape(end), 1)) + sign * out) * w, -1) * (1 if high > 0 or low < 0 else -1)
+    s = 1 / (1 + plain_np.exp(-math.pi * plain_np.sinh(u)))
+    w = math.pi * plain_np.cosh(u) * s * s[::-1] * h
+    a, b = [np.reshape(v, (*shape(v), 1)) for v in (a, b)]
+    near = plain_np.where(s < 0.5, 0.0, 1.0)  # (each node from the end that is nearer)
+    x = np.where(near == 0, a + (b - a) * s, b - (b - a) * s[::-1])
+    return np.sum((b - a) * f(x) * w, -1)
+
+
+def open_ends(v: Any) -> Any:
+    v = plain_np.asarray(bare(v), float)
+    return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
+
+
+def elementwise(f: Any, args: Any, shown: list) -> Any:
+    """f on plain values, and whether what it gives is tracked is noted."""
+
+    def plainly(x, *more):
+        y = f(x, *more)
+        shown.append(tracked(y))
+        return bare(y)
+
+    return plainly
+
+
+def tanhsinh(f, a, b, *, args=(), log=False, **settings):
+    name = "scipy.integrate.tanhsinh"
+    args, shown = args if isinstance(args, tuple) else (args,), []
+    found = itg.tanhsinh(elementwise(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings)
+    if not any(shown) and not tracked(a, b, args):
+        return found
+    if log:
+        raise refusal(f"{name}(log=True)", "", "it without log=")
+    more = [np.reshape(v, (*shape(v), 1)) for v in args]
+    with once_more(f) as (f,):
+        y = double_exponential(lambda x: f(x, *more), a, b)
+    if not bool(plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))):
+        raise refusal(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
+    found.integral = found.integral + (y - primal_of(y))
+    return found
+
+
+DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a term
+
+
+def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
+    name = "scipy.integrate.nsum"
+    args, shown = args if isinstance(args, tuple) else (args,), []
+    found = itg.nsum(elementwise(f, args, shown), bare(a), bare(b), step=bare(step), args=bare(args), log=log, **settings)
+    if not any(shown) and not tracked(a, b, step, args):
+        return found
+    first, last, by = [float(bare(v)) for v in (a, b, step)] if not any(shape(v) for v in (a, b, step, *args)) else (0.0, -math.inf, 1.0)
+    if log or math.isinf(first) or last < first or tracked(a, b, step):
+        raise refusal(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
+    terms = last if math.isinf(last) else (last - first) // by + 1
+    count = int(min(terms, DIRECT))
+    with once_more(f) as (f,):
+        y = np.sum(f(first + by * plain_np.arange(count), *args))
+        if terms > count:  # Euler and Maclaurin
+            end = first + by * count
+            final = last if math.isinf(last) else first + by * (terms - 1)
+            y = y + double_exponential(lambda x: f(x, *args), end, final) / by + 0.5 * f(plain_np.float64(end), *args)
+            y = y if math.isinf(last) else y + 0.5 * f(plain_np.float64(final), *args)
+    found.sum = found.sum + (y - primal_of(y))
+    return found
+
+
+for _f in (tanhsinh, nsum):
+    if hasattr(itg, _f.__name__):
+        INTEGRATE.rule(getattr(itg, _f.__name__), by_steps=True)(_f)
+
+
+def bound_of(g: Any, *at: Any) -> Any:
+    return g(*at) if callable(g) else g
+
+
+def line(func: Any, low: Any, high: Any, outer: tuple, args: tuple, settings: dict) -> Any:
+    """The innermost integral, at the outer variables from the outermost on."""
+    on = Made(lambda func: lambda x: func(x, *outer[::-1], *args), func)
+    return quad(on, bound_of(low, *outer), bound_of(high, *outer), **settings)[0]
+
+
+@INTEGRATE.rule(itg.dblquad, by_steps=True)
+def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    settings = {"epsabs": epsabs, "epsrel": epsrel}
+    return quad(Made(lambda *given: lambda x: line(*given, (x,), args, settings), func, gfun, hfun), a, b, **settings)
+
+
+@INTEGRATE.rule(itg.tplquad, by_steps=True)
+def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
+    settings = {"epsabs": epsabs, "epsrel": epsrel}
+
+    def plane(func, gfun, hfun, qfun, rfun):
+        of = lambda x: Made(lambda *given: lambda y: line(*given, (x, y), args, settings), func, qfun, rfun)
+        return lambda x: quad(of(x), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
+
+    return quad(Made(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
+
+
+@INTEGRATE.rule(itg.nquad, by_steps=True)
+def nquad(func, ranges, args=None, opts=None, full_output=False):
+    """The innermost integral is over the first argument."""
+    if opts is not None or full_output:
+        raise ArgumentError("scipy.integrate.nquad: opts= and full_output= are not supported on a tracked Variable")
+    args = () if args is None else tuple(args) if isinstance(args, (list, tuple)) else (args,)
+
+    def over(k, outer, func, *ranges):
+        ends = ranges[k](*outer, *args) if callable(ranges[k]) else ranges[k]
+
+        def inner(func, *ranges):
+            return (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
+
+        return quad(Made(inner, func, *ranges), ends[0], ends[1])
+
+    return over(len(ranges) - 1, (), func, *ranges)
+
+
+# --- differential equations ---
+
+
+@INTEGRATE.rule(itg.solve_ivp, by_steps=True)
+def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None, vectorized=False, args=None, **options):
+    return solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+
+
+FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
+
+
+@INTEGRATE.rule(itg.odeint, by_steps=True)
+def odeint(
+    func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
+    hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
+):  # fmt: skip
+    """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller errors."""
+    on = Made(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
+    settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
+    with Search("scipy.integrate.odeint", args, moves=tracked(y0, t)) as search:
+        slopes = search.of(on, 0 if tracked(t) else 1, 2)
+        found = itg.odeint(slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
+    y, rest = (found[0], found[1:]) if full_output else (found, ())
+    start, fine = array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
+    with once_more(on) as (on,):
+        run = solved(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
+    exact = np.transpose(run.y)
+    y = y + (exact - primal_of(exact))
+    return (y, *rest) if full_output else y
+
+
+INTEGRATE.constant(*[getattr(itg, n) for n in ("lebedev_rule",) if hasattr(itg, n)])
+INTEGRATE.rule(itg.solve_bvp, by_steps=True)(solve_bvp)
+INTEGRATE.rule(itg.ode)(ode)
+INTEGRATE.rule(itg.complex_ode)(complex_ode)
+INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
+for _name in ("cubature", "qmc_quad", "newton_cotes"):
+    if hasattr(itg, _name):
+        INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
+for _c in (itg.OdeSolver, itg.DenseOutput, itg.OdeSolution, itg.RK23, itg.RK45, itg.DOP853, itg.Radau, itg.BDF):
+    INTEGRATE.rule(_c)(FOLLOWED.klass(_c))
+
+stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")
+stand_in.continuous_adjoint = continuous_adjoint

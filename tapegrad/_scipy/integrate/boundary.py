@@ -1,0 +1,73 @@
+"""scipy.integrate.solve_bvp: SciPy finds the mesh and the solution, and the derivative is that of the collocation equations on the mesh.
+
+On each interval the spline has the slope f at both ends and in the middle: y1 - y0 = h / 6 (f0 + 4 fm + f1)."""
+
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._capture import MAKERS
+from ...ops.declare import shape
+from ..interpolate.piecewise import PPoly
+from ..namespaces import array, bare, refusal, tracked
+from ..optimize import as_array, derived, value_at
+from ..optimize.callback_search import Search
+
+NAME = "scipy.integrate.solve_bvp"
+
+
+class Collocation:
+    """What is zero, of the states at the mesh and of the parameters, in one vector."""
+
+    def __init__(self, fun: Any, bc: Any, mesh: Any, n: int):
+        self.fun, self.bc, self.mesh, self.n = fun, bc, mesh, n
+
+    def __call__(self, z, *_):
+        m = shape(self.mesh)[0]
+        y, more = np.reshape(z[: self.n * m], (self.n, m)), [z[self.n * m :]] if shape(z)[0] > self.n * m else []
+        h = self.mesh[1:] - self.mesh[:-1]
+        f = as_array(self.fun(self.mesh, y, *more))
+        middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
+        inner = as_array(self.fun(self.mesh[:-1] + 0.5 * h, middle, *more))
+        rest = y[:, 1:] - y[:, :-1] - h / 6 * (f[:, :-1] + f[:, 1:] + 4 * inner)
+        ends = as_array(self.bc(y[:, 0], y[:, -1], *more))
+        return np.concatenate([np.reshape(rest, -1), np.reshape(ends, -1)])
+
+
+MAKERS[Collocation] = lambda shadow, x: Collocation(shadow(x.fun), shadow(x.bc), shadow(x.mesh), x.n)
+
+
+def spline(mesh: Any, y: Any, f: Any) -> Any:
+    """The cubics with these values and slopes."""
+    h = mesh[1:] - mesh[:-1]
+    slope = (y[:, 1:] - y[:, :-1]) / h
+    t = (f[:, :-1] + f[:, 1:] - 2 * slope) / h
+    c = np.stack([t / h, (slope - f[:, :-1]) / h - t, f[:, :-1], y[:, :-1]])
+    return PPoly(np.moveaxis(c, 1, 0), mesh, True, 1)
+
+
+def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3, max_nodes=1000, verbose=0, bc_tol=None):
+    given = [bare(v) for v in (x, y, p, S)]
+    with Search(NAME, x) as search:
+        of = [search.of(f, 0, None) for f in (fun, bc)]
+        slopes = [search.of(f, 0, None) for f in (fun_jac, bc_jac)]
+        found = itg.solve_bvp(*of, *given, *slopes, tol, max_nodes, verbose, bc_tol)
+    if not search.moves:
+        return found
+    if S is not None or found.y.dtype.kind == "c":
+        raise refusal(f"{NAME}(S=)", "with a singular term, or complex", "tapegrad.implicit.root with the collocation equations")
+    mesh = found.x
+    if tracked(x):  # the ends move, and all nodes between with them
+        share = (mesh - mesh[0]) / (mesh[-1] - mesh[0])
+        x = array(x)
+        mesh = x[0] + (x[-1] - x[0]) * share
+    n, m = found.y.shape
+    z = found.y.reshape(-1) if p is None else plain_np.concatenate([found.y.reshape(-1), found.p])
+    z = derived("root", NAME, Collocation(fun, bc, mesh, n), as_array, z, ())
+    found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
+    found.p = None if p is None else z[n * m :]
+    found.yp = as_array(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
+    found.sol = spline(mesh, found.y, found.yp)
+    return found

@@ -1,0 +1,186 @@
+"""solve_ivp by the continuous adjoint: the cotangent obeys a differential equation of its own, which is solved backwards.
+
+dy/dt = f(t, y, p) gives, from one time of the result to the one before, d(lambda)/dt = -lambda df/dy and d(gradient)/dt = -lambda df/dp; at
+each time the cotangent of the result is added to lambda, and y is taken anew from the result.  Nothing of the steps is kept.  The backward
+equation is solved by the same operation, so every order follows; forward, the equation is that of the tangents."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._capture import MAKERS
+from ..._core.errors import ArgumentError, ConvergenceError
+from ..._core.primitive import bind
+from ..._core.scope import at_the_end_of_an_object, changed
+from ..._core.trees import Const
+from ..._transforms.rebind import Rebind, with_all
+from ..._transforms.transforms import jvp, vjp
+from ...implicit import given, primitive
+from ...ops.declare import shape
+from ..namespaces import array, bare, tracked
+
+METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853, "Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
+
+
+def continuous_adjoint(method: Any = "RK45") -> type:
+    """A method for `scipy.integrate.solve_ivp`: the same one, whose derivative is by the continuous adjoint.
+
+    >>> import numpy as np, scipy.integrate, tapegrad as tg
+    >>> method = tg.scipy.integrate.continuous_adjoint("DOP853")
+    >>> def f(k):
+    ...     return scipy.integrate.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], method, [1.0], rtol=1e-10, atol=1e-12).y[0, 0]
+    >>> round(tg.grad(f)(2.0), 8)
+    np.float64(-0.13533528)
+    """
+    base = METHODS.get(method, method)
+    if not (isinstance(base, type) and issubclass(base, itg.OdeSolver)):
+        raise ArgumentError(f"continuous_adjoint: method={method!r}; it is one of {[*METHODS]}, or SciPy's class")
+    return type(base.__name__, (base,), {"continuous_adjoint": base, "__module__": base.__module__, "__doc__": base.__doc__})
+
+
+class Flow:
+    """The states at some times, as a function of the start and of what the right side holds."""
+
+    def __init__(self, fun: Callable, times: Any, y0: Any, args: tuple, method: type, options: dict):
+        self.times, self.method, self.options, self.n = times, method, options, shape(y0)[0]
+        self.first = first = Rebind((fun,), [[y0, *args]])
+        with first as (functions, args):
+            first.arrays = []
+        self.functions, self.args = functions, args
+
+    def __del__(self):
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+
+    def within(self, values: Any, run: Callable) -> Any:
+        shadow = Rebind(self.functions, self.args, self.first, values)
+        with shadow as ((fun,), ((y0, *args),)):
+            out = run(fun, y0, args)
+            shadow.check_all("scipy.integrate.solve_ivp(continuous_adjoint)")
+            shadow.check("scipy.integrate.solve_ivp(continuous_adjoint)")
+        shadow.arrays = []
+        shadow.finish()
+        return out
+
+    def slope(self, t: Any, y: Any, values: Any) -> Any:
+        return self.within(values, lambda fun, y0, args: array(fun(t, y, *args)) * 1.0)
+
+    def start(self, values: Any) -> Any:
+        return self.within(values, lambda fun, y0, args: array(y0) * 1.0)
+
+    def states(self) -> Any:
+        """(n, times)"""
+        name = "scipy.integrate.solve_ivp(continuous_adjoint)"
+        return with_all(self.first, lambda values: bind(primitive(name, self.run, self.pulled, self.pushed), values, {}))[1][0]
+
+    def run(self, *values: Any) -> tuple:
+        start = plain_np.asarray(bare(self.start(values)))
+        with changed(depth=0):
+            return (self.solved(lambda t, y: plain_np.asarray(bare(self.slope(t, y, values))), start),)
+
+    def solved(self, fun: Callable, start: Any) -> Any:
+        found = itg.solve_ivp(fun, (self.times[0], self.times[-1]), start, self.method, self.times[1:], **self.options)
+        if found.status != 0:
+            raise ConvergenceError(f"scipy.integrate.solve_ivp: {found.message} (of an equation of the derivative)")
+        return plain_np.concatenate([start[:, None], found.y], 1)
+
+    def pulled(self, g, out, need, *values):
+        (g,), (Y,), n = given(g, tuple(out)), tuple(out), self.n
+        wanted = [k for k, needs in enumerate(need) if needs]
+        sizes = [int(plain_np.prod(shape(values[k]))) for k in wanted]
+        adjoint, total = g[:, -1], plain_np.zeros(sum(sizes))
+        for j in range(len(self.times) - 1, 0, -1):
+            s = np.concatenate([Y[:, j], adjoint, total])
+            back = flow(Backward(self, list(values), wanted), self.times[[j, j - 1]], s, self.method, self.options)
+            adjoint, total = back[n : 2 * n, -1] + g[:, j - 1], back[2 * n :, -1]
+        of_start = pullback(self.start, list(values), wanted, adjoint)
+        terms: list = [None] * len(values)
+        ends = plain_np.cumsum([0, *sizes])
+        for i, k in enumerate(wanted):
+            terms[k] = np.reshape(total[ends[i] : ends[i + 1]], shape(values[k])) + of_start[i]
+        return terms
+
+    def pushed(self, t, out, *values):
+        wanted = [k for k, d in enumerate(t) if d is not None]
+        some, tangents = tuple([values[k] for k in wanted]), tuple([t[k] for k in wanted])
+        start, moved = jvp(Const(lambda *some: self.start(put(list(values), wanted, some))), some, tangents)
+        both = flow(
+            Tangent(self, list(values), wanted, list(tangents)), self.times, np.concatenate([start, moved]), self.method, self.options
+        )
+        return (both[self.n :],)
+
+
+def put(values: list, at: list, some: Any) -> list:
+    for k, v in zip(at, some, strict=True):
+        values[k] = v
+    return values
+
+
+def pullback(f: Callable, values: list, wanted: list, g: Any, *before: Any) -> tuple:
+    """What g on f(*before, values) pulls back to `before` and to those values that are wanted."""
+    m = len(before)
+    of = Const(lambda *some: f(*some[:m], put(list(values), wanted, some[m:])))
+    some = (*before, *[values[k] for k in wanted])
+    found = vjp(of, *some)[1](g) if some else ()
+    return found if len(some) != 1 else (found,)
+
+
+class Backward:
+    """The slopes of (y, lambda, gradient)."""
+
+    def __init__(self, of: Flow, values: list, wanted: list):
+        self.of, self.values, self.wanted = of, values, wanted
+
+    def __call__(self, t, s):
+        n, values = self.of.n, list(self.values)
+        y, adjoint = s[:n], s[n : 2 * n]
+        found = pullback(lambda y, values: self.of.slope(t, y, values), values, self.wanted, adjoint, y)
+        return np.concatenate([self.of.slope(t, y, values), *[-np.reshape(array(c), -1) for c in found]])
+
+
+class Tangent:
+    """The slopes of (y, tangent)."""
+
+    def __init__(self, of: Flow, values: list, wanted: list, tangents: list):
+        self.of, self.values, self.wanted, self.tangents = of, values, wanted, tangents
+
+    def __call__(self, t, s):
+        n, values = self.of.n, list(self.values)
+        of = Const(lambda y, *some: self.of.slope(t, y, put(list(values), self.wanted, some)))
+        return np.concatenate(jvp(of, (s[:n], *[values[k] for k in self.wanted]), (s[n:], *self.tangents)))
+
+
+MAKERS[Backward] = lambda shadow, x: Backward(x.of, shadow(x.values), x.wanted)
+MAKERS[Tangent] = lambda shadow, x: Tangent(x.of, shadow(x.values), x.wanted, shadow(x.tangents))
+
+
+def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple = ()) -> Any:
+    """The states at the times: tracked where what is given, or what fun holds, is."""
+    found = Flow(fun, times, y0, args, method, options)
+    handles = [x for x, _ in found.first.handles]
+    if any(tracked(v) for v in handles):
+        return found.states()
+    return plain_np.asarray(found.run(*[bare(v) for v in handles])[0])
+
+
+def solved(
+    fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense: Any, events: Any, vectorized: Any, args: tuple, options: dict
+) -> Any:
+    if tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
+        raise ArgumentError(
+            "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no dense_output=, events=, vectorized=; "
+            "give the method by its own name"
+        )
+    base, options = method.continuous_adjoint, bare(options)
+    on = lambda t, y: plain_np.asarray(bare(array(fun(t, y, *args))))
+    found = itg.solve_ivp(on, bare(t_span), bare(y0), base, bare(t_eval), **options)
+    if found.status != 0:
+        return found
+    first = float(bare(t_span)[0])
+    ahead = [] if found.t[0] == first else [first]
+    times = plain_np.concatenate([ahead, found.t])
+    Y = flow(fun, times, array(y0), base, options, args)
+    found.y = Y[:, 1:] if ahead else Y
+    return found

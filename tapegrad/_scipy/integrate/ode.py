@@ -1,0 +1,95 @@
+"""scipy.integrate.ode and complex_ode: initial values that are taken forward call by call.
+
+The value is SciPy's, whose integrator goes on from call to call; the derivative is that of a Runge-Kutta method with smaller errors, from
+the state of the last call."""
+
+from collections.abc import Callable
+from typing import Any
+
+import scipy.integrate as itg
+
+from ... import numpy as np
+from ..._core.errors import ArgumentError, callers_line
+from ..._core.primitive import primal_of
+from ..._transforms.rebind import once_more
+from ...ops.declare import shape
+from ..namespaces import Carrier, Kind, array, bare, plain, tracked
+from ..optimize.callback_search import Made
+from .ivp_by_steps import solved
+
+FINE = {"rtol": 1e-10, "atol": 1e-12}
+
+
+class ode(Carrier, metaclass=Kind):
+    _theirs = itg.ode
+
+    def __init__(self, f: Callable, jac: Any = None):
+        self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
+        self.stiff = False
+        of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
+        self.real = type(self)._theirs(of, None if jac is None else lambda t, y, *p: bare(array(jac(t, y, *p))))
+
+    def at(self, t: Any, y: Any, *params: Any) -> Any:
+        """The plain slope; a function that captured what is tracked is found out by it."""
+        slope = array(self.f(t, y, *params))
+        self.moves = self.moves or tracked(slope)
+        return bare(slope)
+
+    def _tracked(self) -> bool:
+        return tracked(self._y, self.t, self.f_params)
+
+    def _plain(self) -> Any:
+        return self.real
+
+    y = property(lambda self: self._y)
+
+    def set_initial_value(self, y, t=0.0):
+        self._y, self.t = np.reshape(array(y), -1), t
+        self.real.set_initial_value(bare(self._y), bare(t))
+        return self
+
+    def set_integrator(self, name, **settings):
+        self.stiff = name == "lsoda" or settings.get("method") == "bdf"
+        self.real.set_integrator(name, **plain(settings))
+        return self
+
+    def set_f_params(self, *params):
+        self.f_params = params
+        return self
+
+    def set_jac_params(self, *params):
+        self.real.set_jac_params(*bare(params))
+        return self
+
+    def set_solout(self, solout):
+        raise ArgumentError(f"{callers_line()}: scipy.integrate.{type(self).__name__}.set_solout has no derivative; use solve_ivp(events=)")
+
+    def integrate(self, t, step=False, relax=False):
+        start, before = self.t, self._y
+        value = self.real.integrate(bare(t), step, relax)
+        if self.moves or tracked(before, start, t, self.f_params):
+            if step or relax or not self.successful():
+                raise ArgumentError(
+                    f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative where it reaches t, "
+                    "without step= and relax=; use solve_ivp"
+                )
+            on = Made(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
+            with once_more(on) as (on,):
+                run = solved(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
+            exact = run.y[:, shape(run.y)[1] - 1]
+            value = value + (exact - primal_of(exact))
+        self._y, self.t = value, self.real.t if step or relax or not tracked(t) else t
+        return self._y
+
+    def successful(self):
+        return self.real.successful()
+
+    def get_return_code(self):
+        return self.real.get_return_code()
+
+
+class complex_ode(ode, metaclass=Kind):
+    _theirs = itg.complex_ode
+
+    def set_initial_value(self, y, t=0.0):
+        return ode.set_initial_value(self, np.astype(array(y), complex), t)

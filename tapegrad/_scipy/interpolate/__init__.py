@@ -1,0 +1,342 @@
+"""scipy.interpolate: scattered data; splines of one variable stand in interpolate.splines.py, those on grids in interpolate.gridded.py."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.interpolate as itp
+import scipy.linalg
+import scipy.spatial
+
+from ... import numpy as np
+from ... import scipy as faces
+from ..._core.arrays import xp_of
+from ..._core.primitive import primal_of
+from ..._core.registry import load
+from ...ops.creation import made
+from ...ops.declare import ndim, shape, xp
+from ..followed import Altered, Follower
+from ..linear_maps import Map, mapped
+from ..namespaces import Carrier, Kind, array, bare, constant, on_a_device, plain, refusal, tracked
+from . import fitpack as fitpack
+from . import gridded as gridded
+from .piecewise import INTERPOLATE, Interpolant, like_of, pieces_of, trailing
+from .splines import interp1d
+
+RBF = {
+    "linear": lambda r2: -np.sqrt(r2),
+    "thin_plate_spline": lambda r2: 0.5 * r2 * np.log(np.where(r2 == 0, 1.0, r2)),
+    "cubic": lambda r2: r2 * np.sqrt(r2),
+    "quintic": lambda r2: -r2 * r2 * np.sqrt(r2),
+    "multiquadric": lambda r2: -np.sqrt(r2 + 1),
+    "inverse_multiquadric": lambda r2: 1 / np.sqrt(r2 + 1),
+    "inverse_quadratic": lambda r2: 1 / (r2 + 1),
+    "gaussian": lambda r2: np.exp(-r2),
+}
+DEGREE = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "quintic": 2}
+SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
+
+
+class RBFInterpolator(Interpolant, metaclass=Kind):
+    _theirs = itp.RBFInterpolator
+    names = ("y", "d", "smoothing", "epsilon")
+
+    def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
+        like = like_of(y, d, smoothing, epsilon)
+        self.y, self.d, self.smoothing = array(y, like), array(d, like), smoothing
+        if neighbors is not None:
+            raise refusal("scipy.interpolate.RBFInterpolator(neighbors=)", "the neighbours change with the point", "it without neighbors=")
+        if kernel not in RBF:
+            raise ValueError(f"scipy.interpolate.RBFInterpolator: `kernel` must be one of {set(RBF)}.")
+        if epsilon is None and kernel not in SCALE_FREE:
+            raise ValueError(f"scipy.interpolate.RBFInterpolator: `epsilon` must be specified for {kernel!r}")
+        self.kernel, self.epsilon = kernel, 1.0 if epsilon is None else epsilon
+        self.degree = max(DEGREE.get(kernel, -1), 0) if degree is None else int(degree)
+        n, dims = shape(self.y)
+        self.powers = [p for p in plain_np.ndindex(*(self.degree + 1,) * dims) if sum(p) <= self.degree] if self.degree >= 0 else []
+        self._solved = None
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        if x.neighbors is not None:
+            return Unfollowed(x)
+        d = shadow(x.d)
+        d = np.reshape(d, (shape(d)[0], *x.d_shape))
+        return cls(shadow(x.y), d, None, shadow(x.smoothing), x.kernel, x.epsilon, int(x.powers.sum(1).max()) if len(x.powers) else -1)
+
+    def _plain(self) -> Any:
+        given = plain(self.y), plain(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
+        return self._real()(*given)
+
+    def _distances(self, x: Any) -> Any:
+        r = (x[:, None, :] - self.y[None, :, :]) * self.epsilon
+        return np.sum(r * r, -1)
+
+    def _polynomials(self, x: Any) -> Any:
+        low, high = np.min(primal_of(self.y), 0), np.max(primal_of(self.y), 0)
+        scale = np.where(high == low, 1.0, (high - low) / 2)  # (the space of polynomials is the same for all of them)
+        z = (x - (low + high) / 2) / scale
+        return np.stack([math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0]) for p in self.powers], -1)
+
+    def _weights(self) -> Any:
+        n, m = shape(self.y)[0], len(self.powers)
+        r2 = self._distances(self.y)
+        same = constant(plain_np.eye(n, dtype=bool), r2)
+        r2 = np.where(same, 0.0, r2)
+        K = RBF[self.kernel](np.where(same, 1.0, r2))
+        K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
+        K = K + constant(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant(plain_np.zeros(n), r2), (-1, 1))
+        d = np.reshape(self.d, (n, -1))
+        if m:
+            P = self._polynomials(self.y)
+            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant(plain_np.zeros((m, m)), r2)], 1)], 0)
+            d = np.concatenate([d, constant(plain_np.zeros((m, shape(d)[1])), r2)], 0)
+        return np.linalg.solve(K, d)
+
+    def __call__(self, x):
+        if self._answers(x):
+            return made(self._plain()(plain(x)))
+        x = array(x, like_of(x, self.y, self.d, self.smoothing, self.epsilon))
+        if self._solved is None:
+            self._solved = self._weights()
+        A = RBF[self.kernel](self._distances(x))
+        if self.powers:
+            A = np.concatenate([A, self._polynomials(x)], 1)
+        return np.reshape(A @ self._solved, (shape(x)[0], *shape(self.d)[1:]))
+
+
+class Unfollowed(Carrier):
+    """One of SciPy's objects that takes plain values only."""
+
+    def __init__(self, real: Any):
+        self._real = real
+
+    def _tracked(self) -> bool:
+        return False
+
+    def _plain(self) -> Any:
+        return self._real
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
+
+    def __call__(self, *args, **kwargs):
+        if tracked(args, kwargs):
+            raise refusal(f"scipy.interpolate.{type(self._real).__name__}", "with these settings", "RBFInterpolator without neighbors=")
+        return made(self._real(*plain(args), **plain(kwargs)))
+
+
+INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
+
+
+class LinearNDInterpolator(Interpolant, metaclass=Kind):
+    """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
+
+    _theirs = itp.LinearNDInterpolator
+    names = ("points", "values")
+
+    def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
+        like = like_of(points, values)
+        if hasattr(points, "simplices"):  # a triangulation
+            self._tri, points = points, points.points
+        else:
+            points = np.stack([array(p, like) for p in points], -1) if isinstance(points, tuple) else array(points, like)
+            if rescale:
+                raise refusal("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
+            self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(bare(points))
+        self.points, self.values, self.fill_value = array(points, like), array(values, like), fill_value
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(LinearNDInterpolator)
+        values = shadow(x.values)
+        new._tri, new.points = x.tri, shadow(x.points)
+        new.values, new.fill_value = np.reshape(values, (shape(values)[0], *x.values_shape)), x.fill_value
+        return new
+
+    def _plain(self) -> Any:
+        return self._real()(self._tri, plain(self.values), self.fill_value)
+
+    def __call__(self, *args):
+        if self._answers(args):
+            return made(self._plain()(*plain(args)))
+        like = like_of(args, self.points, self.values)
+        x = array(args[0], like)
+        if len(args) > 1 or isinstance(args[0], tuple):
+            parts = args if len(args) > 1 else args[0]
+            x = np.stack(np.broadcast_arrays(*[array(v, like) for v in parts]), -1)
+        to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
+        where = self._tri.find_simplex(bare(flat))
+        corners = self._tri.simplices[where.clip(0)]
+        nodes = self.points[corners]  # (points, corners, coordinates)
+        last = shape(nodes)[1] - 1
+        edges = np.swapaxes(nodes[:, :last] - nodes[:, last:], 1, 2)
+        w = np.linalg.solve(edges, (flat - nodes[:, last])[..., None])[..., 0]
+        w = np.concatenate([w, 1.0 - np.sum(w, -1, keepdims=True)], -1)
+        wide = ndim(self.values) - 1
+        y = np.sum(trailing(w, wide) * self.values[corners], 1)
+        y = np.where(trailing(where < 0, wide), self.fill_value, y)
+        return np.reshape(y, to + shape(self.values)[1:])
+
+
+class NearestNDInterpolator(Interpolant, metaclass=Kind):
+    _theirs = itp.NearestNDInterpolator
+    names = ("points", "values")
+
+    def __init__(self, x, y, rescale=False, tree_options=None):
+        like = like_of(x, y)
+        self.points = np.stack([array(p, like) for p in x], -1) if isinstance(x, tuple) else array(x, like)
+        self.values, self._options = array(y, like), (rescale, tree_options)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(NearestNDInterpolator)
+        new.points, new.values, new._options = shadow(x.points), shadow(x.values), (False, None)
+        return new
+
+    def _plain(self) -> Any:
+        return self._real()(plain(self.points), plain(self.values), *self._options)
+
+    def __call__(self, *args, **query_options):
+        points, n = bare(self.points), shape(self.values)[0]
+        at = self._real()(points, xp_of(points).arange(n), *self._options)(*bare(args), **query_options)
+        return self.values[at.astype(int)]
+
+
+for _ours in (LinearNDInterpolator, NearestNDInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)
+
+
+@INTERPOLATE.rule(itp.griddata)
+def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, rescale=False):
+    name = "scipy.interpolate.griddata"
+    p = points if isinstance(points, tuple) else array(points, like_of(points, values, xi))
+    if (len(p) if isinstance(p, tuple) else 1 if ndim(p) == 1 else shape(p)[1]) == 1:
+        p = p[0] if isinstance(p, tuple) else np.reshape(p, -1)
+        fill = "extrapolate" if method == "nearest" else fill_value
+        return interp1d(p, values, method, 0, bounds_error=False, fill_value=fill)(xi[0] if isinstance(xi, tuple) else xi)
+    if method == "nearest":
+        return NearestNDInterpolator(points, values, rescale)(xi)
+    if method == "cubic":
+        return CloughTocher2DInterpolator(points, values, fill_value, rescale=rescale)(xi)
+    if method != "linear":
+        raise refusal(f"{name}(method={method!r})", "", "method='linear', or RBFInterpolator")
+    return LinearNDInterpolator(points, values, fill_value, rescale)(xi)
+
+
+def eigenvalues(A: Any, B: Any) -> Any:
+    """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by Newton's steps."""
+    w, right = scipy.linalg.eig(bare(A), bare(B))
+    found, zero = [], plain_np.zeros((1, 1))
+    for value, v in zip(w, right.T, strict=True):
+        pair: Any = np.concatenate([v + 0j, [value]]) if plain_np.isfinite(value) else None
+        for _ in range(3 if pair is not None else 0):  # each has the derivatives of one order more
+            x, e = pair[:-1], pair[-1]
+            Bx, row = B @ x, v.conj()
+            K = np.concatenate([np.concatenate([A - e * B, -np.reshape(Bx, (-1, 1))], 1), np.concatenate([row[None], zero], 1)], 0)
+            pair = pair - np.linalg.solve(K, np.concatenate([A @ x - e * Bx, np.reshape(np.sum(row * x) - 1.0, 1)]))
+        found.append(pair[-1] if pair is not None else value)
+    return np.stack(found)
+
+
+faces_scipy = Altered(faces, linalg=Altered(faces.linalg, eigvals=eigenvalues))
+FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
+for _name in ("lagrange", "pade", "approximate_taylor_polynomial"):
+    INTERPOLATE.rule(getattr(itp, _name), of_functions=_name.endswith("polynomial"))(FOLLOWED.function(getattr(itp, _name)))
+for _name in ("Rbf", "FloaterHormannInterpolator", "AAA"):
+    if hasattr(itp, _name):
+        INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.klass(getattr(itp, _name)))
+INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
+
+
+class NdPPoly(Interpolant, metaclass=Kind):
+    """A polynomial in each box of a grid: sum of c[k..., i...] prod (x - x_i)^(K - k)."""
+
+    _theirs = itp.NdPPoly
+    names = ("c", "x")
+
+    def __init__(self, c, x, extrapolate=None):
+        like = like_of(c, x)
+        self.c, self.x, self.extrapolate = array(c, like), tuple([array(v, like) for v in x]), extrapolate
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return cls(shadow(x.c), [shadow(v) for v in x.x], x.extrapolate)
+
+    def _plain(self) -> Any:
+        return itp.NdPPoly(plain(self.c), plain(self.x), self.extrapolate)
+
+    def __call__(self, x, nu=None, extrapolate=None):
+        n = len(self.x)
+        p = array(x, like_of(x, self.c, *self.x))
+        flat, orders = np.reshape(p, (-1, n)), [0] * n if nu is None else [int(k) for k in nu]
+        extrapolate = self.extrapolate if extrapolate is None else extrapolate
+        at, steps, outside = [], [], False
+        for i, nodes in enumerate(self.x):
+            last = shape(nodes)[0] - 1
+            at.append(pieces_of(nodes, flat[:, i], 0, last - 1))
+            steps.append(flat[:, i] - np.take(nodes, at[i]))
+            outside = outside | (flat[:, i] < nodes[0]) | (flat[:, i] > nodes[last])
+        wide, y = ndim(self.c) - 2 * n, 0.0
+        for powers in plain_np.ndindex(shape(self.c)[:n]):
+            left = [shape(self.c)[i] - 1 - k - m for i, (k, m) in enumerate(zip(powers, orders, strict=True))]
+            if min(left) >= 0:
+                factor = math.prod([math.perm(e + m, m) for e, m in zip(left, orders, strict=True)])
+                weight = math.prod([s**e for s, e in zip(steps, left, strict=True)], start=float(factor))
+                y = y + trailing(weight, wide) * self.c[powers][tuple(at)]
+        if extrapolate is not None and not extrapolate:
+            y = np.where(trailing(outside, wide), plain_np.nan, y)
+        return np.reshape(y, shape(p)[:-1] + shape(self.c)[2 * n :])
+
+
+class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
+    """Linear in the values, for points and places that stay."""
+
+    _theirs = itp.CloughTocher2DInterpolator
+    names = ("points", "values")
+
+    def __init__(self, points, values, fill_value=plain_np.nan, tol=1e-06, maxiter=400, rescale=False):
+        self.points, self.values, self._settings = points, array(values), (fill_value, min(tol, 1e-12), max(maxiter, 4000), rescale)
+        if tracked(points):
+            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator")
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        values = np.reshape(shadow(x.values), (shape(x.values)[0], *x.values_shape))
+        return cls(x.tri, values, x.fill_value)
+
+    def _tracked(self) -> bool:
+        return tracked(self.values)
+
+    def _plain(self) -> Any:
+        return self._real()(self.points, plain(self.values), *self._settings)
+
+    def __call__(self, *args):
+        if tracked(args):
+            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator")
+        if not self._tracked():
+            return made(self._plain()(*plain(args)))
+        fill, *settings = self._settings
+        library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
+        points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
+        if len(args) > 1 or isinstance(places, tuple):
+            parts = [library.asarray(plain(v), float) for v in (args if len(args) > 1 else places)]
+            places = library.stack(library.broadcast_arrays(*parts), -1)
+        places = library.asarray(plain(places))
+        flat = places.reshape(-1, places.shape[-1])
+        on = lambda v: real(points, v, 0.0, *settings)(flat)
+        columns = Map(lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
+        y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
+        outside = library.isnan(real(points, library.zeros(rows))(flat))
+        y = np.where(trailing(outside, ndim(y) - 1), fill, y)
+        return np.reshape(y, places.shape[:-1] + shape(self.values)[1:])
+
+
+for _ours in (NdPPoly, CloughTocher2DInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)
+INTERPOLATE.refuse(
+    "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or SmoothBivariateSpline",
+    itp.bisplrep,
+)  # fmt: skip
+
+stand_in = INTERPOLATE.stand_in("tapegrad.scipy.interpolate")

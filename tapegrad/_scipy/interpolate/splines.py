@@ -1,0 +1,480 @@
+"""Splines of one variable through data: by the data, by the nodes where they are smooth, and by the point."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.interpolate as itp
+
+from ... import numpy as np
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import primal_of, seen
+from ...ops.creation import made
+from ...ops.declare import axis_of, ndim, shape
+from ..namespaces import Kind, array, bare, constant, plain, refusal, tracked
+from .piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, by_equations, fitted, like_of, pieces_of, trailing
+
+# --- one variable: slopes at the nodes make a piecewise cubic ---
+
+
+def cubic(x: Any, y: Any, s: Any) -> Any:
+    """The coefficients of the pieces with values y and slopes s at the nodes, along the first axis."""
+    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
+    slope = (y[1:] - y[:-1]) / h
+    t = (s[:-1] + s[1:] - 2 * slope) / h
+    return np.stack([t / h, (slope - s[:-1]) / h - t, s[:-1], y[:-1]])
+
+
+def end_rows(A: Any, b: Any, x: Any, slope: Any, h: Any, at_end: bool, how: Any) -> None:
+    """The equation of a boundary, written into the last or first row."""
+    n = shape(x)[0]
+    i, j, k = (n - 1, n - 2, n - 3) if at_end else (0, 1, 2)
+    p, q = (n - 2, n - 3) if at_end else (0, 1)
+    if how == "not-a-knot":
+        d = h[p] + h[q]
+        A[i, i], A[i, j] = h[q], d
+        b[i] = ((h[p] + 2 * d) * h[q] * slope[p] + h[p] ** 2 * slope[q]) / d
+        return
+    order, value = {"clamped": (1, 0.0), "natural": (2, 0.0)}.get(how, how) if isinstance(how, str) else how
+    if order == 1:
+        A[i, i] = 1.0
+        b[i] = value
+    else:
+        A[i, i], A[i, j] = 2 * h[p], h[p]
+        b[i] = 3 * slope[p] * h[p] + (0.5 if at_end else -0.5) * value * h[p] ** 2
+
+
+def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
+    """The slopes of the cubic spline by its equations, for nodes or conditions at the ends that are tracked."""
+    n = shape(x)[0]
+    h = x[1:] - x[:-1]
+    wide = trailing(h, ndim(y) - 1)
+    slope = (y[1:] - y[:-1]) / wide
+    if bc == "periodic":
+        return periodic_slopes(h, wide, slope)
+    if n == 2:  # a line, where nothing else is said
+        bc = tuple([(1, slope[0]) if how == "not-a-knot" else how for how in bc])
+    elif n == 3 and bc == ("not-a-knot", "not-a-knot"):  # a parabola
+        middle = (wide[1:] * slope[:1] + wide[:1] * slope[1:]) / (wide[:1] + wide[1:])
+        return np.concatenate([2 * slope[:1] - middle, middle, 2 * slope[1:] - middle])
+    A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if tracked(y) else x)
+    at = plain_np.arange(1, n - 1)
+    A[at, at - 1], A[at, at], A[at, at + 1] = h[1:], 2 * (h[:-1] + h[1:]), h[:-1]
+    b[1:-1] = 3 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
+    for at_end, how in zip((False, True), bc, strict=True):
+        end_rows(A, b, x, slope, h, at_end, how)
+    return np.linalg.solve(A, b)
+
+
+def periodic_slopes(h: Any, wide: Any, slope: Any) -> Any:
+    """The same equations in a ring; the last slope is the first."""
+    n = shape(h)[0]
+    before, slope_before, wide_before = [np.concatenate([v[-1:], v[:-1]]) for v in (h, slope, wide)]
+    A = np.zeros((n, n), like=h)
+    for k in range(n):
+        for j, v in ((k - 1, h[k]), (k, 2 * (before[k] + h[k])), ((k + 1) % n, before[k])):
+            A[k, j] = A[k, j] + v
+    s = np.linalg.solve(A, 3 * (wide * slope_before + wide_before * slope))
+    return np.concatenate([s, s[:1]])
+
+
+def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
+    """x, y with the axis first, the axis counted from the front."""
+    like = like_of(x, y)
+    x, y = array(x, like), array(y, like)
+    axis = axis_of(axis, ndim(y))
+    if ndim(x) != 1 or shape(x)[0] < 2 or shape(x)[0] != shape(y)[axis]:
+        raise ValueError(f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis {axis}, at least 2")
+    if not tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
+        raise ValueError(f"{name}: x must be strictly increasing sequence.")
+    return x, np.moveaxis(y, axis, 0) if axis else y, axis
+
+
+class Cubic(PPoly, metaclass=Kind):
+    """A piecewise cubic, made of nodes and data; it is what was made of it."""
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
+        return new
+
+    def _fill(self, x: Any, y: Any, s: Any, extrapolate: Any, axis: int) -> None:
+        self.c, self.x, self.axis = cubic(x, y, s), x, axis
+        self.extrapolate = True if extrapolate is None else extrapolate
+
+
+class CubicSpline(Cubic, metaclass=Kind):
+    _theirs = itp.CubicSpline
+
+    def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
+        x, y, axis = prepared(x, y, axis, "scipy.interpolate.CubicSpline")
+        bc = (bc_type, bc_type) if isinstance(bc_type, str) and bc_type != "periodic" else bc_type
+        if extrapolate is None:
+            extrapolate = "periodic" if bc == "periodic" else True
+        simple = (
+            bc == "periodic" or tracked(bc) or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
+        )
+        if by_equations(x) or not simple or tracked(bc):
+            s = spline_slopes(x, y, bc)
+        else:
+            s = fitted("slopes", x, y, (bc if isinstance(bc, str) else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),))
+        self._fill(x, y, s, extrapolate, axis)
+
+
+class CubicHermiteSpline(Cubic, metaclass=Kind):
+    _theirs = itp.CubicHermiteSpline
+
+    def __init__(self, x, y, dydx, axis=0, extrapolate=None):
+        like = like_of(x, y, dydx)
+        x, y, axis = prepared(array(x, like), array(y, like), axis, "scipy.interpolate.CubicHermiteSpline")
+        s = np.moveaxis(array(dydx, like), axis, 0)
+        if shape(s) != shape(y):
+            raise ValueError("scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical")
+        self._fill(x, y, s, extrapolate, axis)
+
+
+class PchipInterpolator(Cubic, metaclass=Kind):
+    _theirs = itp.PchipInterpolator
+
+    def __init__(self, x, y, axis=0, extrapolate=None):
+        x, y, axis = prepared(x, y, axis, "scipy.interpolate.PchipInterpolator")
+        self._fill(x, y, monotone_slopes(x, y), extrapolate, axis)
+
+
+def monotone_slopes(x: Any, y: Any) -> Any:
+    """Weighted harmonic means of the slopes at both sides, 0 where they differ in sign (Fritsch and Butland)."""
+    h = trailing(x[1:] - x[:-1], ndim(y) - 1)
+    m = (y[1:] - y[:-1]) / h
+    if shape(x)[0] == 2:
+        return np.concatenate([m, m])
+    flat = (np.sign(m[1:]) != np.sign(m[:-1])) | (m[1:] == 0) | (m[:-1] == 0)
+    a, b = 2 * h[1:] + h[:-1], h[1:] + 2 * h[:-1]
+    inverse = (a / np.where(flat, 1.0, m[:-1]) + b / np.where(flat, 1.0, m[1:])) / (a + b)
+    inner = np.where(flat, 0.0, 1.0 / inverse)
+
+    def end(h0, h1, m0, m1):
+        d = ((2 * h0 + h1) * m0 - h0 * m1) / (h0 + h1)
+        over = (np.sign(m0) != np.sign(m1)) & (np.abs(d) > 3.0 * np.abs(m0))
+        return np.where(np.sign(d) != np.sign(m0), 0.0, np.where(over, 3.0 * m0, d))
+
+    return np.concatenate([end(h[:1], h[1:2], m[:1], m[1:2]), inner, end(h[-1:], h[-2:-1], m[-1:], m[-2:-1])])
+
+
+class Akima1DInterpolator(Cubic, metaclass=Kind):
+    _theirs = itp.Akima1DInterpolator
+
+    def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
+        x, y, axis = prepared(x, y, axis, "scipy.interpolate.Akima1DInterpolator")
+        if method not in ("akima", "makima"):
+            raise NotImplementedError(f"scipy.interpolate.Akima1DInterpolator: `method`={method} is unsupported.")
+        m = (y[1:] - y[:-1]) / trailing(x[1:] - x[:-1], ndim(y) - 1)
+        if shape(x)[0] == 2:
+            s = np.concatenate([m, m])
+        else:
+            s = akima_slopes(m, method)
+        self._fill(x, y, s, extrapolate or False, axis)
+
+
+def akima_slopes(m: Any, method: str) -> Any:
+    first, last = 2 * m[:1] - m[1:2], 2 * m[-1:] - m[-2:-1]
+    m = np.concatenate([2 * first - m[:1], first, m, last, 2 * last - m[-1:]])
+    change = np.abs(m[1:] - m[:-1])
+    if method == "makima":
+        change = change + 0.5 * np.abs(m[1:] + m[:-1])
+    after, before = change[2:], change[:-2]
+    both = after + before
+    small = both <= 1e-9 * np.max(primal_of(both))
+    middle = 0.5 * (m[3:] + m[:-3])
+    safe = np.where(small, 1.0, both)
+    s = np.where(small, middle, (after / safe) * m[1:-2] + (before / safe) * m[2:-1])
+    return np.where(both == 0, 0.0, s) if method == "makima" else s
+
+
+for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)
+
+
+@INTERPOLATE.rule(itp.pchip_interpolate)
+def pchip_interpolate(xi, yi, x, der=0, axis=0):
+    p = PchipInterpolator(xi, yi, axis)
+    return p(x, der) if plain_np.ndim(der) == 0 else [p(x, nu) for nu in der]
+
+
+# --- B-splines through data ---
+
+
+def interpolating_knots(x: Any, k: int) -> Any:
+    """The nodes as knots, but for those near the ends, which are repeated instead."""
+    n = shape(x)[0]
+    if k == 0:
+        return np.concatenate([x, x[-1:]])
+    if k == 1:
+        return np.concatenate([x[:1], x, x[-1:]])
+    inner = x[(k + 1) // 2 : n - (k + 1) // 2] if k % 2 else ((x[1:] + x[:-1]) / 2)[k // 2 : n - 1 - k // 2]
+    return np.concatenate([*[x[:1]] * (k + 1), inner, *[x[-1:]] * (k + 1)])
+
+
+def collocation(t: Any, x: Any, k: int) -> Any:
+    """The matrix of the B-splines at the nodes."""
+    n, m = shape(t)[0] - k - 1, shape(x)[0]
+    at = pieces_of(t, x, k, n - 1)
+    A = np.zeros((m, n), like=x if tracked(x) else t)
+    for j, w in enumerate(basis(t, x, at, k)):
+        A[constant(plain_np.arange(m), t), at + (j - k)] = w
+    return A
+
+
+def made_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, axis: int = 0, name: str = "make_interp_spline") -> Any:
+    x, y, axis = prepared(x, y, axis, f"scipy.interpolate.{name}")
+    if not by_equations(x, t):
+        knots = itp.make_interp_spline(bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type).t
+        if t is None:
+            c = fitted("coefficients", x, y, (k, bc_type))
+        else:
+            c = fitted("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
+        return BSpline.construct_fast(constant(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis)
+    order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
+    if order is None or order and k != 3:
+        raise ArgumentError(f"scipy.interpolate.{name}: bc_type={bc_type!r} has no derivative by the nodes here, nor on CuPy; give None")
+    if t is None:
+        t = np.concatenate([*[x[:1]] * k, x, *[x[-1:]] * k]) if order else interpolating_knots(x, k)
+    t = array(t, x)
+    A = collocation(t, x, k)
+    if order:  # a derivative at each end is 0
+        n, zero = shape(A)[1], np.zeros((1, *shape(y)[1:]), like=y)
+        ends = BSpline.construct_fast(t, constant(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
+        A, y = np.concatenate([A, ends]), np.concatenate([y, zero, zero])
+    return BSpline.construct_fast(t, np.linalg.solve(A, y), k, True, axis)
+
+
+@INTERPOLATE.rule(itp.make_interp_spline)
+def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=True):
+    if bc_type is not None and not isinstance(bc_type, str):
+        raise ArgumentError("scipy.interpolate.make_interp_spline: conditions at the ends must be named here")
+    return made_spline(x, y, k, t, bc_type, axis)
+
+
+@INTERPOLATE.rule(itp.make_lsq_spline)
+def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="qr"):
+    x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline")
+    if by_equations(x, t, w):
+        B, like = collocation(array(t, x), x, k), y
+        W = 1.0 if w is None else trailing(array(w, like), 1)
+        Y = y * (1.0 if w is None else trailing(array(w, like), ndim(y) - 1))
+        G = W * B
+        return BSpline.construct_fast(array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis)
+    settings = (k, tuple(plain_np.asarray(bare(t)).tolist()), None if w is None else tuple(plain_np.asarray(bare(w)).tolist()))
+    return BSpline.construct_fast(constant(bare(t), y), fitted("least squares", x, y, settings), k, True, axis)
+
+
+@INTERPOLATE.rule(itp.make_smoothing_spline)
+def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
+    name = "scipy.interpolate.make_smoothing_spline"
+    if lam is None or tracked(x, w, lam):
+        raise refusal(name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes")
+    x, y, axis = prepared(x, y, axis, name)
+    w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
+    t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
+    return BSpline.construct_fast(constant(t, y), fitted("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis)
+
+
+# --- interp1d ---
+
+ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
+
+
+class interp1d(Interpolant, metaclass=Kind):
+    _theirs = itp.interp1d
+    names = ("x", "y")
+
+    def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
+        like = like_of(x, y)
+        x, y = array(x, like), array(y, like)
+        self.kind, self.axis, self.bounds_error, self.fill_value = kind, axis_of(axis, ndim(y)), bounds_error, fill_value
+        if shape(x)[0] != shape(y)[self.axis]:
+            raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
+        y = np.moveaxis(y, self.axis, 0) if self.axis else y
+        if not assume_sorted:
+            order = np.argsort(primal_of(x), kind="stable")
+            x, y = x[order], y[order]
+        self.x, self._y = x, y
+        self.extrapolate = isinstance(fill_value, str) and fill_value == "extrapolate"
+        if self.extrapolate and bounds_error:
+            raise ValueError("scipy.interpolate.interp1d: Cannot extrapolate and raise at the same time.")
+        order = ORDERS.get(kind, kind)
+        self._spline = None
+        if not isinstance(order, str) and order > 1:
+            self._spline = made_spline(x, y, int(order), name="interp1d")
+
+    y = property(lambda self: np.moveaxis(self._y, 0, self.axis) if self.axis else self._y)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        y = shadow(x.y)
+        kind = x._spline.k if x._kind == "spline" else x._kind
+        fill = "extrapolate" if x._extrapolate else x.fill_value
+        return cls(shadow(x.x), y, kind, x.axis, bounds_error=x.bounds_error, fill_value=fill, assume_sorted=True)
+
+    def _plain(self) -> Any:
+        return self._real()(
+            plain(self.x), plain(self.y), self.kind, self.axis, True, self.bounds_error, bare(self.fill_value), assume_sorted=True
+        )
+
+    def __call__(self, x):
+        if self._answers(x, self.fill_value):
+            return made(self._plain()(plain(x)))
+        x = array(x, like_of(x, self.x, self._y, self.fill_value))
+        to, x = shape(x), np.reshape(x, -1)
+        n = shape(self.x)[0]
+        low, high = x < self.x[0], x > self.x[n - 1]
+        strict = is_nan(self.fill_value) and not self.extrapolate if self.bounds_error is None else self.bounds_error
+        if strict and bool(np.any(low | high)):
+            raise ValueError("scipy.interpolate.interp1d: a value in x_new is outside of the interpolation range.")
+        y = self._inside(x, n)
+        if not self.extrapolate:
+            below, above = self.fill_value if isinstance(self.fill_value, tuple) else (self.fill_value,) * 2
+            wide = ndim(y) - 1
+            y = np.where(trailing(low, wide), below, np.where(trailing(high, wide), above, y))
+        return arranged(np.reshape(y, to + shape(self._y)[1:]), len(to), self.axis)
+
+    def _inside(self, x: Any, n: int) -> Any:
+        if self._spline is not None:
+            return self._spline(x)
+        v = primal_of(x)
+        nodes = primal_of(self.x)
+        if self.kind in ("linear", "slinear", 1):
+            at = np.clip(np.searchsorted(nodes, v), 1, n - 1)
+            x0, x1, y0, y1 = [np.take(v, i, 0) for v in (self.x, self._y) for i in (at - 1, at)]
+            return y0 + trailing((x - x0) / (x1 - x0), ndim(self._y) - 1) * (y1 - y0)
+        if self.kind in ("nearest", "nearest-up"):
+            middle = (nodes[1:] + nodes[:-1]) / 2
+            at = np.searchsorted(middle, v, side="left" if self.kind == "nearest" else "right")
+        elif self.kind == "next":
+            at = np.searchsorted(nodes, v, side="left")
+        else:
+            at = np.searchsorted(nodes, v, side="right") - 1
+        return np.take(self._y, np.clip(at, 0, n - 1), 0) + trailing(0.0 * x, ndim(self._y) - 1)
+
+
+def is_nan(v: Any) -> bool:
+    return isinstance(v, float) and math.isnan(v)
+
+
+INTERPOLATE.rule(itp.interp1d)(interp1d)
+
+# --- polynomials through all nodes ---
+
+
+def newton_columns(xi: Any, yi: Any) -> list:
+    """The divided differences from the first node on."""
+    n = shape(xi)[0]
+    column = [yi[i] for i in range(n)]
+    top = [column[0]]
+    for d in range(1, n):
+        column = [(column[i + 1] - column[i]) / (xi[i + d] - xi[i]) for i in range(n - d)]
+        top.append(column[0])
+    return top
+
+
+def newton_form(xi: Any, yi: Any, x: Any) -> Any:
+    """By divided differences, along the first axis."""
+    n, top = shape(xi)[0], newton_columns(xi, yi)
+    wide = ndim(yi) - 1
+    y = top[-1] + trailing(0.0 * x, wide)
+    for d in range(n - 2, -1, -1):
+        y = y * trailing(x - xi[d], wide) + top[d]
+    return y
+
+
+def through_all(xi: Any, yi: Any, x: Any, axis: int) -> Any:
+    like = like_of(xi, yi, x)
+    xi, yi, x = array(xi, like), array(yi, like), array(x, like)
+    axis = axis_of(axis, ndim(yi))
+    y = newton_form(xi, np.moveaxis(yi, axis, 0) if axis else yi, np.reshape(x, -1))
+    return arranged(np.reshape(y, shape(x) + shape(y)[1:]), ndim(x), axis)
+
+
+@INTERPOLATE.rule(itp.barycentric_interpolate)
+def barycentric_interpolate(xi, yi, x, axis=0, *, der=0, rng=None):
+    if der != 0:
+        raise ArgumentError("scipy.interpolate.barycentric_interpolate: der= has no derivative here")
+    return through_all(xi, yi, x, axis)
+
+
+@INTERPOLATE.rule(itp.krogh_interpolate)
+def krogh_interpolate(xi, yi, x, der=0, axis=0):
+    nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
+    if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
+        raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
+    return through_all(xi, yi, x, axis)
+
+
+class ThroughAll(Interpolant):
+    """The polynomial through all data, by divided differences."""
+
+    names = ("xi", "_yi")
+
+    def _take(self, xi: Any, yi: Any, axis: int) -> None:
+        like = like_of(xi, yi)
+        self.xi, yi = array(xi, like), array(yi, like)
+        self._axis = axis_of(axis, ndim(yi))
+        self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
+        if shape(self.xi)[0] != shape(self._yi)[0]:
+            raise ValueError(f"scipy.interpolate.{type(self)._theirs.__name__}: xi and yi do not fit together")
+
+    yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
+
+    def _plain(self) -> Any:
+        return self._real()(plain(self.xi), plain(self.yi), self._axis)
+
+    def __call__(self, x):
+        if self._answers(x):
+            return made(self._plain()(plain(x)))
+        return through_all(self.xi, self.yi, x, self._axis)
+
+    def derivatives(self, x, der=None):
+        """Of all orders at x: those of the polynomials left by division, each at x, times the factorial."""
+        n = shape(self.xi)[0]
+        count, x = n if der is None else int(der), array(x, like_of(x, self.xi, self._yi))
+        flat, wide = np.reshape(x, -1), ndim(self._yi) - 1
+        columns, found = newton_columns(self.xi, self._yi), [0.0] * count
+        for d in range(n - 1, -1, -1):  # Horner's scheme, with the derivatives of what was summed so far
+            for j in range(count - 1, 0, -1):
+                found[j] = found[j] * trailing(flat - self.xi[d], wide) + j * found[j - 1]
+            found[0] = found[0] * trailing(flat - self.xi[d], wide) + columns[d]
+        zero = trailing(0.0 * flat, wide)
+        return np.stack([arranged(np.reshape(v + zero, shape(x) + shape(v + zero)[1:]), ndim(x), self._axis) for v in found])
+
+    def derivative(self, x, der=1):
+        return self.derivatives(x, der + 1)[der]
+
+
+class BarycentricInterpolator(ThroughAll, metaclass=Kind):
+    _theirs = itp.BarycentricInterpolator
+
+    def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
+        if yi is None:
+            raise refusal("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
+        self._take(xi, yi, axis)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._take(shadow(x.xi), np.reshape(shadow(x.yi), (len(x.xi), *x._y_extra_shape)), 0)
+        new._axis = x._y_axis
+        return new
+
+
+class KroghInterpolator(ThroughAll, metaclass=Kind):
+    _theirs = itp.KroghInterpolator
+
+    def __init__(self, xi, yi, axis=0):
+        nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
+        if nodes is not None and len(set(nodes.tolist())) < len(nodes):
+            raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
+        self._take(xi, yi, axis)
+
+
+for _ours in (BarycentricInterpolator, KroghInterpolator):
+    INTERPOLATE.rule(_ours._theirs)(_ours)

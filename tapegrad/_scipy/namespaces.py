@@ -1,0 +1,388 @@
+"""The words with which SciPy's further subpackages are declared, and the faces made of them.
+
+    SIGNAL = Namespace(scipy.signal)
+
+    @SIGNAL.rule(scipy.signal.convolve)
+    def convolve(in1, in2, mode="full", method="auto"): ...
+
+    SIGNAL.constant(scipy.signal.find_peaks)                    the derivative is zero: it runs on values
+    SIGNAL.refuse("not smooth", "scipy.ndimage.median_filter", scipy.signal.medfilt)
+    SIGNAL.stand_in("tapegrad.scipy.signal")
+
+A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  What is in none
+of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
+
+import functools
+import inspect
+import sys
+import types
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, xp_of
+from .._core.errors import ArgumentError, NoRuleError, callers_line
+from .._core.foreign import argument
+from .._core.lent_memory import lend
+from .._core.primitive import is_tracked, layout_of, values_of
+from .._core.registry import load
+from .._core.scope import OPEN
+from .._core.variable import HANDLES
+from .._dispatch.faces import FACES, faces_of, is_function, library_function
+from .._dispatch.stand_ins import of_instance
+from ..implicit.sequential import one_by_one
+from ..ops.creation import made
+from ..ops.declare import NUMPY, dtype, xp
+from ..ops.indexing.traced_masks import Selected
+from ..ops.protocols import Adapter
+from ..ops.shaping import stacked
+
+NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
+
+
+class Carrier:
+    """An object of ours that holds Variables, and stands for one of SciPy's."""
+
+    _captured = False  # does it stand for an object of the user's?
+
+    def _tracked(self) -> bool:
+        raise NotImplementedError
+
+    def _plain(self) -> Any:
+        """SciPy's object, of plain arrays."""
+        raise NotImplementedError
+
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it."""
+        return self if self._tracked() else self._plain()
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if self._captured and not name.startswith("_"):
+            raise ArgumentError(
+                f"{callers_line()}: {type(self).__name__}.{name} = ...: the object was made outside of the transform, and a new {name} "
+                "would not be seen there; write into its arrays, x[...] = value, or make another object"
+            )
+        object.__setattr__(self, name, value)
+
+
+def any_of(xs: Any, test: Callable) -> bool:
+    for x in xs:
+        kind = type(x)
+        if kind in HANDLES or isinstance(x, Carrier):
+            if test(x):
+                return True
+        elif kind is list or kind is tuple:
+            if any_of(x, test):
+                return True
+        elif kind is Selected:
+            if any_of((x.full,), test):
+                return True
+        elif kind is dict and any_of(x.values(), test):
+            return True
+        elif kind is np.ndarray and x.dtype == object and any_of(x.ravel().tolist(), test):
+            return True
+    return False
+
+
+def is_ours(x: Any) -> bool:
+    return True
+
+
+def carries(xs: Any) -> bool:
+    """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
+    return any_of(xs, is_ours)
+
+
+KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
+
+
+def on_a_device(xs: Any) -> bool:
+    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
+    if "cupy" not in sys.modules:
+        return False
+    for x in xs:
+        kind = type(x)
+        if kind is np.ndarray or kind in KEPT:
+            continue
+        if kind in HANDLES:
+            if xp_of(layout_of(x)) is not np:
+                return True
+        elif kind in (list, tuple):
+            if on_a_device(x):
+                return True
+        elif kind is dict or isinstance(x, Carrier):
+            if on_a_device((x if kind is dict else vars(x)).values()):
+                return True
+        elif xp_of(x) is not np:
+            return True
+    return False
+
+
+def tracked_one(x: Any) -> bool:
+    return x._tracked() if isinstance(x, Carrier) else is_tracked(x)
+
+
+def tracked(*xs: Any) -> bool:
+    return any_of(xs, tracked_one)
+
+
+def plain(x: Any) -> Any:
+    """What SciPy is given for x, in which nothing is tracked."""
+    if isinstance(x, Carrier):
+        return x._plain()
+    if type(x) is Selected:
+        return plain(x.plain_elements())
+    if type(x) is dict:
+        return {k: plain(v) for k, v in x.items()}
+    return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
+
+
+def bare(x: Any) -> Any:
+    """The values of x, with no derivative."""
+    if isinstance(x, Carrier):
+        return x._plain()
+    if type(x) is Selected:
+        return bare(x.plain_elements())
+    if type(x) is dict:
+        return {k: bare(v) for k, v in x.items()}
+    return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)
+
+
+def refusal(name: str, why: str = "", instead: str = "") -> NoRuleError:
+    """`instead`: what the user may write."""
+    why = f" ({why})" if why else ""
+    also = f"; use {instead}" if instead else "; compose it of other operations, or give it a rule with tapegrad.rule(f, vjp=...)"
+    cut = "tapegrad.value(x), which has no derivative"
+    return NoRuleError(f"{callers_line()}: {name} has no derivative rule in tapegrad{why}{also}; or give it {cut}")
+
+
+FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
+BUILT_IN = frozenset((np.ndarray, np.float64, float, int, bool, str, type(None)))
+
+
+def same(x: Any) -> Any:
+    return x
+
+
+def is_public(x: Any, module: str) -> bool:
+    """A function or class of this module of SciPy's that computes: no warning, no base class, nothing of another module."""
+    home = getattr(x, "__module__", None) or module
+    if not (home.startswith(".".join(module.split(".")[:2])) or home == "builtins"):
+        return False
+    return is_function(x) and not isinstance(x, np.ufunc) or isinstance(x, type) and not issubclass(x, (BaseException, Warning))
+
+
+class Namespace:
+    """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one."""
+
+    def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
+        self.real, self.device, self.name = real, device, real.__name__
+        self.rules: dict = {}  # function or class -> ours
+        self.constants: set = set()
+        self.refusals: dict = {}  # function or class -> (why, what to write)
+        self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
+        self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
+        self.by_steps: set = set()  # those of them whose steps depend on values
+        if listed:
+            NAMESPACES[self.name] = self
+
+    def rule(self, *functions: Any, of_functions: bool = False, by_steps: bool = False) -> Callable:
+        """`by_steps`: of functions, and what it does is decided by their values."""
+
+        def declare(ours):
+            for f in functions:
+                self.rules[f] = ours
+                if not isinstance(f, type):
+                    NUMPY[f] = ours
+                if of_functions or by_steps:
+                    self.functional.add(f)
+                if by_steps:
+                    self.by_steps.add(f)
+            return ours
+
+        return declare
+
+    def constant(self, *functions: Any, but: tuple = ()) -> None:
+        """`but`: names of settings on which the result depends smoothly."""
+        self.constants.update(functions)
+        self.smooth.update(dict.fromkeys(functions, but) if but else {})
+
+    def refuse(self, why: str, instead: str, *functions: Any) -> None:
+        for f in functions:
+            self.refusals[f] = (why, instead)
+
+    def public(self, f: Any) -> str:
+        return f"{self.name}.{f.__name__}"
+
+    def kinds(self) -> dict[str, str]:
+        """Public name -> 'differentiated', 'constant', 'refused' or 'none', of the functions and classes of the module."""
+        found = {}
+        for name in dir(self.real):
+            x = getattr(self.real, name)
+            if not name.startswith("_") and is_public(x, self.name):
+                kinds = {"differentiated": self.rules, "constant": self.constants, "refused": self.refusals}
+                found[name] = next((kind for kind, table in kinds.items() if x in table), "none")
+        return found
+
+    def why(self, name: str) -> str:
+        """Why this public name is refused, and what to write."""
+        why, instead = self.refusals[getattr(self.real, name)]
+        return f"{why}; use {instead}" if why else f"use {instead}"
+
+    def stand_in(self, name: str) -> ModuleType:
+        """The module of faces."""
+        module = faces_of(name, self.real, device=self.device)
+        for public in dir(self.real):
+            x = getattr(self.real, public)
+            known = isinstance(x, type) and x in self.rules
+            if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])):
+                continue
+            if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
+                face = FACES[x] = FACES.get(x) or self.face(x)
+                module.__dict__[public] = face
+            elif isinstance(x, type):
+                module.__dict__[public] = self.rules.get(x) or (refusing(self, x) if x in self.refusals else x)
+        for x, ours in self.rules.items():
+            if isinstance(x, type):  # those that are not public, too: an instance may be met
+                module.__dict__.setdefault(x.__name__, ours)
+        return module
+
+    def face(self, f: Callable) -> Callable:
+        ours, functional, name = self.rules.get(f), f in self.functional, self.public(f)
+        adapters: dict[bool, Adapter] = {}
+
+        guards = ours is None and f not in self.constants
+
+        @functools.wraps(f)
+        def on_variables(*args, **kwargs):
+            if guards and OPEN.depth:
+                args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
+            if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
+                return self.faced(self.function_for(f, args)(*args, **kwargs))
+            if functional or tracked(args, kwargs):
+                if ours is not None:
+                    there = on_a_device((args, kwargs))
+                    if there not in adapters:
+                        adapters[there] = Adapter(f, load("tapegrad._scipy.followed").on_device(ours) if there else ours)
+                    adapter = adapters[there]
+                    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
+                    if OPEN.hiding and (functional or any([t.samples for t in OPEN.hiding])):
+                        attempt = lambda *args, **kwargs: adapter(args, kwargs)
+                        return one_by_one(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
+                    return adapter(args, kwargs)
+                if f not in self.constants:
+                    raise refusal(name, *self.refusals.get(f, ()))
+                for what in self.smooth.get(f, ()):
+                    fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
+                args, kwargs = bare(args), bare(kwargs)
+            args = plain(args)
+            return made(self.faced(self.function_for(f, args)(*args, **plain(kwargs))))
+
+        return on_variables
+
+    def function_for(self, f: Callable, args: Any) -> Callable:
+        """f, or CuPy's on its arrays and sparse matrices."""
+        if any([type(x).__module__.startswith("cupyx.") for x in args]):
+            return getattr(load(self.device), f.__name__, f)
+        return library_function(f, self.device, args)
+
+    def guarded(self, x: Any, f: Any) -> Any:
+        """Functions of the user's among the arguments of what has no rule: they may have captured what is tracked."""
+        if type(x) is dict:
+            return {k: self.guarded(v, f) for k, v in x.items()}
+        if type(x) is tuple:
+            return tuple([self.guarded(v, f) for v in x])
+        if type(x) not in FUNCTIONS:
+            return x
+
+        @functools.wraps(x)
+        def run(*args, **kwargs):
+            y = x(*args, **kwargs)
+            if tracked(y):
+                raise refusal(self.public(f), *self.refusals.get(f, ()))
+            return y
+
+        return run
+
+    def faced(self, x: Any) -> Any:
+        """An object of SciPy's as ours, where a transform is open: it may meet what is tracked."""
+        if not OPEN.depth or type(x) in BUILT_IN:
+            return x
+        if type(x) is tuple or type(x) is list:
+            return type(x)([self.faced(v) for v in x])
+        ours = self.rules.get(type(x)) or of_instance(type(x))
+        return ours._of(x, same) if hasattr(ours, "_of") else x
+
+
+class Kind(type):
+    """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
+
+    _theirs: Any
+
+    def __instancecheck__(cls, x):
+        return issubclass(getattr(type(x), "_theirs", object), cls._theirs) if isinstance(x, Carrier) else isinstance(x, cls._theirs)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(getattr(c, "_theirs", c), cls._theirs)
+
+    def __eq__(cls, other):
+        return other is cls or other is cls._theirs
+
+    def __hash__(cls):
+        return hash(cls._theirs)
+
+
+class Refusing(Kind):
+    def __call__(cls, *args, **kwargs):
+        if tracked(args, kwargs):
+            raise refusal(cls.name, *cls.space.refusals[cls._theirs])
+        if OPEN.depth:
+            args, kwargs = cls.space.guarded(args, cls._theirs), cls.space.guarded(kwargs, cls._theirs)
+        return cls._theirs(*plain(args), **plain(kwargs))
+
+    def __getattr__(cls, name):
+        return getattr(cls._theirs, name)
+
+
+def refusing(space: Namespace, real: type) -> type:
+    """A class that takes plain values only."""
+    return Refusing(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
+
+
+# --- what rules are written with ---
+
+
+def array(x: Any, like: Any = None) -> Any:
+    """x as an array or Variable of floating point numbers, in the library of `like`."""
+    if isinstance(x, (list, tuple)):
+        x = stacked(x)
+    if type(x) in HANDLES:
+        if like is not None and not is_tracked(x) and xp(x) is not xp(like):
+            return array(values_of(x), like)
+        return x if dtype(x).kind in "fc" else x * 1.0
+    library = xp_of(x) if like is None else xp(like)
+    x = x if is_array(x) and xp_of(x) is library else library.asarray(x)
+    return x if x.dtype.kind in "fc" else x.astype(float)
+
+
+def constant(x: Any, like: Any) -> Any:
+    """Plain numbers in the library and the precision of `like`."""
+    library, to = xp(like), dtype(like)
+    x = library.asarray(x)
+    if x.dtype.kind not in "fc":
+        return x
+    half = to.itemsize // (2 if to.kind == "c" else 1)
+    return x.astype({("f", 4): "f4", ("c", 4): "c8"}.get((x.dtype.kind, half), x.dtype), copy=False)
+
+
+def integer(x: Any) -> Any:
+    return None if x is None else int(values_of(x))
+
+
+def fixed(x: Any, name: str, what: str) -> Any:
+    """A setting: plain, not tracked."""
+    if tracked(x):
+        raise ArgumentError(f"{callers_line()}: {name}: {what}= has no derivative here; give tapegrad.value({what})")
+    return bare(x)

@@ -1,0 +1,553 @@
+"""scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
+
+SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the solution is made again by
+`tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value is SciPy's, the derivative that of the exact solution."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+import scipy.optimize as opt
+from scipy.sparse.linalg import LinearOperator
+
+from ... import implicit
+from ... import numpy as np
+from ..._capture import MAKERS
+from ..._core.errors import ArgumentError, ConvergenceError
+from ..._core.primitive import primal_of
+from ..._core.scope import OPEN
+from ..._core.trees import Const
+from ..._transforms.rebind import once_more
+from ..._transforms.transforms import grad, hessian, jacobian
+from ...ops.declare import ndim, shape
+from ..followed import Follower
+from ..namespaces import Namespace, array, bare, refusal, tracked
+from .callback_search import Search
+from .linear_programs import linprog, milp, quadratic_assignment
+
+OPTIMIZE = Namespace(opt)
+
+
+class Equation:
+    """A function of the user's as the solution needs it: `form` makes one array of what it gives."""
+
+    def __init__(self, f: Callable, form: Callable):
+        self.f, self.form, self.__name__ = f, form, getattr(f, "__name__", "f")
+
+    def __call__(self, x, *args):
+        return self.form(self.f(x, *args))
+
+
+MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
+
+
+def as_array(y: Any) -> Any:
+    return array(y) if isinstance(y, (list, tuple)) else y
+
+
+def first(y: Any) -> Any:
+    return number(y[0])
+
+
+def number(y: Any) -> Any:
+    y = as_array(y)
+    return y if shape(y) == () else np.reshape(y, ())
+
+
+def half_squares(y: Any) -> Any:
+    y = as_array(y)
+    return 0.5 * np.sum(y * y)
+
+
+STEPS = 6  # of Newton's method
+
+
+def sharpened(kind: str, name: str) -> Callable:
+    """A solver for `tapegrad.implicit` that starts near the solution."""
+
+    def solve(F, x, *args):
+        slope, curve = (F, jacobian) if kind == "root" else (grad(F), hessian)
+        residual = (lambda x: F(x, *args)) if kind != "fixed_point" else lambda x: x - F(x, *args)
+        if kind == "minimum":
+            residual = lambda x: slope(x, *args)
+        best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
+        for _ in range(STEPS):
+            if size == 0:
+                break
+            A = jacobian(Const(residual))(best) if kind != "minimum" else curve(F)(best, *args)
+            n = plain_np.size(best)
+            try:
+                step = plain_np.linalg.solve(plain_np.reshape(A, (n, n)), plain_np.reshape(residual(best), n))
+            except plain_np.linalg.LinAlgError:
+                break
+            new = best - plain_np.reshape(step, plain_np.shape(best))
+            now = float(plain_np.max(plain_np.abs(residual(new))))
+            if not now < size:
+                break
+            best, size = new, now
+        return best
+
+    solve.__name__ = name
+    return solve
+
+
+def value_at(f: Callable, x: Any, args: tuple) -> Any:
+    """What f, which the search has asked often, gives at the solution."""
+    with once_more(f) as (again,):
+        return again(x, *args)
+
+
+MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
+
+
+def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
+    """SciPy's solution x with its derivative by args, and by what f captured."""
+    problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
+    problem.__name__, problem.apart = name, True
+    exact = problem(x, *args)
+    off = float(plain_np.max(plain_np.abs(bare(exact) - x), initial=0.0))
+    if not off <= 1e-3 * max(1.0, float(plain_np.max(plain_np.abs(x), initial=0.0))):
+        raise ConvergenceError(f"{name}: what SciPy gave is not the solution: Newton's steps lead away from it, by {off:.2g}")
+    return x + (exact - primal_of(exact))
+
+
+class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
+    """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a factorisation, the values on a grid):
+    it is plain, and moves with the parameters.  Whoever computes with it is told."""
+
+    dtype = plain_np.dtype(object)  # for who asks whether it is a number
+    raises_where_used = True
+
+    def __init__(self, value: Any, name: str):
+        self._made, self._name = value, name
+
+    def _refuse(self, *args: Any, **kwargs: Any) -> Any:
+        raise refusal(
+            self._name, "it is what the search made on its way", "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
+        )
+
+    __array__ = __array_ufunc__ = __array_function__ = __getitem__ = __iter__ = __len__ = __float__ = __bool__ = __matmul__ = _refuse
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return self._refuse()
+
+    def __repr__(self) -> str:
+        return repr(self._made)
+
+
+def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
+    """A result, or a part of one, without what has no derivative."""
+    if isinstance(found, tuple):
+        return tuple([withheld(v, name) for v in found])
+    if isinstance(found, dict):
+        for key, v in found.items():
+            found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
+    made = isinstance(found, LinearOperator) or (type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc")
+    return Withheld(found, name) if made else found
+
+
+def as_it_is(found: Any, name: str, count: int = 1) -> Any:
+    """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`: so many of its items have
+    a derivative."""
+    if not OPEN.of_one or isinstance(found, plain_np.ndarray):
+        return found
+    if isinstance(found, tuple):
+        return (*found[:count], *withheld(found[count:], name))
+    return withheld(found, name, DERIVED)
+
+
+DERIVED = ("x", "fun", "root", "cost", "jac", "grad")  # `jac` and `grad` are zero at a minimum, `fun` at a root
+
+
+def tuple_of(args: Any) -> tuple:
+    return args if isinstance(args, tuple) else (args,)
+
+
+def as_float(x: Any) -> Any:
+    x = bare(x)
+    return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
+
+
+# --- roots ---
+
+
+@OPTIMIZE.rule(opt.root, by_steps=True)
+def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, options=None):
+    args = tuple_of(args)
+    with Search("scipy.optimize.root", args) as search:
+        rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
+        found = opt.root(search.of(fun), as_float(x0), bare(args), *rest)
+    if search.moves:
+        form = (lambda y: as_array(y[0])) if jac is True else as_array
+        found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
+        return withheld(found, "scipy.optimize.root", DERIVED)
+    return as_it_is(found, "scipy.optimize.root")
+
+
+@OPTIMIZE.rule(opt.fsolve, by_steps=True)
+def fsolve(
+    func, x0, args=(), fprime=None, full_output=0, col_deriv=0, xtol=1.49012e-08, maxfev=0, band=None, epsfcn=None, factor=100, diag=None
+):  # fmt: skip
+    args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
+    with Search("scipy.optimize.fsolve", args) as search:
+        x0 = plain_np.atleast_1d(as_float(x0))
+        found = opt.fsolve(search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
+    if not search.moves:
+        return as_it_is(found, "scipy.optimize.fsolve")
+    x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
+    return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
+
+
+def bracketed(f: Any) -> Any:
+    name = f"scipy.optimize.{f.__name__}"
+
+    def run(f_, a, b, args=(), **settings):
+        args, full = tuple_of(args), settings.get("full_output", False)
+        with Search(name, args) as search:
+            found = f(search.of(f_), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
+        if not search.moves:
+            return found
+        x = derived("root", name, f_, number, plain_np.float64(found[0] if full else found), args)
+        return (x, found[1]) if full else x
+
+    return run
+
+
+for _f in (opt.brentq, opt.brenth, opt.bisect, opt.ridder, opt.toms748):
+    OPTIMIZE.rule(_f, by_steps=True)(bracketed(_f))
+
+
+@OPTIMIZE.rule(opt.newton, by_steps=True)
+def newton(
+    func, x0, fprime=None, args=(), tol=1.48e-08, maxiter=50, fprime2=None, x1=None, rtol=0.0, full_output=False, disp=True
+):  # fmt: skip
+    args = tuple_of(args)
+    with Search("scipy.optimize.newton", args) as search:
+        rest = tol, maxiter, search.of(fprime2), bare(x1), rtol, full_output, disp
+        found = opt.newton(search.of(func), as_float(x0), search.of(fprime), bare(args), *rest)
+    if not search.moves:
+        return found
+    x = derived("root", "scipy.optimize.newton", func, as_array, as_float(found[0] if full_output else found), args)
+    return (x, *found[1:]) if full_output else x
+
+
+@OPTIMIZE.rule(opt.root_scalar, by_steps=True)
+def root_scalar(
+    f, args=(), method=None, bracket=None, fprime=None, fprime2=None, x0=None, x1=None, xtol=None, rtol=None, maxiter=None, options=None
+):  # fmt: skip
+    if fprime is True or fprime2 is True:
+        raise ArgumentError("scipy.optimize.root_scalar: fprime=True is not supported on a tracked Variable; give fprime as a function")
+    args = tuple_of(args)
+    with Search("scipy.optimize.root_scalar", args) as search:
+        rest = bare(bracket), search.of(fprime), search.of(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
+        found = opt.root_scalar(search.of(f), bare(args), method, *rest)
+    if search.moves:
+        found.root = derived("root", "scipy.optimize.root_scalar", f, number, plain_np.float64(found.root), args)
+    return found
+
+
+@OPTIMIZE.rule(opt.fixed_point, by_steps=True)
+def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
+    args = tuple_of(args)
+    with Search("scipy.optimize.fixed_point", args) as search:
+        x = as_float(opt.fixed_point(search.of(func), as_float(x0), bare(args), xtol, maxiter, method))
+    if not search.moves:
+        return x
+    return derived("fixed_point", "scipy.optimize.fixed_point", func, as_array, x if ndim(x) else x[()], args)
+
+
+# --- minima ---
+
+
+def inside(x: Any, bounds: Any, name: str) -> None:
+    """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a stationary point."""
+    if bounds is None:
+        return
+    low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
+    low, high = [plain_np.broadcast_to(plain_np.where(plain_np.isnan(v), s, v), plain_np.shape(x)) for v, s in
+                 ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float), plain_np.inf))]  # fmt: skip
+    near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
+    if bool(plain_np.any((x - low < near) | (high - x < near))):
+        raise refusal(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
+
+
+@OPTIMIZE.rule(opt.minimize, by_steps=True)
+def minimize(
+    fun, x0, args=(), method=None, jac=None, hess=None, hessp=None, bounds=None, constraints=(), tol=None, callback=None, options=None
+):  # fmt: skip
+    name = "scipy.optimize.minimize"
+    args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
+    with Search(name, args) as search:
+        rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
+        found = opt.minimize(search.of(fun), as_float(x0), bare(args), method, *rest)
+    if not search.moves:
+        return as_it_is(found, name)
+    if constraints not in ((), [], None):
+        raise refusal(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
+    inside(found.x, bounds, name)
+    form = first if jac is True else number
+    found.x = derived("minimum", name, fun, form, found.x, args)
+    found.fun = form(value_at(fun, found.x, args))
+    return withheld(found, name, DERIVED)
+
+
+@OPTIMIZE.rule(opt.minimize_scalar, by_steps=True)
+def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=None, options=None):
+    name = "scipy.optimize.minimize_scalar"
+    args = tuple_of(args)
+    with Search(name, args) as search:
+        found = opt.minimize_scalar(search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
+    if search.moves:
+        inside(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
+        found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
+        found.fun = value_at(fun, found.x, args)
+    return found
+
+
+@OPTIMIZE.rule(opt.least_squares, by_steps=True)
+def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), *, args=(), kwargs=None, loss="linear", **settings):
+    name = "scipy.optimize.least_squares"
+    args = tuple_of(args)
+    with Search(name, args) as search:
+        settings = {key: search.of(v) for key, v in settings.items()}
+        found = opt.least_squares(search.of(fun), as_float(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings)
+    if not search.moves:
+        return as_it_is(found, name)
+    if loss != "linear" or kwargs:
+        raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
+    inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    found.x = derived("minimum", name, fun, half_squares, found.x, args)
+    found.fun = as_array(value_at(fun, found.x, args))
+    found.cost = half_squares(found.fun)
+    if type(found.jac) is plain_np.ndarray:
+        with once_more(Equation(fun, as_array)) as (equation,):
+            found.jac = jacobian(equation)(found.x, *args)
+        found.grad = found.jac.T @ found.fun
+    else:
+        found.jac = Withheld(found.jac, f"{name}: 'jac' of its result")
+    return withheld(found, name, DERIVED)
+
+
+# --- functions of arrays ---
+
+
+@OPTIMIZE.rule(opt.rosen)
+def rosen(x):
+    x = array(x)
+    return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
+
+
+@OPTIMIZE.rule(opt.rosen_der)
+def rosen_der(x):
+    x = array(x)
+    low, high = x[:-1], x[1:]
+    d = -400 * low * (high - low**2) - 2 * (1 - low)
+    return np.concatenate([d, 0.0 * x[-1:]]) + np.concatenate([0.0 * x[:1], 200 * (high - low**2)])
+
+
+@OPTIMIZE.rule(opt.rosen_hess)
+def rosen_hess(x):
+    x = np.atleast_1d(array(x))
+    off = np.diag(-400 * x[:-1], 1) - np.diag(400 * x[:-1], -1)
+    d = np.concatenate([1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0.0 * x[-1:]])
+    inner = plain_np.full(shape(x)[0], 200.0)
+    inner[0] = 0.0
+    return off + np.diag(d + inner)
+
+
+OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
+
+# --- the older names, and the searches for a global minimum: each gives a root or a minimum ---
+
+
+def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
+    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x and, where it
+    is there, another value of the function."""
+    name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
+
+    @functools.wraps(f)
+    def run(*given, **settings):
+        bound = signature.bind(*given, **settings)
+        values = bound.arguments
+        fun, args = values[next(iter(signature.parameters))], tuple_of(values.get("args", ()))
+        with Search(name, args) as search:
+            for key, v in values.items():
+                values[key] = search.of(v) if callable(v) else v if hasattr(v, "lb") else bare(v)
+            found = f(*bound.args, **bound.kwargs)
+        if not search.moves:
+            return as_it_is(found, name)
+        if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
+            raise refusal(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
+        x = pick(found)
+        if kind == "minimum":
+            inside(x, values.get("bounds"), name)
+        x = derived(kind, name, fun, form, as_float(x), args)
+        return put(
+            withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
+            x,
+            lambda: form(value_at(fun, x, args)),
+        )
+
+    run.__signature__ = signature
+    return run
+
+
+CONSTRAINED = ("constraints", "cons", "eqcons", "f_eqcons", "ieqcons", "f_ieqcons", "integrality")
+
+
+def plain_x(found: Any) -> Any:
+    return found[0] if isinstance(found, tuple) else found
+
+
+def put_x(found: Any, x: Any, value: Callable) -> Any:
+    return (x, *found[1:]) if isinstance(found, tuple) else x
+
+
+def put_both(found: Any, x: Any, value: Callable) -> Any:
+    return (x, value(), *found[2:]) if isinstance(found, tuple) else x
+
+
+def put_in_result(found: Any, x: Any, value: Callable) -> Any:
+    found.x, found.fun = x, value()
+    return found
+
+
+for _f in (
+    opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
+    opt.brent, opt.golden, opt.fminbound, opt.brute,
+):  # fmt: skip
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_both))
+for _f in (opt.fmin_cobyla, opt.fmin_tnc):
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_x))
+for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
+for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_array, plain_x, put_x))
+
+
+@OPTIMIZE.rule(opt.leastsq, by_steps=True)
+def leastsq(
+    func, x0, args=(), Dfun=None, full_output=False, col_deriv=False, ftol=1.49012e-08, xtol=1.49012e-08, gtol=0.0, maxfev=0, epsfcn=None,
+    factor=100, diag=None,
+):  # fmt: skip
+    name, args = "scipy.optimize.leastsq", tuple_of(args)
+    settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
+    with Search(name, args) as search:
+        found = opt.leastsq(search.of(func), as_float(x0), bare(args), search.of(Dfun), full_output, *settings)
+    if not search.moves:
+        return as_it_is(found, name, 2)
+    x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
+    if not full_output:
+        return (x, *found[1:])
+    with once_more(Equation(func, as_array)) as (equation,):
+        J = jacobian(equation)(x, *args)
+    return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
+
+
+class Fitted:
+    """The differences of a model and data, as a function of its parameters."""
+
+    def __init__(self, f: Callable, x: Any, y: Any, scale: Any):
+        self.f, self.x, self.y, self.scale, self.__name__ = f, x, y, scale, getattr(f, "__name__", "f")
+
+    def __call__(self, p, *_):
+        r = self.f(self.x, *[p[k] for k in range(shape(p)[0])]) - self.y
+        return r if self.scale is None else r / self.scale if ndim(self.scale) < 2 else np.linalg.solve(self.scale, r)
+
+
+MAKERS[Fitted] = lambda shadow, x: Fitted(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
+
+
+@OPTIMIZE.rule(opt.curve_fit, by_steps=True)
+def curve_fit(
+    f, xdata, ydata, p0=None, sigma=None, absolute_sigma=False, check_finite=None, bounds=(-plain_np.inf, plain_np.inf), method=None,
+    jac=None, *, full_output=False, nan_policy=None, **kwargs,
+):  # fmt: skip
+    name = "scipy.optimize.curve_fit"
+    settings = dict(absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method, nan_policy=nan_policy)
+    with Search(name, xdata, ydata, sigma) as search:
+        model, slope = [search.of(v, 1, None) for v in (f, jac)]
+        found = opt.curve_fit(
+            model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output, **settings, **kwargs
+        )
+    if not search.moves:
+        return found
+    inside(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    if sigma is not None and ndim(sigma) == 2:
+        sigma = np.linalg.cholesky(array(sigma))
+    model = Fitted(f, as_array(xdata), as_array(ydata), as_array(sigma))
+    p = derived("minimum", name, model, half_squares, found[0], ())
+    with once_more(model) as (model,):
+        J, r = jacobian(model)(p), model(p)
+    covariance = np.linalg.inv(J.T @ J)
+    if not absolute_sigma:
+        covariance = covariance * (np.sum(r * r) / (shape(J)[0] - shape(J)[1]))
+    return (p, covariance, *found[2:])
+
+
+# --- least squares with signs, in order: solved again on the pieces that SciPy found ---
+
+
+@OPTIMIZE.rule(opt.nnls)
+def nnls(A, b, **settings):
+    like = A if tracked(A) else b
+    x, _ = opt.nnls(bare(A), bare(b), **settings)
+    A, b = array(A, like), array(b, like)
+    free = plain_np.flatnonzero(x > 0)
+    B = np.take(A, free, 1)
+    y = np.linalg.solve(B.T @ B, B.T @ b) if len(free) else b[:0]
+    at = plain_np.zeros(len(x), int)
+    at[free] = 1 + plain_np.arange(len(free))
+    y = np.take(np.concatenate([0.0 * b[:1], y]), at)
+    return y, np.linalg.norm(A @ y - b)
+
+
+@OPTIMIZE.rule(opt.lsq_linear)
+def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
+    """What lies at a bound stays there; the others are least squares."""
+    like = A if tracked(A) else b
+    found = opt.lsq_linear(bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
+    if hasattr(A, "format"):
+        raise refusal("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
+    A, b = array(A, like), array(b, like)
+    free = plain_np.flatnonzero(found.active_mask == 0)
+    held = plain_np.where(found.active_mask == 0, 0.0, found.x)
+    B = np.take(A, free, 1)
+    y = np.linalg.solve(B.T @ B, B.T @ (b - A @ held)) if len(free) else b[:0]
+    at = plain_np.zeros(len(found.x), int)
+    at[free] = 1 + plain_np.arange(len(free))
+    found.x = held + np.take(np.concatenate([0.0 * b[:1], y]), at)
+    found.fun = A @ found.x - b
+    found.cost = 0.5 * np.sum(found.fun * found.fun)
+    return found
+
+
+@OPTIMIZE.rule(opt.isotonic_regression)
+def isotonic_regression(y, *, weights=None, increasing=True):
+    like = y if tracked(y) else weights
+    found = opt.isotonic_regression(bare(y), weights=bare(weights), increasing=increasing)
+    y = array(y, like)
+    w = plain_np.ones(shape(y)) if weights is None else array(weights, like)
+    edges = [int(k) for k in found.blocks]
+    total = [(np.sum(w[i:j]), np.sum(w[i:j] * y[i:j]), j - i) for i, j in zip(edges, edges[1:], strict=False)]
+    found.x = np.concatenate([s / v * plain_np.ones(n) for v, s, n in total])
+    found.weights = np.stack([v for v, _, _ in total])
+    return found
+
+
+OPTIMIZE.constant(opt.linear_sum_assignment, opt.show_options, *[getattr(opt, n) for n in ("linprog_verbose_callback",) if hasattr(opt, n)])
+for _f in (linprog, milp, quadratic_assignment):
+    OPTIMIZE.rule(getattr(opt, _f.__name__))(_f)
+FOLLOWED = Follower("scipy.optimize")
+for _f in (opt.approx_fprime, opt.check_grad, opt.bracket, opt.line_search):
+    OPTIMIZE.rule(_f, of_functions=True)(FOLLOWED.function(_f))
+OPTIMIZE.constant(  # settings, and classes of results
+    opt.Bounds, opt.LinearConstraint, opt.NonlinearConstraint, opt.OptimizeResult, opt.RootResults, opt.BFGS, opt.SR1,
+    opt.HessianUpdateStrategy, opt.BroydenFirst, opt.InverseJacobian, opt.KrylovJacobian, opt.LbfgsInvHessProduct,
+)  # fmt: skip
+
+stand_in = OPTIMIZE.stand_in("tapegrad.scipy.optimize")

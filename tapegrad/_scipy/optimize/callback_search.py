@@ -1,0 +1,125 @@
+"""What a search of SciPy's asks functions of the user for, on its way to a solution.
+
+SciPy computes with plain numbers.  The points at which it asks move with the parameters, but no operation says how; so what the user's
+functions keep of them, a path of iterates, the best value so far, has no derivative that anybody knows."""
+
+import copy
+import functools
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._capture import MAKERS
+from ..._core.primitive import READ, Trace, bind, handle, primal_of
+from ..._core.scope import OPEN
+from ..._core.variable import Variable, variable
+from ..namespaces import bare, refusal, tracked
+
+
+class Made:
+    """A function of ours made of some of the user's, which a shadow finds there."""
+
+    def __init__(self, make: Callable, *functions: Any):
+        self.make, self.functions, self.run = make, functions, make(*functions)
+
+    def __call__(self, *args: Any) -> Any:
+        return self.run(*args)
+
+
+MAKERS[Made] = lambda shadow, x: Made(x.make, *map(shadow, x.functions))
+
+PLAIN = frozenset((np.ndarray, np.float64, float, int))
+
+
+class Passing(Trace):
+    """Its Variables are the points at which the search asks, and what is computed of them.  When the search is over they are `lost`:
+    they may be read, printed and compared, and computing with them is an error.  After the transform they are plain."""
+
+    __slots__ = ()
+
+    def __init__(self, name: str):
+        super().__init__()
+        self.name = name
+        OPEN.shadows[-1].ending += (self,)
+
+    def watch(self, x: Any) -> Any:
+        """A copy: SciPy may go on in the same memory."""
+        kind = getattr(x, "dtype", None)
+        if type(x) is float or (kind is not None and kind.kind in "fc"):
+            return variable(np.float64(x) if kind is None else x.copy(), self, 0)
+        return x
+
+    # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its own.
+
+    def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+        if self.lost and prim is not READ:
+            self.refuse()
+        out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
+        if prim.jvp is None:
+            return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
+        return tuple([variable(o, self, 0) for o in out]) if type(out) is tuple else variable(out, self, 0)
+
+    def single(self, prim: Any, x: Any, v: Any, i: Any) -> Any:
+        if type(v) not in PLAIN or self.lost:
+            return self.step(prim, (x,), (v,), (i,), {})
+        return variable(prim.run(v), self, 0)
+
+    def pair(self, prim: Any, a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
+        v, w = [primal_of(u) if isinstance(u, Variable) else u for u in (v, w)]
+        if type(v) not in PLAIN or type(w) not in PLAIN or self.lost:
+            return self.step(prim, (a, b), (v, w), (i, j), {})
+        return variable(prim.run(v, w), self, 0)
+
+    def element(self, x: Any, at: Any) -> Any:
+        return variable(x._value[at], self, 0)
+
+    def refuse(self) -> None:
+        raise refusal(
+            f"what a function kept while {self.name} ran",
+            "the points at which it is asked move with the parameters, and nobody knows how",
+            "what it returns, and compute the rest of that",
+        )
+
+
+class Search:
+    """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given something tracked, or are `args`?
+    Before, its points are constant, unless they move from the beginning; `fixed`: they always are."""
+
+    def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
+        self.name, self.moves, self.by_args, self.fixed = name, moves, tracked(*args), fixed
+        self.trace: Any = None
+
+    def point(self, x: Any) -> Any:
+        if self.fixed or not (self.moves and OPEN.shadows):
+            return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x  # SciPy may go on in the same memory
+        if self.trace is None:
+            self.trace = Passing(self.name)
+        return self.trace.watch(x)
+
+    def of(self, f: Any, first: int = 0, last: int = 1) -> Any:
+        """f on plain values.  The point is in its arguments from `first` up to `last`."""
+        if not callable(f):
+            return f
+
+        @functools.wraps(f, updated=())
+        def plainly(*args, **settings):
+            asked = [*args]
+            asked[first:last] = map(self.point, asked[first:last])
+            if "intermediate_result" in settings:
+                found = settings["intermediate_result"] = copy.copy(settings["intermediate_result"])
+                found.update({key: self.point(found[key]) for key in ("x", "fun") if key in found})
+            y = f(*asked, **settings)
+            self.moves = self.moves or self.by_args or tracked(y)
+            return bare(y)
+
+        return plainly
+
+    def __enter__(self) -> "Search":
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self.moves = self.moves or self.by_args
+        if self.trace is not None:
+            self.trace.fall()
+            self.trace.lost = True

@@ -1,0 +1,417 @@
+"""scipy.signal: convolutions, filters, resampling."""
+
+from typing import Any
+
+import numpy as plain_np
+import scipy.signal as sig
+import scipy.spatial
+
+from ... import numpy as np
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ...ops.declare import axes_of, dtype, ndim, shape
+from ...ops.linalg import equations
+from ..followed import Follower
+from ..linear_maps import Settled, along, convolved, overlap, recursed, remembers
+from ..namespaces import Namespace, array, bare, constant, fixed, integer, tracked
+
+SIGNAL = Namespace(sig, "cupyx.scipy.signal")
+
+
+class Near:
+    """A tree of points, which only finds what is near; on CuPy without a tree."""
+
+    def __init__(self, points: Any):
+        self.points = bare(points)
+        self.tree = scipy.spatial.cKDTree(self.points) if xp_of(self.points) is plain_np else None
+
+    def query_ball_point(self, x: Any, r: Any) -> Any:
+        x, r = bare(x), bare(r)
+        if self.tree is not None:
+            return self.tree.query_ball_point(x, r)
+        return (((self.points - x) ** 2).sum(-1) <= r * r).nonzero()[0].tolist()
+
+
+def solveh_banded(ab, b, calc_logdet=False):
+    """(solution, logarithm of the determinant, 0 or 1 for a matrix that is not positive definite), as SciPy's smoothing asks for it."""
+    try:
+        x = equations.solveh_banded(ab, b, lower=True)
+        logdet = 2.0 * np.log(equations.cholesky_banded(ab, lower=True)[0]).sum() if calc_logdet else 0.0
+    except plain_np.linalg.LinAlgError:
+        return b, 0.0, 1
+    return x, logdet, 0
+
+
+FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded)
+
+# --- convolutions ---
+
+
+def two(in1: Any, in2: Any) -> tuple:
+    first = in1 if tracked(in1) else in2
+    return array(in1, first), array(in2, first)
+
+
+def centred(y: Any, to: tuple, axes: Any) -> Any:
+    """The middle of y along these axes, of the lengths `to`."""
+    at = [slice(None)] * ndim(y)
+    for i in axes:
+        start = (shape(y)[i] - to[i]) // 2
+        at[i] = slice(start, start + to[i])
+    return y[tuple(at)]
+
+
+def last(x: Any, axes: tuple) -> tuple:
+    """x with these axes last, and the axes that undo it."""
+    order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
+    return (x, None) if order == tuple(range(ndim(x))) else (np.transpose(x, order), tuple(plain_np.argsort(order)))
+
+
+def over(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
+    a, b = two(in1, in2)
+    if ndim(a) != ndim(b):
+        raise ValueError(f"{name}: in1 and in2 should have the same dimensionality; they have {ndim(a)} and {ndim(b)} axes")
+    if mode not in ("full", "same", "valid"):
+        raise ValueError(f"{name}: mode must be 'full', 'same' or 'valid', not {mode!r}")
+    n = ndim(a)
+    axes = tuple(sorted(axes_of(axes, n)))
+    if n == 0:
+        return a * b
+    to, small = shape(a), shape(b)
+    if mode == "valid":
+        if all(p >= q for p, q in ((to[i], small[i]) for i in axes)):
+            pass
+        elif all(p <= q for p, q in ((to[i], small[i]) for i in axes)):
+            a, b = b, a
+        else:
+            raise ValueError(f"{name}: for mode='valid' one of the arrays must be at least as large as the other along every axis")
+    (a, back), (b, _) = last(a, axes), last(b, axes)
+    if mode == "valid":
+        y = overlap(a, b[(..., *(slice(None, None, -1),) * len(axes))], k=len(axes))
+    else:
+        y = convolved(a, b, k=len(axes))
+    y = y if back is None else np.transpose(y, back)
+    return centred(y, to, axes) if mode == "same" else y
+
+
+@SIGNAL.rule(sig.convolve)
+def convolve(in1, in2, mode="full", method="auto"):
+    return over(in1, in2, mode, None, "scipy.signal.convolve")
+
+
+@SIGNAL.rule(sig.fftconvolve)
+def fftconvolve(in1, in2, mode="full", axes=None):
+    return over(in1, in2, mode, axes, "scipy.signal.fftconvolve")
+
+
+@SIGNAL.rule(sig.oaconvolve)
+def oaconvolve(in1, in2, mode="full", axes=None):
+    return over(in1, in2, mode, axes, "scipy.signal.oaconvolve")
+
+
+def reversed_conj(x: Any) -> Any:
+    y = x[(slice(None, None, -1),) * ndim(x)]
+    return np.conj(y) if dtype(y).kind == "c" else y
+
+
+@SIGNAL.rule(sig.correlate)
+def correlate(in1, in2, mode="full", method="auto"):
+    a, b = two(in1, in2)
+    y = over(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
+    if mode == "valid" and any(p < q for p, q in zip(shape(a), shape(b), strict=True)):
+        return over(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
+    return y
+
+
+PAD = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
+
+
+@SIGNAL.rule(sig.convolve2d)
+def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
+    a, b = two(in1, in2)
+    if boundary not in PAD:
+        raise ValueError("scipy.signal.convolve2d: boundary must be 'fill', 'wrap' or 'symm'")
+    if mode == "valid" or (boundary == "fill" and fixed(fillvalue, "scipy.signal.convolve2d", "fillvalue") == 0):
+        return over(a, b, mode, None, "scipy.signal.convolve2d")
+    width = [(n - 1, n - 1) for n in shape(b)]
+    settings = {"constant_values": fillvalue} if boundary == "fill" else {}
+    y = over(np.pad(a, width, PAD[boundary], **settings), b, "valid", None, "scipy.signal.convolve2d")
+    return centred(y, shape(a), (0, 1)) if mode == "same" else y
+
+
+@SIGNAL.rule(sig.correlate2d)
+def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
+    a, b = two(in1, in2)
+    if mode != "same":
+        return convolve2d(a, reversed_conj(b), mode, boundary, fillvalue)
+    y = convolve2d(a, reversed_conj(b), "full", boundary, fillvalue)  # whose middle lies elsewhere where b is of even length
+    return y[tuple([slice(m // 2, m // 2 + n) for n, m in zip(shape(a), shape(b), strict=True)])]
+
+
+# --- recursive filters ---
+
+
+def moved_last(x: Any, axis: int) -> Any:
+    return x if axis in (-1, ndim(x) - 1) else np.moveaxis(x, axis, -1)
+
+
+def row(a: Any, n: int) -> Any:
+    """A vector with axes of length 1 before."""
+    return np.reshape(a, (1,) * (n - 1) + (shape(a)[0],))
+
+
+@SIGNAL.rule(sig.lfilter)
+def lfilter(b, a, x, axis=-1, zi=None):
+    """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what drives it."""
+    like = next(v for v in (x, b, a, zi) if tracked(v))
+    b, a, x = [array(v, like) for v in (b, a, x)]
+    b, a = np.atleast_1d(b), np.atleast_1d(a)
+    if ndim(a) != 1 or ndim(b) != 1:
+        raise ValueError("scipy.signal.lfilter: b and a must be one-dimensional")
+    b, a, order = b / a[0], a / a[0], max(shape(a)[0], shape(b)[0]) - 1
+    x = moved_last(x, axis)
+    n, m, lead = ndim(x), shape(x)[-1], shape(x)[:-1]
+    drive = convolved(x, row(b, n), k=1)  # longer than x by what the state at the end has of x
+    state = None
+    if zi is not None:
+        state = moved_last(array(zi, like), axis)
+        needed = shape(b)[0] + shape(a)[0] - 2 if remembers(x) else order
+        if shape(state)[-1:] != (needed,):
+            raise ValueError(f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {needed}")
+        state = np.broadcast_to(remembered(b, a, state) if remembers(x) else state, (*lead, order))
+    length = m + order
+    drive = padded_last(drive, length)
+    if state is not None:
+        drive = drive + padded_last(state, length)
+    y = drive[..., :m] if shape(a)[0] == 1 else recursed(drive[..., :m], row(a[1:], n))
+    back = lambda y: y if axis in (-1, n - 1) else np.moveaxis(y, -1, axis)
+    if zi is None:
+        return back(y)
+    if remembers(x):
+        return back(y), back(np.concatenate([v[..., m + 1 - shape(c)[0] :] for v, c in ((x, b), (y, a))], -1))
+    final = drive[..., m:]
+    if shape(a)[0] > 1:
+        final = final - padded_last(convolved(y, row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[..., m:]
+    return back(y), back(final)
+
+
+def remembered(b: Any, a: Any, zi: Any) -> Any:
+    """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 - j]."""
+    m, n = shape(b)[0] - 1, shape(a)[0] - 1
+    if not m + n:
+        return zi
+    inputs, outputs, rows = zi[..., :m][..., ::-1], zi[..., m:][..., ::-1], []
+    for i in range(max(m, n)):
+        z = 0.0 * zi[..., 0]
+        for c, v, k in ((b, inputs, m), (-a, outputs, n)):
+            z = z + np.sum(c[i + 1 :] * v[..., : k - i], -1) if i < k else z
+        rows.append(z)
+    return np.stack(rows, -1)
+
+
+def padded_last(x: Any, length: int) -> Any:
+    have = shape(x)[-1]
+    return x if have == length else np.pad(x, [(0, 0)] * (ndim(x) - 1) + [(0, length - have)])
+
+
+@SIGNAL.rule(sig.lfilter_zi)
+def lfilter_zi(b, a):
+    """The state at which a step of 1 leaves the filter at rest: zi = A zi + B, with A the transposed companion matrix."""
+    like = b if tracked(b) else a
+    b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
+    if remembers(b):
+        return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
+    b, a = b / a[0], a / a[0]
+    n = max(shape(a)[0], shape(b)[0])
+    if n == 1:
+        return b[:0] * 0.0
+    b, a = padded_last(b, n), padded_last(a, n)
+    first = constant(plain_np.eye(n - 1)[0], b)
+    M = constant(plain_np.eye(n - 1) - plain_np.eye(n - 1, k=1), b) + np.outer(a[1:], first)
+    return np.linalg.solve(M, b[1:] - a[1:] * b[0])
+
+
+def extended(x: Any, edge: int, kind: Any) -> Any:
+    """x along the last axis, with `edge` more numbers at both ends."""
+    if kind is None or edge == 0:
+        return x
+    if shape(x)[-1] <= edge:
+        raise ValueError(f"the length of the input must be greater than padlen, which is {edge}")
+    low, high = x[..., :1], x[..., -1:]
+    before, after = x[..., edge:0:-1], x[..., -2 : -edge - 2 : -1]
+    if kind == "odd":
+        before, after = 2 * low - before, 2 * high - after
+    elif kind == "constant":
+        before, after = low + 0 * before, high + 0 * after
+    elif kind != "even":
+        raise ValueError(f"padtype must be 'even', 'odd', 'constant' or None, not {kind!r}")
+    return np.concatenate([before, x, after], -1)
+
+
+def forth_and_back(x: Any, axis: int, edge: int, kind: Any, step: Any) -> Any:
+    """`step(x, first)` filters along the last axis, started at rest on `first`."""
+    x = moved_last(x, axis)
+    n = shape(x)[-1]
+    y = extended(x, edge, kind)
+    edge = (shape(y)[-1] - n) // 2
+    y = step(y, y[..., :1])
+    y = step(y[..., ::-1], y[..., -1:])[..., ::-1]
+    return np.moveaxis(y[..., edge : edge + n], -1, axis)
+
+
+@SIGNAL.rule(sig.filtfilt)
+def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=None):
+    if method != "pad":
+        raise ArgumentError("scipy.signal.filtfilt: method='gust' has no derivative here; use method='pad'")
+    like = next(v for v in (x, b, a) if tracked(v))
+    b, a, x = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like)), array(x, like)
+    zi = lfilter_zi(b, a) if tracked(b, a) or remembers(x) else constant(sig.lfilter_zi(plain(b), plain(a)), x)
+    edge = 0 if padtype is None else 3 * max(shape(a)[0], shape(b)[0]) if padlen is None else int(padlen)
+    return forth_and_back(x, axis, edge, padtype, lambda y, first: filtered_from(b, a, y, row(zi, ndim(y)) * first))
+
+
+def filtered_from(b: Any, a: Any, x: Any, zi: Any) -> Any:
+    return lfilter(b, a, x, -1, zi)[0] if shape(zi)[-1] else lfilter(b, a, x, -1)
+
+
+def plain(x: Any) -> Any:
+    return fixed(x, "scipy.signal", "coefficients")
+
+
+def sections(sos: Any, like: Any) -> list:
+    sos = array(sos, like)
+    if ndim(sos) != 2 or shape(sos)[1] != 6:
+        raise ValueError(f"scipy.signal: sos must have the shape (sections, 6); it has {shape(sos)}")
+    return [(sos[k, :3], sos[k, 3:]) for k in range(shape(sos)[0])]
+
+
+@SIGNAL.rule(sig.sosfilt)
+def sosfilt(sos, x, axis=-1, zi=None):
+    like = next(v for v in (x, sos, zi) if tracked(v))
+    y = moved_last(array(x, like), axis)
+    zi = None if zi is None else np.moveaxis(array(zi, like), axis + 1 if axis >= 0 else axis, -1)
+    ends = []
+    for k, (b, a) in enumerate(sections(sos, like)):
+        if zi is None:
+            y = lfilter(b, a, y) if tracked(b, a, y) else sig.lfilter(b, a, y)
+        else:
+            y, end = lfilter(b, a, y, -1, zi[k]) if tracked(b, a, y, zi[k]) else sig.lfilter(b, a, y, -1, zi[k])
+            ends.append(end)
+    y = np.moveaxis(y, -1, axis)
+    return y if zi is None else (y, np.stack([np.moveaxis(e, -1, axis) for e in ends]))
+
+
+@SIGNAL.rule(sig.sosfilt_zi)
+def sosfilt_zi(sos):
+    scale, found = 1.0, []
+    for b, a in sections(sos, sos):
+        found.append(scale * lfilter_zi(b, a))  # (the product is what CuPy remembers, too)
+        scale = scale * np.sum(b) / np.sum(a)
+    return np.stack(found)
+
+
+@SIGNAL.rule(sig.sosfiltfilt)
+def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
+    like = x if tracked(x) else sos
+    x, parts = array(x, like), sections(sos, like)
+    zi = sosfilt_zi(sos) if tracked(sos) or remembers(x) else constant(sig.sosfilt_zi(plain(sos)), x)
+    zeros = min([int((bare(sos)[:, k] == 0).sum()) for k in (2, 5)])
+    edge = 0 if padtype is None else 3 * (2 * len(parts) + 1 - zeros) if padlen is None else int(padlen)
+
+    def step(y, first):
+        for k, (b, a) in enumerate(parts):
+            y, first = filtered_from(b, a, y, row(zi[k], ndim(y)) * first), first
+        return y
+
+    return forth_and_back(x, axis, edge, padtype, step)
+
+
+# --- maps along an axis ---
+
+
+def settled(f: Any, x: Any, axis: int, **settings: Any) -> Any:
+    settings = {k: fixed(v, f"scipy.signal.{f.__name__}", k) for k, v in settings.items()}
+    return along(Settled(f, **settings), array(x), axis)
+
+
+@SIGNAL.rule(sig.savgol_filter)
+def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
+    settings = dict(window_length=window_length, polyorder=polyorder, deriv=deriv, delta=delta, mode=mode)
+    if mode == "constant" and cval:  # affine in x
+        x = array(x)
+        return settled(sig.savgol_filter, x - cval, axis, **settings) + cval * (deriv == 0)
+    return settled(sig.savgol_filter, x, axis, **settings)
+
+
+@SIGNAL.rule(sig.detrend)
+def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
+    f = Settled(sig.detrend, type=type, bp=fixed(bp, "scipy.signal.detrend", "bp"))
+    return along(f, array(data), axis, back=f)  # an orthogonal projection is its own transpose
+
+
+@SIGNAL.rule(sig.resample)
+def resample(x, num, t=None, axis=0, window=None, domain="time"):
+    y = settled(sig.resample, x, axis, num=integer(num), window=window, domain=domain)
+    if t is None:
+        return y
+    n = shape(x)[axis]
+    return y, np.arange(0, integer(num)) * (t[1] - t[0]) * n / float(integer(num)) + t[0]
+
+
+@SIGNAL.rule(sig.resample_poly)
+def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
+    if padtype in ("median", "maximum", "minimum") or cval is not None and (tracked(cval) or cval):
+        raise ArgumentError(f"scipy.signal.resample_poly: padtype={padtype!r}, cval={cval!r} has no derivative here; take 'mean' or 'line'")
+    return settled(sig.resample_poly, x, axis, up=integer(up), down=integer(down), window=window, padtype=padtype, cval=cval)
+
+
+@SIGNAL.rule(sig.decimate)
+def decimate(x, q, n=None, ftype="iir", axis=-1, zero_phase=True):
+    return settled(sig.decimate, x, axis, q=integer(q), n=n, ftype=ftype, zero_phase=zero_phase)
+
+
+@SIGNAL.rule(sig.upfirdn)
+def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
+    up, down = integer(up), integer(down)
+    if tracked(cval) or cval:
+        raise ArgumentError("scipy.signal.upfirdn: cval= has no derivative here; leave it at 0")
+    if not tracked(h):
+        h = fixed(h, "scipy.signal.upfirdn", "h")
+        return along(Upfirdn(h, up, down, mode), array(x), axis)
+    if mode != "constant":
+        raise ArgumentError("scipy.signal.upfirdn: with a tracked h only mode='constant' has a derivative here")
+    h, x = two(h, x)
+    x = moved_last(x, axis)
+    if up > 1:  # zeros between
+        x = np.reshape(np.pad(x[..., None], [(0, 0)] * ndim(x) + [(0, up - 1)]), (*shape(x)[:-1], -1))[..., : (shape(x)[-1] - 1) * up + 1]
+    return np.moveaxis(convolved(x, row(h, ndim(x)), k=1)[..., ::down], -1, axis)
+
+
+class Upfirdn(Settled):
+    def __init__(self, h: Any, up: int, down: int, mode: str):
+        super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
+
+    def __call__(self, x: Any) -> Any:
+        return sig.upfirdn(self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"])
+
+
+@SIGNAL.rule(sig.hilbert)
+def hilbert(x, N=None, axis=-1):
+    """The analytic signal: frequencies below zero taken away, those above doubled."""
+    x = array(x)
+    n = shape(x)[axis] if N is None else integer(N)
+    weight = plain_np.zeros(n)
+    weight[0] = 1
+    weight[1 : (n + 1) // 2] = 2
+    weight[n // 2] = 1 if n % 2 == 0 else weight[n // 2]
+    y = np.fft.fft(moved_last(x, axis), n, -1) * constant(weight, x)
+    return np.moveaxis(np.fft.ifft(y, axis=-1), -1, axis)
+
+
+@SIGNAL.rule(sig.hilbert2)
+def hilbert2(x, N=None, axes=(-2, -1)):
+    x = array(x)
+    n = [shape(x)[i] for i in axes] if N is None else [N, N] if isinstance(N, int) else [int(k) for k in N]
+    weight = plain_np.outer(*[plain_np.repeat([1.0, 2.0, 0.0], [1, (m + 1) // 2 - 1, m - (m + 1) // 2]) for m in n])
+    y = np.moveaxis(np.fft.fft2(x, n, axes), axes, (-2, -1)) * constant(weight, x)
+    return np.moveaxis(np.fft.ifft2(y), (-2, -1), axes)

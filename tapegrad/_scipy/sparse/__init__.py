@@ -1,0 +1,132 @@
+"""scipy.sparse and scipy.sparse.linalg: products and linear systems, by the values of the matrix and by the vector."""
+
+import inspect
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.sparse as sps
+import scipy.sparse.linalg as sla
+
+from ... import numpy as np
+from ... import scipy as faces
+from ..._core.primitive import primal_of
+from ..namespaces import Namespace, array, bare, refusal, tracked
+from . import assembled as assembled
+from . import eigenpairs as eigenpairs
+from .linear_systems import FOLLOWED, called, matrix_of, solved
+from .matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
+
+# --- functions of a matrix ---
+
+DEGREE = 20  # of the Taylor series of exp on the unit disc, which is then exact
+
+
+@LINALG.rule(sla.expm_multiply)
+def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=None):
+    """exp(A) B by steps that are short enough for the Taylor series, the trace taken out."""
+    A = matrix_of(A, "scipy.sparse.linalg.expm_multiply")
+    n = A.shape[0]
+    mu = A.trace() / n
+    shifted = A - FACES[sps.csr_array](sps.eye_array(n, format="csr")) * mu
+    if start is None:
+        return exponential(shifted, mu, array(B, mu if tracked(mu) else B), 1.0)
+    times = plain_np.linspace(start, stop, **{k: v for k, v in (("num", num), ("endpoint", endpoint)) if v is not None})
+    found, last = [], 0.0
+    y = array(B, mu if tracked(mu) else B)
+    for t in times:
+        y, last = exponential(shifted, mu, y, float(t - last)), t
+        found.append(y)
+    return np.stack(found)
+
+
+def exponential(A: Sparse, mu: Any, B: Any, t: float) -> Any:
+    size = float(abs(bare_of(A)).sum(0).max()) * abs(t) if A.nnz else 0.0
+    steps = max(1, math.ceil(size))
+    h = t / steps
+    factor = np.exp(mu * h)
+    for _ in range(steps):
+        term = total = B
+        for k in range(1, DEGREE + 1):
+            term = (A @ term) * (h / k)
+            total = total + term
+        B = total * factor
+    return B
+
+
+def bare_of(A: Sparse) -> Any:
+    return A._plain()
+
+
+@LINALG.rule(sla.norm)
+def norm(x, ord=None, axis=None):
+    A = sparse(x)
+    values = A._elements()[1]
+    if ord in (None, "fro", "f") and (axis is None or isinstance(axis, tuple)):
+        return np.linalg.norm(values)
+    if axis is None and ord in (1, -1, plain_np.inf, -plain_np.inf):
+        sums = np.reshape(abs(A).sum(0 if abs(ord) == 1 else 1), -1)
+        return np.max(sums) if ord > 0 else np.min(sums)
+    if isinstance(axis, int) and ord in (None, 1, 2):
+        total = np.reshape(abs(A).sum(axis) if ord == 1 else A.power(2).sum(axis), -1)
+        return total if ord == 1 else np.sqrt(total)
+    raise refusal("scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)")
+
+
+LINALG.rule(sla.matrix_power)(lambda A, power: matrix_power(sparse(A), int(power)))
+LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)])
+
+scipy_linalg = faces.linalg
+
+# --- what is dense in all but name ---
+
+
+@LINALG.rule(sla.expm)
+def expm(A):
+    return FACES[sps.csc_array](scipy_linalg.expm(sparse(A).toarray()))
+
+
+@LINALG.rule(sla.inv)
+def inv(A):
+    A = matrix_of(A, "scipy.sparse.linalg.inv")
+    return FACES[sps.csc_array](solved(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv"))
+
+
+# --- least squares: SciPy's, with the derivatives of the exact ones ---
+
+
+def least_squares(f: Any) -> Any:
+    name = f"scipy.sparse.linalg.{f.__name__}"
+
+    def run(A, b, damp=0.0, *rest, **settings):
+        A = matrix_of(A, name)
+        given = dict(zip([*inspect.signature(f).parameters][3:], bare(rest), strict=False), **bare(settings))
+        given |= {"damp": float(bare(damp))} if bare(damp) else {}
+        found = called(f, name, A._plain(), bare(b), **given)
+        if A.shape[0] < A.shape[1] and not bare(damp):
+            raise refusal(name, "with more unknowns than equations", "damp=")
+        normal = A.T @ A
+        if tracked(damp) or damp:
+            normal = normal + sparse(sps.eye_array(A.shape[1], format="csr")) * damp**2
+        x = solved(normal, A.T @ array(b), name)
+        return found[0] + (x - primal_of(x)), *found[1:]
+
+    return run
+
+
+for _f in (sla.lsqr, sla.lsmr):
+    LINALG.rule(_f)(least_squares(_f))
+
+
+for _name in ("aslinearoperator", "onenormest", "funm_multiply_krylov"):
+    if hasattr(sla, _name):
+        LINALG.rule(getattr(sla, _name), of_functions=True)(FOLLOWED.function(getattr(sla, _name)))
+LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
+LINALG.constant(*[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])
+SPARSE.constant(sps.sparray, sps.spmatrix)
+
+CSGRAPH = Namespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
+csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
+linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
+stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")
+stand_in.linalg, stand_in.csgraph = linalg, csgraph

@@ -1,0 +1,143 @@
+"""scipy.sparse's functions that make matrices of others: blocks, diagonals, products of Kronecker's kind."""
+
+import functools
+from typing import Any
+
+import numpy as plain_np
+import scipy.sparse as sps
+
+from ... import numpy as np
+from ..._core.arrays import is_array
+from ..._core.variable import Variable
+from ...ops.declare import shape
+from ..device import beside
+from ..namespaces import array, plain
+from .matrices import FACES, SPARSE, chosen, first_tracked, is_matrix, is_sparse, of_elements, of_places, of_real, sparse, together
+from .products import Pattern
+
+
+def moving(f: Any) -> Any:
+    """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
+
+    @functools.wraps(f)
+    def run(*args, **kwargs):
+        parts: list = []
+
+        def met(x):
+            if is_sparse(x):
+                parts.append(sparse(x))
+                return Placed(len(parts) - 1)
+            if isinstance(x, (list, tuple)):
+                return type(x)([met(v) for v in x])
+            if isinstance(x, Variable) or is_array(x) and x.ndim == 2:
+                if f in STACKS:
+                    parts.append(FACES[sps.coo_array](x))
+                    return Placed(len(parts) - 1)
+            return plain(x)
+
+        args = met(args)
+        values, places = together(parts)
+
+        def put(x):
+            return places[x.n] if isinstance(x, Placed) else type(x)([put(v) for v in x]) if isinstance(x, (list, tuple)) else x
+
+        return of_places(values, f(*put(args), **plain(kwargs)))
+
+    return run
+
+
+class Placed:
+    def __init__(self, n: int):
+        self.n = n
+
+
+STACKS = {getattr(sps, n) for n in ("hstack", "vstack", "bmat", "block_array", "block_diag")}
+for _f in (
+    *STACKS,
+    sps.tril,
+    sps.triu,
+    *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims", "matrix_transpose") if hasattr(sps, n)],
+):
+    SPARSE.rule(_f)(moving(_f))
+
+
+def diagonals_of(given: Any) -> tuple:
+    """(values, places in the same form) of a sequence of diagonals, or of an array."""
+    if isinstance(given, Variable):
+        places = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(given)))).reshape(shape(given))
+        return np.reshape(given, -1), places
+    parts, places, start = [], [], 1.0
+    for d in given:
+        d = array(d, first_tracked(given))
+        n = int(plain_np.prod(shape(d)))
+        parts.append(np.reshape(d, -1))
+        places.append((start + plain_np.arange(n)).reshape(shape(d)))
+        start += n
+    return np.concatenate(parts), places
+
+
+def by_diagonals(f: Any) -> Any:
+    def run(diagonals, *args, **kwargs):
+        values, places = diagonals_of(diagonals)
+        return of_places(values, f(places, *plain(args), **plain(kwargs)))
+
+    return run
+
+
+def of_dtype(A: Any, dtype: Any) -> Any:
+    return A.astype(dtype) if dtype is not None and isinstance(dtype, (str, type, plain_np.dtype)) else A
+
+
+@SPARSE.rule(sps.diags)
+def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
+    return of_dtype(by_diagonals(sps.diags)(diagonals, offsets, shape, format), dtype)
+
+
+@SPARSE.rule(sps.diags_array)
+def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
+    return of_dtype(by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype)
+
+
+@SPARSE.rule(sps.spdiags)
+def spdiags(data, diags, m=None, n=None, format=None):
+    return by_diagonals(sps.spdiags)(np.atleast_2d(array(data)), diags, m, n, format)
+
+
+@SPARSE.rule(sps.kron)
+def kron(A, B, format=None):
+    A, B = [sparse(x) if is_sparse(x) else FACES[sps.coo_array](x) for x in (A, B)]
+    (p, a), (q, b) = A._elements(), B._elements()
+    rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
+    to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
+    a, b = beside(a, b)
+    y = of_elements(np.reshape(a[:, None] * b, -1), Pattern(rows, cols, to), A if is_matrix(A, B) else B, to)
+    return y.asformat(format) if format else y
+
+
+@SPARSE.rule(sps.kronsum)
+def kronsum(A, B, format=None):
+    eyes = [of_real(sps.eye_array(x.shape[0])) for x in (A, B)]
+    y = kron(eyes[1], A) + kron(B, eyes[0])
+    return y.asformat(format) if format else y
+
+
+@SPARSE.rule(sps.find)
+def find(A):
+    A = sparse(A)
+    rows, cols, places = sps.find(A._places)
+    return rows, cols, chosen(A._values, places)
+
+
+SPARSE.constant(
+    *[getattr(sps, n) for n in (
+        "issparse", "isspmatrix", "isspmatrix_bsr", "isspmatrix_coo", "isspmatrix_csc", "isspmatrix_csr", "isspmatrix_dia",
+        "isspmatrix_dok", "isspmatrix_lil", "get_index_dtype", "safely_cast_index_arrays", "eye", "eye_array", "identity", "rand",
+        "random", "random_array", "load_npz",
+    ) if hasattr(sps, n)],
+)  # fmt: skip
+SPARSE.constant(sps.save_npz)  # the values are written
+
+
+@SPARSE.rule(sps.issparse)
+def issparse(x):
+    return is_sparse(x)

@@ -1,0 +1,588 @@
+"""Sparse matrices with tracked values.
+
+One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1.  So whatever only moves elements
+(slices, transposes, other formats, blocks) is SciPy's own function on the places, and the derivative is that of taking elements.  What is
+not tracked is SciPy's in all."""
+
+import math
+import operator
+from typing import Any
+
+import numpy as plain_np
+import scipy.sparse as sps
+import scipy.sparse.linalg
+
+from ... import numpy as np
+from ..._core.arrays import is_array, xp_of
+from ..._core.registry import load
+from ..._core.variable import Variable, View
+from ...ops.creation import made
+from ...ops.declare import dtype, ndim, shape
+from ..device import beside
+from ..linear_maps import mapped
+from ..namespaces import Carrier, Kind, Namespace, array, bare, on_a_device, plain, refusal, same, tracked
+from ..ndimage.labelled_regions import Sums
+from .products import Pattern, sparse_product
+
+SPARSE = Namespace(sps, "cupyx.scipy.sparse")
+LINALG = Namespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
+FACES: dict = {}  # SciPy's class -> ours
+
+
+def is_sparse(x: Any) -> bool:
+    return isinstance(x, (Sparse, Editable)) or sps.issparse(x)
+
+
+def is_scalar(x: Any) -> bool:
+    return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
+
+
+def chosen(values: Any, at: Any) -> Any:
+    """values[at - 1], 0 where at is 0."""
+    at = plain_np.asarray(at)
+    at = at.astype(int)
+    if at.size and at.min() > 0:
+        if at.ndim == 1 and at.size == shape(values)[0] and bool((plain_np.diff(at) == 1).all()):
+            return values
+        return np.take(values, at - 1)
+    return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
+
+
+class Sparse(Carrier):
+    _theirs: Any
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
+        name = type(self)._theirs.__name__
+        if isinstance(arg, (Sparse, Editable)):
+            made_of = sparse(arg).asformat(self.format)
+        elif not tracked(arg) and not on_a_device((arg,)):
+            made_of = of_real(type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more))
+        else:
+            made_of = self._read(name, arg, plain(shape))
+        self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
+
+    @classmethod
+    def _read(cls, name: str, arg: Any, to: Any) -> "Sparse":
+        """What the constructor of this format makes of tracked values."""
+        if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
+            dense = array(arg)
+            dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
+            at = on_host(bare(dense).reshape(-1).nonzero()[0])
+            places = plain_np.zeros(shape(dense), float)
+            places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
+            return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
+        if cls.format not in ("coo", "csr", "csc", "dia"):
+            raise refusal(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
+        data, where = array(arg[0], first_tracked(arg)), on_host(plain(arg[1:]))
+        count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
+        values = np.reshape(data, -1)
+        if len(where) == 1 and cls.format != "dia":
+            return without_duplicates(values, sps.coo_array((count, tuple(where[0])), shape=to))
+        return canonical(of_places(values, cls._theirs((count, *where), shape=to)))
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        return of_real(x, shadow)
+
+    # --- what it is ---
+
+    @property
+    def _data(self) -> Any:
+        return chosen(self._values, self._places.data)
+
+    @property
+    def data(self):
+        if self._places.data.size == shape(self._values)[0] and is_counted(self._places.data):
+            return np.reshape(self._values, self._places.data.shape) if self._places.data.ndim > 1 else self._values
+        return self._data
+
+    @data.setter
+    def data(self, new):
+        if shape(new) != self._places.data.shape:
+            raise ValueError(f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}")
+        self._values = np.reshape(array(new), -1)
+        self._places = self._places.copy()
+        self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
+        self._seen = None
+
+    shape = property(lambda self: self._places.shape)
+    ndim = property(lambda self: self._places.ndim)
+    nnz = property(lambda self: self._places.nnz)
+    size = property(lambda self: self._places.size)
+    dtype = property(lambda self: dtype(self._values))
+    T = property(lambda self: self.transpose())
+
+    def __repr__(self) -> str:
+        return f"<tapegrad's {type(self)._theirs.__name__} of shape {self.shape}, {self.nnz} elements>"
+
+    def __len__(self):
+        return len(self._places)
+
+    def __bool__(self):
+        return bool(self._plain())
+
+    __hash__ = object.__hash__
+
+    def __iter__(self):
+        return iter([self[k] for k in range(self.shape[0])])
+
+    def _tracked(self) -> bool:
+        return tracked(self._values)
+
+    def _plain(self) -> Any:
+        real = self._places.copy()
+        data = plain(self._values) if not self._tracked() else bare(self._values)
+        if is_array(data) and xp_of(data) is not plain_np:
+            return on_device(real, data)
+        real.data = chosen_plain(data, self._places.data)
+        return real
+
+    def _elements(self) -> tuple:
+        """(Pattern, values of its elements)."""
+        if self._seen is None:
+            coo = self._places.tocoo()
+            rows, cols = coo.coords if coo.ndim == 2 else (plain_np.zeros(coo.nnz, int), coo.coords[0])
+            to = self.shape if self.ndim == 2 else (1, *self.shape)
+            self._seen = Pattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to), coo.data
+        pattern, at = self._seen
+        return pattern, chosen(self._values, at)
+
+    def __getattr__(self, name: str) -> Any:
+        """What only moves elements is done with the places; else it is SciPy's, of plain values."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        if name in MOVES:
+            return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+        if name in ELEMENTWISE:
+            return lambda: self._with(getattr(np, name))
+        if name in CHANGES:
+            return lambda *args, **kwargs: self._changed(
+                f"A.{name}(...)", lambda A: getattr(A, name)(*plain(args), **plain(kwargs)), tracked(args, kwargs)
+            )
+        if name in TIDYING:
+            return lambda *args, **kwargs: None
+        if name in STRUCTURE or not callable(getattr(self._places, name)):
+            return getattr(self._places, name)
+        if self._tracked():
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+
+        def run(*args, **kwargs):
+            if tracked(args, kwargs):
+                raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
+            return SPARSE.faced(made(getattr(self._plain(), name)(*plain(args), **plain(kwargs))))
+
+        return run
+
+    # --- elements ---
+
+    def toarray(self, order=None, out=None):
+        return chosen(self._values, self._places.toarray())
+
+    todense = toarray
+
+    def diagonal(self, k=0):
+        return chosen(self._values, self._places.diagonal(k))
+
+    def trace(self, offset=0):
+        return np.sum(self.diagonal(offset))
+
+    def __getitem__(self, at):
+        found = self._places[plain(at)]
+        if sps.issparse(found):
+            return of_places(self._values, found)
+        return chosen(self._values, found)
+
+    def __setitem__(self, at, value):
+        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain(at), plain(value)), tracked(value))
+
+    def _changed(self, call: str, change: Any, refused: bool) -> None:
+        """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
+        if refused or self._captured or self._tracked():
+            why = "the matrix was made outside of the transform" if self._captured and not refused else "of tracked values"
+            raise refusal(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
+        real = self._plain()
+        change(real)
+        new = of_real(real)
+        self._values, self._places, self._seen = new._values, new._places, None
+
+    def sum(self, axis=None, dtype=None, out=None):
+        pattern, values = self._elements()
+        if axis is None:
+            return np.sum(values)
+        axis = axis % 2
+        lines = pattern.cols if axis == 0 else pattern.rows
+        y = mapped(values, map=Sums(groups(lines, self.shape[1 - axis]), len(lines)))
+        return np.reshape(y, (1, -1) if axis == 0 else (-1, 1)) if issubclass(type(self)._theirs, sps.spmatrix) else y
+
+    def mean(self, axis=None, dtype=None, out=None):
+        return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
+
+    def _with(self, f: Any) -> "Sparse":
+        """f of each element; f(0) = 0."""
+        return of_places(f(self._values), self._places)
+
+    def __neg__(self):
+        return self._with(operator.neg)
+
+    def __abs__(self):
+        return self._with(np.abs)
+
+    def power(self, n, dtype=None):
+        return self._with(lambda v: v**n)
+
+    def conj(self, copy=True):
+        return self._with(np.conj)
+
+    conjugate = conj
+    real = property(lambda self: self._with(np.real))
+    imag = property(lambda self: self._with(np.imag))
+
+    def astype(self, dtype, casting="unsafe", copy=True):
+        return self._with(lambda v: np.astype(v, dtype))
+
+    # --- products ---
+
+    def _times(self, x: Any, back: bool) -> Any:
+        pattern, values = self._elements()
+        values, x = beside(values, array(x, values if tracked(values) else x))
+        if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
+            raise ValueError(f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape {shape(x)}")
+        if ndim(x) == 1:
+            return sparse_product(values, x, pattern=pattern, back=back)
+        return np.transpose(sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back))
+
+    def __matmul__(self, other):
+        if is_scalar(other):
+            raise ValueError("Scalar operands are not allowed, use '*' instead")
+        if is_sparse(other):
+            return product(self, sparse(other))
+        if not tracked(self, other):
+            return made(self._plain() @ plain(other))
+        return self._times(other, False)
+
+    def __rmatmul__(self, other):
+        if is_sparse(other):
+            return product(sparse(other), self)
+        if not tracked(self, other):
+            return made(plain(other) @ self._plain())
+        other = array(other, self._values)
+        return self._times(other, True) if ndim(other) == 1 else np.transpose(self._times(np.transpose(other), True))
+
+    def dot(self, other):
+        return self * other if is_scalar(other) else self @ other
+
+    def multiply(self, other):
+        if is_scalar(other):
+            return self._with(lambda v: math.prod(beside(v, other)))
+        if is_sparse(other):
+            return elementwise(self, sparse(other))
+        pattern, values = self._elements()
+        values, other = beside(values, other)
+        dense = np.broadcast_to(array(other, values), self.shape)
+        return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
+
+    def __mul__(self, other):
+        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+
+    def __rmul__(self, other):
+        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+
+    def __truediv__(self, other):
+        return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
+
+    def __add__(self, other):
+        if is_scalar(other) or not (is_sparse(other)):
+            if is_scalar(other) and not tracked(other) and bare(other) == 0:
+                return self
+            return self.toarray() + other
+        return added(self, sparse(other))
+
+    __radd__ = __add__
+
+    def __imul__(self, other):
+        return self._scaled(other) if is_scalar(other) else self * other
+
+    def __itruediv__(self, other):
+        return self._scaled(1 / other) if is_scalar(other) else self / other
+
+    def _scaled(self, factor: Any) -> "Sparse":
+        """In place, as SciPy does it: in the memory of the user's matrix too."""
+        data = self.data
+        if isinstance(data, Variable):
+            data[...] = data * factor
+            return self
+        if tracked(factor) or self._captured:
+            return self._with(lambda v: v * factor)
+        self._values = self._values * factor
+        return self
+
+    def __sub__(self, other):
+        return self + (-other)
+
+    def __rsub__(self, other):
+        return -self + other
+
+    def __pow__(self, n):
+        return matrix_power(self, n)
+
+
+def matrix_power(A: Any, n: int) -> Any:
+    found = None
+    for _ in range(n):
+        found = A if found is None else found @ A
+    return found if found is not None else of_real(sps.eye_array(A.shape[0], format="csr"))
+
+
+MOVES = frozenset((
+    "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
+    "sorted_indices",
+))  # fmt: skip
+ELEMENTWISE = frozenset((  # f(0) = 0
+    "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p", "deg2rad", "rad2deg", "sign", "floor",
+    "ceil", "rint", "trunc",
+))  # fmt: skip
+CHANGES = frozenset(("setdiag", "resize", "set_shape"))
+TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))  # the matrix is the same one after it
+STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
+
+
+def is_counted(places: Any) -> bool:
+    return bool((places.reshape(-1) == plain_np.arange(1, 1 + places.size)).all())
+
+
+def chosen_plain(data: Any, at: Any) -> Any:
+    at = plain_np.asarray(at).astype(int)
+    data = plain_np.concatenate([data[:1] * 0 if len(data) else plain_np.zeros(1), data])
+    return data[at]
+
+
+def first_tracked(xs: Any) -> Any:
+    return next((x for x in xs if tracked(x)), None)
+
+
+def face_for(real: Any) -> Any:
+    return FACES[type(real)]
+
+
+def of_places(values: Any, places: Any) -> Sparse:
+    """Of a vector of values and SciPy's matrix of places."""
+    new = object.__new__(face_for(places))
+    new._values, new._places, new._seen = values, places, None
+    return new
+
+
+ARRAYS = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "dia": ("offsets",)}
+
+
+def on_host(x: Any) -> Any:
+    if isinstance(x, (tuple, list)):
+        return type(x)([on_host(v) for v in x])
+    return x if not is_array(x) or xp_of(x) is plain_np else x.get()
+
+
+def of_device(real: Any, shadow: Any) -> Sparse:
+    """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
+    if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
+        raise refusal(f"cupyx.scipy.sparse.{type(real).__name__}", f"of dtype {real.data.dtype}", "csr, csc, coo or dia, of floats")
+    where = [getattr(real, name).get() for name in ARRAYS[real.format]]
+    count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    given = (count, tuple(where)) if real.format == "coo" else (count, *where)
+    return canonical(of_places(np.reshape(shadow(real.data), -1), getattr(sps, type(real).__name__)(given, shape=real.shape)))
+
+
+def is_device_matrix(x: Any) -> bool:
+    return type(x).__module__.startswith("cupyx.")
+
+
+def on_device(places: Any, data: Any) -> Any:
+    """CuPy's matrix of these values."""
+    library, at = xp_of(data), places.data.astype(int) - 1
+    where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
+    values = data[library.asarray(at)]
+    given = (values, tuple(where)) if places.format == "coo" else (values, *where)
+    return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
+
+
+def of_real(real: Any, shadow: Any = same) -> Sparse:
+    """One of SciPy's; `shadow` gives what its memory is followed by."""
+    if not isinstance(real, (sps.sparray, sps.spmatrix)):
+        return of_device(real, shadow)
+    if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
+        real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
+        real.data.flags.writeable = shadow is same  # a write would not be seen in the user's matrix
+        shadow = same
+    places = real.copy()
+    places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
+    data = shadow(real.data)
+    new = of_places(data if real.data.ndim == 1 else np.reshape(data, -1), places)
+    return canonical(new)
+
+
+def canonical(A: Sparse) -> Sparse:
+    """Elements at one place are added; the order of them stays where there are none."""
+    places = A._places
+    if places.format == "dia" or places.has_canonical_format or not has_duplicates(coo := places.tocoo()):
+        return A
+    return without_duplicates(A._values, coo).asformat(places.format)
+
+
+def has_duplicates(places: Any) -> bool:
+    flat = plain_np.ravel_multi_index(places.coords, places.shape) if places.nnz else plain_np.zeros(0, int)
+    return len(plain_np.unique(flat)) < len(flat)
+
+
+def without_duplicates(values: Any, places: Any) -> Sparse:
+    """Elements at one place are added."""
+    coords = [plain_np.asarray(c, int) for c in places.coords]
+    flat = plain_np.ravel_multi_index(coords, places.shape) if places.nnz else plain_np.zeros(0, int)
+    unique, which = plain_np.unique(flat, return_inverse=True)
+    if len(unique) == len(flat):
+        return of_places(values, places)
+    values = mapped(chosen(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
+    count = plain_np.arange(1.0, len(unique) + 1)
+    return of_places(values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape))
+
+
+def groups(which: Any, count: int) -> list:
+    """The places of each of 0, .., count - 1 in `which`."""
+    order = plain_np.argsort(which, kind="stable")
+    return plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1]) if count else []
+
+
+def sparse(x: Any) -> Sparse:
+    return x if isinstance(x, Sparse) else of_real(x._real if isinstance(x, Editable) else x)
+
+
+def is_matrix(*xs: Any) -> bool:
+    return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
+
+
+def of_elements(values: Any, pattern: Any, like: Sparse, to: Any = None) -> Sparse:
+    """With these elements, in the format csr; of SciPy's older class where `like` is."""
+    count = plain_np.arange(1.0, len(pattern.rows) + 1)
+    kind = sps.csr_matrix if is_matrix(like) else sps.csr_array
+    places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape))
+    return of_places(places._values, kind(places._places.tocsr()))
+
+
+def product(A: Sparse, B: Sparse) -> Sparse:
+    """The product of two: each element of A meets those of B in the row of its column."""
+    (p, a), (q, b) = A._elements(), B._elements()
+    if p.shape[1] != q.shape[0]:
+        raise ValueError(f"matmul: dimension mismatch: sparse matrices of the shapes {A.shape} and {B.shape}")
+    order = plain_np.argsort(q.rows, kind="stable")
+    first = plain_np.concatenate([[0], plain_np.cumsum(plain_np.bincount(q.rows, minlength=q.shape[0]))])
+    counts = plain_np.diff(first)[p.cols]
+    mine = plain_np.repeat(plain_np.arange(len(p.rows)), counts)
+    within = plain_np.arange(len(mine)) - plain_np.repeat(plain_np.cumsum(counts) - counts, counts)
+    theirs = order[first[p.cols][mine] + within]
+    pairs = Pattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
+    a, b = beside(a, b)
+    return of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_matrix(A, B) else B, pairs.shape)
+
+
+def together(parts: list) -> tuple:
+    """(one vector of values, the matrices of places in it)."""
+    values, places, start = [], [], 0
+    for A in parts:
+        form = A._places.copy()
+        form.data = plain_np.where(form.data > 0, form.data + start, 0.0)
+        start += shape(A._values)[0]
+        values.append(A._values)
+        places.append(form)
+    return np.concatenate(beside(*values)), places
+
+
+def added(A: Sparse, B: Sparse) -> Sparse:
+    if A.shape != B.shape:
+        raise ValueError("inconsistent shapes")
+    values, forms = together([A, B])
+    coos = [f.tocoo() for f in forms]
+    at = plain_np.concatenate([c.data for c in coos])
+    rows, cols = [plain_np.concatenate([plain_np.asarray(c.coords[i], int) for c in coos]) for i in (0, 1)]
+    return of_elements(chosen(values, at), Pattern(rows, cols, A.shape), A if is_matrix(A, B) else B)
+
+
+def elementwise(A: Sparse, B: Sparse) -> Sparse:
+    (p, a), (q, b) = A._elements(), B._elements()
+    a, b = beside(a, b)
+    _, i, j = plain_np.intersect1d(p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True)
+    return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
+
+
+def compared(name: str) -> Any:
+    """The values are compared as they are."""
+
+    def run(self, other):
+        other = other._plain() if isinstance(other, Sparse) else bare(other)
+        return getattr(self._plain(), name)(other)
+
+    return run
+
+
+for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
+    setattr(Sparse, _name, compared(_name))
+
+
+class Editable(Carrier):
+    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
+
+    _theirs: Any
+    __array_priority__ = 2000
+    __array_ufunc__ = None
+
+    def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
+        if tracked(arg):
+            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
+        self._real = type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more)
+
+    @classmethod
+    def _of(cls, x: Any, shadow: Any) -> Any:
+        new = object.__new__(cls)
+        new._real = x
+        return new
+
+    def _tracked(self) -> bool:
+        return False
+
+    def _plain(self) -> Any:
+        return self._real
+
+    def __setitem__(self, at, value):
+        if tracked(value):
+            raise refusal("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
+        self._real[plain(at)] = plain(value)
+
+    def __getitem__(self, at):
+        return SPARSE.faced(made(self._real[plain(at)]))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = getattr(self._real, name)
+        if not callable(found):
+            return SPARSE.faced(found)
+
+        def run(*args, **kwargs):
+            if tracked(args, kwargs):
+                return getattr(of_real(self._real), name)(*args, **kwargs)
+            return SPARSE.faced(made(found(*plain(args), **plain(kwargs))))
+
+        return run
+
+
+for _name in (
+    "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__", "__rsub__", "__neg__", "__abs__",
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
+):  # fmt: skip
+    setattr(Editable, _name, lambda self, *args, name=_name: getattr(of_real(self._real), name)(*args))
+
+for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
+    for _kind in ("array", "matrix"):
+        _real = getattr(sps, f"{_format}_{_kind}")
+        _base = Editable if _format in ("lil", "dok") else Sparse
+        _ours = Kind(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
+        FACES[_real] = _ours
+        SPARSE.rule(_real)(_ours)

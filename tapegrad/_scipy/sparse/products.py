@@ -1,0 +1,138 @@
+"""Products and linear systems with a sparse matrix of which only the values vary.
+
+All act on the last axis; the values of the elements and the vectors have as many axes, those before the last broadcast."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.sparse
+import scipy.sparse.linalg
+
+from ..._core.arrays import same_bits, xp_of
+from ..._core.errors import SingularError
+from ..._core.registry import load
+from ...ops.declare import primitive, rules
+from ..linear_maps import both, shared
+
+KEPT = 4  # factorisations
+
+
+class Pattern:
+    """Where the elements of a sparse matrix stand: element e in row rows[e], column cols[e]."""
+
+    def __init__(self, rows: Any, cols: Any, to: tuple):
+        self.rows, self.cols, self.shape = rows, cols, to
+        order = np.lexsort((cols, rows))
+        self.order = None if (np.diff(order) == 1).all() else order
+        self.indices = cols[order].astype(np.int32 if max(to, default=0) < 2**31 else np.int64)
+        self.indptr = np.concatenate([[0], np.cumsum(np.bincount(rows, minlength=to[0]))]).astype(self.indices.dtype)
+        self.factors: list = []
+
+    def matrix(self, data: Any) -> Any:
+        library = scipy.sparse if xp_of(data) is np else load("cupyx.scipy.sparse")
+        at = xp_of(data).asarray
+        data = data if self.order is None else data[at(self.order)]
+        return library.csr_matrix((data, at(self.indices), at(self.indptr)), shape=self.shape)
+
+    def times(self, data: Any, x: Any, back: bool) -> Any:
+        """A x, or A^T x, for the rows of x."""
+        flat = x.reshape(-1, x.shape[-1]).T
+        if xp_of(data) is not np:
+            at, library = xp_of(data).asarray, xp_of(data)
+            rows, cols = (at(self.cols), at(self.rows)) if back else (at(self.rows), at(self.cols))
+            y = library.zeros((self.shape[1 if back else 0], flat.shape[1]), np.result_type(data, x))
+            library.add.at(y, rows, data[:, None] * flat[cols])
+            return y.T.reshape(*x.shape[:-1], -1)
+        A = self.matrix(data)
+        y = (A.T if back else A) @ (flat[:, 0] if flat.shape[1] == 1 else flat)
+        return y.T.reshape(*x.shape[:-1], self.shape[1 if back else 0])
+
+    def factor(self, data: Any) -> Any:
+        for known, lu in self.factors:
+            if known.dtype == data.dtype and same_bits(known, data):
+                return lu
+        try:
+            lu = scipy.sparse.linalg.splu(self.matrix(data).tocsc())
+        except RuntimeError as error:
+            raise SingularError(f"a sparse linear system: the matrix of shape {self.shape} is singular ({error})") from None
+        self.factors = [(data.copy(), lu), *self.factors[: KEPT - 1]]
+        return lu
+
+    def solution(self, data: Any, b: Any, back: bool) -> Any:
+        flat = b.reshape(-1, b.shape[-1]).T
+        if xp_of(data) is not np:
+            A = self.matrix(data).tocsc()
+            lu = load("cupyx.scipy.sparse.linalg").splu(A)
+            return lu.solve(flat, "T" if back else "N").T.reshape(b.shape)
+        kind = np.result_type(data, b)
+        if data.dtype != kind and kind.kind == "c":
+            data = data.astype(kind)
+        if kind.kind == "c" or data.dtype.kind != "c":
+            flat = np.asfortranarray(flat, data.dtype)
+        y = self.factor(data).solve(flat, "T" if back else "N")
+        return np.ascontiguousarray(y.T, kind).reshape(b.shape)
+
+
+def over(data: Any, x: Any, n: int, f: Any) -> Any:
+    """f(data, x) for each of the axes before the last of data."""
+    library, data = xp_of(x), shared(data, 1)
+    if math.prod(data.shape[:-1]) == 1:
+        return f(data.reshape(-1), x)
+    lead = np.broadcast_shapes(data.shape[:-1], x.shape[:-1])
+    out = library.empty((*lead, n), np.result_type(data, x))
+    data, x = library.broadcast_to(data, (*lead, data.shape[-1])), library.broadcast_to(x, (*lead, x.shape[-1]))
+    for at in np.ndindex(lead):
+        out[at] = f(library.ascontiguousarray(data[at]), x[at])
+    return out
+
+
+@primitive(batch="matrix")
+def sparse_product(data, x, *, pattern, back=False):
+    return over(data, x, pattern.shape[1 if back else 0], lambda d, x: pattern.times(d, x, back))
+
+
+@primitive(batch="matrix")
+def sparse_outer(g, x, *, pattern):
+    """g[row] x[column] for each element."""
+    at = xp_of(g).asarray
+    return g[..., at(pattern.rows)] * x[..., at(pattern.cols)]
+
+
+@primitive(batch="matrix")
+def sparse_solution(data, b, *, pattern, back=False):
+    return over(data, b, pattern.shape[0], lambda d, b: pattern.solution(d, b, back))
+
+
+def outer_for(g: Any, x: Any, pattern: Any, back: bool) -> Any:
+    return sparse_outer(x, g, pattern=pattern) if back else sparse_outer(g, x, pattern=pattern)
+
+
+rules(
+    sparse_product,
+    lambda g, out, data, x, pattern, back: outer_for(g, x, pattern, back),
+    lambda g, out, data, x, pattern, back: sparse_product(data, g, pattern=pattern, back=not back),
+    jvp=both(sparse_product),
+)
+rules(
+    sparse_outer,
+    lambda t, out, g, x, pattern: sparse_product(t, x, pattern=pattern),
+    lambda t, out, g, x, pattern: sparse_product(t, g, pattern=pattern, back=True),
+    jvp=both(sparse_outer),
+)
+
+
+def solution_push(t, out, data, b, pattern, back):
+    right = t[1]
+    if t[0] is not None:
+        moved = sparse_product(t[0], out, pattern=pattern, back=back)
+        right = -moved if right is None else right - moved
+    return sparse_solution(data, right, pattern=pattern, back=back)
+
+
+rules(
+    sparse_solution,
+    lambda g, out, data, b, pattern, back: -outer_for(sparse_solution(data, g, pattern=pattern, back=not back), out, pattern, back),
+    lambda g, out, data, b, pattern, back: sparse_solution(data, g, pattern=pattern, back=not back),
+    jvp=solution_push,
+)

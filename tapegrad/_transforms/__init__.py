@@ -1,0 +1,1 @@
+"""The transforms: grad, jvp, vjp, hessian, hvp, vmap, linearize, checkpoint, rule and Tape."""

@@ -1,0 +1,628 @@
+"""One call of a transform: how arguments are watched, how f is run once, how results are checked and handed out.
+
+Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (reverse) and `run_forward`."""
+
+import functools
+import sys
+import types
+from collections.abc import Callable, Collection
+from typing import Any
+
+import numpy as np
+
+from .._capture import THREADS, Shadow, mine, protect
+from .._core import reverse as reverse
+from .._core.arrays import is_array, is_differentiable, kept, owned, shares_memory, xp_of
+from .._core.errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
+from .._core.float_errors import unwatch, watch
+from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
+from .._core.forward import Dual
+from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
+from .._core.scope import OPEN, WATCHERS, opened
+from .._core.trees import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
+from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
+from ..ops import shaping
+from ..ops.declare import dtype, shape, xp
+from ..ops.linalg.degenerate_spectra import free_of_gauge
+
+# --- arguments and results ---
+
+
+def name_of(f: Any) -> str:
+    if type(f) is types.FunctionType:
+        return f.__name__
+    while isinstance(f, (functools.partial, Const)):
+        f = f.func if isinstance(f, functools.partial) else f.value
+    return getattr(f, "__name__", type(f).__name__)
+
+
+def where_of(f: Any) -> str:
+    """' (defined at file:line)', or nothing."""
+    code = getattr(getattr(f, "__wrapped__", f), "__code__", None)
+    return f" ({code.co_filename}:{code.co_firstlineno})" if code is not None else ""
+
+
+USAGE = {"vjp": "vjp(f, x)", "jvp": "jvp(f, (x,), (v,))", "hvp": "hvp(f, x, v)", "hmp": "hmp(f, x, V)", "linearize": "linearize(f, x)",
+         "value_grad_hvp": "value_grad_hvp(f, x, v)", "prepare": "prepare(f, x)", "rule": "rule(f, vjp=..)",
+         "inplace": "inplace(f, like)", "stateful": "stateful(f, a)"}  # fmt: skip
+
+
+def check_function(call: str, f: Any) -> None:
+    """Is f a function?  `call`: the name of what was called."""
+    if callable(f.value if type(f) is Const else f):
+        return
+    f = f.value if type(f) is Const else f
+    what = structure(f) if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f) else repr(f)[:60]
+    usage = USAGE.get(call, f"{call}(f)(x)")
+    maybe = ", perhaps a value f(x)" if is_array(layout_of(f)) or isinstance(layout_of(f), (float, complex, np.generic)) else ""
+    raise ArgumentError(f"{call}: the first argument is {what}{maybe}, not a function. Give the function itself: {usage}")
+
+
+def check_argnums(call: str, argnums: Any) -> None:
+    if type(argnums) is int:
+        return
+    several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
+    if not several or not all([isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]):
+        what = repr(argnums) if isinstance(argnums, (str, int, float, bool, tuple, list, type(None))) else structure(argnums)
+        raise ArgumentError(
+            f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the arguments to differentiate. "
+            f"Arguments of f go to what {call} returns: {call}(f)(x)"
+        )
+
+
+def number(x: Any) -> Any:
+    """An active Python number as one of NumPy's."""
+    return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
+
+
+def taken(x: Variable) -> Variable:
+    """The value of a handle, for a function that may write its argument."""
+    return x._trace.taken(x) if x._trace is not None and x._trace.samples else frozen(x)
+
+
+def entered(x: Any, call: str = "") -> Any:
+    """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
+    if type(x) is np.ndarray:
+        return kept(x)
+    if isinstance(x, Variable):
+        x = live(x)
+        b = bottom(x)
+        if x._trace is None:
+            return kept(b) if is_array(b) else b
+        read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
+        return copied(x) if read_only else taken(x)
+    check_operators(f"{call}: an argument" if call else "an argument", x)
+    return kept(x) if is_array(x) else number(x)
+
+
+OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "__array_function__"))
+
+
+def check_operators(what: str, x: Any) -> None:
+    """numpy.matrix, masked arrays and others compute other things than arrays of their numbers do."""
+    kind = type(x)
+    if kind is np.ndarray or not issubclass(kind, np.ndarray):
+        return
+    for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
+        if not OPERATORS.isdisjoint(c.__dict__):
+            raise ArgumentError(
+                f"{what} is of {kind.__module__}.{kind.__qualname__}, whose operators are not those of an array, which tapegrad "
+                "differentiates: pass numpy.asarray(x), of a masked array x.filled(...)"
+            )
+
+
+class Inputs:
+    """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is the number of a leaf
+    among those of the arguments that `argnums` names."""
+
+    def __init__(self, call: str, argnums: int | tuple, args: tuple):
+        self.call, self.args = call, args
+        if type(argnums) is int and 0 <= argnums < len(args):
+            self.single, self.nums = True, (argnums,)
+        else:
+            self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
+        self.watched: dict = {}  # key -> value of the active leaf
+        self.given: list = []  # (the caller's array, the handle that stands for it)
+        self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
+        self.outer = OPEN.aliased
+        if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:  # the usual call
+            self.flat, self.constants = [args], ()
+            return
+        self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
+        self.constants = [a.value for a in args if type(a) is Const]
+        for n in self.nums:
+            if not is_active(args[n]):
+                self._check(n)
+
+    def _check(self, n: int) -> None:
+        a = self.args[n]
+        if is_node(a):
+            return
+        if isinstance(a, Const):
+            raise ArgumentError(f"{self.call}: argument {n} is marked Const, and argnums asks for its derivative")
+        library = library_of(type(a))
+        if library in PLAIN_OF:
+            raise ArgumentError(
+                f"{self.call}: argument {n} is a {type(a).__name__} of {library}; tapegrad differentiates by arrays of NumPy and CuPy, and "
+                f"by numbers: pass {PLAIN_OF[library]}"
+            )
+        known = is_array(layout_of(a)) or isinstance(a, np.generic)
+        kind = f"dtype {dtype(a)}" if known else f"type {type(a).__name__}"
+        hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if known else "pass a float array"
+        raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
+
+    def rebuilt(self, a: Any, members: list) -> Any:
+        """An argument with these leaves."""
+        if not is_node(a):
+            return members[0]
+        new = filled(a, iter(members))
+        if is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
+            self.fresh.append(new)
+        return new
+
+    def enter(self, watch: Callable) -> list:
+        """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):
+            value = self.watched[0] = kept(x)
+            v = watch(0, value)
+            self.given.append((x, v))
+            return [v]
+        out = list(self.args)
+        shared = overlapping([x for xs in self.flat for x in xs]) if len(out) > 1 or len(self.flat[0]) > 1 else ()
+        aliased = {}
+        key = 0
+        for n in self.nums:
+            x = self.args[n]
+            if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":
+                value = self.watched[key] = kept(x)
+                out[n] = v = watch(key, value)
+                self.given.append((x, v))
+                key += 1
+                continue
+            members: list = []
+            for x in self.flat[n]:
+                if is_active(x):
+                    value = self.watched[key] = entered(x, self.call)
+                    v = watch(key, value)
+                    if is_array(x):
+                        self.given.append((x, v))
+                        if shared and id(x) in shared:
+                            aliased[id(v)] = v
+                    x = v
+                elif isinstance(x, Const):
+                    x = x.value
+                elif type(x) not in PLAINLY:
+                    check_constants(f"{self.call}: argument {n}", self.args[n])
+                members.append(x)
+                key += 1
+            a = self.args[n]
+            if not is_node(a):
+                out[n] = members[0]
+                continue
+            out[n] = filled(a, iter(members))
+            if PLAINLY.issuperset(map(type, members)) and is_builtin(a):
+                self.fresh.append(out[n])
+        if shared:
+            for n, a in enumerate(out):
+                if id(a) in shared and n not in self.nums:
+                    out[n] = v = variable(a)
+                    v._saved, aliased[id(v)] = True, v
+                    self.given.append((a, v))
+            OPEN.aliased = {**self.outer, **aliased}
+        return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
+
+    def results(self, found: dict) -> Any:
+        """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        if self.single and type(self.args[self.nums[0]]) in LEAVES:
+            return found.get(0)
+        trees, key = [], 0
+        for n in self.nums:
+            a = self.args[n]
+            end = key + len(self.flat[n])
+            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
+            key = end
+        return trees[0] if self.single else tuple(trees)
+
+
+PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
+PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
+
+
+def positions(call: str, argnums: Any, count: int) -> tuple:
+    """The arguments that `argnums` names, in a call with so many."""
+    wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
+    for n in wanted:
+        if not isinstance(n, int) or isinstance(n, bool) or not -count <= n < count:
+            hint = "" if count else "; arguments by keyword are constants: pass by position what is to be differentiated"
+            raise ArgumentError(f"{call}: argnums={argnums!r} does not fit a call with {count} positional arguments{hint}")
+    return tuple([n % count for n in wanted])
+
+
+def is_active(x: Any) -> bool:
+    """Is this leaf of an argument one that has a derivative?"""
+    kind = type(x)
+    if kind is np.ndarray:
+        return x.dtype.kind in "fc"
+    return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
+
+
+NOTHING: frozenset = frozenset()
+
+
+def overlapping(arrays: list) -> Collection:
+    """The ids of those plain arrays that share memory with another one of the list."""
+    if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
+        return NOTHING  # each has memory of its own
+    roots: dict = {}
+    for a in arrays:
+        if type(a) is np.float64 or type(a) is float:
+            continue
+        if is_array(a) and a.dtype.kind in "fc":
+            root = a
+            while is_array(root.base):
+                root = root.base
+            roots.setdefault(id(root), []).append(a)
+    groups = [g for g in roots.values() if len(g) > 1]
+    return {id(a) for g in groups for i, a in enumerate(g) if any(shares_memory(a, b) for b in g[:i] + g[i + 1 :])}
+
+
+SMALL = 4096  # bytes; to copy so little costs less than to ask whether that is needed
+
+
+def full_like(x: Any, c: float) -> Any:
+    """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
+    if type(x) is np.float64:
+        return np.float64(c)
+    x = layout_of(x)
+    if not is_array(x):
+        return dtype(x).type(c)
+    if x.shape == () and xp_of(x) is np:
+        return x.dtype.type(c)
+    return xp_of(x).full(x.shape, c, x.dtype)
+
+
+def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
+    """A derivative for the caller: the kind and dtype of `like`, memory of its own, in C order; a Variable only within an outer transform.
+    `plain`: there is none."""
+    if plain or not OPEN.depth:  # the usual ones, told at once
+        if type(like) is np.ndarray:
+            if g is None:
+                return np.zeros(like.shape, like.dtype)
+            if type(g) is np.ndarray and g.dtype is like.dtype and g.nbytes <= SMALL:
+                return g.copy()
+        elif type(like) is type(g) is np.float64:
+            return g
+    if g is None:
+        g = full_like(like, 0)
+    if isinstance(g, Variable):
+        g = live(g)
+        if g._trace is not None:
+            want = dtype(like)
+            g = frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
+            return g if not is_array(b := bottom(g)) or b.flags.c_contiguous else shaping.copy(g, "C")
+        g = bottom(g)
+    return _given(_plain_out(g, layout_of(like)))
+
+
+def _given(a: Any) -> Any:
+    """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
+    return handle(a) if OPEN.depth and is_array(a) else a
+
+
+def _plain_out(g: Any, like: Any) -> Any:
+    if not is_array(like):
+        return dtype(like).type(g.item() if is_array(g) else g) if xp_of(g) is np else g
+    if not is_array(g):
+        return xp_of(like).asarray(g, dtype=like.dtype)
+    if g.dtype != like.dtype:
+        return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
+    if g.base is None and g.nbytes > SMALL and sys.getrefcount(g) <= 5 and g.flags.c_contiguous:
+        return g  # nobody else holds it: no copy
+    return g.copy()
+
+
+def value_out(y: Any) -> Any:
+    """What a function returned, one level down, as a result for the caller."""
+    if isinstance(y, Variable):
+        y = live(y)
+        if y._trace is not None:
+            return frozen(y)
+        y = bottom(y)
+    return _given(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
+
+
+def plain_tree(y: Any) -> Any:
+    """Auxiliary output: every Variable of an ended transform as its plain value."""
+
+    def leaf(v):
+        if has_objects(v):
+            v = v.copy()
+            v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
+            return v
+        return value_out(v) if isinstance(v, Variable) else v
+
+    return tree_map(leaf, y)
+
+
+def lowered(y: Any, trace: Trace) -> tuple:
+    """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
+    if type(y) in DIRECT and y._trace is trace:
+        return y._value, y._slot
+    if isinstance(y, Variable):
+        y = live(y)
+        if y._trace is trace:
+            return y._value, y._slot
+        if y._trace is not None and y._trace.lost:
+            y._trace.refuse()
+        return (frozen(y) if y._trace is not None else bottom(y)), None
+    return y, None
+
+
+def returned(y: Any) -> Any:
+    """What a function returned, with object arrays of tracked numbers as arrays of numbers."""
+    return y if type(y) in HANDLES else tree_map(lambda v: argument(v) if has_objects(v) or hasattr(type(v), "plain_elements") else v, y)
+
+
+def has_objects(y: Any) -> bool:
+    """Is y an object array with Variables in it?"""
+    return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
+
+
+def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
+    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be called in a block of
+    `opened`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
+    data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
+    shadow = Shadow(f, args, inputs.given, inputs.fresh)
+    shadow.ending = (trace,)
+    if trace.adopts:
+        shadow.within_hiding -= 1  # it is that of this trace
+    watched(trace)
+    state, thorough, handler = OPEN.__dict__, isinstance(f, Const), None
+    outer = state["dropped"]
+    try:
+        g, args = shadow.__enter__()
+        state["dropped"] = []
+        handler = watch()
+        if kwargs or inputs.constants:
+            shadow.pass_plain((*inputs.constants, *kwargs.values()))
+        y = (g if lift is None else lift(g))(*args, **kwargs)
+        if WATCHERS and OPEN.watcher is not None:
+            OPEN.watcher.returned(f, y)
+        read(y if type(y) in HANDLES else shadow.settle(y))
+    except BaseException as error:
+        unwatch(handler, thorough)
+        ours = in_our_words(error, f, inputs, outer)
+        state["dropped"] = outer
+        if ours is not None:
+            raise ours from error
+        raise
+    unwatch(handler, thorough)
+    dropped, state["dropped"], state["aliased"] = state["dropped"], outer, inputs.outer
+    shadow.__exit__()
+    if dropped:
+        raise_swallowed(dropped)
+    return shadow
+
+
+def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer: Any) -> TapegradError | None:
+    """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is behind it."""
+    ours = heard_error(error, OPEN.dropped or [], outer)
+    error = ours or error
+    if isinstance(error, TypeError):
+        if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
+            return DeviceError(
+                f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+            )
+        if not callable(f):
+            check_function(inputs.call.partition("(")[0], f)
+        note_lists(error, inputs.args)
+    return ours
+
+
+def note_lists(error: TypeError, args: tuple) -> None:
+    """A list of numbers is no array: what works on arrays fails on it."""
+    for n, a in enumerate(args):
+        if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
+            error.add_note(
+                f"argument {n} is a {type(a).__name__}, and each number in it is differentiated by itself; pass numpy.array(x) if the "
+                "function works on an array"
+            )
+
+
+# --- reverse mode ---
+
+
+class Recorded:
+    """f recorded once: its value, and the tape to pull on.  To be made in a block of `opened`, which finishes it."""
+
+    def __init__(
+        self,
+        call: str,
+        f: Callable,
+        argnums: Any,
+        args: tuple,
+        kwargs: dict,
+        has_aux: bool = False,
+        lift: Callable | None = None,
+        swept: bool = True,
+    ):
+        self.inputs = inputs = Inputs(call, argnums, args)
+        self.tape = tape = reverse.tape(swept)
+        self.slots: dict = {}
+        self.aux: Any = None
+
+        def watch(key, value):
+            x = tape.watch(value)
+            self.slots[key] = x._slot
+            return x
+
+        def read(y):
+            if has_aux:
+                if not (isinstance(y, tuple) and len(y) == 2):
+                    raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
+                y, self.aux = y
+            self.tree = y = returned(y)
+            self.low = [lowered(y, tape)] if type(y) in HANDLES else [lowered(v, tape) for v in leaves(y)]
+
+        entered = inputs.enter(watch)
+        if inputs.constants:
+            tape.trusted = frozenset(map(id, inputs.constants))
+        self.shadow = run_once(f, tape, inputs, entered, kwargs, read, lift)
+
+    def finish(self) -> None:
+        """No sweep follows."""
+        reverse.release(self.tape)
+        self.shadow.finish()
+
+    def value(self) -> Any:
+        members = iter(self.low)
+        return tree_map(lambda _: value_out(next(members)[0]), self.tree)
+
+    def gradient(self, cotangents: list, last: bool = False) -> dict:
+        """Per key, what is handed out for one cotangent (or None) of each output leaf."""
+        found, plain, watched = self.pull(cotangents, last), not OPEN.depth, self.inputs.watched
+        if len(watched) == 1:
+            ((key, x),) = watched.items()
+            return {key: derivative_out(found.get(key), x, plain)}
+        return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
+
+    def pull(self, cotangents: list, last: bool = False) -> dict:
+        """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
+        seeds = []
+        for (_, s), g in zip(self.low, cotangents, strict=True):
+            if s is not None and g is not None:
+                seeds.append((s, g))
+        if not seeds:
+            return {}
+        if not THREADS:  # nobody has captured anything
+            G = reverse.pull(self.tape, seeds, last)
+        else:
+            with opened(), mine() as own:
+                if own.stashed or len(THREADS) > 1:
+                    protect(self.tape.records)
+                G = reverse.pull(self.tape, seeds, last)
+        found, top = {}, len(G)
+        for key, s in self.slots.items():
+            if s < top:
+                found[key] = G[s]
+        return found
+
+
+def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
+    name, what = name_of(f), call.partition("(")[0]
+    if is_node(y):
+        pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {structure(y)}; {what} needs one real scalar{pair}")
+    if y is None or isinstance(y, str):
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; {what} needs a real scalar: is a return missing?")
+    if shape(y) != ():
+        one = "`y[0]` or " if np.prod(shape(y)) == 1 else ""
+        return NotScalarError(
+            f"{call}: {name}{where_of(f)} returned shape {shape(y)}; {what} needs a scalar. Return {one}`y.sum()`, or use jacobian({name})"
+        )
+    if dtype(y).kind == "O":
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned a {type(y).__name__}; {what} needs a real scalar")
+    return NotScalarError(
+        f"{call}: {name}{where_of(f)} returned a value of dtype {dtype(y)}; {what} needs a real float. "
+        f"Return its .real or abs(y)**2, or use jacobian({name})"
+    )
+
+
+def check_scalar(call: str, f: Callable, y: Any) -> None:
+    if type(y) is FLOAT and type(y._value) is np.float64:
+        return
+    if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
+        raise scalar_error(call, f, y)
+
+
+def cast(call: str, what: str, w: Any, y: Any) -> Any:
+    """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real raises."""
+    w = number(w)
+    if not isinstance(w, (Variable, np.generic, int)) and not is_array(w):
+        w = np.asarray(w)
+    if isinstance(w, Variable):
+        w = live(w)
+    if not is_array(layout_of(w)) and is_array(layout_of(y)) and xp(y) is not np and shape(w) == ():
+        w = xp(y).asarray(w)
+    elif type(w) is int:
+        w = np.float64(w)
+    if shape(w) != shape(y):
+        of = "value" if what in ("cotangent", "seed") else "primal"
+        raise ShapeError(f"{call}: the {what} has shape {shape(w)}, the {of} has shape {shape(y)}; they must be equal")
+    if is_array(layout_of(w)) and is_array(layout_of(y)) and xp(w) is not xp(y):
+        raise ArgumentError(f"{call}: the {what} is a {xp(w).__name__} array, the primal a {xp(y).__name__} array")
+    check_operators(f"{call}: the {what}", w)
+    have, want = dtype(w), dtype(y)
+    if have.kind == "c" and want.kind != "c":
+        raise ArgumentError(f"{call}: the {what} is complex, the primal is real ({want}); pass the {what}'s .real")
+    if have.kind not in "biufc":
+        raise ArgumentError(f"{call}: the {what} has dtype {have}; it must be a number or an array of numbers")
+    if isinstance(w, Variable) and w._trace is not None:
+        return frozen(w) if have == want else shaping.astype(w, to=want)
+    w = values_of(w)
+    return w.astype(want) if have != want else owned(w) if is_array(w) else w
+
+
+def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> list:
+    """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as zero."""
+    if is_node(tree):
+        if w is None:
+            return [None] * len(leaves(tree))
+        members = members_like(tree, w) if is_node(w) else None
+        if members is None:
+            at = f" at {path}" if path else ""
+            raise ArgumentError(f"{call}: the {what}{at} is {form(w)}, the primal is {form(tree)}; they must be alike")
+        places = zip(members, children(tree), steps(tree), strict=True)
+        return [leaf for a, b, step in places for leaf in leaves_like(call, what, a, b, path + step)]
+    if path and is_node(w) and is_active(tree) and not isinstance(w, (tuple, list)):
+        raise ArgumentError(f"{call}: the {what} at {path} is {form(w)}, the primal is {structure(tree)}; they must be alike")
+    return [w]
+
+
+def form(x: Any) -> str:
+    """The structure of a tree, with the names of its fields."""
+    named = is_node(x) and [s[1:] for s in steps(x) if s[0] == "."]
+    return structure(x) + (f" with fields {', '.join(named)}" if named else "")
+
+
+# --- forward mode ---
+
+
+def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None, rest: tuple = ()) -> tuple:
+    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without tangents."""
+    if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
+        raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
+    if len(primals) != len(tangents):
+        raise ArgumentError(f"{call}: {len(primals)} primals but {len(tangents)} tangents")
+    dual = Dual()
+    inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
+    flat = [leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)]
+
+    def watch(key, value):
+        t = flat[key]
+        if t is None:
+            return value
+        t = cast(call, "tangent", t, value)
+        return dual.watch(value, taken(live(t)) if isinstance(t, Variable) else t)
+
+    found = []
+
+    def read(y):
+        y = returned(y)
+        found.extend((y, [lowered(v, dual) for v in leaves(y)]))
+
+    with opened():
+        run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
+    return tuple(found)
+
+
+def value_and_tangent(tree: Any, pairs: list) -> tuple:
+    values, slopes = iter(pairs), iter(pairs)
+    value = tree_map(lambda _: value_out(next(values)[0]), tree)
+
+    def tangent(_):
+        y, t = next(slopes)
+        t = t if t is None else free_of_gauge(y, t)
+        return derivative_out(t, number(y)) if is_differentiable(layout_of(y)) else None
+
+    return value, tree_map(tangent, tree)

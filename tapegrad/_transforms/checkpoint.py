@@ -1,0 +1,337 @@
+"""Functions with memory seen as functions of values: `inplace`, `stateful` and `checkpoint`.
+
+Each is a small callable object, which a shadow (see `_capture`) enters to replace what it captured."""
+
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, TypeVar
+
+import numpy as np
+
+from .._capture import MAKERS, Shadow
+from .._core.arrays import is_array, is_differentiable, xp_of
+from .._core.errors import ArgumentError, GuardError, ShapeError
+from .._core.pickling import Remade
+from .._core.primitive import Primitive, bind, layout_of, primal_of
+from .._core.scope import OPEN, at_the_end_of_an_object, opened
+from .._core.trees import leaves, structure, tree_map
+from .._core.variable import Variable, frozen, variable
+from ..ops.declare import dtype, shape
+from ..ops.shaping import copy
+from .call import check_function, full_like, name_of, value_out
+from .rebind import Rebind, confirm, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
+from .transforms import jvp, vjp
+
+P = ParamSpec("P")
+Y = TypeVar("Y")
+
+
+class inplace(Remade, Generic[Y]):
+    """f fills its first argument: `inplace(f, like)(x, ...)` gives a fresh array (or tree of arrays) like `like`, filled by
+    `f(out, x, ...)`; it starts as zeros.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def square(out, x):
+    ...     out[:] = x * x
+    >>> tg.jacobian(tg.inplace(square, np.zeros(2)))(np.array([1.0, 3.0]))
+    array([[2., 0.],
+           [0., 6.]])
+    """
+
+    def __init__(self, f: Callable, like: Y):
+        check_function("inplace", f)
+        self.f, self.like = f, like
+        self.__name__ = f"inplace({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return inplace, (self.f, self.like)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Y:
+        out = tree_map(fresh, self.like)
+        self.f(out, *args, **kwargs)
+        return out
+
+
+def fresh(a: Any) -> Any:
+    """Zeros like a, as a Variable where a transform is open."""
+    if not (is_array(a) or isinstance(a, Variable)):
+        return a
+    zeros = full_like(a, 0)
+    if not is_array(zeros):
+        zeros = layout_of(a).dtype.type(0)
+    return variable(zeros) if OPEN.depth and zeros.dtype.kind in "fc" else zeros
+
+
+class stateful(Remade, Generic[Y]):
+    """Captured arrays as inputs and outputs: `g = stateful(f, a, b)`; `g((a0, b0), x)` gives `(f(x), (a1, b1))`, where f has
+    found a0, b0 in its captured arrays a, b and left a1, b1 there.  The arrays themselves stay as they are.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> total = np.zeros(1)
+    >>> def add(x):
+    ...     total[0] += x
+    ...     return total[0] ** 2
+    >>> g = tg.stateful(add, total)
+    >>> tg.grad(lambda s, x: g((s,), x)[0])(np.array([2.0]), 1.0), total
+    (array([6.]), array([0.]))
+    """
+
+    def __init__(self, f: Callable[..., Y], *arrays: Any):
+        check_function("stateful", f)
+        self.f, self.arrays = f, arrays
+        self.__name__ = f"stateful({name_of(f)})"
+        for a in arrays:
+            if not (is_array(a) or isinstance(a, Variable)):
+                raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {structure(a)}")
+
+    def _made(self) -> tuple:
+        return stateful, (self.f, *self.arrays)
+
+    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
+        if not all(isinstance(a, Variable) for a in self.arrays):
+            shadow = Shadow(self, list(args))
+            with opened():
+                with shadow as (g, inner):
+                    y, after = g(state, *inner, **kwargs)
+                y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
+                shadow.finish()
+            return y, after
+        if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
+            raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {structure(state)}")
+        before = [frozen(a) for a in self.arrays]
+        try:
+            for a, s in zip(self.arrays, state, strict=True):
+                if shape(s) != shape(a) or dtype(s) != dtype(a):
+                    raise ShapeError(
+                        f"{self.__name__}: a state of shape {shape(s)}, {dtype(s)} for an array of shape {shape(a)}, {dtype(a)}"
+                    )
+                a._become(copy(s) if isinstance(s, Variable) else variable(s.copy()))
+            y = self.f(*args, **kwargs)
+            return y, tuple([frozen(a) for a in self.arrays])
+        finally:
+            for a, b in zip(self.arrays, before, strict=True):
+                a._become(b)
+                a._saved = True
+
+
+class checkpoint(Remade, Generic[P, Y]):
+    """f, recomputed in the backward sweep instead of keeping its records.
+
+    Arrays that f captured and writes are followed as usual; random generators that it captured draw the same numbers again.  What
+    f reads must be as it was: GuardError where a captured number or integer array has changed, or the recomputation gives other
+    values (on a device, where comparing would wait, the derivative is nan).  Nest it to differentiate a loop of T steps in memory
+    O(sqrt T).
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def steps(x):
+    ...     for _ in range(100):
+    ...         x = np.sin(x)
+    ...     return x
+    >>> bool(tg.grad(tg.checkpoint(steps))(1.0) == tg.grad(steps)(1.0))
+    True
+    """
+
+    def __init__(self, f: Callable[P, Y]):
+        check_function("checkpoint", f)
+        self.f = f
+        self.__name__ = f"checkpoint({name_of(f)})"
+
+    def _made(self) -> tuple:
+        return checkpoint, (self.f,)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
+        if not OPEN.depth:
+            return self.f(*args, **kwargs)
+        first = Rebind(self.f, [*args, kwargs])
+        with first as (g, (*own_args, own_kwargs)):
+            first.arrays = []
+        step = Step(first, (self.f, args, kwargs), (g, own_args, own_kwargs), self.__name__)
+        handles, outs = with_all(first, lambda values: bind(step.primitive(), values, {}))
+        confirm(step.kept_floats, handles, step)
+        for k, x in enumerate(handles):
+            out = outs[step.count + k]
+            if step.written[k] and isinstance(out, Variable):
+                taken(x, out)
+        members = iter(outs[: step.count])
+        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
+
+
+def mark(v: Any) -> tuple:
+    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
+    run to the next, with the place of the data in memory; on a device the sums stay there.  None in their place where a trace hides
+    the values."""
+    a = primal_of(v)
+    if isinstance(a, Variable):
+        return shape(a), dtype(a), None
+    xp = xp_of(a)
+    a = xp.asarray(a)
+    flat = a.ravel().view(a.real.dtype)
+    finite = xp.isfinite(flat)
+    flat = xp.where(finite, flat, 0).astype(np.float64)
+    return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
+
+
+def alike(first: tuple, now: tuple) -> Any:
+    """Are two marks of one output?  On a device the answer stays there."""
+    (shape_, kind, a), (shape_now, _, b) = first, now
+    if shape_ != shape_now or a is None or b is None:
+        return shape_ == shape_now
+    tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)  # well above rounding, far below a changed number
+    same = (abs(a - b)[:2] <= tolerance * a[1]).all() & (a[2] == b[2])
+    return bool(same) if xp_of(a) is np else same
+
+
+class Present:
+    """What captured numbers are now: `end` sets them to it again."""
+
+    def __init__(self, numbers: list):
+        self.numbers = [(x, held(x)) for x in numbers]
+
+    def end(self, error: Any) -> None:
+        for x, now in self.numbers:
+            hold(x, now)
+
+
+OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
+
+
+class Step:
+    """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
+    returns and to what it leaves in them.  The first run is that of the function itself.  Later ones are of it and its arguments
+    as `first` rebuilt them before, with stand-ins for these Variables and other objects as they were, and hand nothing back; so a
+    pullback may run it after the transform has ended."""
+
+    def __init__(self, first: Rebind, run: tuple, kept: tuple, name: str):
+        """`run`, `kept`: (function, arguments, those by keyword)"""
+        self.first, self.run, self.kept, self.name = first, run, kept, name
+        self.count, self.tree, self.written = 0, None, ()
+        self.kept_floats = False  # did the first run keep floats outside of the function?
+        self.marks: list | None = None  # of the outputs of the first run
+        self.before: list = []  # (captured numbers, what they were, whether f itself has altered them)
+        self.draws: list = []  # (generator, its state before)
+        self.poison: Any = None  # on a device: nan where a recomputation has given other values
+
+    def __del__(self):
+        at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
+
+    def __call__(self, *inputs: Any) -> tuple:
+        if self.marks is None:
+            return self.ran(inputs)
+        with opened():
+            self.as_before()
+            return self.ran(inputs)
+
+    def ran(self, inputs: tuple) -> tuple:
+        f, args, kwargs = self.run
+        again = self.marks is not None
+        shadow = Rebind(f, [*args, kwargs], self.first, inputs)
+        with shadow as (g, (*args, kwargs)):
+            later = drawn(shadow)
+            if again:
+                for r, state in self.draws:
+                    set_state(r, state)
+            else:
+                self.draws = later
+            try:
+                y = g(*args, **kwargs)
+            finally:
+                if again:
+                    for r, state in later:
+                        set_state(r, state)
+            ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
+            self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
+            self.count = len(ys)
+            if not again and len(self.first.handles) > len(inputs):
+                for r, state in later:
+                    set_state(r, state)
+                for x, before in shadow.state:
+                    if moved(x, before):
+                        hold(x, before)
+            shadow.check_all(self.name)
+            handles = [shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)]
+            self.written = [getattr(h, "_version", 0) > 0 for h in handles]
+            kept_floats = shadow.check(self.name)
+            outs = [out_of(v) for v in ys + handles]
+            self.check_levels(inputs, outs)
+            marks = [mark(v) for v in ys + [h for h, w in zip(handles, self.written, strict=True) if w]]
+            if again:
+                self.check_values(marks)
+            else:
+                self.kept_floats = kept_floats
+                self.marks, self.before = marks, [(x, b, moved(x, b)) for x, b in shadow.state]
+                self.run = self.kept
+        shadow.arrays = []  # nothing is written back: what was written is an output
+        if again:
+            ended(shadow)
+        else:
+            shadow.finish()
+        return tuple(outs)
+
+    def as_before(self) -> None:
+        """Captured numbers that f itself alters are what they were, until the block is left."""
+        for x, before, altered in self.before:
+            if not altered and moved(x, before):
+                raise GuardError(
+                    f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
+                    f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
+                    "its own copy"
+                )
+        altered = [(x, before) for x, before, altered in self.before if altered]
+        OPEN.unfinished = (*OPEN.unfinished, Present([x for x, _ in altered]))
+        for x, before in altered:
+            hold(x, before)
+
+    def check_levels(self, inputs: tuple, outs: list) -> None:
+        """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""
+        if level_of(outs) > level_of(inputs):
+            raise ArgumentError(
+                f"{self.name}: the function reads tracked values that lie in an object which a checkpoint does not follow: pass them as "
+                "arguments, or make the object inside"
+            )
+
+    def check_values(self, marks: list) -> None:
+        same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
+        if any([s is False for s in same]):
+            self.refuse_values()
+        for s in same:
+            if s is not True:
+                nan = xp_of(s).where(s, 0.0, np.nan)
+                self.poison = nan if self.poison is None else self.poison + nan
+
+    def refuse_values(self) -> None:
+        raise GuardError(
+            f"{self.name}: run again in the backward sweep, the function gave other values than before. It reads something that has "
+            "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
+        )
+
+    def spoiled(self, terms: tuple) -> tuple:
+        """Derivatives, nan where they belong to other values."""
+        if self.poison is None:
+            return terms
+        return tuple([c if c is None else c + self.poison.astype(dtype(c)) for c in terms])
+
+    def primitive(self) -> Primitive:
+        prim = Primitive(self.name, self)
+        prim.holomorphic, prim.joint, prim.batch = False, True, "inside"
+        prim.keep_spec = lambda active: (tuple(range(len(active))), False)
+
+        def reverse_rule(g, out, need, *inputs):
+            y, pullback = vjp(self, *inputs)
+            seeds = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
+            terms = pullback(seeds)
+            return self.spoiled(terms if len(inputs) > 1 else (terms,))
+
+        def forward_rule(t, out, *inputs):
+            tangents = tuple([full_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
+            return self.spoiled(jvp(self, inputs, tangents)[1])
+
+        prim.vjp, prim.jvp = (reverse_rule,), forward_rule
+        return prim
+
+
+def level_of(values: Any) -> int:
+    return max([v._trace.level for v in values if isinstance(v, Variable) and v._trace is not None], default=0)
+
+
+MAKERS[inplace] = lambda shadow, x: inplace(shadow(x.f), x.like)
+MAKERS[stateful] = lambda shadow, x: stateful(shadow(x.f), *[shadow(a) for a in x.arrays])
+MAKERS[checkpoint] = lambda shadow, x: checkpoint(shadow(x.f))

@@ -1,0 +1,192 @@
+"""Functions with a derivative of the user's own."""
+
+import functools
+import types
+from collections.abc import Callable
+from typing import Any, ParamSpec, TypeVar
+
+import numpy as np
+
+from .._batching.rules import Way, spread
+from .._capture.routes import way_to_tracked
+from .._core.arrays import is_array
+from .._core.errors import ArgumentError, heard, take_back
+from .._core.pickling import Remade
+from .._core.primitive import Primitive, bind, is_tracked, layout_of, live, values_of
+from .._core.scope import OPEN
+from .._core.trees import Const, leaves, tree_map
+from .._core.variable import Variable
+from ..ops import shaping
+from ..ops.declare import shape
+from .call import check_function, full_like, name_of, where_of
+from .transpose import checked_terms, transposed_jvp, transposed_vjp
+from .vmap import vmap
+
+P = ParamSpec("P")
+Y = TypeVar("Y")
+
+
+def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
+    """f with the user's own derivative.  f gets plain arrays.
+
+    `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
+    tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
+    since.  With only one of the two, the other mode is its transpose.  A tracked value that f reads by another way than its arguments
+    raises ArgumentError where the result depends on it; what f keeps elsewhere is plain.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
+    >>> tg.grad(sumsq)(np.array([2.0, 3.0]))
+    array([4., 6.])
+    """
+    check_function("rule", f)
+    if vjp is None and jvp is None:
+        raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
+    return Rule(f, vjp, jvp)
+
+
+def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
+    """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
+
+    def pull(g, out, need, *args, **params):
+        if isinstance(g, list):
+            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        if vjp is None:
+            return transposed_jvp(jvp, g, out, need, args, params)
+        if not OPEN.hiding:
+            return checked_terms(name, vjp(g, out, *args, **params), args)
+        return taken(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
+
+    def push(t, out, *args, **params):
+        if jvp is not None:
+            if not OPEN.hiding:
+                return jvp(tuple(t), out, *args, **params)
+            return taken(*without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args))
+        return transposed_vjp(vjp, name, t, out, args, params)
+
+    return (pull,), push
+
+
+# --- many samples ---
+
+FEW = 4  # samples that are done one after another as soon
+
+
+def for_samples(name: str, together: Callable, rules: tuple) -> Way:
+    """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples at once where they take
+    what `vmap` gives them, else for one after another."""
+    (pull,), push = rules
+
+    def pull_all(g, out, need, *stacks, **params):
+        if isinstance(g, list):
+            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        return each(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
+
+    def push_all(t, out, *stacks, **params):
+        return each(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
+
+    prim = Primitive(name, together)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    prim.vjp, prim.jvp = (pull_all,), push_all
+    return Way(lambda trace, _, operands, params: bind(prim, [spread(trace, v, b) for v, b in operands], params))
+
+
+def each(f: Callable, stacks: tuple) -> Any:
+    """The results of f for each sample, stacked."""
+    count = shape(leaves(stacks)[0])[0]
+    sample = lambda k: tree_map(lambda x: x[k], stacks)
+    first = f(*sample(0)) if count else None
+    if count >= FEW:
+        known = heard()
+        try:
+            together = vmap(Const(f))(*stacks)
+            if is_first(first, together):
+                return together
+        except Exception:  # it takes plain arrays only
+            take_back(known)
+    return stacked([first, *[f(*sample(k)) for k in range(1, count)]])
+
+
+def stacked(results: list) -> Any:
+    found, first = [leaves(y) for y in results], results[0]
+    columns = iter([None if c[0] is None else shaping.stack(list(c)) for c in zip(*found, strict=True)])
+    return tree_map(lambda _: next(columns), first)
+
+
+def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
+    """(a function, its arguments), which is `push` without the tangents that are None among its arguments."""
+    active = [d is not None for d in t]
+
+    def pushed(out, *xs):
+        given = iter(xs[len(active) :])
+        return push(tuple([next(given) if a else None for a in active]), out, *xs[: len(active)])
+
+    return pushed, (out, *args, *[d for d in t if d is not None])
+
+
+def taken(f: Callable, args: tuple) -> Any:
+    """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
+    known = heard()
+    try:
+        return f(*args)
+    except Exception:
+        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.samples]
+        if not traces:
+            raise
+        take_back(known)
+    trace = max(traces, key=lambda t: t.level)
+    stacks = tree_map(trace.stacked, args)
+    y = stacked([taken(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])
+    return tree_map(lambda v: None if v is None else trace.made(v), y)
+
+
+def live_one(x: Any) -> Any:
+    """x, if an open trace has it."""
+    x = live(x) if isinstance(x, Variable) else None
+    return x if x is not None and x._trace is not None else None
+
+
+def is_first(first: Any, together: Any) -> bool:
+    """Does what all samples gave begin with what the first one gave?  (Code that asks what it is given may do another thing.)"""
+    pairs = [(a, b) for a, b in zip(leaves(first), leaves(together), strict=True) if a is not None or b is not None]
+    plain = [(np.asarray(values_of(a)), np.asarray(values_of(b)[0])) for a, b in pairs]
+    return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
+
+
+def checked(f: Callable, y: Any) -> Any:
+    """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
+    if any([is_tracked(v) for v in leaves(y)]):
+        raise ArgumentError(
+            f"rule({name_of(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "
+            "function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
+        )
+    return y
+
+
+class Rule(Remade):
+    """A function with a derivative of the user's own."""
+
+    def __init__(self, f: Callable, vjp: Callable | None, jvp: Callable | None):
+        self.f, self.vjp, self.jvp = f, vjp, jvp
+        functools.update_wrapper(self, f)
+        self.__name__ = name_of(f)
+        self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked(f, f(*args, **params)))
+        prim.holomorphic, prim.joint = False, True
+        prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+        prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
+        prim.batch = for_samples(self.__name__, lambda *stacks, **params: checked(f, each(lambda *xs: f(*xs, **params), stacks)), rules)
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        for n, a in enumerate(args):
+            if not (is_array(layout_of(a)) or isinstance(layout_of(a), (int, float, complex, np.generic))):
+                raise ArgumentError(
+                    f"{self.__name__}: argument {n} of a function with a rule must be an array or a number; pass settings by keyword"
+                )
+        return bind(self.prim, args, params)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else types.MethodType(self, instance)
+
+    def _made(self) -> tuple:
+        return Rule, (self.f, self.vjp, self.jvp)

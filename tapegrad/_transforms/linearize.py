@@ -1,0 +1,237 @@
+"""A function recorded at one point: products with its Jacobian and with the transpose, f not run again."""
+
+from collections.abc import Callable
+from typing import Any, Generic, TypeVar
+
+from .._core import reverse as reverse
+from .._core.arrays import is_differentiable
+from .._core.errors import ArgumentError, NoRuleError
+from .._core.forward import Dual
+from .._core.primitive import READ, layout_of, watched
+from .._core.scope import OPEN, opened
+from .._core.trees import tree_map
+from ..ops.declare import PRIMITIVES
+from ..ops.linalg.degenerate_spectra import free_of_gauge
+from ..ops.shaping import transpose
+from .call import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
+
+Y = TypeVar("Y")
+
+
+class Products:
+    """J v and J^H w of a function that was recorded.
+
+    The records give w -> J^H w.  It is linear in w, so J v is its transpose: it is recorded once, when the first J v is asked for, at
+    w = 0, and pulled back through, which costs one sweep as J^H w does."""
+
+    def __init__(self, r: Recorded):
+        self.recorded, self.again = r, None
+
+    def backward(self, cotangents: list) -> dict:
+        """By key of the arguments, J^H w; one cotangent, or None, for each leaf of the output."""
+        return self.recorded.gradient(cotangents)
+
+    def forward(self, tangents: dict) -> list:
+        """For each leaf of the output J v (None where it has no derivative), v being one tangent, or None, for each key."""
+        if self.again is None:
+            self.again = self.transposed()
+        tape, ws, slots = self.again
+        seeds = [(slots[key], t) for key, t in tangents.items() if t is not None and slots[key] is not None]
+        G = reverse.pull(tape, seeds) if seeds else []
+        found = []
+        for (y, _), w in zip(self.recorded.low, ws, strict=True):
+            if w is None:
+                found.append(None)
+                continue
+            t = G[w._slot] if w._slot < len(G) else None
+            found.append(derivative_out(t if t is None else free_of_gauge(y, t), number(y)))
+        return found
+
+    def transposed(self) -> tuple:
+        tape = watched(reverse.Tape())
+        ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
+        pulled = self.recorded.pull(ws)
+        slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
+        tape.close()
+        return tape, ws, slots
+
+
+class Kept:
+    """A record, and the values that it keeps, each with the slot that it is the value of.
+
+    `turned`: which of them are the transposes of the values at these slots."""
+
+    __slots__ = ("record", "slots", "values", "turned")
+
+    def __init__(self, k: int, record: tuple):
+        rule, i, second, j, out, x, y = self.record = record
+        outs = [(k + 1 + n, o) for n, o in enumerate(out)] if type(out) is tuple else [(k, out)]
+        if second in LINEAR or rule is second is None:
+            pairs, self.turned = [], ()
+        elif second is reverse.MANY:
+            pairs, self.turned = [*zip(i, x, strict=True), *outs], (False,) * (len(x) + len(outs))
+        else:
+            y_slot = None if second is reverse.SETTINGS or second is None else j
+            pairs, self.turned = [(i, x), (y_slot, y), *outs], (is_turned(rule), is_turned(second), *[False] * len(outs))
+        self.slots, self.values = [s for s, _ in pairs], [v for _, v in pairs]
+
+    def by_slot(self) -> list:
+        """(slot, value, is it the transpose?) of what has a derivative."""
+        return [found for found in zip(self.slots, self.values, self.turned, strict=True) if is_kept(*found)]
+
+    def with_values(self, of: Callable) -> tuple:
+        """The record with `of(slot, value, turned)` in the place of these values."""
+        rule, i, second, j, out, x, y = self.record
+        if not self.slots:
+            return self.record
+        values = [of(*found) if is_kept(*found) else found[1] for found in zip(self.slots, self.values, self.turned, strict=True)]
+        n = len(x) if second is reverse.MANY else 2
+        out = tuple(values[n:]) if type(out) is tuple else values[n]
+        if second is reverse.MANY:
+            return rule, i, second, j, out, values[:n], y
+        return rule, i, second, j, out, values[0], values[1]
+
+
+LINEAR = (reverse.REGION, reverse.ELEMENT, reverse.PART)  # records that keep no values
+
+
+def is_kept(slot: int | None, value: Any, turned: bool) -> bool:
+    return slot is not None and type(value) is not reverse.Like and is_differentiable(layout_of(value))
+
+
+def is_turned(rule: Any) -> bool:
+    return getattr(rule, "turned", False)
+
+
+def is_declared(record: tuple) -> bool:
+    """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways of them (_fast)."""
+    if record[2] in LINEAR or record is reverse.LEAF:
+        return True
+    prim = reverse.primitive_of(record)
+    if prim is None or getattr(PRIMITIVES.get(prim.name), "prim", None) is not prim and prim is not READ:
+        return False
+    if record[2] is reverse.MANY:
+        return True
+    rules = [r.rule if type(r) is reverse.Fold else r for r in (record[0], record[2]) if r is not None and type(r) is not reverse.Form]
+    return all([r in prim.vjp or hasattr(r, "turned") or r is reverse.NONE for r in rules])
+
+
+class SecondOrder:
+    """H v, from the records of one tape alone.
+
+    A sweep is linear in its cotangents.  So one with a cotangent at each value that a record keeps, itself recorded, and pulled back, gives
+    the tangents of all these values.  A sweep over the records with values and tangents in the place of values gives the tangent of the
+    gradient."""
+
+    def __init__(self, call: str, tape: reverse.Tape, top: int):
+        self.tape, records = tape, tape.records[: top + 1]
+        for record in records:
+            if not is_declared(record):
+                name = getattr(reverse.primitive_of(record), "name", "an operation")
+                raise NoRuleError(
+                    f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what was computed into a function "
+                    "f, and call tapegrad.hvp(f, x, v)"
+                )
+        self.kept = [Kept(k, record) for k, record in enumerate(records)]
+
+    def product(self, y: Any, slot: int, directions: list) -> list:
+        """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y being the value at `slot`."""
+        tangents, dual = self.tangents(directions), Dual()
+        again = watched(reverse.Tape())
+
+        def with_tangent(s, value, turned):
+            t = tangents.get(s)
+            return value if t is None else dual.watch(value, transpose(t, axes=(1, 0)) if turned else t)
+
+        try:
+            again.records = [kept.with_values(with_tangent) for kept in self.kept]
+            seed = dual.watch(full_like(y, 1), full_like(y, 0))  # a Variable: rules take no short ways of plain arrays
+            G = reverse.pull(again, [(slot, seed)])
+            found = [None if s >= len(G) or G[s] is None else lowered(G[s], dual)[1] for s, _ in directions]
+        finally:
+            dual.close()
+            again.close()
+        return found
+
+    def tangents(self, directions: list) -> dict:
+        """slot -> tangent of each value that a record keeps, if it has one."""
+        values = {s: transpose(v, axes=(1, 0)) if turned else v for kept in self.kept for s, v, turned in kept.by_slot()}
+        over = watched(reverse.Tape())
+        try:
+            seeds = [(s, over.watch(full_like(number(value), 0))) for s, value in values.items()]
+            G = reverse.pull(self.tape, seeds) if seeds else []
+            pulled = [(lowered(G[s], over)[1], v) for s, v in directions if v is not None and s < len(G) and G[s] is not None]
+        finally:
+            over.close()
+        pulled = [(s, v) for s, v in pulled if s is not None]
+        G = reverse.pull(over, pulled) if pulled else []
+        return {s: G[w._slot] for s, w in seeds if w._slot < len(G) and G[w._slot] is not None}
+
+
+def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable | None = None, read: Callable | None = None) -> Recorded:
+    """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
+    with opened():
+        r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
+        if read is not None:
+            read(r)
+        r.shadow.release(r.tape.records)
+        r.shadow.finish()
+    r.shadow.f = r.shadow.args = None  # f may know who keeps the records
+    return r
+
+
+class LinearMap(Generic[Y]):
+    """v -> J v of a function at one point, or w -> J^H w; `T` is the other."""
+
+    __slots__ = ("name", "products", "forward")
+
+    def __init__(self, name: str, products: Products, forward: bool = True):
+        self.name, self.products, self.forward = name, products, forward
+
+    @property
+    def T(self) -> "LinearMap[Any]":
+        """w -> J^H w, in the trees of the arguments; its own `T` is J again."""
+        return LinearMap(self.name, self.products, not self.forward)
+
+    def __call__(self, *given: object) -> Y:
+        r = self.products.recorded
+        inputs = r.inputs
+        if not self.forward:
+            if len(given) != 1:
+                raise ArgumentError(f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}")
+            ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
+            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))
+        if len(given) != len(inputs.nums):
+            raise ArgumentError(f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}")
+        flat = [t for v, n in zip(given, inputs.nums, strict=True) for t in leaves_like(repr(self), "tangent", v, inputs.args[n])]
+        watched = [inputs.watched.get(key) for key in range(len(flat))]
+        tangents = dict(enumerate(self.checked("tangent", flat, watched)))
+        each = iter(self.products.forward({key: tangents[key] for key in inputs.watched}))
+        return tree_map(lambda _: next(each), r.tree)
+
+    def checked(self, what: str, given: list, primals: list) -> list:
+        return [None if v is None or p is None else cast(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]
+
+    def __repr__(self) -> str:
+        return self.name if self.forward else f"{self.name}.T"
+
+
+def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
+    """(f(*primals), J): the value and the linear map `J(v)`, for several primals `J(v1, v2, ...)`.  f runs once.
+
+    `J.T(w)` gives J^H w: one tree for one primal, else a tuple.  Each product costs one sweep over what was recorded; captured arrays
+    and the primals are as they were at the call, whatever was written since.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> y, J = tg.linearize(lambda x: x * x, np.array([1.0, 3.0]))
+    >>> J(np.array([1.0, 10.0])), J.T(np.array([1.0, 1.0]))
+    (array([ 2., 60.]), array([2., 6.]))
+    """
+    call = f"linearize({name_of(f)})"
+    if OPEN.inside is not None:
+        raise ArgumentError(f"{call}: a kernel has no linear maps that outlive a call; write tg.jvp or tg.vjp there")
+    if not primals:
+        raise ArgumentError(f"{call}: give the primals, linearize(f, x)")
+    values: list = []
+    r = recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, read=lambda r: values.append(r.value()))
+    return values[0], LinearMap(call, Products(r))

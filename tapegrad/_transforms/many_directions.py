@@ -1,0 +1,87 @@
+"""Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule refuses."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._batching.trace import Batch
+from .._core.arrays import is_array, xp_of
+from .._core.errors import TapegradError, heard, take_back
+from .._core.primitive import layout_of
+from .._core.scope import opened
+from ..ops import shaping
+from ..ops.declare import dtype, shape, xp
+from .call import Recorded
+
+FEW = 8  # sweeps that are done one after another sooner than at once
+ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+IN_TURN = 16  # directions of which a replay does one after another sooner
+
+
+def few_or_many(call: str, r: Recorded, sweep: Callable, V: Any) -> dict:
+    """`for_each` of a recording that is replayed: there a few directions are one text."""
+    if shape(V)[0] > IN_TURN:
+        return for_each(call, r, sweep, [V])
+    return in_turn(sweep, [V], shape(V)[0])
+
+
+def empty_rows(x: Any) -> Any:
+    return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
+
+
+def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
+    """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
+    count = shape(rows[0])[0]
+    if count >= FEW:
+        at_once = max(1, ROOM // max(largest(r), 1))
+        if at_once >= FEW:
+            found = swept_at_once(call, sweep, rows, count, at_once)
+            if found is not None:
+                return found
+    return in_turn(sweep, rows, count)
+
+
+def in_turn(sweep: Callable, rows: list, count: int) -> dict:
+    each = [sweep([v[n] for v in rows]) for n in range(count)]
+    return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
+
+
+def largest(r: Recorded) -> int:
+    """Bytes of the largest cotangent of the sweep, as far as its records tell."""
+    most = max([8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()], default=1)
+    for record in r.tape.records:
+        if record is not None:
+            _, i, _, j, out, x, y = record
+            if type(out) is np.ndarray and out.nbytes > most:
+                most = out.nbytes
+            if i is not None and type(x) is np.ndarray and x.nbytes > most:
+                most = x.nbytes
+            if j is not None and type(y) is np.ndarray and y.nbytes > most:
+                most = y.nbytes
+    return most
+
+
+def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
+    """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
+    parts, known = [], heard()
+    for start in range(0, count, at_once):
+        some = [v[start : start + at_once] for v in rows]
+        try:
+            with opened():
+                trace = Batch(call, shape(some[0])[0])
+                found = sweep([trace.watch(v, 0) for v in some])
+                parts.append({key: trace.stacked(v) for key, v in found.items()})
+                trace.close()
+        except (TapegradError, TypeError):  # a rule of the user's, say, that takes plain arrays
+            take_back(known)
+            return None
+    return parts[0] if len(parts) == 1 else {key: shaping.concatenate(*[p[key] for p in parts], axis=0) for key in parts[0]}
+
+
+def basis(x: Any) -> Any:
+    """The unit arrays of the shape of x, as rows."""
+    s = shape(x)
+    library = xp(x) if is_array(layout_of(x)) else np
+    n = int(np.prod(s))
+    return library.eye(n, dtype=dtype(x)).reshape((n, *s))

@@ -1,0 +1,401 @@
+"""A function with other values in the place of the Variables that it captured: once to find these, and again for each run of it as a
+function of values (checkpoint, implicit functions, calls for one sample after another).
+
+Reading order: `Rebind`; iterators; captured numbers and generators, as they were; `with_all`."""
+
+import contextlib
+import random
+import sys
+import types
+import zlib
+from collections.abc import Callable, Collection, Iterator
+from typing import Any
+
+import numpy as np
+
+from .._capture import Globals, Module, Names, Shadow, names_in
+from .._capture.ambient import Ambient
+from .._capture.containers import Contents, Reference
+from .._capture.iterators import ITERATORS, Passed
+from .._capture.kinds import is_foreign, put_state, state_of
+from .._capture.restore import restore
+from .._capture.routes import LEAVES, contents, is_own, strays
+from .._core.arrays import is_array, is_differentiable, kept, xp_of
+from .._core.errors import ArgumentError, GuardError
+from .._core.primitive import handle, is_tracked, live, own, primal_of, view
+from .._core.scope import OPEN
+from .._core.trees import Const
+from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
+from .._dispatch import stand_ins
+from ..ops.indexing.flat import Flat
+from .call import number
+from .transforms import vjp
+
+
+class Rebind(Shadow):
+    """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
+
+    __slots__ = ("handles", "places", "of", "values", "state", "generators")
+
+    def __init__(self, f: Any, args: list, of: "Rebind | None" = None, values: tuple = ()):
+        """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
+        what f reads besides as it is now."""
+        super().__init__(f, args)
+        self.handles: list = []  # (captured Variable, its stand-in)
+        self.places: dict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        self.of, self.values = of, values
+        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: list = []  # of random numbers
+
+    def __call__(self, x: Any) -> Any:
+        if not isinstance(x, Variable):
+            kind = type(x)
+            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+                self.hold.append(x)
+                self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+            if id(x) not in self.seen and isinstance(x, np.vectorize):
+                return self.vectorized(x)
+            if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
+                return getattr(self(x.__self__), x.__name__)
+            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
+            if new is x and (type(x) in (list, dict) or is_array(x)):
+                self.state.append((x, held(x)))
+            elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
+                raise ArgumentError(
+                    f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
+                    "a name"
+                )
+            elif isinstance(x, GENERATORS) and not any([x is g for g in self.generators]):
+                self.generators.append(x)
+            return new
+        found = self.seen.get(id(x))
+        if found is not None:
+            return found
+        if is_lost(x):
+            return x
+        if type(x) is View:
+            y = view(self(x._base), x._path[0])
+            y._path = x._path
+        else:
+            y = self.stand_in(x)
+        self.seen[id(x)] = y
+        self.hold.append(x)
+        return y
+
+    def stand_in(self, x: Variable) -> Variable:
+        place, value = None, None
+        if self.of is None:
+            value = live(x)
+        else:
+            place = self.of.place(x)
+            if place in self.places:
+                return self.handles[self.places[place]][1]
+            value = self.values[place] if place < len(self.values) else primal_of(live(x))
+        y = frozen(value) if isinstance(value, Variable) else variable(value)
+        y._saved, y._version = True, 0
+        if self.of is None and id(x) in self.places:
+            place = self.places[id(y)] = self.places[id(x)]
+            self.handles[place] = (x, y)
+        else:
+            self.places[id(y) if place is None else place] = len(self.handles)
+            self.handles.append((x, y))
+        return y
+
+    def place(self, x: Variable) -> int:
+        """Of a captured Variable, or of its stand-in.  One that this shadow has not met stands for itself."""
+        y = self.seen.get(id(x), x)
+        if id(y) not in self.places:
+            self.places[id(y)] = len(self.handles)
+            self.handles.append((y, y))
+        return self.places[id(y)]
+
+    def carried(self, x: Any) -> Any:
+        """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
+        kind = type(x)
+        new = object.__new__(kind)
+        own = state_of(x, kind)
+        put_state(new, {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
+        return new
+
+    def drawn(self, x: Any) -> Any:
+        if type(x) is Drawn:
+            return Drawn(self, x, True)
+        if self.of is None:
+            return Drawn(self, x, False)
+        self.iterator(getattr(x, "real", x))  # what it walks along
+        return Drawn(self, self.of(x), False)
+
+    def along(self, x: Any) -> Any:
+        """A run of the function itself goes on with an iterator where it is; those after it begin where that began."""
+        if self.of is None:
+            return Along(self(x.base), [*x.place])
+        return Flat(self(x.base), [*x.place] if type(x) is Along else x.place)
+
+    def made_outside(self) -> set:
+        return set()  # all is made anew, globals included
+
+    def globals_of(self, space: dict) -> dict:
+        found = self.seen.get(id(space))
+        if found is None:
+            found = self.seen[id(space)] = Globals(space, self)
+            self.changes.append((Names, space, found))
+            self.hold.append(space)
+        return found
+
+    def function(self, f: Any) -> Any:
+        g = super().function(f)
+        if g is not f and type(g.__globals__) is Globals:
+            names = names_in(f.__code__)
+            if "random" in names:
+                self.generators += [np.random.mtrand._rand, random._inst]
+            ask(g.__globals__, names)  # at once: the captured arrays are to be known before the call
+        return g
+
+    def check_all(self, call: str) -> None:
+        """Were all captured Variables known?"""
+        if len(self.of.handles) > len(self.values):
+            ended(self)
+            raise Late(
+                f"{call}: run again, the function reads an array that it did not read at first. It reads something that has changed (an "
+                "attribute, a file, an unseeded random generator): pass it as an argument"
+            )
+
+    def check(self, call: str) -> bool:
+        """Raise where a tracked value left by another way than arrays and the return value, for its derivative would be lost.  Gives
+        whether floats left so.  Those of a run on plain values may have a derivative: a run on tracked values tells."""
+        own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
+        known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
+        put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
+        found = [v for now in put for v in held_floats(now, known)] + ([*strays(self)[1].values()] if self.near else [])
+        if any([is_tracked(v) for v in found]):
+            raise ArgumentError(
+                f"{call}: the function keeps a value with a derivative outside of itself (by a name, an attribute, in a list); it is "
+                "called again for the derivative, so what it returns and what it writes into arrays can be followed: return it, write "
+                "name[...] = value, or keep tapegrad.value(v)"
+            )
+        return bool(found)
+
+
+def is_lost(x: Variable) -> bool:
+    """Does nobody know its derivative?  Then it is no input of the function, which may look at it."""
+    trace = (x._base if type(x) is View else x)._trace
+    return trace is not None and trace.lost
+
+
+def ask(space: Globals, names: set) -> None:
+    """The names that a function may read, and, as attributes, those of its modules."""
+    met, todo = {id(space)}, [space]
+    for space in todo:
+        for name in names:
+            try:
+                found = space[name]
+            except KeyError:
+                continue
+            if type(found) is Module and id(vars(found)) not in met:
+                met.add(id(vars(found)))
+                todo.append(vars(found))
+
+
+class Drawn(Passed):
+    """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one over this one."""
+
+    __slots__ = ("again", "at", "items")
+
+    def __init__(self, shadow: Rebind, real: Any, again: bool):
+        super().__init__(real, shadow)
+        self.items: list = real.items if type(real) is Drawn else []
+        self.at, self.again = 0, again
+
+    def __next__(self):
+        kept = self.real
+        if self.at == len(self.items):
+            self.items.append(next(kept.real))
+            kept.given(self.items[-1])
+        item = self.items[self.at]
+        self.at += 1
+        return self.given(kept.given(item) if self.again else item)
+
+    def send(self, value):
+        raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
+
+
+class Along(Flat):
+    """One as it was when the function was called."""
+
+    __slots__ = ()
+
+
+REPLACED: dict = {  # what a shadow has put in the place of an object, which another one is to replace again
+    **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
+    Ambient: Rebind.ambient,
+    Flat: Rebind.along,
+    Along: Rebind.along,
+    Reference: lambda shadow, x: Reference(shadow(x.target)),
+}
+
+
+def held_floats(start: Any, known: Collection) -> list:
+    """The Variables, float arrays and floats that an object holds: in containers, attributes, closures, generators.  Objects with these
+    ids are not entered, nor are modules, names of globals and what these name."""
+    found, todo, met = [], [start], set()
+    for x in todo:
+        kind = type(x)
+        if kind in HANDLES or is_differentiable(x):
+            found.append(x)
+        elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
+            continue
+        elif isinstance(x, type):
+            todo += () if is_foreign(x.__module__) or is_global(x) else vars(x).values()
+        elif kind is types.FunctionType:
+            todo += [*(x.__closure__ or ()), x.__defaults__, x.__kwdefaults__, vars(x)]
+        else:
+            todo += contents(x)
+        met.add(id(x))
+    return found
+
+
+def is_global(kind: type) -> bool:
+    """Is this class one of the names of its module?"""
+    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+
+
+def confirm(kept: bool, inputs: list, run: Callable) -> None:
+    """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept depends on them."""
+    if kept and any([is_tracked(v) for v in inputs]):
+        vjp(Const(run), *[primal_of(v) for v in inputs])
+
+
+# --- is what is recomputed what was computed? ---
+
+GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
+
+
+def held(x: Any) -> Any:
+    """What a container of numbers, or an integer array, holds."""
+    if is_array(x):
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+    return list(x.items()) if type(x) is dict else list(x)
+
+
+def moved(x: Any, before: Any) -> bool:
+    """(Not asked of a device, where it would wait.)"""
+    now = held(x)
+    if is_array(x):
+        return xp_of(x) is np and not np.array_equal(now, before)
+    try:
+        return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
+    except ValueError:  # there is an array now
+        return True
+
+
+def hold(x: Any, numbers: Any) -> None:
+    """(Of a large array only a checksum was kept.)"""
+    if is_array(x):
+        if isinstance(numbers, np.ndarray):
+            x[...] = numbers
+    elif type(x) is dict:
+        x.clear()
+        x.update(numbers)
+    else:
+        x[:] = numbers
+
+
+def ended(shadow: Shadow) -> None:
+    """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
+    if shadow.on:
+        if shadow.changes is not None:
+            shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
+        restore(shadow, undo=True)
+        shadow.on = False
+
+
+def drawn(shadow: Rebind) -> list:
+    """The generators that a function draws from, with their states."""
+    return [(r, drawn_to(r)) for r in shadow.generators]
+
+
+def forgotten(shadow: Rebind, draws: list) -> None:
+    """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
+    for r, state in draws:
+        set_state(r, state)
+    for x, before in shadow.state:
+        if moved(x, before):
+            hold(x, before)
+    ended(shadow)
+
+
+@contextlib.contextmanager
+def once_more(*functions: Any, arrays: bool = True) -> Iterator:
+    """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
+    what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
+    if OPEN.again:  # what is called again from there leaves nothing behind
+        yield functions
+        return
+    shadow = Rebind(functions, [])
+    with shadow as (again, _):
+        draws, OPEN.again = drawn(shadow), True
+        try:
+            yield again
+            for x, y in shadow.handles:
+                if arrays and getattr(y, "_version", 0) > 0:
+                    taken(x, handle(out_of(y)))
+        finally:
+            OPEN.again = False
+            shadow.arrays = []
+            forgotten(shadow, draws)
+
+
+def taken(x: Variable, out: Any) -> None:
+    """A captured array is what a run has left in its stand-in."""
+    if not getattr(x, "_version", 0):
+        own(x)
+    if out._trace is not None and out._trace is not x._trace:
+        out._trace.risen.append(x)
+    x._become(out)
+    x._saved = True
+
+
+def drawn_to(generator: Any) -> Any:
+    if isinstance(generator, np.random.Generator):
+        return generator.bit_generator.state
+    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
+
+
+def set_state(generator: Any, state: Any) -> None:
+    if isinstance(generator, np.random.Generator):
+        generator.bit_generator.state = state
+    elif isinstance(generator, np.random.RandomState):
+        generator.set_state(state)
+    else:
+        generator.setstate(state)
+
+
+class Late(GuardError):
+    """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
+
+
+RUNS = 32  # a function that meets other captured Variables in each run never ends
+
+
+def with_all(first: Rebind, run: Callable) -> tuple:
+    """(The captured Variables, what `run` makes of their values)"""
+    for _ in range(RUNS):
+        handles = [x for x, _ in first.handles]
+        try:
+            return handles, run([live(x) for x in handles])
+        except Late as error:
+            late = error
+            if len(first.handles) == len(handles):
+                break
+    raise late
+
+
+def out_of(v: Any) -> Any:
+    """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
+    if not isinstance(v, Variable):
+        return kept(v) if is_array(v) else number(v)
+    v = live(v)
+    if v._trace is not None:
+        return frozen(v)
+    b = bottom(v)
+    return kept(b) if is_array(b) else b

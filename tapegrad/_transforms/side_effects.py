@@ -1,0 +1,456 @@
+"""Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
+
+Not where no code can read a name before it has bound it (_capture.liveness.py).  Else a loop might show each sample what the one before has
+kept.  So the function is run again, each sample beside what the one before kept
+in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
+the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
+
+Counts, integers and strings that no sample makes its own, may go on with each run.  If they do, and code may read them but to add to
+them, there are as many runs as samples: a condition on a count may hold for any of them.
+
+Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside other numbers, whose
+derivatives are followed: nothing may depend on them."""
+
+import collections
+import sys
+import types
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+
+from .._batching.captured_marks import Buffer, Marks
+from .._batching.rules import room_for
+from .._batching.trace import Batch
+from .._capture.ambient import Ambient
+from .._capture.builtin import Names
+from .._capture.classes import Members, State
+from .._capture.containers import Contents, base_of
+from .._capture.dependencies import walked
+from .._capture.functions import Bare, Cell
+from .._capture.kinds import ATOMS, HELD, is_user_class, put_state, state_of
+from .._capture.liveness import Codes
+from .._capture.snapshots import CONTAINERS as COUNTED
+from .._capture.snapshots import Held, content_of, is_same, put_back
+from .._core.arrays import is_array, xp_of
+from .._core.errors import BatchError
+from .._core.forward import Dual
+from .._core.primitive import READ, bind, handle, live, primal_of, truth_of
+from .._core.scope import OPEN
+from .._core.variable import Variable, View, bottom, like_layout
+from ..ops import shaping as s
+from ..ops.declare import dtype, ndim, shape
+
+# --- what is kept ---
+
+
+def lies_on(x: Any, trace: Any) -> bool:
+    while isinstance(x, Variable):
+        if x._trace is trace:
+            return True
+        x = x._value
+    return False
+
+
+def put_by(change: tuple, trace: Batch) -> Any:
+    """What the function has put into a holder; of a container that held numbers only, all that it holds now if these are others."""
+    kind, x, new, *first = change
+    if kind is not Contents or first != [None]:
+        return kind.put(change)
+    return [] if id(x) in trace.noted and is_same(*trace.noted[id(x)]) else base_of(new).read(new)
+
+
+CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
+COLLECTIONS = frozenset(CONTAINERS)
+
+
+def parts_of(x: Any) -> list:
+    """What x holds."""
+    if isinstance(x, Variable):
+        return []
+    if hasattr(type(x), "plain_elements"):  # those that a mask chose
+        return [x.full, x.mask]
+    if type(x) is types.FunctionType:
+        return [c.cell_contents for c in x.__closure__ or () if c != EMPTY]
+    if type(x) is np.ndarray and x.dtype.kind == "O":
+        return list(x.flat)
+    parts = [e for pair in x.items() for e in pair] if isinstance(x, dict) else list(x) if isinstance(x, CONTAINERS) else []
+    return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
+
+
+EMPTY = types.CellType()
+
+
+def held(x: Any, met: dict) -> Iterator:
+    """x and all that it holds, each once; then again as the number under which it was met."""
+    todo = [x]
+    while todo:
+        x = todo.pop()
+        if type(x) in ATOMS:
+            yield x
+        elif id(x) in met:
+            yield Again(met[id(x)][0])
+        else:
+            met[id(x)] = len(met), x
+            yield x
+            todo += reversed(parts_of(x))
+
+
+class Again(int):
+    """The number of an object that was met before."""
+
+
+def changes() -> list:
+    return [change for shadow in OPEN.shadows for change in shadow.changes]
+
+
+NUMBERS = frozenset((float, complex, np.float64))
+
+
+def is_followed(x: Any) -> bool:
+    """A value that a loop might show to the next sample: also one that is the same for all."""
+    return isinstance(x, Variable) or type(x) in NUMBERS or is_array(x) or is_value(x)
+
+
+def is_value(x: Any) -> bool:
+    """A number of NumPy's, a date, a fraction, a slice: what it is equal to says what it is."""
+    kind = type(x)
+    if kind in ATOMS or issubclass(kind, CONTAINERS):
+        return False
+    if issubclass(kind, np.generic) or kind is slice:
+        return True
+    known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
+    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)
+
+
+def kept_in(trace: Batch) -> tuple:
+    """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
+    found, where, met = [], "", {}
+    for change in changes():
+        for v in put_by(change, trace):
+            for x in held(v, met):
+                if is_followed(x):
+                    where = where or change[0].words.format(change[1])
+                    if lies_on(x, trace):
+                        found.append(x)
+    return found, where
+
+
+COUNTS = ATOMS - NUMBERS
+
+
+def is_count(x: Any, depth: int = 8) -> bool:
+    """An integer, a string and the like, or a collection of such."""
+    return type(x) in COUNTS or (depth > 0 and type(x) in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)]))
+
+
+def frozen_count(x: Any) -> tuple:
+    """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no count, the type."""
+    if type(x) in COUNTS:
+        return type(x), x
+    parts = [frozen_count(v) if is_count(v) else type(v) for v in (x.items() if isinstance(x, dict) else x)]
+    return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
+
+
+def counts_of(change: tuple, trace: Batch) -> list:
+    """Those among the values, and in objects and collections of other things."""
+    return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else held(v, {})) if is_count(x)]
+
+
+def counts_before(trace: Batch) -> dict:
+    """(id of a holder: what the functions of transforms around this one have put there)"""
+    return {id(change): frozen_count(counts_of(change, trace)) for change in changes()}
+
+
+def counted_in(trace: Batch, before: dict) -> str:
+    """Where f has put other integers, strings and the like; nothing if nowhere."""
+    for change in changes():
+        if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
+            return change[0].words.format(change[1])
+    return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
+
+
+def may_be_read(f: Any, trace: Batch) -> bool:
+    """May f read what it keeps before it has kept it?  Not if it keeps it under names only, and no code that can be reached from the
+    outermost function reads such a name without having bound it."""
+    if not all([shadow.on for shadow in OPEN.shadows]):
+        return True
+    outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
+    walk = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes)
+    names, counts, met = set(), set(), {}
+    for change in changes():
+        for name, v in named(change, walk, trace):
+            if is_count(v):
+                counts.add(name)
+            elif any([is_followed(x) or type(x) in ATOMS for x in held(v, met)]):
+                names.add(name)
+    if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
+        return True
+    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)
+
+
+def named(change: tuple, walk: Codes, trace: Batch) -> list:
+    """(its name, value) of what f has put into a holder; None for the name of what has none."""
+    kind, holder, new, *_ = change
+    if kind is State or kind is Names:
+        return list(bound_by(change))
+    name = walk.name_of(holder) or walk.name_of(new) if kind is Cell else None
+    return [(name, v) for v in put_by(change, trace)]
+
+
+def bound_by(change: tuple) -> Any:
+    """(name, value) of the names and attributes that f has bound."""
+    kind, _, new, *first = change
+    if kind is State:
+        return State.bound(state_of(new), first[0]).items()
+    if kind is Members:
+        return Members.bound(new, first[1]).items()
+    if kind is Names:
+        return Names.bound(new)
+    if kind is Bare:
+        return new.__dict__.items()
+    return [(kind.words, v) for v in kind.put(change)] if kind is Cell or kind is Ambient else ()
+
+
+# --- the same in another run? ---
+
+
+class Stack:
+    """A value of each sample."""
+
+    __slots__ = ("values",)
+
+    def __init__(self, values: Any):
+        self.values = values
+
+
+def seen_as(trace: Batch, x: Any) -> Any:
+    """What of an object another run must give again."""
+    if isinstance(x, Variable):
+        y = live(x)
+        base = x._base if type(x) is View else x
+        if base._trace is trace and type(base._slot) is Buffer:
+            return "captured", id(base), x._path if type(x) is View else ()
+        if y._trace is trace and type(y._slot) is not Buffer:
+            return Stack(primal_of(y._slot))
+        return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
+    if type(x) in ATOMS or isinstance(x, Again):
+        return type(x), repr(x)
+    if is_array(x) and x.dtype.kind != "O":
+        return x.copy()
+    return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(parts_of(x))
+
+
+def one_for_all(v: Any) -> Any:
+    return s.reshape(v, to=(1, *shape(v)))
+
+
+def alike(a: Any, b: Any) -> bool:
+    if type(a) is Stack or type(b) is Stack:
+        a, b = [v.values if type(v) is Stack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
+        if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
+            return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and truth_of(((a == b) | ((a != a) & (b != b))).all())
+    if type(a) is tuple or type(b) is tuple:
+        return type(a) is type(b) and a == b
+    if shape(a) != shape(b) or dtype(a) != dtype(b):
+        return False
+    return truth_of(((a == b) | ((a != a) & (b != b))).all()) if ndim(a) else truth_of((a == b) | ((a != a) & (b != b)))
+
+
+class Run:
+    """What a run has given and left: its result, what is kept in holders, and captured arrays."""
+
+    def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
+        self.met: dict = {}
+        kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
+        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
+        self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
+
+    def agrees(self, other: "Run", adopted: list) -> bool:
+        if len(self.seen) != len(other.seen) or not all([alike(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
+            return False
+        return all([left_alike(x._slot.marks, a, b) for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)])
+
+
+def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
+    """Is a captured array after two runs what a loop leaves there?"""
+    value, batched, written, _ = first
+    if batched != second[1] or not alike(primal_of(value), primal_of(second[0])) or marks.overlap(True, marks.read, ~_mask(written)):
+        return False
+    if not batched:
+        return True
+    only_first = _mask(written) & ~_mask(second[2])  # by the first sample, in a loop
+    ends = [bind(READ, (primal_of(value),), {"path": (), "at": k, "copy": True}) for k in (0, -1)]
+    library = xp_of(bottom(value))
+    differ = (ends[0] != ends[1]) & library.broadcast_to(library.asarray(only_first), shape(ends[0]))
+    return not truth_of(differ.any() if ndim(differ) else differ)
+
+
+def _mask(some: Any) -> Any:
+    return np.asarray(some)
+
+
+class Told(Dual):
+    """Who depends on what was kept?  A tangent that is zero, whatever outer transforms vary, is none."""
+
+    __slots__ = ()
+
+    def apply(self, prim, args, params):
+        out = super().apply(prim, args, params)
+        return tuple([self.pruned(o) for o in out]) if type(out) is tuple else self.pruned(out)
+
+    def pruned(self, y: Any) -> Any:
+        if not isinstance(y, Variable) or y._trace is not self:
+            return y
+        t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
+        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.samples else t
+        if primal_of(t) is not t:
+            return y
+        nonzero = (t != 0).any() if ndim(t) else t != 0
+        return y if truth_of(nonzero) else handle(y._value)
+
+
+class Counts:
+    """The integers, strings and the like that a first run has left in holders."""
+
+    def __init__(self, trace: Batch):
+        self.left = [(change, [(name, v) for name, v in bound_by(change) if is_count(v)]) for change in changes()]
+        found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
+        self.noted = [(x, content_of(x)) for x in [*found, *inner([v for x in found for v in parts_of(x)])] if content_of(x) is not None]
+        self.mixed = [(new, base_of(new).read(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
+        self.last = self.now(trace)
+
+    def moved(self, trace: Batch) -> bool:
+        """Are they others than after the run before?"""
+        before, self.last = self.last, self.now(trace)
+        return before != self.last
+
+    def now(self, trace: Batch) -> tuple:
+        return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
+
+    def went_on(self) -> bool:
+        """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as they are after many."""
+        return any([not is_same(x, content) for x, content in self.noted if type(content) is Held or not isinstance(x, COUNTED)])
+
+    def put_back(self) -> None:
+        """A function that counts its runs has counted one."""
+        for (kind, _, new, *_), found in self.left:
+            for name, v in found:
+                if kind is Names:
+                    dict.__setitem__(new, name, v)
+                elif kind is Cell:
+                    new.cell_contents = v
+                elif kind is Ambient:
+                    new.set(v)
+                elif kind is Members:
+                    setattr(new, name, v)
+                else:
+                    put_state(new, {name: v})
+        for x, content in self.noted:
+            if type(content) is Held or is_same(x, content):
+                continue
+            if not isinstance(x, COUNTED) or not objects_in(x) + objects_in(content):
+                put_back(x, content)
+        for new, flat in self.mixed:
+            now = base_of(new).read(new)
+            if len(now) != len(flat) and objects_in(now) == objects_in(flat):
+                base_of(new).put(new, flat)
+
+
+def inner(values: list) -> Iterator:
+    """The collections among these and in them."""
+    for x in values:
+        if type(x) in COLLECTIONS and is_count(x):
+            yield x
+            yield from inner(parts_of(x))
+
+
+def objects_in(x: Any) -> list:
+    """(ids) What a container holds besides numbers and strings."""
+    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in ATOMS or is_count(v))]
+
+
+# --- the runs ---
+
+MOST = 32  # samples, for each of which the function is run to see that what it counts does not matter
+
+
+def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
+    """Each sample gets what the one before kept; the first one, which has been right, that of the last.  `told`: other numbers."""
+    met, noise = set(), np.random.default_rng(0)
+    for x in handles:
+        base = x._base if type(x) is View else x
+        y = live(base)
+        if id(base) in met or y._trace is not trace or type(y._slot) is Buffer:
+            continue
+        met.add(id(base))
+        stack = y._slot
+        library = xp_of(bottom(stack))
+        stack = bind(READ, (stack,), {"path": (), "at": library.asarray(np.roll(np.arange(trace.count), 1)), "copy": True})
+        varied = told is not None and dtype(stack).kind in "fc"
+        if varied:
+            stack = primal_of(stack)
+            stack = stack * library.asarray(1 + 0.1 * noise.normal(size=shape(stack))).astype(dtype(stack)) + 0.01
+        new = trace.made(like_layout(stack, room_for(trace.count, y._value)), is_array(y._value))
+        if varied:
+            to = shape(new)
+            t = library.asarray(noise.normal(size=to)).astype(dtype(new)) if is_array(y._value) else dtype(new).type(noise.normal())
+            new = told.watch(new, t)
+        base._become(new)
+        base._saved = True
+
+
+def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable, f: Any) -> None:
+    """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
+    where a loop would give others."""
+    if trace.count == 1:
+        return
+    if not trace.count:
+        refuse(trace, where)
+    if not may_be_read(f, trace):
+        return
+    members, counts = changes(), Counts(trace)
+    adopted = [*trace.adopted]
+    for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
+        (x._base if type(x) is View else x)._saved = True
+    before = Run(trace, first, members, adopted)
+    told, runs = None, 1
+    try:
+        while True:
+            handed_on(trace, handles, told)
+            with np.errstate(all="ignore"):
+                after = Run(trace, again(), members, adopted)
+            handles = kept_in(trace)[0]
+            free = told is None or not any([lies_on(x, told) for x in (*handles, *[x for x, *_ in adopted])])
+            if not free or not before.agrees(after, adopted) or counts.went_on():
+                refuse(trace, where)
+            runs += 1
+            if counts.moved(trace) and told is None and runs < trace.count:  # the next sample finds others again
+                if trace.count > MOST:
+                    refuse_counting(trace, where)
+                continue
+            if told is not None or OPEN.depth < 2:
+                return
+            told = Told()
+    finally:
+        counts.put_back()
+        if told is not None:
+            told.close()
+        for (x, *_), (_, _, written, own) in zip(adopted, before.arrays, strict=True):
+            x._slot.marks.joined_with(written, own)
+
+
+def refuse_counting(trace: Batch, where: str) -> None:
+    raise BatchError(
+        f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read what it has counted: for "
+        f"{trace.count} samples that cannot be tried (for {MOST} it is). Pass what depends on the number of the sample as an argument, "
+        "np.arange(n), or count outside"
+    )
+
+
+def refuse(trace: Batch, where: str) -> None:
+    raise BatchError(
+        f"{trace.call}: the function keeps a value in {where}, which outlives the call, and what it gives "
+        "depends on what was kept there: a loop over the samples would show it to the next one, and tg.vmap runs the function for all "
+        "of them at once. Return it, or write it into a captured array, name[...] = value"
+    )

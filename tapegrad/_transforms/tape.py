@@ -1,0 +1,612 @@
+"""What a user does by hand: the tape, cutting a derivative, a tree as one vector."""
+
+import operator
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar, overload
+
+import numpy as np
+
+from .._core import forward as forward
+from .._core import reverse as reverse
+from .._core.arrays import is_array, is_differentiable, owned
+from .._core.errors import ArgumentError, DroppedDerivativeError, ShapeError
+from .._core.foreign import check_constants
+from .._core.primitive import layout_of, live, primal_of, values_of, watched
+from .._core.registry import late
+from .._core.scope import OPEN, Exit, outside
+from .._core.trees import leaves, tree_map
+from .._core.typing import Array, Number
+from .._core.variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
+from ..ops import shaping
+from ..ops import variable_methods as variable_methods  # it gives Variables their methods
+from ..ops.declare import dtype, shape
+from ..ops.linalg.degenerate_spectra import free_of_gauge
+from .call import Inputs, Recorded, cast, check_scalar, derivative_out, entered, full_like, leaves_like, value_out
+from .linearize import Kept, Products, SecondOrder
+from .transforms import Mode, check_mode, jacobian_of
+
+if TYPE_CHECKING:
+    from .._core.attached import Attached
+else:
+    Attached = object
+
+Y = TypeVar("Y")
+
+# --- the tape by hand ---
+
+
+class Snapshot:
+    """A copy that was made because an array was written while somebody else held its memory.
+
+    `bytes`: its size.  `line`: 'file:line' of the write.  `record`: what on the tape held the memory, as 'number: operation'; None
+    where it was a view or another name.  `array`: the memory that was kept, read-only; None when nobody holds it any more."""
+
+    __slots__ = ("array", "record", "line", "bytes")
+
+    def __init__(self, array: Any, record: str | None, line: str, size: int):
+        self.array, self.record, self.line, self.bytes = array, record, line, size
+
+    def __repr__(self) -> str:
+        what = "an array" if self.array is None else f"{self.array.dtype} {self.array.shape}"
+        return f"<{self.bytes} bytes, {what}, kept by {self.record or 'a view or another name'}, copied at {self.line}>"
+
+
+class OnTape(Recorded):
+    """Values y and watched leaves x of a tape by hand, as a transform has its outputs and inputs."""
+
+    def __init__(self, call: str, tape: "Tape", y: Any, x: Any):
+        trace = tape._trace
+        self.tape, self.tree = trace, y
+        self.low = [tape._found(v) for v in leaves(y)]
+        if all([s is None for _, s in self.low]):
+            raise ArgumentError(
+                f"{call}: y does not depend on anything that the tape watched. After the with block values are plain: "
+                "compute y, sums and indexing included, inside it"
+            )
+        self.slots, self.watched, self.x = {}, {}, x
+        for key, v in enumerate(leaves(x)):
+            if not isinstance(v, Variable) or v._trace is not trace or v._slot not in tape._leaves:
+                raise ArgumentError(f"{call}: x was not watched by this tape, or was written since; keep what tape.watch returned")
+            self.slots[key], self.watched[key] = v._slot, tape._leaves[v._slot]
+
+    inputs: Any = property(lambda self: self)
+
+    def results(self, found: dict) -> Any:
+        """In the tree of x."""
+        each = iter(self.watched)
+        return tree_map(lambda _: found[next(each)], self.x)
+
+    def cast(self, call: str, what: str, given: Any, tree: Any, primals: list) -> list:
+        """One tangent or cotangent, or None, for each leaf of `tree`."""
+        pairs = zip(leaves_like(call, what, given, tree), primals, strict=True)
+        return [None if w is None or p is None else cast(call, what, w, p) for w, p in pairs]
+
+
+class Tape:
+    """A tape by hand: watch arrays, compute, ask for derivatives, as often as you like.  NumPy's names are not shadowed here: use
+    `tapegrad.numpy`, or numpy functions through their protocols.
+
+    y may be any value computed inside the with block, and x what `watch` returned; both may be trees of such.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> with tg.Tape() as tape:
+    ...     x = tape.watch(np.array([1.0, 2.0]))
+    ...     y = (x * x).sum()
+    >>> tape.grad(y, x)
+    array([2., 4.])
+    >>> tape.hvp(y, x, np.array([1.0, 0.0]))
+    array([2., 0.])
+    """
+
+    def __init__(self) -> None:
+        self._trace = watched(reverse.Tape())
+        self._leaves: dict = {}
+        self._copies: list = []
+        self._buffers: dict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
+        self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
+
+    __exit__ = Exit()
+
+    def __enter__(self) -> "Tape":
+        Exit.hold(self)
+        outside(copies=(*OPEN.copies, self._copies), depth=OPEN.depth + 1)
+        return self
+
+    def left(self, *error: Any) -> None:
+        copies = tuple([c for c in OPEN.copies if c is not self._copies])
+        if len(copies) < len(OPEN.copies):
+            outside(copies=copies, depth=OPEN.depth - 1)
+        risen = [(x, x._value, x._slot) for x in self._trace.risen if x._trace is self._trace]
+        self._trace.close()
+        self._buffers = {id(x): (x, x._version, value, slot) for x, value, slot in risen}
+
+    @property
+    def saved_bytes(self) -> int:
+        """Bytes of arrays that the records keep."""
+        return reverse.saved_bytes(self._trace)
+
+    @property
+    def snapshots(self) -> list[Snapshot]:
+        """The copies that writes inside the with block have cost: for which record, at which of your lines, with bytes.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> with tg.Tape() as tape:
+        ...     x = tape.watch(np.ones(3))
+        ...     y = x * x
+        ...     x[0] = 5.0
+        >>> [(copy.record, copy.bytes) for copy in tape.snapshots]
+        [('1: multiply', 24)]
+        """
+        held = {}
+        for k, record in enumerate(self._trace.records):
+            for value in Kept(k, record).values:
+                held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")
+        found = []
+        for reference, line, size in self._copies:
+            array = reference()
+            record = None if array is None else held.get(id(array))
+            if array is not None:
+                array = array.view()
+                if isinstance(array, np.ndarray):
+                    array.flags.writeable = False
+            found.append(Snapshot(array, record, line, size))
+        return found
+
+    def watch(self, array: Array | Number | Variable) -> Variable:
+        """A Variable over a copy of the array."""
+        inputs = Inputs("tape.watch", 0, (array,))
+        if self._trace.over:
+            raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
+        value = entered(inputs.args[0])
+        x = self._trace.watch(value)
+        self._leaves[x._slot] = value
+        return x
+
+    @overload
+    def grad(self, y: Variable, x: Variable, seed: object = None) -> Array: ...
+    @overload
+    def grad(self, y: Variable, x: Y, seed: object = None) -> Y: ...
+    def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
+        """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable.
+
+        Raises ArgumentError where y does not depend on the tape: what is computed after the with block is plain."""
+        if seed is not None:
+            return self._pulled("tape.grad(y, x)", "seed", y, seed, x)
+        check_scalar("tape.grad", self.grad, y)
+        return self._pulled("tape.grad(y, x)", "seed", y, full_like(y, 1), x)
+
+    def _found(self, y: Any) -> tuple:
+        """The value of y below this tape, and its slot, or None."""
+        trace = self._trace
+        if type(y) is View and y._base._trace is trace and trace.over:  # read now, as it would have been inside the with block
+            trace.__class__, ended = trace.kind, trace.__class__
+            try:
+                layout_of(y)
+            finally:
+                trace.__class__ = ended
+        layout_of(y)
+        if isinstance(y, Variable) and y._trace is trace:
+            return y._value, y._slot
+        x, version, value, slot = self._buffers.get(id(y), (None, 0, None, None))  # of a buffer that was written inside
+        return (value, slot) if x is y and x._version == version else (values_of(y), None)
+
+    def _pulled(self, call: str, what: str, y: Any, w: Any, x: Any) -> Any:
+        r = OnTape(call, self, y, x)
+        primals = [v if s is not None else None for v, s in r.low]
+        return r.results(r.gradient(r.cast(call.partition("(")[0], what, w, y, primals)))
+
+    def vjp(self, y: Any, w: Any, x: Y) -> Y:
+        """J^H w for the Jacobian J of y by x; w has the tree and shapes of y.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> with tg.Tape() as tape:
+        ...     x = tape.watch(np.array([1.0, 3.0]))
+        ...     y = x * x
+        >>> tape.vjp(y, np.array([1.0, 10.0]), x)
+        array([ 2., 60.])
+        """
+        return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)
+
+    def jvp(self, y: Y, x: Any, v: Any) -> Y:
+        """J v for the Jacobian J of y by x; v has the tree and shapes of x.
+
+        The records are swept twice, for what they give is J^H w.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> with tg.Tape() as tape:
+        ...     x = tape.watch(np.array([1.0, 3.0]))
+        ...     y = x * x
+        >>> tape.jvp(y, x, np.array([1.0, 10.0]))
+        array([ 2., 60.])
+        """
+        r = OnTape("tape.jvp(y, x, v)", self, y, x)
+        tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
+        each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
+        return tree_map(lambda _: next(each), y)
+
+    def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
+        """Jacobian of y by x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> with tg.Tape() as tape:
+        ...     x = tape.watch(np.array([1.0, 3.0]))
+        ...     y = x * x
+        >>> tape.jacobian(y, x)
+        array([[2., 0.],
+               [0., 6.]])
+        """
+        check_mode("tape.jacobian", mode)
+        return jacobian_of("tape.jacobian", self.jacobian, OnTape("tape.jacobian(y, x)", self, y, x), mode, holomorphic)
+
+    def hvp(self, y: Any, x: Y, v: Any) -> Y:
+        """H v for the Hessian H of the scalar y by x; v has the tree and shapes of x.
+
+        Raises NoRuleError where the tape holds an operation that was made for its call (`tapegrad.rule`, `checkpoint`, kernels): call
+        `tapegrad.hvp` there.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> with tg.Tape() as tape:
+        ...     x = tape.watch(np.array([1.0, 3.0]))
+        ...     y = (x ** 3).sum()
+        >>> tape.hvp(y, x, np.array([1.0, 10.0]))
+        array([  6., 180.])
+        """
+        check_scalar("tape.hvp", self.hvp, y)
+        r = OnTape("tape.hvp(y, x, v)", self, y, x)
+        tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
+        ((value, slot),) = r.low
+        found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(value, slot, list(zip(r.slots.values(), tangents, strict=True)))
+        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})
+
+
+def by_hand(x: Variable, name: str) -> Any:
+    """The trace of the tape by hand to which x belongs."""
+    layout_of(x)
+    trace = x._trace
+    if trace is None or not hasattr(trace, "gradients"):
+        raise AttributeError(
+            f"{name} is known under a tape by hand: with tapegrad.Tape() as tape: x = tape.watch(a); y = f(x); then tape.grad(y, x), or "
+            "y.backward() and x.grad. In a function that is differentiated return y, and call tapegrad.grad(f)(x)"
+        )
+    return trace
+
+
+class Backward:
+    """`y.backward(seed=None)`: add the gradient of the scalar y (or J^H seed) to `x.grad` of each x that its tape watched."""
+
+    __slots__ = ("y", "trace")
+
+    def __init__(self, y: Variable):
+        self.y, self.trace = y, by_hand(y, "y.backward()")
+
+    def __call__(self, seed: Any = None) -> None:
+        if seed is None:
+            check_scalar("y.backward", self, self.y)
+        seed = full_like(self.y, 1) if seed is None else cast("y.backward", "seed", seed, self.y)
+        G, gradients = reverse.pull(self.trace, [(self.y._slot, seed)]), self.trace.gradients
+        for slot, value in self.trace.leaves.items():
+            g = derivative_out(G[slot] if slot < len(G) else None, value)
+            gradients[slot] = g if slot not in gradients else gradients[slot] + g
+
+
+def gradient(x: Variable) -> Any:
+    """What `y.backward()` has added up for this x, or None."""
+    g = by_hand(x, "x.grad").gradients.get(x._slot)
+    return g if g is None else value_out(g)
+
+
+late.backward, late.gradient = Backward, gradient
+
+
+# --- dual numbers ---
+
+
+class Traces:
+    """The traces of dual numbers of some order, those of lower orders first.  They stay open."""
+
+    __slots__ = ("traces",)
+
+    def __init__(self, traces: tuple):
+        self.traces = traces
+
+    def extended(self, order: int) -> "Traces":
+        traces = self.traces
+        while len(traces) < order:
+            trace = watched(forward.Dual())
+            trace.risen, trace.lower = Forgetful(), traces
+            traces = (*traces, trace)
+        return Traces(traces)
+
+    def holds(self, x: Any) -> bool:
+        """May x be a value under these traces?"""
+        return not isinstance(x, Variable) or (x := live(x))._trace is None or x._trace.level < self.traces[0].level
+
+    def have(self, d: "Dual") -> bool:
+        return d.traces == self.traces[: len(d.traces)]
+
+    def takes(self, d: "Dual") -> bool:
+        """May d be moved to these?"""
+        return self.have(d) or all([self.holds(p) for p in parts(d._x, d.traces)])
+
+    def moved(self, x: Any, traces: tuple) -> Any:
+        """x, a Variable of `traces`, as one of these."""
+        x = live(x) if isinstance(x, Variable) else x
+        if not isinstance(x, Variable) or x._trace not in traces:
+            return x
+        mine = self.traces[traces.index(x._trace)]
+        return mine.watch(self.moved(x._value, traces), self.moved(x._slot, traces))
+
+
+class Forgetful(list):
+    """The handles that rose to a trace that never ends need not fall."""
+
+    def append(self, x: Any) -> None:
+        pass
+
+
+def parts(x: Any, traces: tuple) -> list:
+    """The values and tangents of all orders that x is made of."""
+    x = live(x) if isinstance(x, Variable) else x
+    return parts(x._value, traces) + parts(x._slot, traces) if isinstance(x, Variable) and x._trace in traces else [x]
+
+
+OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
+
+
+def fitting(xs: list, order: int) -> Traces:
+    """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or those of plain arrays, or new
+    ones."""
+    duals = [x for x in xs if isinstance(x, Dual)]
+    while len(OF_PLAIN) <= order:
+        OF_PLAIN.append(OF_PLAIN[-1].extended(len(OF_PLAIN)))
+    known = dict.fromkeys([d.traces for d in duals if len(d.traces) == order])
+    for traces in (*known, OF_PLAIN[order].traces):
+        found = Traces(traces)
+        if all([found.takes(x) if isinstance(x, Dual) else found.holds(x) for x in xs]):
+            return found
+    return Traces(()).extended(order)
+
+
+def applied(f: Any, *args: Any, **kwargs: Any) -> Any:
+    """f of Variables in the place of dual numbers."""
+    met = [x for x in leaves((args, kwargs)) if isinstance(x, (Dual, Variable))]
+    to = fitting(met, max([len(x.traces) for x in met if isinstance(x, Dual)]))
+    used: dict = {}  # id of a handle -> the dual number, the handle
+
+    def lowered(x):
+        if not isinstance(x, Dual):
+            return x
+        handle = x._x if to.have(x) else to.moved(x._x, x.traces)
+        used[id(handle)] = x, handle
+        return handle
+
+    def lifted(y):
+        return y if not isinstance(y, Variable) else used[id(y)][0] if id(y) in used else Dual._of(y, to.traces)
+
+    result = f(*tree_map(lowered, args), **tree_map(lowered, kwargs))
+    if any([handle is not x._x and getattr(handle, "_version", 0) for x, handle in used.values()]):
+        raise ArgumentError(
+            "a tapegrad.Dual is written with a value of a transform that was opened after it was made; make the one that is written "
+            "there: tapegrad.Dual(d.value, d.tangent)"
+        )
+    return tree_map(lifted, result)
+
+
+class Dual(Attached):
+    """A dual number or array: a value, and its derivative along one direction, the tangent.
+
+    Operators, methods, functions of NumPy and SciPy, indexing and in-place writes work as on an array, and carry the tangent along:
+    forward mode by hand.  Value and tangent are copied.  Either may be a Dual again, for second derivatives, or be tracked by a transform.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> x = tg.Dual(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    >>> (np.exp(x[1]) * x[0]).tangent == np.exp(2.0)
+    np.True_
+    >>> x = tg.Dual(tg.Dual(3.0, 1.0), tg.Dual(1.0, 0.0))
+    >>> (x ** 3).tangent.tangent
+    np.float64(18.0)
+    """
+
+    __slots__ = ("_x", "_traces")
+    __array_priority__ = 2000
+
+    def __init__(self, value: Any, tangent: Any):
+        members = [x for x in (value, tangent) if isinstance(x, (Dual, Variable))]
+        to = fitting(members, 1 + max([len(x.traces) for x in members if isinstance(x, Dual)], default=0))
+        value, tangent = [to.moved(x._x, x.traces) if isinstance(x, Dual) else x for x in (value, tangent)]
+        value = entered(Inputs("Dual", 0, (value,)).args[0], "Dual")
+        self._x, self._traces = to.traces[-1].watch(value, cast("Dual", "tangent", tangent, value)), to.traces
+
+    @classmethod
+    def _of(cls, x: Variable, traces: tuple) -> "Dual":
+        d = cls.__new__(cls)
+        d._x, d._traces = x, traces
+        return d
+
+    @property
+    def traces(self) -> tuple:
+        """Those of its order, which rises when a dual number of higher order is written into it."""
+        trace = live(self._x)._trace
+        lower = getattr(trace, "lower", ())
+        if len(lower) >= len(self._traces):
+            self._traces = (*lower, trace)
+        return self._traces
+
+    @property
+    def value(self) -> Any:
+        """The number or array without the tangent of the outermost Dual, in memory of its own."""
+        return self._part(0)
+
+    @property
+    def tangent(self) -> Any:
+        """The derivative, of the shape of the value, in memory of its own."""
+        return self._part(1)
+
+    def _part(self, k: int) -> Any:
+        *lower, top = self.traces
+        x = live(self._x)
+        v, t = (x._value, x._slot) if x._trace is top else (x, None)
+        p = v if k == 0 else full_like(v, 0) if t is None else free_of_gauge(v, t)
+        if not lower:
+            return value_out(p) if k == 0 else derivative_out(p, v)
+        return Dual._of(frozen(p) if isinstance(p, Variable) else variable(p), tuple(lower))
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or name in ("_x", "_traces"):
+            raise AttributeError(name)
+        found = getattr(self._x, name)
+        if callable(found):
+            return lambda *args, **kwargs: applied(getattr(type(self._x), name), self, *args, **kwargs)
+        return Dual._of(found, self.traces) if isinstance(found, Variable) else found
+
+    @property
+    def flat(self) -> "FlatDual":
+        return FlatDual(self)
+
+    def __setattr__(self, name: str, y: Any) -> None:
+        object.__setattr__(self, name, y) if name in Dual.__slots__ else applied(setattr, self, name, y)
+
+    def __repr__(self) -> str:
+        return f"Dual({self.value!r}, {self.tangent!r})"
+
+    def __reduce__(self) -> tuple:
+        return Dual, (self.value, self.tangent)
+
+    def __hash__(self) -> int:
+        if self.shape:
+            raise TypeError("unhashable type: 'Dual' of an array")
+        return hash(values_of(self._x))
+
+    def __iter__(self) -> Any:
+        len(self)  # raises where it is a number
+        return (self[i] for i in range(len(self)))
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        return applied(getattr(ufunc, method), *inputs, **kwargs)
+
+    def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
+        return applied(f, *args, **kwargs)
+
+    def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        return applied(kernel, *args, **kwargs)
+
+    def __cupy_override_reduction_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
+        return applied(kernel, self, *args, **kwargs)
+
+
+class FlatDual:
+    """`d.flat` of a dual array."""
+
+    __slots__ = ("d",)
+
+    def __init__(self, d: Dual):
+        self.d = d
+
+    def __getitem__(self, at: Any) -> Dual:
+        return applied(lambda x: x.flat[at], self.d)
+
+    def __setitem__(self, at: Any, y: Any) -> None:
+        applied(lambda x, y: operator.setitem(x.flat, at, y), self.d, y)
+
+    def __len__(self) -> int:
+        return self.d.size
+
+    def __iter__(self) -> Any:
+        return (self[i] for i in range(len(self)))
+
+
+def plain_only(name: str) -> Callable:
+    def method(d, *args, **kwargs):
+        raise DroppedDerivativeError(
+            f"{name} of a tapegrad.Dual would drop its tangent in silence; use numpy's functions, which keep it, or d.value"
+        )
+
+    return method
+
+
+for _name in ("float", "complex"):
+    setattr(Dual, f"__{_name}__", plain_only(f"{_name}(d), or math.f(d),"))
+Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
+APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
+ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
+
+
+def special_method(name: str) -> Callable:
+    """The special method of the number or array that a Dual holds."""
+
+    def method(d, *args):
+        f = getattr(type(d._x), name, None)
+        if f is None and hasattr(type(d._x), "__" + name[3:]):  # of `__iadd__`: Python takes `__add__`
+            return NotImplemented
+        if f is None:
+            raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
+        return applied(f, d, *args)
+
+    return method
+
+
+for _name, _f in {**vars(Variable), **vars(ArrayVariable), **vars(NumberVariable), **vars(FLOAT)}.items():
+    if _name.startswith("__") and callable(_f) and (_name in ORDERED or _name not in APART):
+        setattr(Dual, _name, special_method(_name))
+
+
+# --- small things ---
+
+
+@overload
+def value(x: Variable) -> Array: ...
+@overload
+def value(x: Y) -> Y: ...
+def value(x: Any) -> Any:
+    """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: x * tg.value(x))(3.0)
+    np.float64(3.0)
+    """
+    if not isinstance(x, Variable):
+        return x
+    x = primal_of(x)
+    return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
+
+
+def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
+    """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> flat, restore = tg.ravel({"a": 1.0, "b": np.array([2.0, 3.0])})
+    >>> flat, restore(flat * 10)["b"]
+    (array([1., 2., 3.]), array([20., 30.]))
+    """
+    check_constants("ravel: a leaf", tree)
+    members = leaves(tree)
+    active = [is_differentiable(layout_of(m)) for m in members]
+    shapes = [shape(m) for m in members]
+    kinds = [type(layout_of(m)) for m in members]
+    dtypes = [dtype(m) if a else None for m, a in zip(members, active, strict=True)]
+    pieces = [
+        shaping.reshape(m, to=(-1,)) if is_array(layout_of(m)) else np.reshape(m, (1,)) for m, a in zip(members, active, strict=True) if a
+    ]
+    flat = shaping.concatenate(*pieces) if pieces else np.zeros(0)
+
+    def restore(vector: Any) -> Any:
+        total = sum(int(np.prod(s)) for s, a in zip(shapes, active, strict=True) if a)
+        if shape(vector) != (total,):
+            raise ShapeError(f"restore: the vector has shape {shape(vector)}, the tree needs ({total},)")
+        start = 0
+        made = []
+        for m, s, a, kind, dt in zip(members, shapes, active, kinds, dtypes, strict=True):
+            if not a:
+                made.append(m)
+                continue
+            n = int(np.prod(s))
+            piece = shaping.slice_of(vector, axis=0, start=start, stop=start + n)
+            start += n
+            piece = shaping.reshape(piece, to=s)
+            if not isinstance(piece, Variable) and issubclass(kind, (float, complex, np.generic)):
+                piece = piece[()]
+            made.append(piece if dtype(piece) == dt else shaping.fit(piece, s, dt))
+        parts = iter(made)
+        return tree_map(lambda _: next(parts), tree)
+
+    return flat, restore

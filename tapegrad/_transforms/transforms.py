@@ -1,0 +1,575 @@
+"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _transforms.call.py.
+
+`OPEN.inside`: while a kernel function is traced, those that stand for them there (kernels/trace/derivatives.py)."""
+
+import types
+from collections.abc import Callable
+from typing import Any, Concatenate, Literal, ParamSpec, TypeAlias, TypeVar, overload
+
+import numpy as np
+
+from .._capture import MAKERS
+from .._core import reverse as reverse
+from .._core.arrays import is_array, xp_of
+from .._core.errors import ArgumentError, NotScalarError, ShapeError
+from .._core.pickling import Remade, named_like
+from .._core.primitive import layout_of, watched
+from .._core.scope import OPEN, opened
+from .._core.trees import Const, structure, tree_map
+from .._core.typing import Array, Node, Number
+from .._core.variable import Variable
+from ..ops import shaping
+from ..ops.declare import dtype, shape
+from .call import (
+    Recorded,
+    cast,
+    check_argnums,
+    check_function,
+    check_scalar,
+    derivative_out,
+    full_like,
+    leaves_like,
+    lowered,
+    name_of,
+    number,
+    plain_tree,
+    run_forward,
+    value_and_tangent,
+    where_of,
+)
+from .many_directions import IN_TURN, basis, empty_rows, few_or_many, for_each, swept_at_once
+
+# For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
+X = TypeVar("X")
+Y = TypeVar("Y")
+Z = TypeVar("Z")
+A = TypeVar("A")
+Both: TypeAlias = tuple[Literal[0], Literal[1]]
+V = TypeVar("V", bound=Array | Number)
+N = TypeVar("N", bound=Node)
+P = ParamSpec("P")
+
+
+class Transform(Remade):
+    """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that they were given, and the
+    name of the call for messages."""
+
+    def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
+        check_function(prefix, f)
+        named_like(self, f)
+        self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
+        name = name_of(f)
+        self.__name__ = self.call = f"{prefix}({name})"
+        self.__doc__ = f"{prefix} of {name}, by tapegrad."
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        inside = OPEN.inside
+        if inside is not None:
+            return inside.transformed(self)(*args, **kwargs)
+        return self.body(self.call, self.of, self.settings, args, kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        """In a class it is a method, as a function is."""
+        return self if instance is None else types.MethodType(self, instance)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def _made(self) -> tuple:
+        return Transform, (self.prefix, self.body, self.of, *self.settings)
+
+
+def _shadowed(shadow: Any, x: Transform) -> Transform:
+    """The same transform of the function whose captured arrays an outer transform follows."""
+    f = shadow(x.of)
+    return x if f is x.of else Transform(x.prefix, x.body, f, *x.settings)
+
+
+MAKERS[Transform] = _shadowed
+
+
+# --- reverse and forward mode ---
+
+
+def _wrapping(f: Callable) -> Callable:
+    """What an inner transform makes of the shadowed f: a Const stays one."""
+    return Const if isinstance(f, Const) else lambda g: g
+
+
+def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
+    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
+    wrap = _wrapping(f)
+    marked = [type(a) is Const for a in args]
+    return lambda g: lambda x, *given: transform(wrap(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
+
+
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], Y], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[Y, X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, P], tuple[Y, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[tuple[Y, A], X]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, Z]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Y, tuple[X, Z]]]: ...
+@overload
+def value_and_grad(
+    f: Callable[Concatenate[X, Z, P], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[Any, Any]]: ...
+@overload
+def value_and_grad(
+    f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[[X], tuple[Any, Any]]: ...
+def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    """Value and gradient of a real scalar function.
+
+    `argnums` says which positional arguments (an int, or a tuple: then a tuple of gradients).  With `has_aux` f returns a pair
+    (scalar, aux).  A gradient has its argument's tree, array kind, shape and dtype; for a complex argument z = x + iy it is
+    df/dx + i df/dy, the direction of steepest ascent.  Raises ArgumentError for an integer or boolean argument, NotScalarError
+    for an output that is not a real scalar.  With shadow=False (or tg.Const(f)) captured arrays are constants.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
+    (np.float64(5.0), array([2., 4.]))
+    """
+    check_argnums("value_and_grad", argnums)
+    return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
+
+
+def _value_and_grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+    value, aux, gradient = _pulled(call, f, settings, args, kwargs, True)
+    return ((value, aux) if settings[1] else value), gradient
+
+
+def _pulled(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
+    argnums, has_aux = settings
+    with opened():
+        r = Recorded(call, f, argnums, args, kwargs, has_aux)
+        check_scalar(call, f, r.tree)
+        value = r.value() if valued else None
+        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
+        r.finish()
+        return value, plain_tree(r.aux) if has_aux else None, gradient
+
+
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], object], argnums: Literal[0] = 0, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, P], X]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, P], tuple[object, A]], argnums: Literal[0] = 0, *, has_aux: Literal[True], shadow: bool = True
+) -> Callable[Concatenate[X, P], tuple[X, A]]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Literal[1], has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Z]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: Both, has_aux: Literal[False] = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], tuple[X, Z]]: ...
+@overload
+def grad(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+@overload
+def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
+def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+    """Gradient of a real scalar function; see `value_and_grad`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
+    array([1., 1.])
+    """
+    check_argnums("grad", argnums)
+    return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
+
+
+def _grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    _, aux, gradient = _pulled(call, f, settings, args, kwargs, False)
+    return (gradient, aux) if settings[1] else gradient
+
+
+class Named:
+    """A context: what is wrong with the value is told of the transform that was called, not of the gradient that it takes."""
+
+    __slots__ = ("call", "f")
+
+    def __init__(self, call: str, f: Callable):
+        self.call, self.f = call, f
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
+        if kind is NotScalarError:
+            inner, paren, rest = str(error).partition(f"({name_of(self.f)})")
+            if inner in ("grad", "value_and_grad"):
+                rest = rest.replace(f"; {inner} needs", f"; {self.call.partition('(')[0]} needs")
+                raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
+
+
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, /) -> tuple[Y, Callable[[Y], X]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable[[Y], tuple[X, Z]]]: ...
+@overload
+def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
+def vjp(f: Callable, *primals: Any) -> tuple:
+    """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
+
+    w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> y, pullback = tg.vjp(lambda x: x * x, np.array([1.0, 3.0]))
+    >>> pullback(np.array([1.0, 10.0]))
+    array([ 2., 60.])
+    """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.vjp(f, *primals)
+    call = f"vjp({name_of(f)})"
+    if not primals:
+        raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
+    with opened():
+        r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
+        value = r.value()
+        r.shadow.release(r.tape.records)
+        r.shadow.finish()
+
+    def pullback(w):
+        ws = leaves_like("pullback", "cotangent", w, r.tree)
+        gs = [None if s is None or c is None else cast("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+        return r.inputs.results(r.gradient(gs))
+
+    return value, pullback
+
+
+def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Y, Y]:
+    """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
+
+    Tangents have the exact shapes of their primals; None stands for zero.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
+    (np.float64(0.0), np.float64(2.0))
+    """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.jvp(f, primals, tangents)
+    return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
+
+
+# --- second order ---
+
+
+def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = ()) -> tuple[Y, X, X]:
+    """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
+    (np.float64(1.0), array([3.]), array([12.]))
+    """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.value_grad_hvp(f, x, v, args)
+    call = f"hvp({name_of(f)})"
+    with Named(call, f):
+        pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
+    (value, gradient), (_, hv) = value_and_tangent(*pairs)
+    return value, gradient, hv
+
+
+def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> X:
+    """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.hvp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.array([1.0, 1.0]))
+    array([ 6., 12.])
+    """
+    return value_grad_hvp(f, x, v, args)[2]
+
+
+def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> X:
+    """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.hmp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.eye(2))
+    array([[ 6.,  0.],
+           [ 0., 12.]])
+    """
+    inside = OPEN.inside
+    if inside is not None:
+        return inside.hmp(f, x, V, args)
+    call = f"hmp({name_of(f)})"
+    with Named(call, f), opened():
+        r = Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
+        rows = leaves_like(call, "matrix V", V, x)
+        sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
+        if len(sizes) != 1 or -1 in sizes:
+            raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
+        count = sizes.pop()
+
+        def product(given):
+            each = iter(given)
+            seeds = [None if v is None else cast(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
+            return r.gradient(seeds)
+
+        results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
+        r.finish()
+    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
+
+
+WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
+
+
+def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+    """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
+    call, count = f"jmp({name_of(f)})", shape(V)[0]
+    if count > IN_TURN and count * x.nbytes <= WIDE:
+
+        def pushed(given):
+            return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
+
+        found = swept_at_once(call, pushed, [V], count, count)
+        if found is not None:
+            return found[0]
+    with opened():
+        r = Recorded(call, f, 0, (x, *args), {})
+        ((y, _),) = r.low
+        tape = watched(reverse.Tape())
+        w = tape.watch(full_like(number(y), 0))
+        pulled = r.pull([w]).get(0)
+        slot = None if pulled is None else lowered(pulled, tape)[1]
+        tape.close()
+
+        def swept(given):
+            G = [] if slot is None else reverse.pull(tape, [(slot, cast(call, "direction", given[0], x))])
+            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, number(y))}
+
+        found = few_or_many(call, r, swept, V)
+        tape.release()
+        r.finish()
+    return found[0]
+
+
+def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
+    """J^H times each of the rows of W, for f of one array that gives one."""
+    call = f"vmp({name_of(f)})"
+    with opened():
+        r = Recorded(call, f, 0, (x, *args), {})
+        ((y, _),) = r.low
+        found = few_or_many(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), W)
+        r.finish()
+    return r.inputs.results(found)
+
+
+Mode: TypeAlias = Literal["auto", "forward", "reverse"]
+
+
+@overload
+def jacobian(
+    f: Callable[Concatenate[V, P], Array | Number],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[V, P], Node],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[V, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[N, P], object],
+    argnums: Literal[0] = 0,
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def jacobian(
+    f: Callable[Concatenate[X, Z, P], object],
+    argnums: int | tuple[int, ...],
+    mode: Mode = "auto",
+    holomorphic: bool = False,
+    *,
+    shadow: bool = True,
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def jacobian(
+    f: Callable, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
+) -> Callable:
+    """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
+
+    mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
+    complex argument has its gradient as Jacobian; a complex function of a complex argument needs holomorphic=True.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
+    array([[2., 0.],
+           [0., 4.]])
+    """
+    check_mode("jacobian", mode)
+    check_argnums("jacobian", argnums)
+    return Transform("jacobian", _jacobian_of, f if shadow else Const(f), argnums, mode, holomorphic)
+
+
+def check_mode(call: str, mode: Any) -> None:
+    if mode not in ("auto", "forward", "reverse"):
+        raise ArgumentError(f"{call}: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
+
+
+def _jacobian_of(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    argnums, mode, holomorphic = settings
+    return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic)
+
+
+def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
+    with opened():
+        r = Recorded(call, f, argnums, args, kwargs, lift=lift)
+        found = jacobian_of(call, f, r, mode, holomorphic)
+        r.finish()
+    return found
+
+
+def jacobian_of(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> Any:
+    """The output's tree of the input's trees; `f` is named in errors."""
+    blocks, numbers = _blocks(call, f, r, mode, holomorphic), iter(range(len(r.low)))
+
+    def block(y):
+        k = next(numbers)
+        return None if y is None else r.inputs.results({key: blocks[k, key] for key in r.inputs.watched})
+
+    return tree_map(block, r.tree)
+
+
+def _blocks(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> dict:
+    for y, _ in r.low:
+        if not (y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))):
+            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
+    complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
+    if complex_in and any(y is not None and dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
+        raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
+    n_out = sum(int(np.prod(shape(y))) for y, _ in r.low if y is not None)
+    n_in = sum(int(np.prod(shape(x))) for x in r.inputs.watched.values())
+    if mode == "forward" or (mode == "auto" and n_in < n_out and not complex_in):
+        return _columns(r)
+    return _rows(r, holomorphic)
+
+
+def _rows(r: Recorded, holomorphic: bool) -> dict:
+    """Blocks (output leaf, input key) by one reverse sweep for each output element."""
+    blocks = {}
+    for k, (y, _) in enumerate(r.low):
+        if y is None:
+            continue
+        mixed = dtype(y).kind == "c" and not holomorphic
+
+        def swept(given, k=k, mixed=mixed):
+            seeds = [given[0] if j == k else None for j in range(len(r.low))]
+            found = r.gradient(seeds)
+            if mixed:
+                turned = r.gradient([None if s is None else s * 1j for s in seeds])
+                return {key: row + 1j * turned[key] for key, row in found.items()}
+            return {key: shaping.conj(row) for key, row in found.items()} if holomorphic else found
+
+        units = basis(number(y))
+        rows = for_each("jacobian", r, swept, [units]) if len(units) else {}
+        for key, x in r.inputs.watched.items():
+            blocks[k, key] = _assembled(rows.get(key), shape(y), shape(x), x)
+    return blocks
+
+
+def _assembled(rows: Any, first: tuple, second: tuple, like: Any) -> Any:
+    if rows is None:
+        return xp_of(layout_of(like)).zeros(first + second, dtype(like))
+    if first == ():
+        return rows[0]
+    return unshared(shaping.reshape(rows, to=first + second))
+
+
+def unshared(a: Any) -> Any:
+    """A plain result in memory of its own."""
+    return a if isinstance(a, Variable) or a.base is None else a.copy()
+
+
+def _columns(r: Recorded) -> dict:
+    """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
+    back, which gives J v without running f again."""
+    tape = watched(reverse.Tape())
+    ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
+    pulled = r.pull(ws)
+    outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}
+    tape.close()
+    blocks = {}
+    for key, x in r.inputs.watched.items():
+        _, slot = outputs[key]
+
+        def swept(given, slot=slot):
+            G = [] if slot is None else reverse.pull(tape, [(slot, given[0])])
+            found = {}
+            for k, (y, _) in enumerate(r.low):
+                if y is not None:
+                    s = ws[k]._slot
+                    found[k] = derivative_out(G[s] if s < len(G) else None, number(y))
+            return found
+
+        units = basis(x)
+        columns = for_each("jacobian", r, swept, [units]) if len(units) else {}
+        for k, (y, _) in enumerate(r.low):
+            if y is None:
+                continue
+            if not len(units):
+                blocks[k, key] = xp_of(layout_of(x)).zeros(shape(y) + shape(x), dtype(x))
+            elif shape(x) == ():
+                blocks[k, key] = columns[k][0]
+            else:
+                n = len(shape(y))
+                turned = shaping.transpose(columns[k], axes=(*range(1, n + 1), 0))
+                blocks[k, key] = unshared(shaping.reshape(turned, to=shape(y) + shape(x)))
+    tape.release()
+    return blocks
+
+
+@overload
+def hessian(
+    f: Callable[Concatenate[V, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[V, P], Array]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[N, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
+) -> Callable[Concatenate[N, P], Any]: ...
+@overload
+def hessian(
+    f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
+) -> Callable[Concatenate[X, Z, P], Any]: ...
+def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> Callable:
+    """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
+    array([[4., 2.],
+           [2., 0.]])
+    """
+    check_argnums("hessian", argnums)
+    return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
+
+
+def _hessian(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    wrap, (argnums,) = _wrapping(f), settings
+    with Named(call, f):
+        return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

@@ -1,0 +1,277 @@
+"""`vmap`: a function of one sample run once for all of them."""
+
+import random
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from .._batching.trace import Batch
+from .._core.arrays import is_array
+from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
+from .._core.primitive import layout_of, live
+from .._core.scope import OPEN, opened
+from .._core.trees import Const, children, is_node, leaves, structure, tree_map
+from .._core.typing import Array, Node, Number
+from .._core.variable import Variable, copied, frozen, variable
+from ..ops import shaping
+from ..ops.declare import ndim, shape
+from .call import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
+from .side_effects import counted_in, counts_before, kept_in, lies_on, run_beside
+from .transforms import Transform
+
+N = TypeVar("N", bound=Node)
+
+
+@overload
+def vmap(
+    f: Callable[..., Array | Number], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+) -> Callable[..., Array]: ...
+@overload
+def vmap(
+    f: Callable[..., N], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
+) -> Callable[..., N]: ...
+def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> Callable:
+    """f of one sample, run once for all samples: results as if f had been called on each and the results stacked.
+
+    `in_axes`: the axis of each argument along which its samples lie, None for an argument that is the same for all: an int or None
+    for all positional arguments, or a tuple with one of these, or a tree of these, for each.  Arguments by keyword are the same
+    for all.  `out_axes`: likewise where the samples lie in the results; None for a result that is the same for all.  With
+    `chunk=n` f runs once for n samples at a time.
+
+    In-place writes, views and captured arrays are as in a loop over the samples: a captured array that f writes ends with what the
+    last sample left there; one that hands a value from sample to sample raises BatchError.  So does `if` on a condition that
+    differs between samples: write numpy.where.  An f that keeps values in names, attributes or containers, and may read
+    them before it has, is run again, to see that it hands none of them on.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> tg.vmap(tg.grad(lambda x: (x ** 3).sum()))(np.array([[1.0, 2.0], [3.0, 4.0]]))
+    array([[ 3., 12.],
+           [27., 48.]])
+    """
+    if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1):
+        raise ArgumentError(f"vmap({name_of(f)}): chunk={chunk!r}; it is None, or how many samples to take at a time")
+    return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
+
+
+def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+    in_axes, out_axes, chunk = settings
+    axes = axes_of_arguments(call, in_axes, args)
+    count = count_of(call, args, axes)
+    if chunk is None or count <= chunk:
+        return batched(call, f, args, axes, kwargs, count, out_axes)
+    parts = []
+    for start in range(0, count, chunk):
+        stop = min(start + chunk, count)
+        some = tuple([part(a, x, start, stop) for a, x in zip(args, axes, strict=True)])
+        parts.append(batched(call, f, some, axes, kwargs, stop - start, out_axes))
+    return tree_map(lambda axis, *ys: ys[0] if axis is None else shaping.concatenate(*ys, axis=axis), *out_tree(call, out_axes, parts))
+
+
+def out_tree(call: str, out_axes: Any, parts: list) -> tuple:
+    """The results of chunks, behind the tree of their axes."""
+    flat = iter(axes_of_results(call, out_axes, parts[0]))
+    return tree_map(lambda y: None if y is None else next_axis(next(flat), y), parts[0]), *parts
+
+
+def next_axis(axis: int | None, y: Any) -> int | None:
+    return axis if axis is None else axis % ndim(y)
+
+
+def part(a: Any, axes: list, start: int, stop: int) -> Any:
+    """The samples from `start` to `stop` of an argument."""
+    each = iter(axes)
+    if isinstance(a, Const):
+        return a
+
+    def cut(x):
+        axis = next(each)
+        return x if axis is None else x[(slice(None),) * (axis % ndim(x)) + (slice(start, stop),)]
+
+    return tree_map(cut, a)
+
+
+# --- axes ---
+
+
+def is_axis(axis: Any) -> bool:
+    return axis is None or (isinstance(axis, (int, np.integer)) and not isinstance(axis, bool))
+
+
+def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> list:
+    """One axis for each leaf of a tree, from a tree of axes that may end above the leaves."""
+    if is_axis(axes):
+        return [axes] * len(leaves(tree))
+    if not is_node(axes):
+        raise ArgumentError(f"{call}: {what} is {axes!r}; an axis is an int, or None")
+    alike = is_node(tree) and isinstance(axes, dict) == isinstance(tree, dict) and len(children(axes)) == len(children(tree))
+    if not alike or (isinstance(axes, dict) and set(axes) != set(tree)):
+        raise ArgumentError(f"{call}: {what} is {axes!r}, which does not fit {structure(tree)}")
+    pairs = [(axes[k], tree[k]) for k in tree] if isinstance(tree, dict) else zip(children(axes), children(tree), strict=True)
+    return [axis for a, t in pairs for axis in axes_of_tree(call, what, a, t)]
+
+
+def axes_of_arguments(call: str, in_axes: Any, args: tuple) -> list:
+    if not args:
+        raise ArgumentError(f"{call}: no argument to map over; arguments by keyword are the same for all samples")
+    if is_axis(in_axes):
+        in_axes = (in_axes,) * len(args)
+    if not isinstance(in_axes, (tuple, list)) or len(in_axes) != len(args):
+        raise ArgumentError(f"{call}: in_axes={in_axes!r} does not fit a call with {len(args)} positional arguments")
+    return [
+        [None] if isinstance(a, Const) else axes_of_tree(call, f"in_axes of argument {n}", axes, a)
+        for n, (a, axes) in enumerate(zip(args, in_axes, strict=True))
+    ]
+
+
+def count_of(call: str, args: tuple, axes: list) -> int:
+    """How many samples there are."""
+    sizes: dict = {}
+    for n, (a, each) in enumerate(zip(args, axes, strict=True)):
+        for x, axis in zip(leaves(a) if not isinstance(a, Const) else [a], each, strict=True):
+            if axis is None:
+                continue
+            to = shape(x) if isinstance(x, Variable) or is_array(layout_of(x)) else None
+            if to is None or not -len(to) <= axis < len(to):
+                have = f"shape {to}" if to is not None else f"{type(x).__name__}, which has no axes"
+                raise ShapeError(
+                    f"{call}: argument {n}: axis {axis} is out of range for {have}; in_axes says where the samples lie, None for an "
+                    "argument that is the same for all"
+                )
+            sizes.setdefault(to[axis], (n, axis))
+    if not sizes:
+        raise ArgumentError(f"{call}: in_axes maps no argument: one at least must have an axis")
+    if len(sizes) > 1:
+        found = ", ".join(f"{size} along axis {axis} of argument {n}" for size, (n, axis) in sizes.items())
+        raise ShapeError(f"{call}: the numbers of samples differ: {found}")
+    return next(iter(sizes))
+
+
+# --- one run ---
+
+
+class Samples(Inputs):
+    """The arguments of a call whose leaves are mapped by `axes`."""
+
+    def __init__(self, call: str, args: tuple, axes: list):
+        self.call, self.args, self.axes = call, args, axes
+        self.given, self.fresh = [], []
+        self.constants = [a.value for a in args if type(a) is Const]
+        self.outer = OPEN.aliased
+        pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
+        self.stacks = [entered(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
+
+    def enter(self, watch: Callable) -> list:
+        shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
+        aliased, out, stacks = {}, [], iter(self.stacks)
+        for a, each in zip(self.args, self.axes, strict=True):
+            if isinstance(a, Const):
+                out.append(a.value)
+                continue
+            members = []
+            for x, axis in zip(leaves(a), each, strict=True):
+                v = x
+                if axis is not None:
+                    v = watch(next(stacks), axis % ndim(x))
+                elif id(x) in shared:
+                    v = variable(x)
+                    v._saved = True
+                if v is not x and is_array(x):
+                    self.given.append((x, v))
+                if id(x) in shared:
+                    aliased[id(v)] = v
+                members.append(v)
+            out.append(self.rebuilt(a, members))
+        if aliased:
+            OPEN.aliased = {**self.outer, **aliased}
+        return out
+
+    def anew(self, trace: Batch, around: Any) -> list:
+        """The arguments once more, for the function run again."""
+        known = len(self.given)
+        around.args = self.enter(trace.watch)
+        around.given += self.given[known:]
+        return around.borrow()
+
+
+def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
+    inputs, found = Samples(call, args, axes), []
+
+    def read(y):
+        y = returned(y)
+        each = iter(axes_of_results(call, out_axes, y))
+        found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
+
+    def lift(g):
+        def run(*given, **named):
+            around = OPEN.shadows[-1]
+            y = around.settle(g(*given, **named))
+            kept, where = kept_in(trace)
+            where = where or (counted_in(trace, counts) if count > 1 else "")
+            if where:
+                read(y)
+                again = lambda: around.settle(g(*inputs.anew(trace, around), **named))
+                run_beside(trace, y, kept, where, again, f)
+            return y
+
+        return run
+
+    with opened():
+        trace = Batch(call, count)
+        OPEN.unfinished = (*OPEN.unfinished, trace)
+        trace.adopt_outer()
+        entered_args = inputs.enter(trace.watch)
+        counts = counts_before(trace)
+        drawn, known = random.getstate(), heard()
+        try:
+            shadow = run_once(f, trace, inputs, entered_args, kwargs, lambda y: found or read(y), None if isinstance(f, Const) else lift)
+        except Exception as refused:
+            if not isinstance(refused, BatchError):
+                take_back(known, trace.doubts)  # an error that leaves the function would leave a loop, too
+            written = isinstance(refused, (ValueError, TypeError)) and "only" in str(refused) and "read" in str(refused)
+            if written and trace.handed and not isinstance(refused, TapegradError):
+                raise BatchError(
+                    f"{call}: {refused}: memory that the function handed out (x.data, numpy.asarray, a compiled function) would be written "
+                    "there, for all samples at once: write the array by its name, or loop over the samples"
+                ) from refused
+            raise
+        if random.getstate() != drawn:
+            raise BatchError(
+                f"{call}: the function draws from Python's `random`, which gives all samples the same numbers, for tg.vmap runs it once "
+                "for all of them: draw the numbers outside and pass them as an argument"
+            )
+        if any([a.tobytes() != before.tobytes() for a, before in trace.pointed]):
+            raise BatchError(
+                f"{call}: memory that the function handed out by its address (x.ctypes) was written there, for all samples at once: write "
+                "the array by its name, or loop over the samples"
+            )
+        tree, stacks = found[0], iter([value_out(v) for v in found[1]])
+        shadow.finish()
+        return tree_map(lambda v: None if v is None else next(stacks), tree)
+
+
+def axes_of_results(call: str, out_axes: Any, y: Any) -> list:
+    return [axis for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True) if v is not None]
+
+
+def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> Any:
+    """One leaf of what f returned, for all samples."""
+    if isinstance(y, Variable):
+        y = live(y)
+        if y._trace is trace and trace.is_plain(y):
+            y = copied(y._slot.value)
+    else:
+        a = y if is_array(y) else np.asarray(y)
+        if a.dtype.kind not in "biufc":
+            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, of which there is no stack")
+        y = a
+    if axis is None:
+        if lies_on(y, trace):
+            raise ArgumentError(f"{call}: out_axes=None for a result that depends on the sample; give the axis for its samples")
+        return frozen(y) if isinstance(y, Variable) else y
+    stack = trace.stacked(y)
+    n = ndim(stack)
+    if not -n <= axis < n:
+        raise ShapeError(f"{call}: out_axes={axis} is out of range for a result of shape {shape(stack)[1:]} for each sample")
+    axis %= n
+    return shaping.transpose(stack, axes=(*range(1, axis + 1), 0, *range(axis + 1, n))) if axis else stack

@@ -1,0 +1,494 @@
+"""Solutions of equations as functions of their parameters: the solver is the user's, the derivative is that of the solution.
+
+Where R(x, p) = 0, dx = -A^-1 (dR/dp) dp with A = dR/dx.  So the solution is one operation, whose rules ask for one linear system with
+A or with its adjoint; the solution of the system is another operation, whose rules ask for linear systems with the same A.  The rules
+are written with operations, which gives derivatives of any order.
+
+Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of it, with the two operations;
+`Samples`, the same for many samples.  The linear systems: implicit.systems.py."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._batching.rules import Way, spread
+from .._capture import MAKERS
+from .._core.arrays import is_array, is_differentiable, kept, same_bits, xp_of
+from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
+from .._core.pickling import Remade
+from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
+from .._core.scope import OPEN, at_the_end_of_an_object, changed
+from .._core.trees import Const, leaves, structure, tree_map
+from .._core.variable import Variable
+from .._transforms.call import full_like, name_of, value_out, where_of
+from .._transforms.rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
+from .._transforms.transforms import grad, jvp, vjp
+from .._transforms.vmap import vmap
+from ..ops import shaping
+from ..ops.declare import dtype, shape
+from .systems import System
+
+__all__ = ["fixed_point", "minimum", "root"]
+
+
+def __dir__() -> list[str]:
+    return __all__
+
+
+KEPT = 32  # points of which the linear systems are kept
+
+
+def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x with F(x, *params) = 0 that `solver(F, x0, *params)` finds: any function of the user's, which sees plain
+    arrays and is not differentiated.
+
+    x has the tree, shapes and dtypes of x0.  The derivative by params, and by what F captured, is that of the implicit function theorem,
+    in both modes and to any order; by x0 it is zero.  `tol`: a residual above it (in any element) raises ConvergenceError; the cube root
+    of the precision if it is not given.  `solve(A, b)`, scipy.sparse.linalg.gmres for one, solves the linear systems, A being a
+    LinearOperator; without it the Jacobian is made and inverted, from 1000 unknowns on gmres is called.  A singular Jacobian raises
+    SingularError.  Arrays that F captured and writes are scratch: they end with what F leaves there at the solution.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def newton(F, x, *params):
+    ...     for _ in range(20):
+    ...         x = x - F(x, *params) / (2 * x)
+    ...     return x
+    >>> sqrt = tg.implicit.root(lambda x, a: x * x - a, newton)
+    >>> tg.grad(sqrt, 1)(1.0, 4.0), tg.grad(tg.grad(sqrt, 1), 1)(1.0, 4.0)
+    (np.float64(0.25), np.float64(-0.03125))
+    """
+    return Implicit("root", F, solver, tol, solve)
+
+
+def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x with x = F(x, *params) that `solver(F, x0, *params)` finds; see `root`.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> def iterate(F, x, *params):
+    ...     for _ in range(100):
+    ...         x = F(x, *params)
+    ...     return x
+    >>> kepler = tg.implicit.fixed_point(lambda E, e, M: M + e * np.sin(E), iterate)
+    >>> tg.grad(kepler, 2)(1.0, 0.5, 0.0)
+    np.float64(2.0)
+    """
+    return Implicit("fixed_point", F, solver, tol, solve)
+
+
+def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+    """`g(x0, *params)` = the x at which the gradient of F(x, *params) is zero that `solver(F, x0, *params)` finds; see `root`.  The linear
+    systems have the Hessian of F: from 1000 unknowns on scipy.sparse.linalg.cg is called.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> g = tg.implicit.minimum(lambda x, a: ((x - a) ** 2).sum(), lambda F, x0, a: a.copy())
+    >>> tg.jacobian(g, 1)(np.zeros(2), np.array([1.0, 2.0]))
+    array([[1., 0.],
+           [0., 1.]])
+    """
+    return Implicit("minimum", F, solver, tol, solve)
+
+
+# what is zero at the solution, of F and x as (x, *params) -> tree
+EQUATIONS = {
+    "root": lambda F: F,
+    "fixed_point": lambda F: F,  # and x is subtracted
+    "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
+}
+
+
+def is_float(v: Any) -> bool:
+    return is_differentiable(layout_of(v))
+
+
+def floats(tree: Any) -> list:
+    return [v for v in leaves(tree) if is_float(v)]
+
+
+class Implicit(Remade):
+    """What root, fixed_point and minimum return.  `apart`: is it for a solution that somebody else has found?  Then its runs leave what
+    F alters as it was, but for captured arrays."""
+
+    apart = False
+
+    def __init__(self, kind: str, F: Callable, solver: Callable, tol: float | None, solve: Any):
+        self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
+        self.__name__ = f"implicit.{kind}({name_of(F)})"
+        if not callable(F) or not callable(solver):
+            raise ArgumentError(f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)")
+        if not (tol is None or (isinstance(tol, (int, float)) and not isinstance(tol, bool) and tol >= 0)):
+            raise ArgumentError(f"{self.__name__}: tol={tol!r}; it is the largest residual that is allowed, or None")
+        if not (solve is None or solve == "dense" or callable(solve)):
+            raise ArgumentError(
+                f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as scipy.sparse.linalg.gmres, or 'dense'"
+            )
+
+    def _made(self) -> tuple:
+        return Implicit, (self.kind, self.F, self.solver, self.tol, self.solve)
+
+    def __repr__(self) -> str:
+        return f"<{self.__name__}>"
+
+    def __call__(self, x0: Any, *params: Any) -> Any:
+        if OPEN.inside is not None:
+            raise ArgumentError(f"{self.__name__}: a kernel has no solver; call it outside and pass the solution")
+        params = tuple([a.value if isinstance(a, Const) else a for a in params])
+        x0 = x0.value if isinstance(x0, Const) else x0
+        if not floats(x0):
+            kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else structure(x0)
+            raise ArgumentError(f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, x0.astype(float) or float(x0)")
+        if not OPEN.depth:
+            x = self.solved(self.F, self.solver, tree_map(held, x0), tuple([tree_map(held, a) for a in params]))
+            self.checked(self.residual(self.F, x0, x, params))
+            return filled(x0, x)
+        problem = Problem(self, x0, params)
+        x = problem.solution()
+        if problem.wrote:  # what F leaves in captured arrays is that of the solution
+            self.F(x, *params)
+        return x
+
+    def solved(self, F: Callable, solver: Callable, x0: Any, params: tuple) -> tuple:
+        """The float leaves of the solution, plain."""
+        found, wanted = floats(solver(F, x0, *params)), floats(x0)
+        if shapes(found) != shapes(wanted):
+            raise ShapeError(
+                f"{self.__name__}: {name_of(solver)}{where_of(solver)} returned floats of {shapes(found)}, and x0 has {shapes(wanted)}; "
+                "return the solution in the tree and shapes of x0 (of scipy.optimize.root the .x)"
+            )
+        return tuple([self.as_x(v, like) for v, like in zip(found, wanted, strict=True)])
+
+    def as_x(self, v: Any, like: Any) -> Any:
+        if is_tracked(v):
+            raise ArgumentError(
+                f"{self.__name__}: what the solver gave is tracked: it captured a tracked value by a way that is not followed; pass it as "
+                "a parameter"
+            )
+        v, want = value_out(v), dtype(like)
+        b = values_of(v)
+        if dtype(b).kind == "c" and want.kind != "c":
+            raise ArgumentError(f"{self.__name__}: the solution is complex and x0 is real; give x0 as complex numbers")
+        if is_array(layout_of(like)):
+            return xp_of(layout_of(like)).asarray(b, dtype=want)
+        return want.type(b)
+
+    def residual(self, F: Callable, x0: Any, x: tuple, params: tuple) -> tuple:
+        """The float leaves of R(x, params)."""
+        found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
+        if shapes(found) != shapes(x):
+            raise ShapeError(
+                f"{self.__name__}: {name_of(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
+                "equation for each unknown, in the shapes of x"
+            )
+        return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
+
+    def limit(self, r: tuple) -> float:
+        return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
+
+    def size(self, r: tuple) -> float:
+        """The largest element; nan where one is."""
+        return max([float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
+
+    def checked(self, r: tuple) -> None:
+        size = self.size(r)
+        if not size <= self.limit(r):
+            what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
+            raise ConvergenceError(
+                f"{self.__name__}: {name_of(self.solver)}{where_of(self.solver)} did not solve it: {what} is {size:.3g} there, and "
+                f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go on, or allow more with tol="
+            )
+
+
+def shapes(parts: Any) -> str:
+    """A text, for messages."""
+    return "shape " + ", ".join([str(shape(v)) for v in parts]) if len(parts) else "no shape: there are none"
+
+
+def v_size(v: Any) -> int:
+    return int(np.prod(shape(v)))
+
+
+def filled(x0: Any, x: Any) -> Any:
+    """The tree of x0 with other floats."""
+    each = iter(x)
+    return tree_map(lambda v: next(each) if is_float(v) else v, x0)
+
+
+MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solver), x.tol, shadow(x.solve))
+
+
+# --- one call ---
+
+
+def held(v: Any) -> Any:
+    """An argument that nobody else writes."""
+    return kept(v) if is_array(v) else v
+
+
+class Problem:
+    """One call: the solution as a function of the Variables that F, the solver and the arguments hold, `values`.  F and the arguments
+    are as `first` rebuilt them, with stand-ins for these Variables, so that a pullback may run F after the transform has ended."""
+
+    def __init__(self, of: Implicit, x0: Any, params: tuple):
+        self.of, self.call = of, of.__name__
+        given = tuple([tree_map(held, a) for a in (x0, *params)])
+        self.first = first = Rebind((of.F, of.solver), [given])
+        with first as (functions, args):
+            first.arrays = []
+        self.functions, self.args, self.x0, self.params = functions, args, x0, params
+        self.count = len(floats(x0))
+        self.lead: tuple = ()
+        self.wrote = self.kept_floats = False
+        self.systems: list = []
+        self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
+
+    def __del__(self):
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+
+    def linear(self, adjoint: bool) -> Primitive:
+        rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
+        prim = primitive(f"linear system of {self.call}", *rules)
+        prim.batch = Way(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
+        return prim
+
+    def within(self, values: Any, run: Callable) -> Any:
+        """`run(F, solver, x0, params)`, with these values for the Variables."""
+        shadow = Rebind(self.functions, self.args, self.first, values)
+        with shadow as ((F, solver), ((x0, *params),)):
+            draws = drawn(shadow) if self.of.apart else []
+            out = run(F, solver, x0, tuple(params))
+            self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
+            shadow.check_all(self.call)
+            if not self.of.apart:
+                self.kept_floats |= shadow.check(self.call)
+        shadow.arrays = []
+        if self.of.apart:
+            forgotten(shadow, draws)
+        else:
+            shadow.finish()
+        return out
+
+    def residual(self, x: tuple, values: Any) -> tuple:
+        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
+
+    def solution(self) -> Any:
+        handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
+        confirm(self.kept_floats, handles, lambda *values: self.residual(tuple([primal_of(v) for v in x]), values))
+        return filled(self.x0, [handle(v) for v in x])
+
+    def solving(self) -> Primitive:
+        prim = primitive(self.call, self.run, self.pulled, self.pushed)
+        prim.batch = Way(lambda trace, _, operands, params: self.solution_of_samples(trace, operands))
+        return prim
+
+    # --- under `vmap` ---
+
+    def solution_of_samples(self, trace: Any, operands: list) -> Any:
+        if not trace.count:
+            return NotImplemented
+        for outer in OPEN.hiding:
+            outer.looped(f"the solver of {self.call}")
+        many = Samples(self, trace.count, [batched for _, batched in operands])
+        return bind(many.solving(), [v for v, _ in operands], {})
+
+    def linear_of_samples(self, trace: Any, operands: list, adjoint: bool) -> Any:
+        b, x, values = self.split(tuple(operands))
+        if not trace.count or not any([batched for _, batched in (*x, *values)]):
+            return NotImplemented  # one system, for many right sides
+        many = Samples(self, trace.count, [batched for _, batched in values])
+        return bind(many.linear(adjoint), [*[spread(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
+
+    # --- the solution: x of values ---
+
+    def run(self, *values: Any) -> tuple:
+        def solved(F, solver, x0, params):
+            with changed(depth=0):
+                x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
+            r = self.of.residual(F, x0, x, params)
+            if any([is_tracked(v) for v in r]):
+                raise ArgumentError(
+                    f"{self.call}: {name_of(F)}{where_of(F)} reads a tracked value by a way that is not followed; pass it as a parameter"
+                )
+            self.of.checked(r)
+            return x
+
+        return self.within(values, solved)
+
+    def pulled(self, g, out, need, *values):
+        x = tuple(out)
+        w = bind(self.linear(True), [*given(g, x), *x, *values], {})
+        return negative(lambda *values: self.residual(x, values), values, need, w)
+
+    def pushed(self, t, out, *values):
+        x = tuple(out)
+        d = pushed(lambda *values: self.residual(x, values), values, t)
+        return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
+
+    # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
+
+    def split(self, inputs: tuple) -> tuple:
+        n = self.count
+        return inputs[:n], inputs[n : 2 * n], inputs[2 * n :]
+
+    def linear_run(self, adjoint: bool) -> Callable:
+        def run(*inputs):
+            b, x, values = self.split(inputs)
+            with changed(depth=0):
+                return self.system(x, values).solved(b, adjoint)
+
+        return run
+
+    def system(self, x: tuple, values: tuple) -> System:
+        point = (*x, *values)
+        for known in self.systems:
+            if all([alike(a, b) for a, b in zip(known.point, point, strict=True)]):
+                return known
+        self.systems[:] = [System(self, x, values), *self.systems[: KEPT - 1]]
+        return self.systems[0]
+
+    def product(self, adjoint: bool, y: tuple, x: tuple, values: tuple) -> tuple:
+        """A y, or A^H y."""
+        f = Const(lambda *x: self.residual(x, values))
+        if not adjoint:
+            return jvp(f, x, y)[1]
+        found = vjp(f, *x)[1](y)
+        return found if len(x) > 1 else (found,)
+
+    def linear_pulled(self, adjoint: bool) -> Callable:
+        def pull(g, out, need, *inputs):
+            _, x, values = self.split(inputs)
+            y, n = tuple(out), len(x)
+            w = bind(self.linear(not adjoint), [*given(g, y), *x, *values], {})
+            return (*w, *negative(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
+
+        return pull
+
+    def linear_pushed(self, adjoint: bool) -> Callable:
+        def push(t, out, *inputs):
+            b, x, values = self.split(inputs)
+            y, n = tuple(out), len(x)
+            right = given(t[:n], b)
+            if any([d is not None for d in t[n:]]):
+                d = pushed(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
+                right = [r - v for r, v in zip(right, d, strict=True)]
+            return bind(self.linear(adjoint), [*right, *x, *values], {})
+
+        return push
+
+
+class Samples(Problem):
+    """The problems of many samples as one: the residuals of all are one function of all unknowns, by `vmap`; the solver is called for one
+    after the other.  `differ`: which of the values have the samples as their first axis.  All unknowns have."""
+
+    def __init__(self, of_one: Problem, number: int, differ: list):
+        self.one, self.number, self.differ = of_one, number, differ
+        self.of, self.call, self.count, self.x0 = of_one.of, of_one.call, of_one.count, of_one.x0
+        self.lead = (number, *of_one.lead)
+        self.of_samples = {}
+        self.systems = of_one.of_samples.setdefault((number, *differ), [])
+
+    def __del__(self):
+        pass
+
+    def residual(self, x: tuple, values: Any) -> tuple:
+        n = len(x)
+        axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
+        return either(
+            lambda: vmap(Const(lambda *xv: self.one.residual(xv[:n], xv[n:])), axes)(*x, *values),
+            lambda k: self.one.residual(tuple([sample(v, k) for v in x]), self.of_sample(k, values)),
+            self.number,
+            BatchError,
+        )
+
+    def of_sample(self, k: int, values: Any) -> list:
+        return [sample(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
+
+    def run(self, *values: Any) -> tuple:
+        return stacked([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
+
+    def linear_run(self, adjoint: bool) -> Callable:
+        together, one = super().linear_run(adjoint), self.one.linear_run(adjoint)
+
+        def of_sample(k, inputs):
+            b, x, values = self.split(inputs)
+            return one(*[sample(v, k) for v in (*b, *x)], *self.of_sample(k, values))
+
+        return lambda *inputs: either(lambda: together(*inputs), lambda k: of_sample(k, inputs), self.number, Exception)
+
+
+def sample(v: Any, k: int) -> Any:
+    return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
+
+
+def either(together: Callable, of_sample: Callable, number: int, failing: type) -> tuple:
+    """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
+    known = heard()
+    try:
+        return together()
+    except failing:
+        take_back(known)
+    return stacked([of_sample(k) for k in range(number)])
+
+
+def stacked(each: list) -> tuple:
+    return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
+
+
+def primitive(name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
+    """(It knows its problem, which does not know it: no cycle.)"""
+    prim = Primitive(name, run)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    prim.vjp, prim.jvp = (pull,), push
+    return prim
+
+
+def plain(v: Any) -> Any:
+    """What the solver is given."""
+    if not isinstance(v, Variable):
+        return v
+    v = values_of(v)
+    return v.copy() if is_array(v) else v
+
+
+def given(t: Any, like: Any) -> list:
+    """Tangents or cotangents, zero where there is none."""
+    return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
+
+
+def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
+    """f as a function of the inputs with these numbers, and those."""
+
+    def of(*some):
+        every = list(inputs)
+        for k, v in zip(wanted, some, strict=True):
+            every[k] = v
+        return f(*every)
+
+    return Const(of), tuple([inputs[k] for k in wanted])
+
+
+def negative(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
+    """What -w on the outputs of f pulls back to the inputs that need it."""
+    wanted = [k for k, n in enumerate(need) if n]
+    terms: list = [None] * len(inputs)
+    if wanted:
+        of, some = of_some(f, inputs, wanted)
+        found = vjp(of, *some)[1](tuple([-v for v in w]))
+        for k, c in zip(wanted, found if len(wanted) > 1 else (found,), strict=True):
+            terms[k] = c
+    return terms
+
+
+def pushed(f: Callable, inputs: Any, t: Any) -> tuple:
+    """The tangents of the outputs of f."""
+    wanted = [k for k, d in enumerate(t) if d is not None]
+    of, some = of_some(f, inputs, wanted)
+    return jvp(of, some, tuple([t[k] for k in wanted]))[1]
+
+
+def alike(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if not is_array(a) or not is_array(b) or xp_of(a) is not np or xp_of(b) is not np:
+        return not is_array(a) and not is_array(b) and bool(a == b)
+    return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)

@@ -1,0 +1,215 @@
+"""A call of a function of functions whose values decide what it does (a root finder, a solver with a step size), where a trace hides
+these.  Under `vmap` it is run for one sample after another; a recording has it as one instruction.
+
+It is one operation of all that its functions and arguments hold, captured Variables included.  Its derivative is one such operation too,
+whose run differentiates the call for one sample, and so on: in both modes, to any order, whatever is nested in what."""
+
+import copy
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, is_differentiable, same_bits
+from .._core.errors import BatchError, callers_line, heard, take_back
+from .._core.primitive import Primitive, bind, handle, layout_of, values_of
+from .._core.scope import OPEN, at_the_end_of_an_object, changed
+from .._core.trees import children, is_node, leaves, rebuilt, tree_map
+from .._core.variable import Variable
+from .._transforms.rebind import Rebind, out_of, with_all
+from .._transforms.transforms import jvp, vjp
+from ..ops.declare import shape
+from . import given, of_some
+
+OUTPUT = object()  # stands in a result for one of its numbers
+SETTLED = (bool, np.bool_, str, type(None))  # flags and messages: others of them are seen when they come
+APART = object()  # and this for what is no number, and differs between samples
+
+
+def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
+    """f(*args, **kwargs), where a trace hides values: under `vmap` for one sample after another where it cannot be for all at once.
+    `by_steps`: the values decide what is done; then a recording has the call as one instruction.  `each`: f for plain arguments, too."""
+    if by_steps and not all([t.samples for t in OPEN.hiding]):
+        call = Call(name, f, args, kwargs, True)
+        return call.result() if call.first.handles else f(*args, **kwargs)
+    known = heard()
+    try:
+        return f(*args, **kwargs)
+    except BatchError:
+        if any([callable(getattr(v, "random", None)) and not isinstance(v, Variable) for v in leaves([list(args), kwargs])]):
+            raise  # it draws random numbers, which one sample after another would share
+        call = Call(name, each or f, args, kwargs, False)
+        if not call.first.handles:
+            raise
+    take_back(known)
+    return call.result()
+
+
+class Call:
+    """One call as a function of the values of the Variables that its functions and arguments hold.  These are as `first` rebuilt them,
+    with stand-ins for the Variables, so that a pullback may run it after the transform has ended."""
+
+    def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict, replayed: bool):
+        self.name, self.f, self.where, self.replayed = name, f, callers_line(), replayed
+        self.functions: list = []
+        given = tree_map(self.without_function, [list(args), kwargs])
+        self.first = Rebind(tuple(self.functions), [given])
+        with self.first as (functions, self.args):
+            self.functions = functions
+            self.first.arrays = []
+        self.shapes: Any = None  # of the numbers
+        self.tree: Any = None  # of the result: OUTPUT for each number, and what is none
+        self.done = False
+
+    def __del__(self):
+        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+
+    def without_function(self, v: Any) -> Any:
+        if not callable(v):
+            return v
+        self.functions.append(v)
+        return Hole(len(self.functions) - 1)
+
+    def result(self) -> Any:
+        outs = iter(with_all(self.first, lambda values: bind(primitive(self.name, self), values, {}))[1])
+        self.done = True
+        return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
+
+    def __call__(self, *values: Any) -> tuple:
+        shadow = Rebind(self.functions, self.args, self.first, values)
+        with shadow as (functions, ((args, kwargs),)):
+            args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
+            with changed(of_one=True):
+                y = self.f(*args, **kwargs)
+            numbers = [v for v in leaves(y) if is_float(v)]
+            self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
+            if any([is_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
+                raise BatchError(
+                    f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
+                    "hand values from one to the next; make the array inside of the function"
+                )
+            shadow.check_all(self.name)
+            shadow.check(self.name)
+            outs = tuple([out_of(v) for v in numbers])
+            self.check_shapes(outs)
+        shadow.arrays = []
+        shadow.finish()
+        return outs
+
+    def check_shapes(self, outs: tuple) -> None:
+        found = [shape(v) for v in outs]
+        if self.shapes is None:
+            self.shapes = found
+        if len(found) != len(self.shapes):
+            raise BatchError(f"{self.where}: {self.name}: its result has other parts for each sample; loop over them")
+        if found != self.shapes:
+            a, b = next((a, b) for a, b in zip(self.shapes, found, strict=False) if a != b)
+            raise BatchError(
+                f"{self.where}: {self.name} gives shapes that differ between samples, {a} and {b}; ask for the results at given places "
+                "(t_eval= of scipy.integrate.solve_ivp), or loop over the samples"
+            )
+
+    def seen(self, tree: Any) -> None:
+        tree = self.common(tree, tree if self.tree is None else self.tree)
+        if tree is APART:
+            raise BatchError(f"{self.where}: {self.name} gives an object for each sample; loop over the samples")
+        if self.done and not same_trees(tree, self.tree):
+            raise BatchError(f"{self.where}: {self.name} ends in another way than when it was recorded")
+        self.tree = tree
+
+    def common(self, a: Any, b: Any) -> Any:
+        """What two samples have in common of what is no number: a dict loses what differs (counts of steps, messages).  In a recording
+        all counts do."""
+        if isinstance(a, dict) and type(a) is type(b):
+            both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
+            return dict_like(a, {k: v for k, v in both.items() if v is not APART})
+        if is_node(a) and type(a) is type(b) and len(children(a)) == len(children(b)):
+            found = [self.common(v, w) for v, w in zip(children(a), children(b), strict=True)]
+            if any([v is APART for v in found]):
+                k = next(k for k, v in enumerate(found) if v is APART)
+                raise BatchError(
+                    f"{self.where}: {self.name}: item {k} of the result may be another for each sample or call; loop over them"
+                )
+            return rebuilt(a, found)
+        return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
+
+
+def is_written(x: Variable, before: Any) -> bool:
+    """(What was handed out, and is part of the result, counts by its content.)"""
+    if x._trace is not None and x._trace.lent:
+        return not same_bits(values_of(x), values_of(before))
+    return getattr(x, "_version", 0) > 0
+
+
+class Hole:
+    """Stands for a function among the arguments."""
+
+    def __init__(self, place: int):
+        self.place = place
+
+
+def is_float(v: Any) -> bool:
+    return is_differentiable(layout_of(v))
+
+
+def raises(a: Any) -> bool:
+    """Is it a part of a result that nobody may compute with?"""
+    return getattr(type(a), "raises_where_used", False)
+
+
+def same(a: Any, b: Any) -> bool:
+    if is_array(a) or is_array(b):
+        return is_array(a) and is_array(b) and a.dtype == b.dtype and np.array_equal(a, b)
+    return a is b or (type(a) is type(b) and bool(a == b) if type(a) in EXACT else False)
+
+
+def same_trees(a: Any, b: Any) -> bool:
+    if not is_node(a):
+        return a is b or same(a, b) or (raises(a) and raises(b))
+    if type(a) is not type(b) or (isinstance(a, dict) and list(a) != list(b)) or len(children(a)) != len(children(b)):
+        return False
+    return all([same_trees(v, w) for v, w in zip(children(a), children(b), strict=True)])
+
+
+def dict_like(a: dict, members: dict) -> dict:
+    b = copy.copy(a)
+    b.clear()
+    b.update(members)
+    return b
+
+
+EXACT = (*SETTLED, int, np.int32, np.int64)
+
+# --- the operation: numbers of the values ---
+
+
+def primitive(name: str, f: Callable) -> Primitive:
+    """f, from values to a tuple of numbers, as an operation that has no way for stacks.  (It knows f, which does not know it: no cycle.)"""
+
+    def pull(g, out, need, *values):
+        wanted, seeds = [k for k, n in enumerate(need) if n], given(g, out)
+
+        def swept(*inputs):
+            of, some = of_some(f, inputs[len(seeds) :], wanted)
+            found = vjp(of, *some)[1](inputs[: len(seeds)])
+            return tuple([out_of(c) for c in (found if len(wanted) > 1 else (found,))])
+
+        terms: list = [None] * len(need)
+        for k, c in zip(wanted, bind(primitive(f"pullback of {name}", swept), [*seeds, *values], {}), strict=True):
+            terms[k] = c
+        return terms
+
+    def push(t, out, *values):
+        wanted = [k for k, d in enumerate(t) if d is not None]
+
+        def pushed(*inputs):
+            of, some = of_some(f, inputs[len(wanted) :], wanted)
+            return tuple([out_of(d) for d in jvp(of, some, inputs[: len(wanted)])[1]])
+
+        return bind(primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {})
+
+    prim = Primitive(name, f)
+    prim.holomorphic, prim.joint = False, True
+    prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+    prim.vjp, prim.jvp = (pull,), push
+    return prim

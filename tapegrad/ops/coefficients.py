@@ -1,0 +1,262 @@
+"""NumPy's functions of coefficients (highest power first), of sets of values, and `unwrap`."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, SingularError
+from .._core.primitive import primal_of, seen, values_of
+from .declare import axis_of, dtype, ndim, primitive, shape, xp
+from .elementwise import absolute, select
+from .indexing.gathering import diff, vander, vstack
+from .linalg.decompositions import lstsq
+from .linalg.factorizations import inv
+from .linalg.matrix_functions import eigvals
+from .piecewise import floor, maximum
+from .products import column, convolve, polyval, trace
+from .reductions import cumsum
+from .shaping import concatenate, embed, real, reshape, stacked, sum, zeros_like
+from .special.bessel import i0
+from .special.declare import implements
+
+
+def line(x: Any) -> Any:
+    """x as an array of one axis."""
+    x = stacked(x) if isinstance(x, (list, tuple)) else x
+    return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
+
+
+@implements(np.poly)
+def poly(seq_of_zeros):
+    z = stacked(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
+    if ndim(z) == 2:
+        return characteristic(z)
+    z = line(z)
+    library = xp(z)
+    p, none = library.ones(1, np.result_type(dtype(z), 0.0)), library.zeros(1)
+    for k in range(shape(z)[0]):
+        p = concatenate(p, none) - concatenate(none, z[k] * p)
+    roots = seen(primal_of(z)) if library is np and dtype(z).kind == "c" else None  # (CuPy's gives complex ones)
+    paired = roots is not None and np.all(np.sort(roots) == np.sort(roots.conj()))
+    return real(p) if paired else p
+
+
+SMALL = 12  # rows of a matrix whose coefficients the recursion gives without loss
+
+
+def characteristic(a: Any) -> Any:
+    """Of det(x - A): by the recursion c[k] = -tr(A M) / k, M <- A M + c[k], which is smooth where eigenvalues are equal; of a large
+    matrix by the eigenvalues."""
+    n = shape(a)[0]
+    if n > SMALL:
+        p = poly(eigvals(a))
+        return real(p) if dtype(p).kind == "c" and dtype(a).kind != "c" else p
+    m = eye = xp(a).eye(n)
+    found = [1.0]
+    for k in range(1, n + 1):
+        m = a @ m
+        c = trace(m) / -k
+        found.append(c)
+        m = m + c * eye
+    return stacked(found)
+
+
+@primitive()
+def simple_roots(p):
+    return roots_of(p).astype(complex)
+
+
+def roots_of(p: Any) -> Any:
+    """NumPy's roots; on a device, as CuPy's function takes few polynomials, the eigenvalues of the companion matrix."""
+    library = xp_of(p)
+    if library is np:
+        return np.roots(p)
+    lead = (p != 0).argmax()  # CuPy's own function looks for it too
+    p = p[int(lead) :]
+    companion = library.eye(len(p) - 1, k=-1, dtype=p.dtype)
+    companion[:1] = -p[1:] / p[0]
+    return library.linalg.eigvals(companion) if len(p) > 1 else companion[0]
+
+
+@implements(np.roots)
+def roots(p):
+    """NumPy's roots are taken for constants; two of Newton's steps give them the derivatives up to the third order."""
+    p = line(p)
+    values, slope = seen(primal_of(p)), polyder(p)
+    if values is None:
+        r = simple_roots(primal_of(p))
+    else:
+        r, steep = roots_of(values), polyder(values)
+        if not len(r):
+            return r
+        if (abs(polyval(steep, r)) <= 1e-10 * polyval(abs(steep), abs(r))).any():
+            raise SingularError("numpy.roots: a root is multiple, and has no derivative")
+    for _ in range(2):
+        r = r - polyval(p, r) / polyval(slope, r)
+    return r
+
+
+@implements(np.polyder)
+def polyder(p, m=1):
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError("Order of derivative must be positive (see polyint)")
+    if m == 0 and hasattr(p, "shape"):
+        return p  # itself, as NumPy has it
+    p = line(p)
+    for _ in range(m):
+        n = shape(p)[0]
+        p = p[:-1] * xp(p).arange(n - 1, 0, -1)
+    return p
+
+
+@implements(np.polyint)
+def polyint(p, m=1, k=None):
+    m = operator.index(m)
+    if m < 0:
+        raise ValueError("Order of integral must be positive (see polyder)")
+    k = np.zeros(m) if k is None else line(k)
+    if shape(k)[0] == 1 and m > 1:
+        k = k * np.ones(m)
+    if shape(k)[0] < m:
+        raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
+    if m == 0 and hasattr(p, "shape"):
+        return p
+    p = line(p)
+    for j in range(m):
+        p = concatenate(p / np.arange(shape(p)[0], 0, -1), k[j : j + 1])
+    return p
+
+
+def widths(a: Any, b: Any) -> tuple:
+    """Two rows of coefficients, the shorter one filled up with zeros before it."""
+    a, b = line(a), line(b)
+    library = xp(a) if xp(b) is np else xp(b)
+    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]  # (a number may have been made an array)
+    n = max(shape(a)[0], shape(b)[0])
+    return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
+
+
+@implements(np.polyadd)
+def polyadd(a1, a2):
+    a, b = widths(a1, a2)
+    return a + b
+
+
+@implements(np.polysub)
+def polysub(a1, a2):
+    a, b = widths(a1, a2)
+    return a - b
+
+
+@implements(np.polymul)
+def polymul(a1, a2):
+    return convolve(line(a1), line(a2))
+
+
+@implements(np.polydiv)
+def polydiv(u, v):
+    u, v = line(u), line(v)
+    n, m = shape(u)[0], shape(v)[0]
+    rest, found = u + 0.0 * v[0], []
+    for k in range(n - m + 1):
+        q = rest[k] / v[0]
+        found.append(q)
+        rest = rest - embed(q * v, axis=0, start=k, size=n)
+    quotient = stacked(found) if found else zeros_like(v[:1])
+    kept = values_of(rest[max(0, n - m + 1) :])
+    first = next((k for k in range(len(kept) - 1) if abs(kept[k]) > 1e-14), max(0, len(kept) - 1))
+    rest = rest[max(0, n - m + 1) + first :]
+    return quotient, rest if shape(rest)[0] else zeros_like(v[:1])
+
+
+@implements(np.polyfit)
+def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
+    """Least squares with columns scaled to one length, as NumPy has it."""
+    if full:
+        raise ArgumentError("numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with numpy.vander")
+    x, order = line(x), operator.index(deg) + 1
+    a = vander(x + 0.0, order)
+    b = y + 0.0
+    if w is not None:
+        a, b = a * column(w), b * (column(w) if ndim(b) == 2 else w)
+    scale = sum(a * a, 0) ** 0.5
+    c = lstsq(a / scale, b, shape(x)[0] * np.finfo(np.float64).eps if rcond is None else rcond)
+    c, residuals = c[0], c[1]
+    c = c / (column(scale) if ndim(c) == 2 else scale)
+    if not cov:
+        return c
+    base = inv(a.T @ a)
+    if cov != "unscaled":
+        base = base * (residuals / (shape(x)[0] - order))
+    return c, base
+
+
+@implements(np.kaiser)
+def kaiser(M, beta):
+    n = xp(beta).arange(M)
+    half = (M - 1) / 2.0
+    return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else n + 1.0 + 0.0 * beta
+
+
+@implements(np.unwrap)
+def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
+    """What is added to each element is a whole number of periods, which is a constant."""
+    d, whole = diff(primal_of(p), 1, axis), primal_of(period)
+    turns = -floor((d + 0.5 * whole) / whole)
+    turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
+    if discont is not None:
+        turns = select(absolute(d) < maximum(primal_of(discont), 0.5 * whole), 0.0, turns)
+    axis = axis_of(axis, ndim(p))
+    turns = cumsum(embed(turns, axis=axis, start=1, size=shape(p)[axis]), axis)
+    return p + turns * period
+
+
+if hasattr(np, "row_stack"):
+    implements(np.row_stack)(vstack)
+
+
+# --- sets: the values that NumPy gives, each taken from where it stands ---
+
+
+def taken(x: Any, values: Any) -> Any:
+    """The elements of the flat x that have these values."""
+    plain = values_of(x)
+    order = np.argsort(plain, kind="stable")
+    return x[order[np.searchsorted(plain[order], values)]]
+
+
+def set_of_two(f: Any) -> None:
+    def of(ar1, ar2, assume_unique=False, return_indices=False):
+        a, b = line(ar1), line(ar2)
+        more = {}
+        if f is not np.union1d:
+            more["assume_unique"] = assume_unique
+        if return_indices:
+            more["return_indices"] = True
+        y = f(values_of(a), values_of(b), **more)
+        if return_indices:
+            return a[y[1]], *y[1:]
+        return taken(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
+
+    of.__name__ = f.__name__
+    implements(f)(of)
+
+
+for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
+    set_of_two(_f)
+
+
+def unique_of(f: Any) -> None:
+    def of(x):
+        y = f(values_of(x))
+        return type(y)(taken(line(x), y[0]), *y[1:]) if isinstance(y, tuple) else taken(line(x), y)
+
+    of.__name__ = f.__name__
+    implements(f)(of)
+
+
+for _f in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
+    unique_of(_f)

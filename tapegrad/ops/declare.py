@@ -1,0 +1,320 @@
+"""`primitive` and `rules`: the two words with which an operation is declared; `implements`: a NumPy name for a composition.
+
+    @primitive(np.sin)
+    def sin(x): return xp_of(x).sin(x)
+    rules(sin, lambda g, out, x: g * cos(x), jvp=same)
+
+Arguments without a default are arrays; those with a default, or after `*`, are settings.  A reverse rule stands for each array
+argument: (g, out, *arrays, *settings) gives the cotangent of that argument.  `jvp(t, out, *arrays, *settings)` gets a tuple of
+tangents (None: constant).  Short words for common forward rules: `same` (elementwise: the tangent is pushed by the rules that
+pull the cotangent), `linear` (linear in its one array: the operation applied to the tangent).
+
+What a rule reads is found in its own code, so nobody declares it and nobody can declare it wrongly: it decides what a record
+keeps, hence what a later write must copy.  The function that `primitive` gives, the operation's entry point, binds; _fast
+gives it a body of its own, which does the same sooner."""
+
+import dis
+import functools
+import inspect
+import operator
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
+from .._core.errors import DeviceError
+from .._core.foreign import operand
+from .._core.primitive import Primitive, bind, layout_of
+from .._core.registry import TABLES, late
+from .._core.reverse import Like
+from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
+from .layouts import laid_as_library
+
+NUMPY: dict = {}  # NumPy or SciPy function -> ours
+PRIMITIVES: dict = {}  # name -> entry point
+COMPOSED: dict = {}  # name -> composed function
+TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
+same, linear = object(), object()
+
+
+def coerced(b: Any, other: Any) -> Any:
+    """An operand that is neither Variable, ndarray nor Python number, as one that the operation can take."""
+    if is_scalar(b):
+        return b
+    if isinstance(b, (list, tuple)):
+        return late.stacked(b)
+    b = operand(b)
+    if is_array(b):
+        if is_array(layout_of(other)) and xp_of(b) is not xp(other):
+            raise DeviceError("an operation met a NumPy and a CuPy array: move one of them with cupy.asarray(a) or a.get()")
+    return b
+
+
+def paired(a: Any, b: Any) -> tuple | None:
+    """The operands of an operator; None where the other one's own method has its turn."""
+    if type(b) in HANDLES:
+        a = operand_for(a, b)
+    elif type(a) in HANDLES:
+        b = operand_for(b, a)
+    return None if a is NotImplemented or b is NotImplemented else (a, b)
+
+
+def operand_for(a: Any, other: Any) -> Any:
+    c = type(a)
+    if c is complex and type(bottom(other)) is np.float64:  # Python's own product of the two is a Python number
+        return np.complex128(a)
+    if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
+        return a
+    return coerced(a, other)
+
+
+def shape(x: Any) -> tuple:
+    c = type(x)
+    if c is np.ndarray or c is View or c is Like:
+        return x.shape
+    if c in DIRECT:
+        x = x._value
+        while isinstance(x, Variable):
+            x = x._value
+        return x.shape
+    return getattr(x, "shape", ())
+
+
+def dtype(x: Any) -> np.dtype:
+    if type(x) is np.ndarray:
+        return x.dtype
+    if type(x) is not Like:
+        x = layout_of(x)
+    return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
+
+
+def ndim(x: Any) -> int:
+    return len(shape(x))
+
+
+def axes_of(axis: Any, n: int) -> tuple:
+    """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
+    if axis is None:
+        return tuple(range(n))
+    axes = tuple([operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)])
+    for k in axes:
+        if not -n <= k < n:
+            raise np.exceptions.AxisError(k, n)
+    axes = tuple([k % n for k in axes])
+    if len(set(axes)) != len(axes):
+        raise ValueError("an axis is repeated")
+    return axes
+
+
+def axis_of(axis: Any, n: int) -> int:
+    """One axis as a number in range(n); a tuple raises."""
+    return axes_of(operator.index(axis), n)[0]
+
+
+def xp(x: Any) -> Any:
+    """The library under x, which may be a Variable."""
+    return xp_of(layout_of(x))
+
+
+def implements(*functions: Callable, layout: str | None = None) -> Callable:
+    """The decorated function, composed of other operations, answers for these NumPy or SciPy functions.
+
+    `layout` is about the memory order of its results.  "own": it is NumPy's by itself (a view, or what a body gives that is NumPy's own
+    function).  None: it is NumPy's where the operands are in C order; else NumPy is asked (ops/layouts.py).  "asked": always."""
+
+    def declare(f):
+        for function in functions:
+            own = layout == "own" or hasattr(f, "writes")
+            NUMPY[function] = f if own else laid_as_library(function, f, layout == "asked")
+        COMPOSED[f.__name__] = f
+        return f
+
+    return declare
+
+
+class Written:
+    """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
+    stand there."""
+
+    def __init__(self, form: Callable):
+        self.form = form
+
+
+class Gated(Written):
+    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it."""
+
+
+class Signature:
+    """The parameters of a body: arrays first, then settings."""
+
+    def __init__(self, run):
+        self.whole = inspect.signature(run)
+        parameters = list(self.whole.parameters.values())
+        self.varying = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
+        arrays = [p for p in parameters if p.kind is p.POSITIONAL_OR_KEYWORD and p.default is p.empty]
+        self.arrays = [p.name for p in arrays]
+        rest = [p for p in parameters if p not in arrays and p.kind is not p.VAR_POSITIONAL]
+        self.settings = [p.name for p in rest]
+        self.named = {p.name for p in rest if p.kind is p.KEYWORD_ONLY}
+        self.defaults = tuple([p.default for p in rest if p.default is not p.empty])
+        kind = inspect.Parameter.KEYWORD_ONLY if self.varying else inspect.Parameter.POSITIONAL_OR_KEYWORD
+        first = [p for p in parameters if p not in rest]
+        self.names = () if self.varying or self.settings else self.arrays  # of all arguments, if they are arrays
+        self.entry = inspect.Signature([*first, *[p.replace(kind=kind) for p in rest]])
+
+    def split(self, args: tuple, settings: dict) -> tuple:
+        """The arrays of a call of the entry point, and its settings by name."""
+        if len(args) == len(self.names) and not settings:
+            return args, {}
+        given = self.entry.bind(*args, **settings)
+        given.apply_defaults()
+        given = given.arguments
+        arrays = [*[given[n] for n in self.arrays], *[a for n in self.varying for a in given[n]]]
+        return arrays, {s: given[s] for s in self.settings}
+
+
+signature_of = functools.cache(Signature)
+
+
+def bound(*args, **settings):
+    """The code of every entry point, with globals of its own."""
+    arrays, settings = signature.split(args, settings)  # noqa: F821
+    if pair:  # noqa: F821
+        arrays = paired(*arrays)
+        if arrays is None:
+            return NotImplemented
+    return bind(prim, arrays, settings)  # noqa: F821
+
+
+def primitive(
+    *numpy: Callable,
+    shapes: Any = (),
+    writes: bool = False,
+    multi: int = 0,
+    infix: str | None = None,
+    holomorphic: bool = True,
+    aliases: bool = False,
+    batch: Any = None,
+    scalar: Any = None,
+    prim: Any = None,
+    layout: str = "own",
+):
+    """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
+    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
+    same, or an expression of v and w.  `holomorphic`:
+    on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
+    `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
+    NumPy's ufuncs, and of what has the forward rule `same`, is known.  `layout`: see `implements`.
+
+    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
+    inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
+    which gives the value, while the rules give the derivatives; or `Written(function)`, of which the derivatives are those of what is
+    written there."""
+
+    def declare(run):
+        if run.__name__ in PRIMITIVES:
+            raise TypeError(f"there is an operation {run.__name__} already")
+        p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
+        p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
+        p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
+        signature = signature_of(run)
+        space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
+        entry = FunctionType(bound.__code__, space, run.__name__)
+        entry.prim, entry.__doc__, p.call, entry.__signature__ = p, run.__doc__, entry, signature.whole
+        PRIMITIVES[p.name] = entry
+        for function in numpy:
+            NUMPY[function] = entry if layout == "own" else laid_as_library(function, entry, True)
+        return entry
+
+    return declare
+
+
+def reads(rule: Callable) -> list[bool]:
+    """Which of its arguments does the rule's code read?  What no rule reads is not kept, nor copied at a write.
+
+    All rules are looked at when they are first used, so the code is read as it stands, which takes a twentieth of what `dis` takes for
+    lines to be printed: pairs of bytes, operation and number; an argument that inner functions read has its own number there, too."""
+    code, seen, high = rule.__code__, set(), 0
+    arguments = code.co_argcount + code.co_kwonlyargcount
+    several = code.co_flags & inspect.CO_VARARGS
+    found = code.co_code
+    for operation, low in zip(found[::2], found[1::2], strict=True):
+        number, high = high | low, 0
+        if operation == dis.EXTENDED_ARG:
+            high = number << 8
+        elif operation in PAIRS:
+            seen.update((number >> 4, number & 15))
+        elif operation in LOCALS:
+            seen.add(number)
+    named = [n in seen for n in range(arguments)]
+    return named[: code.co_argcount] + [True] * bool(several) + named[code.co_argcount :]
+
+
+LOCALS = {*dis.haslocal, *dis.hasfree}
+PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}  # Python 3.13: two in one
+
+
+def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = None) -> None:
+    """Give the operation its derivatives.  `joint`: one rule (g, out, need, *arrays, *settings) that gives the cotangents of all
+    inputs as a tuple (None where `need` is false), in place of one rule each."""
+    prim = entry.prim
+    signature = signature_of(prim.run)
+    prim.joint, prim.vjp = joint is not None, tuple([named(r, prim) for r in (vjp if joint is None else (joint,))])
+    prim.same, prim.linear = jvp is same, jvp is linear
+    if prim.same and prim.batch is None:
+        prim.batch = "elementwise"
+    prim.keep_spec = _keep_spec(prim, bool(signature.varying))
+    prim.jvp = _applied(entry) if jvp is linear else _pushed(prim.vjp) if jvp is same else jvp
+    entry.__globals__["pair"] = is_operator(prim, signature)
+
+
+def is_operator(prim: Primitive, signature: Signature) -> bool:
+    """Two arrays and nothing else, one rule for each."""
+    return len(signature.arrays) == 2 and not (
+        signature.settings or signature.varying or prim.joint or prim.aliases or prim.multi or prim.writes
+    )
+
+
+def named(rule: Callable, prim: Primitive) -> Callable:
+    """The rule as that of this primitive alone: a record names its primitive by its rule."""
+    if getattr(rule, "prim", prim) is not prim:
+        defaults = rule.__kwdefaults__
+        rule = FunctionType(rule.__code__, rule.__globals__, rule.__name__, rule.__defaults__, rule.__closure__)
+        rule.__kwdefaults__ = defaults
+    rule.prim = prim
+    return rule
+
+
+def _keep_spec(prim: Primitive, varying: bool) -> Callable:
+    """A function from the pattern of active inputs to (inputs that its rules read, do they read the output?)."""
+    first = 3 if prim.joint else 2
+
+    def spec(active):
+        used = [reads(r) for r in prim.vjp]
+        if prim.shapes == "*" or varying:
+            return () if prim.shapes == "*" else tuple(range(len(active))), any(u[1] for u in used)
+        on = used if prim.joint else [u for u, a in zip(used, active, strict=True) if a]
+        inputs = [i for i in range(len(active)) if i not in prim.shapes and any(u[first + i] for u in on)]
+        return tuple(inputs), any(u[1] for u in on)
+
+    return spec
+
+
+def _applied(entry: Callable) -> Callable:
+    return lambda t, out, x, *settings, **params: entry(t[0], *settings, **params)
+
+
+def _pushed(vjp: tuple) -> Callable:
+    """The forward rule of an elementwise operation: its Jacobian is diagonal, hence its own transpose."""
+
+    def jvp(t, out, *args, **settings):
+        total = None
+        for d, rule in zip(t, vjp, strict=True):
+            if d is not None:
+                c = rule(d if shape(d) == shape(out) else late.widened(d, out), out, *args, **settings)
+                total = c if total is None else total if c is None else total + c
+        return total
+
+    return jvp

@@ -1,0 +1,58 @@
+"""NumPy's histograms of several axes: linear in the weights; the edges move with what they are made from, as those of one axis do."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import xp_of
+from .._core.primitive import values_of
+from .declare import ndim, shape
+from .reductions import sum
+from .shaping import reshape, stacked
+from .sorting import bincount
+from .special.declare import implements
+from .statistics import histogram
+
+
+def columns(sample: Any) -> list:
+    """Of an array (n, axes), or of a sequence of arrays (n)."""
+    if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
+        return [sample[:, k] for k in range(shape(sample)[1])]
+    rows = sample if isinstance(sample, (list, tuple)) else [sample]
+    return [stacked(x) if isinstance(x, (list, tuple)) else x for x in rows]
+
+
+@implements(np.histogramdd)
+def histogramdd(sample, bins=10, range=None, density=None, weights=None):
+    xs = columns(sample)
+    bins = [bins] * len(xs) if isinstance(bins, (int, np.integer)) else list(bins)
+    limits = [None] * len(xs) if range is None else list(range)
+    if len(bins) != len(xs) or len(limits) != len(xs):
+        raise ValueError("numpy.histogramdd: bins and range must have one entry for each axis of the sample")
+    edges = [histogram(x, b, r)[1] for x, b, r in zip(xs, bins, limits, strict=True)]
+    at, inside, sizes = 0, True, [shape(e)[0] - 1 for e in edges]
+    for x, e, n in zip(xs, edges, sizes, strict=True):
+        x, e = values_of(x), values_of(e)
+        library = xp_of(x)
+        x, e = library.asarray(x), library.asarray(e)
+        cell = library.searchsorted(e, x, "right") - 1 - (x == e[-1])
+        inside = inside & (cell >= 0) & (cell < n)
+        at = at * n + library.clip(cell, 0, n - 1)
+    w = inside * 1.0
+    if weights is not None:
+        w = w * (stacked(weights) if isinstance(weights, (list, tuple)) else weights)
+    counts = reshape(bincount(at, w, math.prod(sizes)), to=tuple(sizes))
+    if density:
+        counts = counts / sum(counts)
+        for k, e in enumerate(edges):
+            counts = counts / reshape(e[1:] - e[:-1], to=tuple([-1 if j == k else 1 for j in np.arange(len(edges))]))
+    return counts, edges
+
+
+@implements(np.histogram2d)
+def histogram2d(x, y, bins=10, range=None, density=None, weights=None):
+    if not isinstance(bins, (int, np.integer)):
+        bins = list(bins) * 2 if len(bins) == 1 else [bins, bins] if len(bins) > 2 else bins
+    counts, edges = histogramdd([x, y], bins, range, density, weights)
+    return counts, *edges

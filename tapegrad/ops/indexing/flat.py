@@ -1,0 +1,98 @@
+"""x.flat: the elements of x in C order, one by one, by places, or as an array."""
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.foreign import argument
+from ..._core.variable import Elements
+from ..declare import shape
+from . import overlaps, views
+from .regions import ALL
+from .views import index
+from .writes import write_value
+
+
+class Flat(Elements):
+    """An iterator over x, of which the elements are also read and written by their places in C order."""
+
+    __slots__ = ("base", "place", "_x")
+
+    def __init__(self, x: Any, place: list | None = None):
+        """`place`: [how many elements it has given], which several may share."""
+        self.base, self.place = x, [0] if place is None else place
+        self._x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
+
+    @property
+    def index(self) -> int:
+        return self.place[0]
+
+    def plain_elements(self) -> Any:
+        return self.copy()
+
+    def copy(self) -> Any:
+        return self.base.flatten()
+
+    @property
+    def coords(self) -> tuple:
+        n, found = self.index, []
+        for size in shape(self.base)[:0:-1]:
+            n, rest = divmod(n, size or 1)  # (NumPy asks also where there is nothing)
+            found.append(rest)
+        return (n, *found[::-1]) if shape(self.base) else ()
+
+    def _places(self, at: Any) -> tuple:
+        return np.unravel_index(np.arange(len(self))[index(at)], self._x.shape)
+
+    def __getitem__(self, at: Any) -> Any:
+        return self._x[self._places(at)]
+
+    def __setitem__(self, at: Any, y: Any) -> None:
+        y = views.ravel(y.base) if type(y) is Flat else y
+        if overlaps.lies_in(self._x, y):
+            at = index(at)
+            return write_value(self._x, overlaps.left_in(self._x, [y], lambda x, ys: x.flat.__setitem__(at, *ys)), ALL)
+        places = self._places(at)
+        count = np.size(places[0]) if places else 1
+        y = views.ravel(argument(y))
+        write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
+
+    __hash__ = None
+    __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.eq, operator.ne)]
+    __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.lt, operator.le)]
+    __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.gt, operator.ge)]
+
+    def __len__(self) -> int:
+        return self._x.size
+
+    def __iter__(self) -> "Flat":
+        return self
+
+    def __next__(self) -> Any:
+        if self.index >= len(self):
+            raise StopIteration
+        self.place[0] += 1
+        return self[self.index - 1]
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.asarray(self.copy(), *args, **kwargs)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(ufunc, method)(*[argument(a) for a in args], **kwargs)
+
+    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        return f(*[elements(a) for a in args], **{k: elements(v) for k, v in kwargs.items()})
+
+
+def elements(a: Any) -> Any:
+    return type(a)([elements(v) for v in a]) if type(a) in (list, tuple) else argument(a)
+
+
+def fill(x: Any, y: Any) -> None:
+    """x.flat = y."""
+    if overlaps.lies_in(x, y):
+        write_value(x, overlaps.left_in(x, [y], lambda x, ys: setattr(x, "flat", *ys)), Ellipsis)
+    else:
+        Flat(x)[ALL] = y

@@ -1,0 +1,502 @@
+"""Elements moved, repeated, padded, cut out or put together: the primitives tril, triu, pad_zeros, diagonal_of beside their
+adjoints, and what NumPy composes of them and of concatenate, take and broadcast_to.
+
+The results are values, not views; those stand in ops/views.py."""
+
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import layout_of, primal_of, values_of
+from ..._core.variable import ArrayVariable, Variable, frozen
+from ..creation import cast
+from ..declare import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import dtype as dtype_of
+from ..shaping import arrays_of, copy, fit, rolled
+from ..shaping import broadcast_to as spread_to
+from ..shaping import concatenate as end_to_end
+from ..shaping import reshape as reshaped
+from . import views
+from .traced_indices import is_hidden, picked
+from .views import array_like, axis_of, index, part
+
+# --- linear maps, each beside its adjoint ---
+
+
+@primitive(shapes=(0,), batch="matrix")
+def lower_part(x, *, k):
+    return xp_of(x).tril(x, k)
+
+
+@primitive(shapes=(0,), batch="matrix")
+def upper_part(x, *, k):
+    return xp_of(x).triu(x, k)
+
+
+@primitive(shapes=(0,), batch="moves")
+def pad_zeros(x, *, width):
+    """Zeros around x; width: (before, after) for each axis."""
+    return xp_of(x).pad(x, width)
+
+
+@primitive(shapes=(0,), batch="moves")
+def trimmed(x, *, width):
+    """The adjoint of `pad_zeros`."""
+    return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
+
+
+@primitive(shapes=(0,), batch="matrix")
+def diagonal_of(x, *, k):
+    """The diagonal of each matrix in a batch."""
+    return xp_of(x).diagonal(x, k, -2, -1).copy()
+
+
+@primitive(shapes=(0,), batch="matrix")
+def on_diagonal(x, *, k, to):
+    """Matrices of shape `to`, zero but for a diagonal: the adjoint of `diagonal_of`."""
+    library = xp_of(x)
+    out = library.zeros(x.shape[:-1] + to, x.dtype)
+    i = library.arange(x.shape[-1])
+    out[..., i + max(-k, 0), i + max(k, 0)] = x
+    return out
+
+
+rules(lower_part, lambda g, out, x, k: lower_part(g, k=k), jvp=linear)
+rules(upper_part, lambda g, out, x, k: upper_part(g, k=k), jvp=linear)
+rules(pad_zeros, lambda g, out, x, width: trimmed(g, width=width), jvp=linear)
+rules(trimmed, lambda g, out, x, width: pad_zeros(g, width=width), jvp=linear)
+rules(diagonal_of, lambda g, out, x, k: on_diagonal(g, k=k, to=shape(x)[-2:]), jvp=linear)
+rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
+
+
+def value_of(a: Any) -> Any:
+    """a as a value, which may be read through an alias of its memory: later writes to a then move to other memory."""
+    a = array_like(a)
+    if not isinstance(a, Variable):
+        return a
+    layout_of(a)
+    return frozen(a)
+
+
+def constant(a: Any) -> Any:
+    """Indices and counts on which the shape of a result depends: the derivative is zero."""
+    return np.asarray(index(a)) if isinstance(a, (list, tuple)) else values_of(a)
+
+
+def integer(n: Any) -> Any:
+    if type(n) is int:
+        return n
+    n = constant(n)
+    return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
+
+
+def taken(x: Any, at: Any, axis: int) -> Any:
+    """x at integer indices along one axis.  A mask is read as the integers 0 and 1."""
+    at = at if is_array(at) else np.asarray(at)
+    at = at.astype(np.intp) if at.dtype.kind == "b" else at
+    if isinstance(x, Variable) and xp(x) is not xp_of(at):
+        at = xp(x).asarray(at)
+    return x[(slice(None),) * axis + (at,)]
+
+
+def in_rows(y: Any) -> Any:
+    """y in C order."""
+    return y if y.flags.c_contiguous else copy(y, "C")
+
+
+# --- joining ---
+
+
+@implements(np.concatenate, layout="own")
+def concatenate(arrays, axis=0, dtype=None):
+    xs = arrays_of(list(arrays))
+    if axis is None:
+        xs, axis = [views.ravel(x) for x in xs], 0
+    if any(ndim(x) == 0 for x in xs):
+        raise ValueError("zero-dimensional arrays cannot be concatenated")
+    return safely_cast("concatenate", end_to_end(*xs, axis=axis), dtype)
+
+
+def safely_cast(name: str, y: Any, to: Any) -> Any:
+    """Joined arrays in the dtype asked for, which may not lose their kind."""
+    if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
+        raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype")
+    return y if to is None else cast(y, np.dtype(to))
+
+
+if hasattr(np, "concat"):
+    implements(np.concat)(concatenate)
+
+
+@implements(np.vstack)
+def vstack(tup, dtype=None):
+    return concatenate([views.atleast_2d(x) for x in arrays_of(list(tup))], 0, dtype)
+
+
+@implements(np.hstack)
+def hstack(tup, dtype=None):
+    xs = [views.atleast_1d(x) for x in arrays_of(list(tup))]
+    return concatenate(xs, 0 if ndim(xs[0]) == 1 else 1, dtype)
+
+
+@implements(np.dstack)
+def dstack(tup):
+    return concatenate([views.atleast_3d(x) for x in arrays_of(list(tup))], 2)
+
+
+@implements(np.column_stack)
+def column_stack(tup):
+    xs = [x if ndim(x) > 1 else views.transpose(views.atleast_2d(x)) for x in arrays_of(list(tup))]
+    return concatenate(xs, 1)
+
+
+@implements(np.block)
+def block(arrays):
+    def depth(a):
+        return 1 + max(depth(b) for b in a) if isinstance(a, list) else 0
+
+    def rank(a):
+        return max(rank(b) for b in a) if isinstance(a, list) else ndim(array_like(a))
+
+    levels = depth(arrays)
+    n = max(levels, rank(arrays))
+
+    def build(a, level):
+        if not isinstance(a, list):
+            a = array_like(a)
+            return views.reshape(a, (1,) * (n - ndim(a)) + shape(a))
+        return concatenate([build(b, level - 1) for b in a], -level)
+
+    return build(arrays, levels) if levels else copy(array_like(arrays))
+
+
+@implements(np.append)
+def append(arr, values, axis=None):
+    arr, values = arrays_of([arr, values])
+    return concatenate([arr, values], axis)
+
+
+@implements(np.meshgrid, layout="asked")
+def meshgrid(*xi, copy=True, sparse=False, indexing="xy"):
+    if indexing not in ("xy", "ij"):
+        raise ValueError("Valid values for `indexing` are 'xy' and 'ij'.")
+    xs = arrays_of(xi)
+    n = len(xs)
+    out = []
+    for i, x in enumerate(xs):
+        place = 1 - i if indexing == "xy" and i < 2 <= n else i
+        out.append(views.reshape(x, (1,) * place + (-1,) + (1,) * (n - 1 - place)))
+    if not sparse:
+        out = list(views.broadcast_arrays(*out))
+    return tuple([copied(x) for x in out]) if copy else tuple(out)
+
+
+copied = copy
+
+
+@implements(np.ix_)
+def ix_(*args):
+    """Each vector along an axis of its own, as a view; a mask as the places where it is true."""
+    xs = arrays_of(args)
+    if any(ndim(x) != 1 for x in xs):
+        raise ValueError("Cross index must be 1 dimensional")
+    xs = [xp(x).nonzero(values_of(x))[0] if dtype(x).kind == "b" else x for x in xs]
+    return tuple([views.reshape(x, (1,) * k + (-1,) + (1,) * (len(xs) - 1 - k)) for k, x in enumerate(xs)])
+
+
+# --- repeating and padding ---
+
+
+@implements(np.repeat)
+def repeat(a, repeats, axis=None):
+    x = value_of(a)
+    if axis is None:
+        x, axis = reshaped(x, to=(-1,)), 0
+    axis = axis_of(axis, ndim(x))
+    n = constant(repeats)
+    if np.size(n) == 1:
+        k, s = int(n if np.ndim(n) == 0 else n[0]), shape(x)
+        wide = spread_to(reshaped(x, to=s[: axis + 1] + (1,) + s[axis + 1 :]), to=s[: axis + 1] + (k,) + s[axis + 1 :])
+        return copy(reshaped(wide, to=s[:axis] + (s[axis] * k,) + s[axis + 1 :]))
+    return taken(x, np.repeat(np.arange(shape(x)[axis]), n), axis)
+
+
+@implements(np.tile)
+def tile(A, reps):
+    x = value_of(A)
+    reps = integer(reps)
+    reps = reps if type(reps) is tuple else (reps,)
+    n = max(len(reps), ndim(x))
+    s = (1,) * (n - ndim(x)) + shape(x)
+    reps = (1,) * (n - len(reps)) + reps
+    thin, wide, final = [], [], []
+    for k, size in zip(reps, s, strict=True):
+        thin += [1, size]
+        wide += [k, size]
+        final.append(k * size)
+    return copy(reshaped(spread_to(reshaped(x, to=tuple(thin)), to=tuple(wide)), to=tuple(final)))
+
+
+@implements(np.resize)
+def resize(a, new_shape):
+    x = views.ravel(a)
+    to = views.sizes(new_shape)
+    n, size = int(np.prod(to)), shape(x)[0]
+    if size == 0 or n == 0:
+        return cast(xp(x).zeros(to), dtype(x))
+    return views.reshape(taken(x, np.arange(n) % size, 0), to)
+
+
+@implements(np.roll)
+def roll(a, shift, axis=None):
+    return rolled(array_like(a), shift=integer(shift), axis=axis)
+
+
+def fit_dtype(x: Any, to: Any) -> Any:
+    return x if dtype(x) == to else fit(x, shape(x), to)
+
+
+# --- triangles and diagonals ---
+
+
+@implements(np.tril)
+def tril(m, k=0):
+    return lower_part(triangle_of(m), k=integer(k))
+
+
+@implements(np.triu)
+def triu(m, k=0):
+    return upper_part(triangle_of(m), k=integer(k))
+
+
+def triangle_of(m: Any) -> Any:
+    m = array_like(m)
+    return m if ndim(m) != 1 else spread_to(m, to=(shape(m)[0], shape(m)[0]))
+
+
+@implements(np.diag)
+def diag(v, k=0):
+    if k == 0 and type(v) is ArrayVariable and type(v._value) is np.ndarray and v._value.ndim == 2:
+        return views.diagonal(v)
+    v, k = array_like(v), integer(k)
+    if ndim(v) == 1:
+        n = shape(v)[0] + abs(k)
+        return on_diagonal(v, k=k, to=(n, n))
+    if ndim(v) != 2:
+        raise ValueError("Input must be 1- or 2-d.")
+    return views.diagonal(v, k) if xp(v) is np else diagonal_of(v, k=k)  # CuPy's is a copy
+
+
+@implements(np.diagflat)
+def diagflat(v, k=0):
+    return diag(views.ravel(v), k)
+
+
+@implements(np.vander)
+def vander(x, N=None, increasing=False):
+    x = array_like(x)
+    if ndim(x) != 1:
+        raise ValueError("numpy.vander: x must be a vector")
+    n = shape(x)[0] if N is None else integer(N)
+    if n < 0:
+        raise ValueError(f"numpy.vander: N={n} is negative")
+    powers = xp(x).arange(n) if increasing else xp(x).arange(n)[::-1]
+    return views.reshape(x, (-1, 1)) ** powers
+
+
+# --- taking out, cutting out, putting in ---
+
+
+def known_mode(name: str, mode: str) -> None:
+    if mode not in ("raise", "wrap", "clip"):
+        raise ArgumentError(f"numpy.{name}: mode={mode!r}; it is one of 'raise', 'wrap', 'clip'")
+
+
+@implements(np.take, layout="own")
+def take(a, indices, axis=None, mode="raise"):
+    known_mode("take", mode)
+    x = array_like(a)
+    if axis is None:
+        x, axis = views.ravel(x), 0
+    axis = axis_of(axis, ndim(x))
+    n = shape(x)[axis]
+    if is_hidden(indices):
+        at = primal_of(array_like(indices))
+        at = at % n if mode == "wrap" else at.clip(0, n - 1) if mode == "clip" else at
+        return picked(x, (slice(None),) * axis + (at,))
+    at = constant(indices)
+    if mode == "wrap":
+        at = at % n
+    elif mode == "clip":
+        at = at.clip(0, n - 1) if is_array(at) else min(max(int(at), 0), n - 1)
+    if is_array(at):
+        return in_rows(taken(x, at, axis))
+    y = x[(slice(None),) * axis + (int(at),)]
+    return copy(y) if ndim(y) else y
+
+
+@implements(np.compress)
+def compress(condition, a, axis=None):
+    x, condition = array_like(a), host(condition)
+    if np.ndim(condition) != 1:
+        raise ValueError("numpy.compress: the condition must be a vector")
+    if axis is None:
+        x, axis = views.ravel(x), 0
+    return in_rows(taken(x, np.flatnonzero(condition), axis_of(axis, ndim(x))))
+
+
+def host(a: Any) -> np.ndarray:
+    """Indices and masks on the host, where the shape of a result depends on them."""
+    a = constant(a)
+    return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
+
+
+@implements(np.extract)
+def extract(condition, arr):
+    return compress(host(condition).ravel(), arr)
+
+
+@implements(np.delete, layout="asked")
+def delete(arr, obj, axis=None):
+    x = array_like(arr)
+    if axis is None:
+        x, axis = views.ravel(x), 0
+    axis = axis_of(axis, ndim(x))
+    return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else constant(obj)), axis)
+
+
+@implements(np.insert, layout="asked")
+def insert(arr, obj, values, axis=None):
+    x, values = arrays_of([arr, values])
+    if axis is None:
+        x, axis = views.ravel(x), 0
+    axis = axis_of(axis, ndim(x))
+    s = shape(x)
+    at = obj if isinstance(obj, slice) else constant(obj)
+    if is_array(at) and at.ndim and at.dtype.kind == "b":
+        at = np.flatnonzero(host(at))
+    if not isinstance(at, slice) and np.ndim(at) == 0:
+        values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values
+        values = values if ndim(values) == 0 else views.moveaxis(values, 0, axis)
+        count = shape(values)[axis]
+    else:
+        count = len(range(*at.indices(s[axis]))) if isinstance(at, slice) else np.size(at)
+        if count == 1 and ndim(values):
+            count = np.broadcast_shapes(shape(values), s[:axis] + (1,) + s[axis + 1 :])[axis]
+    values = fit_dtype(views.broadcast_to(values, s[:axis] + (count,) + s[axis + 1 :]), dtype(x))
+    order = np.insert(np.arange(s[axis]), at, s[axis] + np.arange(count))
+    return taken(end_to_end(x, values, axis=axis), order, axis)
+
+
+@implements(np.trim_zeros)
+def trim_zeros(filt, trim="fb", axis=None):
+    x = array_like(filt)
+    if ndim(x) != 1 or axis not in (None, 0, -1):
+        raise ArgumentError("trim_zeros: only one-dimensional arrays are supported on a tracked Variable")
+    on = np.flatnonzero(host(x != 0))
+    if not on.size:
+        return part(x, (slice(0, 0),))
+    start = int(on[0]) if "f" in trim.lower() else 0
+    stop = int(on[-1]) + 1 if "b" in trim.lower() else shape(x)[0]
+    return part(x, (slice(start, stop),))
+
+
+@implements(np.select, layout="asked")
+def select(condlist, choicelist, default=0):
+    if len(condlist) != len(choicelist):
+        raise ValueError("list of cases must be same length as list of conditions")
+    y = default
+    for on, choice in list(zip(condlist, choicelist, strict=True))[::-1]:
+        y = NUMPY[np.where](on if isinstance(on, Variable) else constant(on), choice, y)
+    return y
+
+
+@implements(np.choose)
+def choose(a, choices, mode="raise"):
+    known_mode("choose", mode)
+    at, xs = constant(a), arrays_of(list(choices))
+    if np.result_type(at).kind not in "biu":
+        raise TypeError("numpy.choose: the first array must be one of integers")
+    n = len(xs)
+    if mode == "wrap":
+        at = at % n
+    elif mode == "clip":
+        at = at.clip(0, n - 1)
+    elif xp_of(at) is np and np.size(at) and not (0 <= np.min(at) and np.max(at) < n):
+        raise ValueError("invalid entry in choice array")
+    y = xs[-1]
+    for k in range(n - 2, -1, -1):
+        y = NUMPY[np.where](at == k, xs[k], y)
+    to = np.broadcast_shapes(np.shape(at), shape(y))
+    return y if shape(y) == to else spread_to(value_of(y), to=to)
+
+
+@implements(np.piecewise)
+def piecewise(x, condlist, funclist, *args, **kw):
+    x = array_like(x)
+    masks = constant(condlist) if not isinstance(condlist, list) else [constant(c) for c in condlist]
+    if not isinstance(masks, list):
+        masks = [masks] if np.ndim(masks) == ndim(x) else list(masks)
+    if np.ndim(masks[0]) == 0 and ndim(x):
+        masks = [np.asarray(masks)]
+    masks = [xp(x).asarray(m, dtype=bool) for m in masks]
+    functions = list(funclist)
+    if len(functions) == len(masks) + 1:
+        rest = masks[0]
+        for m in masks[1:]:
+            rest = rest | m
+        masks.append(~rest)
+    elif len(functions) != len(masks):
+        raise ValueError(f"with {len(masks)} condition(s), either {len(masks)} or {len(masks) + 1} functions are expected")
+    if ndim(x) == 0:
+        return views.reshape(piecewise(views.reshape(x, (1,)), [m.reshape(1) for m in masks], functions, *args, **kw), ())
+    y = NUMPY[np.zeros_like](x)
+    for m, f in zip(masks, functions, strict=True):
+        y[m] = f(x[m], *args, **kw) if callable(f) else f
+    return y
+
+
+@implements(np.diff)
+def diff(a, n=1, axis=-1, prepend=None, append=None):
+    x = array_like(a)
+    if n < 0:
+        raise ValueError(f"order must be non-negative but got {n!r}")
+    if n == 0:
+        return x
+    axis = axis_of(axis, ndim(x))
+    ends = []
+    for end in (prepend, append):
+        if end is not None and end is not np._NoValue:
+            end = array_like(end) if not np.isscalar(end) else xp(x).asarray(end)
+            s = shape(x)
+            ends.append(views.broadcast_to(end, s[:axis] + (1,) + s[axis + 1 :]) if ndim(end) == 0 else end)
+        else:
+            ends.append(None)
+    if any(e is not None for e in ends):
+        x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
+    before = (slice(None),) * axis
+    for _ in range(n):
+        x = part(x, (*before, slice(1, None))) - part(x, (*before, slice(None, -1)))
+    return x
+
+
+# --- casts ---
+
+
+@implements(np.astype)
+def astype(x, dtype, /, *, copy=True, device=None):
+    to = np.dtype(dtype)
+    if isinstance(x, Variable) and to == dtype_of(x):
+        return copied(x) if copy else x
+    return cast(x, to)
+
+
+@implements(np.real_if_close, layout="asked")
+def real_if_close(a, tol=100):
+    x = array_like(a)
+    if dtype(x).kind != "c":
+        return x
+    limit = tol * np.finfo(dtype(x)).eps if tol > 1 else tol
+    return views.real(x) if bool((abs(primal_of(x).imag) < limit).all()) else x

@@ -1,0 +1,90 @@
+"""Arrays that share memory: whether two do, and what a write leaves whose source lies in its target."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import room_like
+from ..._core.errors import AliasError
+from ..._core.primitive import layout_of
+from ..._core.scope import OPEN
+from ..._core.variable import Variable, View
+from .. import shaping as s
+from ..declare import implements
+from .regions import PARTS, region
+from .views import array_like, ravel, shown
+
+
+def steps_of(x: Variable) -> tuple:
+    """The handle that owns the memory of x, and the steps from there to x."""
+    return (x._base, x._path) if type(x) is View else (x, ())
+
+
+def memory_of(x: Any) -> tuple:
+    """An array that lies where x does, and the handle whose own memory that is.  Memory of the user's has no handle: an argument or a
+    captured array counts as the array that it stands for."""
+    if not isinstance(x, Variable):
+        return x, None
+    base, path = steps_of(x)
+    for shadow in OPEN.shadows:
+        for array, v in (*shadow.given, *shadow.arrays):
+            if v is base:
+                return region(array, path), None
+    return shown(x), base
+
+
+def answered(asked: Callable, a: Any, b: Any, max_work: Any) -> bool:
+    (x, p), (y, q) = memory_of(a), memory_of(b)
+    if p is not q and isinstance(a, Variable) and isinstance(b, Variable):
+        return False  # handles that hold the same array for now do not share it
+    return asked(x, y, max_work) or (p is not q and asked(shown(a) if isinstance(a, Variable) else a, y, max_work))
+
+
+@implements(np.shares_memory, layout="own")
+def shares_memory(a, b, max_work=None):
+    return answered(np.shares_memory, a, b, max_work)
+
+
+@implements(np.may_share_memory, layout="own")
+def may_share_memory(a, b, max_work=0):
+    return answered(np.may_share_memory, a, b, max_work)
+
+
+def lies_in(x: Any, y: Any) -> bool:
+    """May y lie in the memory of x, which is to be written?"""
+    if not (isinstance(x, Variable) and isinstance(y, Variable)) or steps_of(x)[0] is not steps_of(y)[0]:
+        return False
+    x, y = shown(x), shown(y)
+    return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
+
+
+def left_in(x: Variable, sources: list, write: Callable) -> Any:
+    """What `write(x, sources)` leaves in x, where sources lie in the memory of x.
+
+    NumPy buffers most such writes, and does others element by element, in an order of its own.  So NumPy does this one: on arrays that
+    lie as x and its sources do, and hold the numbers of their elements."""
+    base, path = steps_of(x)
+    here = layout_of(base)
+    steps, pool, size = list(path), [ravel(s.copy(base, "C"))], here.size
+    numbers = room_like(here)
+    numbers[...] = np.arange(size).reshape(here.shape)
+    given = []
+    for y in sources:
+        owner, found = steps_of(y) if isinstance(y, Variable) else (None, ())
+        if owner is base:
+            steps += found
+            given.append(region(numbers, found))
+        else:
+            y = array_like(y)
+            n = layout_of(y).size
+            given.append(np.arange(size, size + n).reshape(layout_of(y).shape).astype(here.dtype))
+            pool.append(ravel(y))
+            size += n
+    if not PARTS.isdisjoint([kind for kind, _ in steps]) or size > 2 ** np.finfo(here.dtype).nmant:
+        raise AliasError(
+            "x is written with elements of x itself, in an order that depends on how NumPy does it: write a copy, source.copy()"
+        )
+    target = region(numbers, path)
+    write(target, given)
+    return (pool[0] if len(pool) == 1 else s.concatenate(*pool))[target.real.astype(np.intp)]

@@ -1,0 +1,216 @@
+"""x[mask] with a mask that differs between samples or replays: as many elements as it has, another number for each.
+
+`Selected` stands for them, of the shape of x, until they are written back by the same mask or summed: elementwise functions of it are
+taken everywhere, with one of the chosen elements in the place of those that are not, so that no function meets what it was kept from.
+What needs their number asks for the mask: under `vmap` that raises, in a recording it is a guard."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.primitive import READ, bind, is_tracked, layout_of, live, primal_of, values_of
+from ..._core.variable import Variable, frozen
+from ..declare import dtype, ndim, primitive, shape, xp
+from ..piecewise import where
+from ..shaping import astype, broadcast_to, reshape
+from ..sorting import taken
+from .traced_indices import agreed
+
+
+def is_mask(x: Any, at: Any) -> bool:
+    """Is this hidden index one mask for leading axes of x?"""
+    return isinstance(at, Variable) and dtype(at).kind == "b" and 0 < ndim(at) <= ndim(x) and shape(at) == shape(x)[: ndim(at)]
+
+
+def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
+    """A sample that chooses none takes what another chooses (were it none in all of them, the mask would not differ)."""
+    flags, rows = [primal_of(v) for v in stacks]
+    count, n, *rest = shape(rows)
+    one = (1,) * (1 + len(rest))
+    at = broadcast_to(reshape(np.argmax(flags, axis=1), to=(count, *one)), to=(count, 1, *rest))
+    first = reshape(taken(rows, at, 1), to=(count, *rest))
+    other = run(reshape(flags, to=(count * n,)), reshape(rows, to=(count * n, *rest)))
+    return where(reshape(np.any(flags, axis=1), to=(count, *one[1:])), first, other)
+
+
+@primitive(batch=_first_of_samples)
+def first_chosen(flags, rows):
+    """The first row with a true flag."""
+    return rows[flags.argmax()]
+
+
+def is_recorded(mask: Any) -> bool:
+    """Is it hidden by a trace that may be asked for it, but whose answer then holds for no other mask?"""
+    mask = primal_of(mask)
+    return isinstance(mask, Variable) and not mask._trace.samples
+
+
+def selected(x: Any, mask: Any) -> "Selected":
+    mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))  # as it is now, whoever writes it
+    if not n or (not mask._trace.samples and not bool(np.any(mask))):
+        return Selected(x, mask).plain_elements()
+    row = first_chosen(reshape(mask, to=(n,)), reshape(primal_of(x), to=(n, *shape(x)[ndim(mask) :])))
+    return Selected(where(along(mask, x), x, row), mask)
+
+
+def along(mask: Any, x: Any) -> Any:
+    return reshape(mask, to=shape(mask) + (1,) * (ndim(x) - ndim(mask)))
+
+
+def written(x: Any, y: "Selected", at: Any) -> tuple:
+    """(value, index), which x[at] = y comes down to."""
+    if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not alike(at, y.mask):
+        return y.plain_elements(), at
+    return where(along(y.mask, x), y.full, x), Ellipsis
+
+
+def alike(mask: Any, other: Any) -> bool:
+    """Are these one mask?  Where that is not known, it is asked."""
+    mask = live(primal_of(mask))
+    if isinstance(mask, Variable) and mask._trace is other._trace and mask._slot is other._slot:
+        return True
+    return shape(mask) == shape(other) and bool(np.all(mask == other))
+
+
+def plain(v: Any) -> Any:
+    if type(v) is Selected:
+        return v.plain_elements()
+    return type(v)([plain(w) for w in v]) if type(v) in (list, tuple) else v
+
+
+def of_plain(name: str) -> Callable:
+    return lambda v, *args, **kwargs: getattr(v.plain_elements(), name)(*plain(args), **kwargs)
+
+
+class Selected(np.lib.mixins.NDArrayOperatorsMixin):
+    """The elements of `full` where `mask` is true; of a mask None, all of it."""
+
+    __slots__ = ("full", "mask")
+    __array_priority__ = 1e6
+
+    def __init__(self, full: Any, mask: Any):
+        self.full, self.mask = full, mask
+
+    def plain_elements(self) -> Any:
+        """These elements by themselves: where the mask is the same for all, or may be asked for.  They are what this is from then on,
+        so that a write into them, or into a view of them, is seen here."""
+        if self.mask is not None:
+            self.full = bind(READ, (self.full,), {"path": (), "at": agreed(self.mask), "copy": True})
+            self.mask = None
+        return self.full
+
+    def _handed_back(self) -> Any:
+        """What is left of it after the transform, where the function stored it."""
+        v = self.plain_elements()
+        return v if is_tracked(v) else values_of(v)
+
+    @property
+    def __class__(self):  # as a Variable of an array has it
+        return type(layout_of(self.full))
+
+    @property
+    def dtype(self) -> np.dtype:
+        return dtype(self.full)
+
+    @property
+    def ndim(self) -> int:
+        return ndim(self.full) if self.mask is None else 1 + ndim(self.full) - ndim(self.mask)
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__"):
+            raise AttributeError(name)
+        return getattr(self.plain_elements(), name)
+
+    def __setitem__(self, at: Any, y: Any) -> None:
+        self.plain_elements()[plain(at)] = y
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.asarray(self.plain_elements(), *args, **kwargs)
+
+    __len__, __iter__, __getitem__ = of_plain("__len__"), of_plain("__iter__"), of_plain("__getitem__")
+    __bool__, __float__, __int__ = of_plain("__bool__"), of_plain("__float__"), of_plain("__int__")
+    __matmul__, __rmatmul__, __str__ = of_plain("__matmul__"), of_plain("__rmatmul__"), of_plain("__str__")
+
+    def joins(self, v: Any) -> bool:
+        """Can v stand beside it in a function of the elements?"""
+        if type(v) is Selected:
+            return v is self or (v.mask is not None and alike(v.mask, self.mask))
+        return np.ndim(layout_of(v)) < self.ndim
+
+    def by_elements(self, args: tuple, kwargs: dict) -> bool:
+        return (
+            self.mask is not None
+            and all([self.joins(v) for v in args])
+            and not any([type(v) is Selected or np.ndim(layout_of(v)) for v in kwargs.values()])
+        )
+
+    def each(self, f: Callable, args: tuple, kwargs: dict) -> "Selected":
+        return Selected(f(*[v.full if type(v) is Selected else v for v in args], **kwargs), self.mask)
+
+    def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any) -> Any:
+        first = next((v for v in args if type(v) is Selected), self)
+        elementwise = method == "__call__" and ufunc.nout == 1 and ufunc.signature is None and not kwargs
+        if elementwise and all([type(v) is Selected for v in out]) and first.by_elements((*args, *out), kwargs):
+            new = first.each(ufunc, args, kwargs)
+            if not out:
+                return new
+            if np.can_cast(new.dtype, out[0].dtype, "same_kind"):
+                out[0].full = astype(new.full, to=out[0].dtype)
+                return out[0]
+        if out:
+            kwargs = {**kwargs, "out": plain(out)}
+        return getattr(ufunc, method)(*plain(args), **kwargs)
+
+    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        if f in REDUCTIONS and type(args[0]) is Selected:
+            return args[0].reduced(f, *args[1:], **kwargs)
+        first = next((v for v in args if type(v) is Selected), None)
+        if (
+            f in ELEMENTWISE
+            and first is not None
+            and "out" not in kwargs
+            and first.by_elements(args, kwargs)
+            and len(args) > (f is np.where)
+        ):
+            return first.each(f, args, kwargs)
+        return f(*plain(args), **{k: plain(v) for k, v in kwargs.items()})
+
+    def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
+        if self.mask is None or settings or axis not in (None, 0) or not self.mask._trace.samples:
+            return f(self.plain_elements(), axis=axis, **settings)
+        axes = None if axis is None else tuple(range(ndim(self.mask)))
+        mask = along(self.mask, self.full)
+        if f is np.mean:
+            count = np.sum(np.broadcast_to(mask, shape(self.full)), axis=axes)
+            return self.reduced(np.sum, axis) / count
+        none = NONE[f]
+        if none is None:
+            none = -np.inf if f in (np.max, np.amax) else np.inf
+            if dtype(self.full).kind != "f" or not bool(np.all(np.any(self.mask))):  # NumPy raises where there is no element
+                return f(self.plain_elements(), axis=axis)
+        return f(where(mask, self.full, xp(self.full).asarray(none, dtype(self.full))), axis=axes)
+
+    def copy(self, order: str = "C") -> Any:
+        return self.full.copy(order) if self.mask is None else Selected(self.full, self.mask)
+
+    __copy__ = copy
+
+    def __deepcopy__(self, memo: dict) -> Any:
+        return self.copy()
+
+    def astype(self, to: Any, **settings: Any) -> Any:
+        if self.mask is None or settings:
+            return self.plain_elements().astype(to, **settings)
+        return Selected(astype(self.full, to=np.dtype(to)), self.mask)
+
+
+def reduction(f: Callable) -> Callable:
+    return lambda v, axis=None, **settings: v.reduced(f, axis, **settings)
+
+
+for _f in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all):
+    setattr(Selected, _f.__name__, reduction(_f))
+ELEMENTWISE = frozenset((np.where, np.clip, np.nan_to_num, np.round, np.real, np.imag, np.angle, np.sinc, np.copy))
+NONE = {np.sum: 0, np.prod: 1, np.any: False, np.all: True, np.max: None, np.min: None, np.amax: None, np.amin: None}
+REDUCTIONS = frozenset((*NONE, np.mean))

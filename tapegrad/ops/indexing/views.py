@@ -1,0 +1,450 @@
+"""NumPy's views of a Variable: what NumPy answers with a view is a `View` here, so that writes through either are seen by both.
+
+Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
+
+import operator
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import in_order_of_memory, is_array, shares_memory
+from ..._core.errors import ArgumentError
+from ..._core.primitive import READ, bind, handle, hook, layout_of, values_of, view
+from ..._core.registry import late
+from ..._core.scope import OPEN
+from ..._core.variable import ArrayVariable, Variable, View
+from .. import shaping as s
+from ..declare import axes_of, axis_of, dtype, implements, shape, xp
+from ..declare import shape as dim
+from ..shaping import arrays_of
+from . import regions as ix
+from .traced_indices import is_hidden, picked
+from .traced_masks import is_mask, is_recorded, selected
+
+
+def shown(x: Variable) -> Any:
+    """What lies under x, for its shape and layout: a view is not read."""
+    if type(x) is View:
+        return ix.region(layout_of(x._base), x._path)
+    return layout_of(x)
+
+
+late.shown = shown
+
+
+def index(at: Any) -> Any:
+    """An index with Variables in it replaced by their values (an index has derivative zero).  None by itself becomes (None,), for
+    records know it as no index."""
+    if type(at) is slice:
+        return unchanging(at)
+    if at is None:
+        return (None,)
+    if isinstance(at, Variable):
+        return values_of(at)
+    if isinstance(at, tuple):
+        return tuple([i if i is None or type(i) is int else index(i) for i in at])
+    return index_list(at) if isinstance(at, list) else at
+
+
+def unchanging(at: slice) -> slice:
+    """A slice without bounds that are arrays, which may change before the view that it makes is read."""
+    start, stop, step = at.start, at.stop, at.step
+    if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (step is None or type(step) is int):
+        return at
+    return slice(*[None if i is None else operator.index(i) for i in (start, stop, step)])
+
+
+def index_list(at: list) -> list:
+    return [index_list(i) if isinstance(i, list) else values_of(i) if isinstance(i, Variable) else i for i in at]
+
+
+@hook
+def getitem(x: Any, at: Any) -> Any:
+    """x[at]: a view for a basic index, an element or copied elements else."""
+    kind = type(at)
+    if kind is int or kind is slice:
+        rank = len(x.shape)
+        if rank and kind is slice:
+            return view(x, ("at", unchanging(at)))
+        if not rank and kind is int:
+            raise IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
+        if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):  # CuPy gives a view even of one element
+            shown(x)[at]  # raises as NumPy does
+            return view(x, ("at", at))
+    else:
+        if is_hidden(at):
+            x = s.copy(x) if type(x) is View else x
+            return selected(x, at) if is_mask(x, at) else picked(x, at)
+        if OPEN.hiding and is_mask(x, at) and is_recorded(at):
+            return selected(s.copy(x) if type(x) is View else x, at)
+        at = index(at)
+        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; of a number a new array
+            return view(x if is_array(shown(x)) else s.array_of(x), ("at", at))
+    base, path = (x._base, x._path) if type(x) is View else (x, ())
+    try:
+        base._version  # noqa: B018 (unset until it matters)
+    except AttributeError:
+        base._version = 0
+    return bind(READ, (base,), {"path": path, "at": at, "copy": False})
+
+
+def is_element(at: tuple, rank: int) -> bool:
+    return len(at) == rank and all([type(i) is int for i in at])
+
+
+def part(x: Any, at: tuple) -> Any:
+    """x[at] for slices, Variable or not."""
+    return view(x, ("at", at)) if isinstance(x, Variable) else x[at]
+
+
+def array_like(a: Any) -> Any:
+    """A Variable or array as it is, anything else as an array."""
+    return a if isinstance(a, Variable) or is_array(a) else s.stacked(a)
+
+
+def sizes(to: Any) -> tuple:
+    to = to.tolist() if is_array(to) else to
+    return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
+
+
+def whole_number(n: Any) -> int:
+    n = values_of(n)
+    return operator.index(n.item() if is_array(n) else n)  # CuPy's arrays of one integer have no `__index__`
+
+
+# --- shape ---
+
+
+@implements(np.reshape, layout="own")
+def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
+    """A view where NumPy gives one, else a reshaped copy.  `newshape`: what NumPy before 2.4 also calls the shape."""
+    a, shape = array_like(a), shape if newshape is None else newshape
+    to = dim(a) if shape is None else sizes(shape)
+    if order == "A":
+        flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
+        order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
+    if order == "F":
+        n = getattr(layout_of(a), "size", 1)
+        if -1 in to:
+            known = int(np.prod([k for k in to if k != -1]))
+            to = tuple([n // max(known, 1) if k == -1 else k for k in to])
+        return transpose(reshape(transpose(a), to[::-1], copy=copy))
+    if order != "C":
+        raise ArgumentError(f"reshape: order={order!r} is not supported; use 'C' or 'F'")
+    if not isinstance(a, Variable):
+        return a.reshape(to)
+    here = shown(a)
+    there = here.reshape(to)
+    if not is_array(here):
+        return s.reshape(a, to=there.shape)
+    if copy is not True and (shares_memory(here, there) or here.size == 0):
+        return view(a, ("reshape", there.shape))
+    if copy is False:
+        raise ValueError("Unable to avoid creating a copy while reshaping.")
+    return s.reshape(s.copy(a, "C"), to=there.shape)
+
+
+@implements(np.ravel, layout="own")
+def ravel(a, order="C"):
+    """A view of contiguous memory, else a copy."""
+    a = array_like(a)
+    here = shown(a) if isinstance(a, Variable) else a
+    if order == "K" and is_array(here):  # the axes as they lie
+        a, order = permuted(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
+        here = shown(a) if isinstance(a, Variable) else a
+    elif order == "A" and is_array(here):
+        order = "F" if here.flags.f_contiguous else "C"
+    if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
+        return reshape(s.copy(a), (-1,), order)  # NumPy copies what is not contiguous, also where a view were possible
+    return reshape(a, (-1,), order)
+
+
+def permuted(x: Any, axes: tuple) -> Any:
+    if not isinstance(x, Variable):
+        return x.transpose(axes)
+    return view(x, ("transpose", axes)) if axes and is_array(shown(x)) else x
+
+
+DIAGONAL = ("diagonal", (0, 0, 1))
+
+
+@hook
+def turned(x: Variable) -> Any:
+    """x.T."""
+    return transpose(x)
+
+
+@hook
+def diagonal_of(x: Variable) -> View:
+    """The diagonal of a matrix."""
+    return view(x, DIAGONAL)
+
+
+@implements(np.transpose, layout="own")
+def transpose(a, axes=None):
+    a = array_like(a)
+    n = len(shape(a))
+    if axes is None:
+        return permuted(a, tuple(range(n))[::-1])
+    axes = sizes(axes)
+    if len(axes) != n:
+        raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
+    return permuted(a, axes_of(axes, n))
+
+
+implements(np.permute_dims, layout="own")(transpose)
+
+
+@implements(np.matrix_transpose, np.linalg.matrix_transpose, layout="own")
+def matrix_transpose(x):
+    x = array_like(x)
+    n = len(shape(x))
+    if n < 2:
+        raise ValueError("matrix_transpose: the array needs at least two axes")
+    return permuted(x, (*range(n - 2), n - 1, n - 2))
+
+
+@implements(np.swapaxes, layout="own")
+def swapaxes(a, axis1, axis2):
+    a = array_like(a)
+    axes = list(range(len(shape(a))))
+    i, j = axes_of(axis1, len(axes))[0], axes_of(axis2, len(axes))[0]
+    axes[i], axes[j] = axes[j], axes[i]
+    return permuted(a, tuple(axes))
+
+
+@implements(np.moveaxis, layout="own")
+def moveaxis(a, source, destination):
+    a = array_like(a)
+    n = len(shape(a))
+    source, destination = axes_of(source, n), axes_of(destination, n)
+    if len(source) != len(destination):
+        raise ValueError("moveaxis: source and destination must have the same number of axes")
+    order = [k for k in range(n) if k not in source]
+    for d, k in sorted(zip(destination, source, strict=True)):
+        order.insert(d, k)
+    return permuted(a, tuple(order))
+
+
+@implements(np.rollaxis, layout="own")
+def rollaxis(a, axis, start=0):
+    a = array_like(a)
+    n = len(shape(a))
+    axis = axes_of(axis, n)[0]
+    start = start + n if start < 0 else start
+    if not 0 <= start <= n:
+        raise np.exceptions.AxisError(start, n)
+    order = [k for k in range(n) if k != axis]
+    order.insert(start - (axis < start), axis)
+    return permuted(a, tuple(order))
+
+
+@implements(np.expand_dims, layout="own")
+def expand_dims(a, axis):
+    a = array_like(a)
+    here = shape(a)
+    n = len(here) + (1 if isinstance(axis, (int, np.integer)) else len(axis))
+    new, rest = axes_of(axis, n), iter(here)
+    return reshape(a, tuple([1 if k in new else next(rest) for k in range(n)]))
+
+
+@implements(np.squeeze, layout="own")
+def squeeze(a, axis=None):
+    a = array_like(a)
+    here = shape(a)
+    if not here and isinstance(axis, (int, np.integer)) and axis in (0, -1):
+        axis = None  # as NumPy has it
+    gone = tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
+    if any(here[k] != 1 for k in gone):
+        raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
+    return reshape(a, tuple([size for k, size in enumerate(here) if k not in gone]))
+
+
+def _at_least(a: Any, rank: int) -> Any:
+    a = array_like(a)
+    s = shape(a)
+    if len(s) >= rank:
+        return a
+    if rank == 3:
+        return reshape(a, {0: (1, 1, 1), 1: (1, *s, 1), 2: (*s, 1)}[len(s)])
+    return reshape(a, (1,) * (rank - len(s)) + s)
+
+
+@implements(np.atleast_1d, layout="own")
+def atleast_1d(*arys):
+    return _at_least(arys[0], 1) if len(arys) == 1 else tuple([_at_least(a, 1) for a in arys])
+
+
+@implements(np.atleast_2d, layout="own")
+def atleast_2d(*arys):
+    return _at_least(arys[0], 2) if len(arys) == 1 else tuple([_at_least(a, 2) for a in arys])
+
+
+@implements(np.atleast_3d, layout="own")
+def atleast_3d(*arys):
+    return _at_least(arys[0], 3) if len(arys) == 1 else tuple([_at_least(a, 3) for a in arys])
+
+
+# --- broadcasting, diagonals, parts of complex numbers ---
+
+
+@implements(np.broadcast_to, layout="own")
+def broadcast_to(array, shape, subok=False):
+    """Read-only, as NumPy's."""
+    x, to = array_like(array), sizes(shape)
+    if not isinstance(x, Variable):
+        return xp(x).broadcast_to(x, to)
+    here = shown(x)
+    np.broadcast_to(np.int8(0) if not np.shape(here) else np.broadcast_to(np.int8(0), np.shape(here)), to)  # raises as NumPy does
+    return view(x, ("broadcast", to)) if is_array(here) else s.broadcast_to(x, to=to)
+
+
+@implements(np.broadcast_arrays, layout="own")
+def broadcast_arrays(*args, subok=False):
+    xs = [x if is_array(layout_of(x)) else s.array_of(x) for x in arrays_of(args)]
+    to = np.broadcast_shapes(*[shape(x) for x in xs])
+    return tuple([x if shape(x) == to else broadcast_to(x, to) for x in xs])
+
+
+@implements(np.diagonal, layout="own")
+def diagonal(a, offset=0, axis1=0, axis2=1):
+    """Read-only, as NumPy's."""
+    a = array_like(a)
+    if not isinstance(a, Variable):
+        return xp(a).diagonal(a, offset, axis1, axis2)
+    here = a._value
+    if type(a) is ArrayVariable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
+        return diagonal_of(a)
+    shown(a).diagonal(offset, axis1, axis2)
+    return view(a, ("diagonal", (offset, axis1, axis2)))
+
+
+@implements(np.lib.stride_tricks.sliding_window_view, layout="own")
+def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
+    """Read-only, as NumPy's is unless it is asked for."""
+    x = array_like(x)
+    size, axis = [a if a is None or type(a) is int else sizes(a) for a in (window_shape, axis)]
+    if not isinstance(x, Variable):
+        return xp(x).lib.stride_tricks.sliding_window_view(x, size, axis, subok=subok, writeable=writeable)
+    if writeable:
+        raise ArgumentError("sliding_window_view: writeable=True, whose elements share memory with each other: write the array itself")
+    ix.windows(np.broadcast_to(np.int8(0), dim(x)), size, axis)  # raises as NumPy does
+    return view(x, ("windows", (size, axis)))
+
+
+@implements(np.linalg.diagonal, layout="own")
+def linalg_diagonal(x, *, offset=0):
+    return diagonal(x, offset, -2, -1)
+
+
+@implements(np.real, layout="own")
+def real(val):
+    x = array_like(val)
+    if not isinstance(x, Variable):
+        return x.real
+    if dtype(x).kind != "c":
+        return x
+    return view(x, ("real", None)) if is_array(shown(x)) else s.real(x)
+
+
+@implements(np.imag, layout="own")
+def imag(val):
+    x = array_like(val)
+    if not isinstance(x, Variable):
+        return x.imag
+    if dtype(x).kind != "c":
+        here = shown(x)
+        return handle(xp(x).zeros(here.shape, here.dtype, "F" if here.flags.fnc else "C") if is_array(here) else here.dtype.type(0))
+    return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
+
+
+# --- reversed axes ---
+
+
+@implements(np.flip, layout="own")
+def flip(m, axis=None):
+    m = array_like(m)
+    n = len(shape(m))
+    gone = range(n) if axis is None else axes_of(axis, n)
+    if not n:
+        return m[()]
+    return part(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
+
+
+@implements(np.fliplr, layout="own")
+def fliplr(m):
+    if len(shape(array_like(m))) < 2:
+        raise ValueError("Input must be >= 2-d.")
+    return flip(m, 1)
+
+
+@implements(np.flipud, layout="own")
+def flipud(m):
+    if len(shape(array_like(m))) < 1:
+        raise ValueError("Input must be >= 1-d.")
+    return flip(m, 0)
+
+
+@implements(np.rot90, layout="own")
+def rot90(m, k=1, axes=(0, 1)):
+    m = array_like(m)
+    a, b = axes_of(axes, len(shape(m)))
+    k %= 4
+    if k == 0:
+        return part(m, (Ellipsis,))
+    if k == 2:
+        return flip(flip(m, a), b)
+    return swapaxes(flip(m, b), a, b) if k == 1 else flip(swapaxes(m, a, b), b)
+
+
+# --- split ---
+
+
+@implements(np.array_split, layout="own")
+def array_split(ary, indices_or_sections, axis=0):
+    ary = array_like(ary)
+    axis = axis_of(axis, len(shape(ary)))
+    n = shape(ary)[axis]
+    if isinstance(indices_or_sections, (int, np.integer)):
+        k = int(indices_or_sections)
+        if k <= 0:
+            raise ValueError("number sections must be larger than 0.")
+        lengths = [n // k + 1] * (n % k) + [n // k] * (k - n % k)
+        stops = np.cumsum(lengths).tolist()
+        starts = [0, *stops[:-1]]
+    else:
+        cuts = [int(i) for i in index(indices_or_sections)]
+        starts, stops = [0, *cuts], [*cuts, n]
+    return [part(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
+
+
+@implements(np.split, layout="own")
+def split(ary, indices_or_sections, axis=0):
+    if isinstance(indices_or_sections, (int, np.integer)) and shape(array_like(ary))[axis] % indices_or_sections:
+        raise ValueError("array split does not result in an equal division")
+    return array_split(ary, indices_or_sections, axis)
+
+
+@implements(np.vsplit, layout="own")
+def vsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 0)
+
+
+@implements(np.hsplit, layout="own")
+def hsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 1 if len(shape(array_like(ary))) > 1 else 0)
+
+
+@implements(np.dsplit, layout="own")
+def dsplit(ary, indices_or_sections):
+    return split(ary, indices_or_sections, 2)
+
+
+def unstack(x, /, *, axis=0):
+    x = array_like(x)
+    axis = axis_of(axis, len(shape(x)))
+    return tuple([x[(slice(None),) * axis + (i,)] for i in range(shape(x)[axis])])
+
+
+if hasattr(np, "unstack"):  # NumPy 2.1
+    implements(np.unstack, layout="own")(unstack)

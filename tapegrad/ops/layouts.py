@@ -1,0 +1,196 @@
+"""The form of results, as NumPy gives it: memory order, dtype, and of those without axes whether they are arrays or numbers.
+
+Whether `y.reshape(-1)` is a view of y or a copy depends on how y lies in memory, and a program that writes through it shows the
+difference; after `z = y`, `z += 1` alters y if that is an array without axes, not if it is a number.  An operation whose body is
+NumPy's own function gives what NumPy gives.  A composition would not: so where an operand is not in C order or of another dtype than
+float64, or the result an array without axes, NumPy's function is asked once for each kind of call what it gives, and what is otherwise
+is copied (`ops/shaping.relaid`, an operation like others), cast or taken out of its array."""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import NUMBERS, is_array, room_laid, steps_of, xp_of
+from .._core.registry import late
+from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
+
+KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
+NAMED = {str, type(None), type}  # settings that are equal to none of another type
+FLOATS = {float, complex, np.float64, np.complex128}
+UNUSUAL = frozenset("efFgG")  # floats of other sizes, by which SciPy and NumPy choose what to give
+LAPACKS = ("scipy.linalg._decomp", "scipy.linalg._basic")  # modules that cast what they give to LAPACK
+LAPACK = {"e": np.dtype("f"), "g": np.dtype("d"), "G": np.dtype("D")}
+SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
+
+
+def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callable:
+    """`ours`, composed of operations, with results that lie in memory as those of `function` do.  `always`: also of operands in C
+    order, of which most compositions make what NumPy makes of them."""
+
+    by_lapack = (getattr(function, "__module__", None) or "").startswith(LAPACKS)
+
+    @functools.wraps(ours)
+    def implemented(*args, **kwargs):
+        if by_lapack:
+            args = tuple([for_lapack(a) for a in args])
+        y = ours(*args, **kwargs)
+        c = type(y)
+        if c in DIRECT:
+            v = bottom(y)
+            if is_array(v) and not v.ndim:
+                return laid(y, function, args, kwargs)
+        elif not issubclass(c, (tuple, list)):
+            return y
+        if always or not all_usual(args) or (kwargs and not all_usual(kwargs.values())):
+            return laid(y, function, args, kwargs)
+        return y
+
+    return implemented
+
+
+def for_lapack(x: Any) -> Any:
+    """An array in the precision to which SciPy casts it: LAPACK has single and double."""
+    d = getattr(late.shown(x) if isinstance(x, Variable) else x, "dtype", None)
+    to = LAPACK.get(getattr(d, "char", ""))
+    return x if to is None else late.astype(x, to=to) if isinstance(x, Variable) else x.astype(to)
+
+
+def all_usual(xs: Any) -> bool:
+    """Are all arrays among xs, and in lists there, in C order, and they and all numbers of the usual dtypes?"""
+    for x in xs:
+        c = type(x)
+        if c is list or c is tuple:
+            if not all_usual(x):
+                return False
+        elif c not in SETTINGS:
+            x = late.shown(x) if c is View else bottom(x) if c in HANDLES else x
+            if is_array(x):
+                if not x.flags.c_contiguous or x.dtype.char in UNUSUAL:
+                    return False
+            elif issubclass(type(x), np.generic) and x.dtype.char in UNUSUAL:
+                return False
+    return True
+
+
+def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+    """The result y of a composition, or each member of it, in the form of the library's."""
+    several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
+    found = y if several else [y]
+    members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
+    given: list = []
+    try:
+        key = function, key_of(args, given), *[None if v is None else (v.shape, v.dtype.char) for v in members]
+        if kwargs:
+            key = key, *kwargs, key_of(tuple(kwargs.values()), given)
+        known = KNOWN.get(key)
+    except TypeError:  # an argument of which nobody knows what becomes of it if it is given twice
+        return y
+    if known is None:
+        if len(KNOWN) > 999:
+            KNOWN.clear()
+        known = KNOWN[key] = asked(function, args, kwargs, given)
+    if len(known) != len(members):
+        return y
+    found = [m if v is None or form is None else like(m, v, *form) for m, v, form in zip(found, members, known, strict=True)]
+    return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
+
+
+def key_of(x: Any, given: list) -> Any:
+    """What of an argument decides how the result lies: of arrays, which are added to `given`, how they lie.  Raises TypeError for others
+    than arrays and settings."""
+    c = type(x)
+    if c is tuple or c is list:
+        return c, *[key_of(e, given) for e in x]
+    if c in NAMED:
+        return x
+    if c in SETTINGS:
+        return c, (x.start, x.stop, x.step) if c is slice else None if c in FLOATS else x
+    if c is View:
+        x = late.shown(x)
+    elif c in HANDLES:
+        x = bottom(x)
+    if issubclass(type(x), np.generic):
+        return type(x)
+    if not is_array(x) or x.dtype.kind not in "biufc":
+        raise TypeError
+    given.append(x)
+    return xp_of(x), x.shape, x.strides, x.dtype.char
+
+
+def plain_of(x: Any, least: int) -> Any:
+    """x as the library takes it: with values of no meaning, from `least` on, where they are hidden."""
+    c = type(x)
+    if c is tuple or c is list:
+        return c([plain_of(e, least) for e in x])
+    if c in SETTINGS:
+        return x
+    if issubclass(c, Variable):
+        x = late.shown(x)
+    return x if type(x) is xp_of(x).ndarray or type(x).__module__ == "numpy" else stand_in(x, least)
+
+
+def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
+    """The forms (shape, strides, dtype; strides None: a number) of what the library makes of such arguments; none where it raises for
+    them."""
+    libraries = {xp_of(x) for x in given} or {np}
+    f = function if libraries == {np} else on_device(function)
+    for least in (0, 9):
+        try:
+            with warnings.catch_warnings(), np.errstate(all="ignore"):
+                warnings.simplefilter("ignore")
+                y = f(*[plain_of(a, least) for a in args], **{k: plain_of(v, least) for k, v in kwargs.items()})
+            break
+        except Exception:  # of values without a meaning
+            y = ()
+    return [form_of(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
+
+
+def form_of(v: Any) -> tuple | None:
+    if is_array(v):
+        return v.shape, v.strides, v.dtype
+    return ((), None, v.dtype) if isinstance(v, np.generic) else None
+
+
+def on_device(function: Callable) -> Any:
+    """CuPy's function of the same name, or None."""
+    library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
+    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]  # (ufuncs name no home)
+    found = [getattr(sys.modules.get(home), function.__name__, None) for home in homes]
+    return found[0] or found[1]
+
+
+def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -> Any:
+    """y, over v, copied or cast if it is not of this form."""
+    if shape != v.shape:
+        return y
+    if v.dtype != dtype and v.dtype.kind == dtype.kind and dtype.kind in "fc" and type(y) in HANDLES:
+        y = late.astype(y, to=dtype)
+        v = bottom(y)
+    if not shape:
+        return y if type(y) not in HANDLES or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
+    size = v.dtype.itemsize
+    if dtype.itemsize != size:
+        strides = tuple([s * size // dtype.itemsize for s in strides])
+    if v.strides == strides or steps_of(shape, v.strides, size, True) == steps_of(shape, strides, size, True):
+        return y
+    return late.relaid(y, strides=strides)
+
+
+def stand_in(x: Any, least: int = 0) -> Any:
+    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array.  `least` is added to
+    floats."""
+    if not is_array(x):
+        return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if issubclass(type(x), np.generic) else x
+    y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
+    if x.dtype.kind not in "fc":
+        y[...] = 0
+    else:
+        y[...] = least + (1 if x.ndim < 2 or 0 in y.strides[-2:] else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
+        if y.size:  # no two rows are equal but those that are one
+            once = y[tuple([slice(1) if stride == 0 else slice(None) for stride in y.strides])]
+            once += xp_of(x).arange(once.size).reshape(once.shape).astype(y.real.dtype) * (0.01 / y.size)
+    return y

@@ -1,0 +1,1 @@
+"""Linear algebra: factorisations, decompositions, norms and functions of matrices."""

@@ -1,0 +1,66 @@
+"""Matrices built of blocks and bands."""
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.arrays import xp_of
+from ..declare import implements, linear, ndim, primitive, rules, shape, xp
+from ..products import backwards
+from ..shaping import arrays_of, broadcast_to, concatenate, conj, embed, layer, layered, reshape, slice_of
+from ..sorting import taken_back
+
+
+@implements(scipy.linalg.block_diag)
+def block_diag(*arrays):
+    """The matrices along the diagonal of a matrix that is otherwise zero; of stacks of matrices a stack."""
+    xs = [x if ndim(x) > 1 else reshape(x, to=(1, int(np.prod(shape(x))))) for x in arrays_of(arrays)]
+    stack = np.broadcast_shapes(*[shape(x)[:-2] for x in xs])
+    if stack:
+        xs = [broadcast_to(x, to=(*stack, *shape(x)[-2:])) for x in xs]
+    width, start, rows = int(np.sum([shape(x)[-1] for x in xs])), 0, []
+    for x in xs:
+        rows.append(embed(x, axis=len(stack) + 1, start=start, size=width))
+        start += shape(x)[-1]
+    return concatenate(*rows, axis=len(stack))
+
+
+@implements(scipy.linalg.toeplitz)
+def toeplitz(c, r=None):
+    """Constant along each diagonal, with first column c and first row r (by default conj(c)); of stacks of these a stack."""
+    c = arrays_of([c])[0]
+    r = conj(c) if r is None else arrays_of([r])[0]
+    c, r = [x if ndim(x) else reshape(x, to=(1,)) for x in (c, r)]
+    n, m = shape(c)[-1], shape(r)[-1]
+    stack = np.broadcast_shapes(shape(c)[:-1], shape(r)[:-1])
+    if stack:
+        count = int(np.prod(stack))
+        c, r = [reshape(broadcast_to(x, to=(*stack, k)), to=(count, k)) for x, k in ((c, n), (r, m))]
+        each = [toeplitz(layer(c, axis=0, at=i), layer(r, axis=0, at=i)) for i in range(count)]
+        return reshape(layered(*each, axis=0), to=(*stack, n, m))
+    band = concatenate(backwards(c), slice_of(r, axis=0, start=1, stop=m))
+    at = np.subtract.outer(np.arange(n), np.arange(m))
+    return gathered(band, at=tuple((n - 1 - at).ravel().tolist()), to=(n, m))
+
+
+@primitive(shapes=(0,), batch="moves")
+def gathered(x, *, at, to):
+    return x[list(at)].reshape(to)
+
+
+def _gathered_stacked(run, xs, params):
+    (x,), library = xs, xp(xs[0])
+    count, at = shape(x)[0], library.asarray(params["at"], dtype=int)
+    return taken_back(reshape(x, to=(count, at.size)), library.broadcast_to(at, (count, at.size)), 1, (count, params["size"]))
+
+
+@primitive(shapes=(0,), batch=_gathered_stacked)
+def gathered_back(x, *, at, size):
+    """The adjoint of `gathered`: elements of equal index are added."""
+    library = xp_of(x)
+    rows = library.zeros((x.size, size), x.dtype)
+    rows[list(range(x.size)), list(at)] = x.reshape(-1)
+    return rows.sum(0)
+
+
+rules(gathered, lambda g, out, x, at, to: gathered_back(g, at=at, size=shape(x)[0]), jvp=linear)
+rules(gathered_back, lambda g, out, x, at, size: gathered(g, at=at, to=shape(x)), jvp=linear)

@@ -1,0 +1,451 @@
+"""Spectral and orthogonal decompositions: eigh, svd, qr, and what is composed of them: pinv, lstsq.
+
+Equal eigenvalues and singular values: see degenerate_spectra.py.
+
+Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
+
+from collections import namedtuple
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import is_tracked, primal_of, values_of
+from ..._core.variable import Variable
+from ..declare import dtype, implements, ndim, primitive, rules, shape, xp
+from ..elementwise import absolute, over0, select
+from ..products import H, column, diagonals, matmul, row, two, with_diagonals
+from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
+from .degenerate_spectra import (
+    anti,
+    hidden,
+    levels,
+    lost_by,
+    meets,
+    over_gaps,
+    parts,
+    quotient,
+    shifted,
+    splitting,
+    steady,
+    turned,
+    turns,
+    unknown,
+)
+from .factorizations import cholesky, factored, solve_triangular, square, triangle
+from .hermitian import as_read, hermitian, symmetric, to_read
+
+# --- Hermitian matrices ---
+
+
+@primitive(multi=2, batch="matrix")
+def spectrum(x, *, UPLO):
+    """The eigenvalues and eigenvectors of primal values."""
+    return tuple(xp_of(x).linalg.eigh(x, UPLO))
+
+
+@primitive(multi=2, aliases=True, batch="matrix")
+def eigh_of(x, w, v, alike, *, split, lower):
+    """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see hermitian.py."""
+    return w, v
+
+
+def _eigh_vjp(g, out, need, x, _w, _v, alike, split, lower):
+    w, v = out
+    m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
+    if m is not None and hidden(w):
+        m = m + unknown(g[1], w)
+    if g[0] is not None:
+        d = with_diagonals(g[0], to=shape(x)[-2:])
+        m = d if m is None else m + d
+    return to_read(hermitian(matmul(v, matmul(m, H(v)))), alike, lower), None, None, None
+
+
+def _eigh_jvp(t, out, x, _w, _v, alike, split, lower):
+    w, v = out
+    e = matmul(H(v), matmul(as_read(t[0], alike, lower), v))
+    slopes, turn = real(diagonals(e)), over_gaps(e, w)
+    if hidden(w):
+        slopes, turn = [y + lost for y, lost in zip((slopes, turn), lost_by(e, w), strict=True)]
+    return slopes, matmul(v, turn)
+
+
+rules(eigh_of, joint=_eigh_vjp, jvp=_eigh_jvp)
+EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
+
+
+@implements(np.linalg.eigh)
+def eigh(a, UPLO="L"):
+    square("eigh", a)
+    w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
+    if isinstance(a, Variable):
+        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
+        taped, tangent = levels(a)
+        lower, kind = UPLO.upper() == "L", symmetric(a)
+        split = turn = alike = None
+        if (taped or tangent is not None) and meets(w):
+            split = splitting(w) if taped else None
+            if tangent is not None:
+                r, alike = turned(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
+                v = v @ r
+            turn = turns(w, alike, v.dtype)
+        w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
+        w = shifted(w, split)
+        v = v if turn is None else matmul(v, turn)
+    return EighResult(w, v)
+
+
+@implements(np.linalg.eigvalsh)
+def eigvalsh(a, UPLO="L"):
+    return eigh(a, UPLO)[0]
+
+
+@implements(scipy.linalg.eigh, layout="asked")
+def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
+               subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+    """For a generalised problem, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y with A v = w B v (type 1); those of
+    L^H A L give v = L^-H y with A B v = w v (2), or v = L y with B A v = w v (3)."""
+    if subset_by_index is not None and subset_by_value is not None:
+        raise ValueError("scipy.linalg.eigh: give subset_by_index or subset_by_value, not both")
+    if b is None:
+        w, v = eigh(a, "L" if lower else "U")
+    else:
+        if type not in (1, 2, 3):
+            raise ValueError(f"scipy.linalg.eigh: type={type!r}; it is 1, 2 or 3")
+        L = cholesky(b) if lower else H(cholesky(b, upper=True))
+        a = as_read(a, symmetric(a), lower)
+        if type == 1:
+            m = solve_triangular(L, H(solve_triangular(L, a, 0, True)), 0, True)
+        else:
+            m = matmul(H(L), matmul(a, L))
+        w, y = eigh(hermitian(m))
+        v = matmul(L, y) if type == 3 else solve_triangular(L, y, 2, True)
+    if subset_by_index is not None or subset_by_value is not None:
+        low, high = _subset(w, subset_by_index, subset_by_value)
+        w, v = [slice_of(x, axis=ndim(x) - 1, start=low, stop=high) for x in (w, v)]
+    return w if eigvals_only else (w, v)
+
+
+def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
+    """The eigenvalues of these numbers, or those above the first of two values and up to the second: they ascend."""
+    if by_index is not None:
+        return int(by_index[0]), int(by_index[1]) + 1
+    if w.ndim != 1:
+        raise ArgumentError("scipy.linalg.eigh: subset_by_value of a batch, whose matrices may have different numbers of eigenvalues in it")
+    low, high = (int((w <= v).sum()) for v in by_value)
+    return low, high
+
+
+@implements(scipy.linalg.eigvalsh)
+def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
+                   subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
+    return scipy_eigh(a, b, lower=lower, eigvals_only=True, type=type, subset_by_index=subset_by_index, subset_by_value=subset_by_value)
+
+
+# --- singular values ---
+
+
+@primitive(multi=3, batch="matrix")
+def singular(x):
+    """The singular value decomposition of primal values."""
+    u, s, vh = factored(x, full_matrices=False)
+    return u, s if xp_of(x) is not np or np.isfinite(s).all() else np.linalg.svd(x, compute_uv=False), vh
+
+
+@primitive(multi=3, aliases=True, batch="matrix")
+def svd_of(x, u, s, vh, *, split):
+    return u, s, vh
+
+
+def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
+    """With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) / (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
+    (u, s, vh), (gu, gs, gvh), (n, k) = out, g, shape(x)[-2:]
+    m = None if gs is None else with_diagonals(gs, to=(min(n, k), min(n, k)))
+    if gu is None and gvh is None:
+        return matmul(u, matmul(m, vh)), None, None, None
+    mu = 0.0 if gu is None else matmul(H(u), gu)
+    mv = 0.0 if gvh is None else matmul(vh, H(gvh))
+    plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
+    core = quotient(plus, shifted(s, split)) + over0(anti(minus), column(s) + row(s))
+    if hidden(s):
+        core = core + unknown(absolute(mu) + absolute(mv), s)
+    left = matmul(core if m is None else core + m, vh)
+    if gu is not None and n > k:
+        a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row(s)), vh)
+    elif gvh is not None and k > n:
+        a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
+    else:
+        a = matmul(u, left)
+    return a, None, None, None
+
+
+def _svd_jvp(t, out, x, _u, _s, _vh, split):
+    (u, s, vh), (n, k) = out, shape(x)[-2:]
+    right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
+    e = matmul(left, H(vh))
+    p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row(s)) * 0.5
+    ds = real(diagonals(e))
+    if hidden(s):
+        ds, p = [y + lost for y, lost in zip((ds, p), lost_by(e + H(e), s), strict=True)]
+    du, dvh = matmul(u, p + q), matmul(q - p, vh)
+    if n > k:
+        du = du + over0(right - matmul(u, e), row(s))
+    if k > n:
+        dvh = dvh + over0(left - matmul(e, vh), column(s))
+    return du, ds, dvh
+
+
+rules(svd_of, joint=_svd_vjp, jvp=_svd_jvp)
+SVDResult = namedtuple("SVDResult", "U S Vh")
+
+
+@implements(np.linalg.svd)
+def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
+    n, k = shape(a)[-2:]
+    if hermitian:
+        return _svd_of_hermitian(a, compute_uv)
+    whole = compute_uv and full_matrices and n != k
+    u, s, vh = singular(primal_of(a))
+    if isinstance(a, Variable):
+        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
+        taped, tangent = levels(a)
+        split = turn = alike = None
+        if (taped or tangent is not None) and meets(s):
+            split = splitting(s) if taped else None
+            if tangent is not None:
+                e = H(u) @ tangent @ H(vh)
+                r, alike = turned((e + H(e)) * 0.5, s)
+                u, vh = u @ r, H(r) @ vh
+            turn = turns(s, alike, u.dtype)
+        u, s, vh = svd_of(a, u, s, vh, split=split)
+        s = shifted(s, split)
+        if turn is not None:
+            u, vh = matmul(u, turn), matmul(H(turn), vh)
+    if whole and n > k:
+        u = concatenate(u, complement(u, additional(primal_of(a))), axis=ndim(u) - 1)
+    elif whole:
+        vh = concatenate(vh, H(complement(H(vh), additional(H(primal_of(a))))), axis=ndim(vh) - 2)
+    return SVDResult(u, s, vh) if compute_uv else s
+
+
+@primitive(batch="matrix")
+def additional(x):
+    """The left singular vectors of a tall matrix, primal values, that belong to no singular value."""
+    return factored(x, full_matrices=True)[0][..., x.shape[-1] :]
+
+
+def complement(u: Any, w: Any) -> Any:
+    """An orthonormal basis of what is orthogonal to the columns of u, near w, and w where that is one.  What depends on the space alone has
+    the right derivative.  Of several columns the basis is not determined, as of equal eigenvalues: what depends on it is nan."""
+    free = turns(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
+    w = w - matmul(u, matmul(H(u), w))
+    w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
+    return w if free is None else matmul(w, free)
+
+
+def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
+    """By eigh, as NumPy does: from A = V w V^H, reading one triangle."""
+    w, v = eigh(a)
+    library = xp(w)
+    at = library.argsort(abs(primal_of(w)), axis=-1)[..., ::-1]
+    w = _at_last(w, at)
+    if not compute_uv:
+        return absolute(w)
+    v = _at_last(v, at[..., None, :])
+    return SVDResult(v, absolute(w), H(v * row(library.sign(primal_of(w)))))
+
+
+def _at_last(x: Any, at: Any) -> Any:
+    """x at indices `at` along the last axis, for each of the others."""
+    lead, library = shape(x)[:-1], xp_of(at)
+    grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
+    return x[(*grid, at)]
+
+
+@implements(np.linalg.svdvals)
+def svdvals(x, /):
+    return svd(x, compute_uv=False)
+
+
+@implements(scipy.linalg.svdvals)
+def scipy_svdvals(a, overwrite_a=False, check_finite=True):
+    return svd(a, compute_uv=False)
+
+
+@implements(scipy.linalg.svd, layout="asked")
+def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+    r = svd(a, full_matrices, compute_uv)
+    return tuple(r) if compute_uv else r
+
+
+# --- orthogonal factor ---
+
+
+@primitive(multi=2, batch="matrix")
+def qr_of(x):
+    """Reduced QR of a square or tall matrix of full column rank."""
+    return tuple(xp_of(x).linalg.qr(x))
+
+
+def _upper(x: Any) -> Any:
+    """The upper triangular matrix y for which x - y is anti-Hermitian."""
+    return triangle(x, lower=False, strict=True) + H(triangle(x, lower=True, strict=True)) + _real_diagonal(x)
+
+
+def _real_diagonal(x: Any) -> Any:
+    return with_diagonals(real(diagonals(x)), to=shape(x)[-2:])
+
+
+def _qr_vjp(g, out, need, x):
+    """dR = Y R, dQ = C - Q Y with C = dx R^-1 and Y = _upper(Q^H C)."""
+    (q, r), (gq, gr) = out, g
+    n = 0.0 if gr is None else matmul(gr, H(r))
+    if gq is not None:
+        n = n - matmul(H(q), gq)
+    u = triangle(n, lower=False, strict=True)
+    c = matmul(q, u + triangle(H(n), lower=True, strict=True) + _real_diagonal(n))
+    return (H(solve_triangular(r, H(c if gq is None else c + gq))),)
+
+
+def _qr_jvp(t, out, x):
+    q, r = out
+    c = H(solve_triangular(r, H(t[0]), 2))
+    y = _upper(matmul(H(q), c))
+    return c - matmul(q, y), matmul(y, r)
+
+
+rules(qr_of, joint=_qr_vjp, jvp=_qr_jvp)
+QRResult = namedtuple("QRResult", "Q R")
+
+
+@implements(np.linalg.qr)
+def qr(a, mode="reduced"):
+    """Of a wide matrix [A B]: Q R1 = A, R = [R1 Q^H B]."""
+    n, k = shape(a)[-2:]
+    if mode not in ("reduced", "r", "complete") or (mode == "complete" and n > k):
+        raise ArgumentError(f"qr: mode={mode!r} has no derivative for shape {shape(a)}; use 'reduced' or 'r'")
+    if k > n:
+        axis = ndim(a) - 1
+        q, r = qr_of(slice_of(a, axis=axis, start=0, stop=n))
+        r = concatenate(r, matmul(H(q), slice_of(a, axis=axis, start=n, stop=k)), axis=axis)
+    else:
+        q, r = qr_of(a)
+    return r if mode == "r" else QRResult(q, r)
+
+
+@implements(scipy.linalg.qr, layout="asked")
+def scipy_qr(a, overwrite_a=False, lwork=None, mode="full", pivoting=False, check_finite=True):
+    """With pivoting, the order of the columns is found on plain values and is a constant."""
+    n, k = shape(a)[-2:]
+    if mode not in ("full", "economic", "r") or (mode == "full" and n > k):
+        raise ArgumentError(f"scipy.linalg.qr: mode={mode!r} has no derivative for shape {(n, k)}; use 'economic' or 'r'")
+    order = ()
+    if pivoting:
+        order = (scipy.linalg.qr(values_of(a), mode="r", pivoting=True)[1],)
+        a = a[:, order[0]]
+    q, r = qr(a)
+    if mode != "r":
+        return (q, r, *order)
+    return (embed(r, axis=ndim(r) - 2, start=0, size=n) if n > k else r, *order)
+
+
+# --- pseudo-inverse and least squares ---
+
+
+@primitive(holomorphic=False, batch="matrix")
+def pseudo_inverse(x, *, rcond, hermitian=False):
+    library = xp_of(x)
+    return np.linalg.pinv(x, rcond, hermitian) if library is np else library.linalg.pinv(x, rcond)
+
+
+def _pinv_vjp(g, out, x, rcond, hermitian):
+    """Golub & Pereyra (1973): dP = -P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, at constant rank."""
+    p, ph, gh = out, H(out), H(g)
+    pp, qq = matmul(p, ph), matmul(ph, p)
+    b, c = matmul(gh, pp), matmul(qq, gh)
+    return b - matmul(x, matmul(p, b)) + c - matmul(matmul(c, p), x) - matmul(ph, matmul(g, ph))
+
+
+def _pinv_jvp(t, out, x, rcond, hermitian):
+    p, ph, d, dh = out, H(out), t[0], H(t[0])
+    b, c = matmul(matmul(p, ph), dh), matmul(dh, matmul(ph, p))
+    return b - matmul(matmul(b, x), p) + c - matmul(p, matmul(x, c)) - matmul(p, matmul(d, p))
+
+
+rules(pseudo_inverse, _pinv_vjp, jvp=_pinv_jvp)
+
+
+@implements(np.linalg.pinv)
+def pinv(a, rcond=None, hermitian=False, *, rtol=None):
+    """Its derivative is that at constant rank."""
+    rcond = rcond if rcond is not None else rtol
+    if rcond is None:
+        rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is not None else 1e-15
+    return _cut_off(a, values_of(rcond), hermitian)
+
+
+def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
+    """The pseudo-inverse.  Where singular values are left out that are more than rounding, the matrix is not of the rank that is
+    taken: then by the singular vectors.  (On a device, where they are not looked at, for every larger rcond.)"""
+    a = as_read(a, symmetric(a), True) if hermitian and isinstance(a, Variable) else a
+    rounding = 32 * max(shape(a)[-2:]) * np.finfo(dtype(a)).eps
+    if not isinstance(a, Variable) or np.max(values_of(rcond) if xp(a) is np else float(rcond)) <= rounding:
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    u, size, vh = svd(a, full_matrices=False, hermitian=hermitian)
+    s = primal_of(size)
+    share = s / xp(s).where(s > 0, s, 1).max(-1, keepdims=True)
+    kept = share > xp(s).asarray(rcond)[..., None]
+    if xp(s) is np and not ((share > rounding) & ~kept).any():
+        return pseudo_inverse(a, rcond=rcond, hermitian=hermitian)
+    inverse = select(kept, 1.0, 0.0) / select(kept, size, s.dtype.type(1))
+    return matmul(H(vh), column(inverse) * H(u))
+
+
+@implements(scipy.linalg.pinv, layout="asked")
+def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True):
+    rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is None else values_of(rtol)
+    atol = 0.0 if atol is None else values_of(atol)
+    if atol < 0 or rcond < 0:
+        raise ValueError("scipy.linalg.pinv: atol and rtol must not be negative")
+    if not atol and not return_rank:
+        return _cut_off(a, rcond)
+    size = primal_of(svd(primal_of(a), compute_uv=False))
+    top = size.max(-1)
+    least = rcond + atol / xp(a).where(top > 0, top, 1.0)
+    p = _cut_off(a, least)
+    return (p, (size > (least * top)[..., None]).sum(-1)) if return_rank else p
+
+
+@implements(np.linalg.lstsq)
+def lstsq(a, b, rcond=None):
+    """The least squares solution of a system of full rank, or that of least norm, by QR."""
+    a, b = two(a, b)
+    n, k = shape(a)
+    library, vector = xp(a), ndim(b) == 1
+    rows = column(b) if vector else b
+    eps = np.finfo(np.result_type(dtype(a), np.float32)).eps
+    limit = eps * max(n, k) if rcond is None else eps if rcond == -1 else rcond
+    s = svd(a, compute_uv=False)
+    rank = (primal_of(s) > primal_of(limit) * primal_of(s)[:1]).sum()
+    if library is np and rank < min(n, k):
+        raise np.linalg.LinAlgError(f"lstsq: the matrix has rank {rank} of {min(n, k)}; without full rank the solution has no derivative")
+    if n >= k:
+        q, r = qr_of(a)
+        x = solve_triangular(r, matmul(H(q), rows))
+    else:
+        q, r = qr_of(H(a))
+        x = matmul(q, solve_triangular(r, rows, 2))
+    residuals = library.zeros(0, dtype(s))
+    if n > k:
+        e = rows - matmul(a, x)
+        residuals = sum(real(conj(e) * e), 0)
+    return reshape(x, to=(k,)) if vector else x, residuals, rank.astype(np.int32), s
+
+
+@primitive(np.linalg.matrix_rank, batch="matrix")
+def matrix_rank(A, tol=None, hermitian=False, *, rtol=None):
+    if xp_of(A) is np:
+        return np.linalg.matrix_rank(A, tol, hermitian, rtol=rtol)
+    return xp_of(A).linalg.matrix_rank(A, tol)

@@ -1,0 +1,336 @@
+"""What the rules of eigh and svd do where eigenvalues are equal: division by their differences, and the choice of vectors.
+
+A smooth function of a Hermitian matrix, written with its eigenvectors, depends on them only up to a
+rotation within each eigenspace.  Its reverse rule divides K, the anti-Hermitian part of V^H V', by differences of eigenvalues;
+for equal ones this is 0/0, whose limit is dK/d(w_j - w_i) and cannot be found from K alone: sum(V exp(w) V^T) at the identity
+needs exp(w), the derivative of exp.  So where eigenvalues meet, `eigh` returns w + eta k: eta is an infinitesimal
+below all transforms (forward mode of level 1/2), k differs between equal eigenvalues, and whatever is computed from w carries
+its first order in eta along.  The rule then finds K = eta K1 and divides by eta (k_j - k_i), exactly.  In forward mode the
+eigenvectors are instead turned within the eigenspace until the tangent is diagonal there.  If K does not vanish, or a further
+derivative is asked for, there is no answer: nan and a RuntimeWarning.
+
+Nor is there one where a function depends on the choice of vectors within an eigenspace.  So the vectors that are handed out are
+V (1 + eps R): eps is a second infinitesimal, R is anti-Hermitian and mixes equal eigenvalues only.  A function that is free of
+the choice has a cotangent V' that turns along with V, so that V' (1 + eps R)^H is free of eps; in forward mode, its value and
+tangent are.
+
+One of several equal eigenvalues, taken alone, has no derivative either; like a tie of maxima it has subgradients, and reverse mode
+gives one of them, forward mode the derivative along the tangent."""
+
+import functools
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import xp_of
+from ..._core.forward import Dual
+from ..._core.primitive import Ended, layout_of, live, primal_of, values_of
+from ..._core.variable import Variable, View, variable
+from ..declare import ndim, primitive, rules
+from ..elementwise import absolute
+from ..nondifferentiable import warn_user
+from ..products import H, column, matmul, row
+from ..shaping import conj, real, sum
+
+
+class Nowhere(list):
+    """Keeps nothing: handles that rise to eta are read without it anyway."""
+
+    def append(self, x):
+        pass
+
+
+class Infinitesimal(Dual, Ended):
+    """Forward mode in eta, below every transform.  Results are read without it, like those of an ended transform."""
+
+    __slots__ = ()
+    over = False
+
+    def apply(self, prim, args, params):
+        if prim is quotient.prim:
+            (m, m1), (w, w1) = [(a._value, a._slot) if isinstance(a, Variable) and a._trace is self else (a, None) for a in args]
+            return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
+        if prim is without_eta.prim:
+            return args[0]._value
+        if prim is steady.prim:  # the first order in eta turns with the vectors in any case
+            return variable(steady(args[0]._value, **params), self, at_rest(args[0]._slot))
+        return Dual.apply(self, prim, args, params)
+
+
+class Gauge(Dual, Ended):
+    """Forward mode in eps, a turn of the vectors of equal eigenvalues, below every transform and below eta."""
+
+    __slots__ = ()
+    over = False
+
+    def apply(self, prim, args, params):
+        if prim is steady.prim:
+            x, e, part = args[0]._value, args[0]._slot, params["part"]
+            if part == "none" or (part == "tangent" and self is TURN) or not x.size:
+                return x
+            return x * spoilt(largest(x), largest(anti(e) if part == "anti" else e))
+        return Dual.apply(self, prim, args, params)
+
+
+ETA, TURN, REST = Infinitesimal(), Gauge(), Gauge()
+ETA.level, ETA.risen = 0.5, Nowhere()
+TURN.level, TURN.risen = 0.25, Nowhere()
+REST.level, REST.risen = 0.125, Nowhere()
+
+
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
+def steady(x, *, part="all"):
+    """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
+    turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
+    return x
+
+
+@primitive(holomorphic=False, aliases=True, batch="elementwise")
+def without_eta(x):
+    return x
+
+
+@primitive(holomorphic=False, batch="matrix")
+def quotient(m, w):
+    """k_ij / (w_j - w_i) for the anti-Hermitian part k of m; zero on the diagonal; in the limit where eigenvalues are equal."""
+    return divided(anti(m), abs(m), w)
+
+
+@primitive(holomorphic=False, batch="matrix")
+def over_gaps(k, w):
+    """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
+    n = w.shape[-1]
+    return divided(k * (1 - xp_of(k).eye(n, dtype=w.dtype)), abs(k), w)
+
+
+def largest(x: Any) -> Any:
+    """The largest modulus in each matrix."""
+    return abs(x).max((-2, -1), keepdims=True)
+
+
+def spoilt(size: Any, e: Any) -> Any:
+    """1, or nan where the derivative e in eps does not vanish beside `size`."""
+    library, rounding = xp_of(e), np.finfo(e.dtype).eps
+    lost = abs(e) > 64 * rounding + rounding**0.5 * size
+    if library is np and lost.any():
+        warn()
+    return library.where(lost, np.nan, 1.0).astype(abs(e).dtype)
+
+
+def at_rest(x: Any) -> Any:
+    """x without eps."""
+    while isinstance(x, Variable) and isinstance(x._trace, Gauge):
+        x = x._value
+    return x
+
+
+def parts(x: Any) -> tuple:
+    """The plain value of x, and its derivatives in the two eps, or None."""
+    x, found = live(x) if type(x) is View else x, {}
+    x = x._value if type(x) is View else x
+    while isinstance(x, Variable):
+        found[x._trace] = x._slot
+        x = x._value
+    return x, found.get(TURN), found.get(REST)
+
+
+def free_of_gauge(value: Any, tangent: Any) -> Any:
+    """A tangent found in forward mode; nan where it depends on the choice of vectors of equal eigenvalues, or would be infinite
+    because the value does."""
+    (v, *dv), (t, _, dt) = parts(value), parts(tangent)
+    for e in (*dv, dt):
+        e = values_of(at_rest(e))
+        if e is not None and e.size:
+            tangent = tangent * spoilt(abs(v).max() + abs(t).max(), e)
+    return tangent
+
+
+@functools.cache
+def random_matrix(n: int) -> np.ndarray:
+    return np.random.default_rng(n).standard_normal((n, n))
+
+
+def turning(same: Any, eps: Gauge, d: Any) -> Any:
+    """1 + eps R for vectors of dtype d: R mixes those that are the same."""
+    library, n = xp_of(same), same.shape[-1]
+    r = random_matrix(n) - random_matrix(n).T
+    if d.kind == "c":
+        r = r + 0.5j * (random_matrix(n) + random_matrix(n).T)
+    one = library.eye(n, dtype=d) + library.zeros(same.shape, d)
+    off = same & ~library.eye(n, dtype=bool)
+    return variable(one, eps, library.where(off, library.asarray(r, d), library.zeros((), d)))
+
+
+def turns(w: Any, alike: Any, d: Any) -> Any:
+    """The turns of vectors of equal eigenvalues: all of them, and those among which the tangent makes no difference."""
+    turn = turning(met(w), TURN, d)
+    return turn if alike is None else matmul(turn, turning(alike, REST, d))
+
+
+def anti(m: Any) -> Any:
+    return (m - H(m)) * 0.5
+
+
+def divided(k, size, w, k1=None, w1=None):
+    """k / gaps; of equal eigenvalues k1 / gaps of w1, the first orders in eta.  nan where k does not vanish as the gap does."""
+    library = xp_of(k)
+    gap = w[..., None, :] - w[..., :, None]
+    if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and apart(w) and not k.diagonal().any():
+        gap.reshape(-1)[:: len(w) + 1] = 1
+        return k / gap
+    close, rounding = met(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
+    scale = size.max((-2, -1), keepdims=True) if k.size else 0
+    q = library.where(close, 0, k) / library.where(close, 1, gap)
+    if k1 is not None and w1 is not None:
+        step = w1[..., None, :] - w1[..., :, None]
+        q = library.where(close & (step != 0), k1 / library.where(step != 0, step, 1), q)
+    lost = close & (abs(k - gap * q) > rounding * scale)
+    if library is np and lost.any():
+        warn()
+    return library.where(lost, np.nan, q).astype(k.dtype, copy=False)
+
+
+def closeness(w: Any) -> float:
+    return 2e-8 if w.dtype.itemsize == 8 else 1e-3
+
+
+def apart(w: np.ndarray) -> bool:
+    """Do these values go up or down, and no two of them count as equal?  (Told at once, as nearly always.)"""
+    steps, bound = w[1:] - w[:-1], closeness(w) * max(abs(w[0]), abs(w[-1]))
+    return steps.size > 0 and bool(steps.min() > bound or steps.max() < -bound)
+
+
+def met(w):
+    """Which pairs of eigenvalues count as equal: in float64 those within 2e-8 of the largest."""
+    bound = closeness(w) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
+    return abs(w[..., None, :] - w[..., :, None]) <= bound[..., None, None]
+
+
+def _by_w(h: Any) -> Any:
+    """The cotangent of w from that of its differences w_j - w_i."""
+    n = ndim(h)
+    return sum(h, n - 2) - sum(h, n - 1)
+
+
+def _gaps(w: Any) -> Any:
+    return row(w) - column(w)
+
+
+def _over_gaps_w(g, q, w):
+    return -_by_w(over_gaps(real(conj(g) * q), w))
+
+
+def over_gaps_of(t: tuple, out: Any, w: Any) -> Any:
+    """From q = k / gap: dq = (dk - q dgap) / gap."""
+    k = t[0]
+    if t[1] is not None:
+        d = without_eta(out) * _gaps(without_eta(t[1]))
+        k = -d if k is None else without_eta(k) - d
+    return over_gaps(without_eta(k), without_eta(w))
+
+
+rules(without_eta, lambda g, out, x: without_eta(g), jvp=lambda t, out, x: without_eta(t[0]))
+rules(steady, lambda g, out, x, part: steady(g, part="none"), jvp=lambda t, out, x, part: steady(t[0], part="tangent"))
+rules(
+    over_gaps,
+    lambda g, out, k, w: over_gaps(without_eta(g), without_eta(w)),
+    lambda g, out, k, w: _over_gaps_w(without_eta(g), out, without_eta(w)),
+    jvp=lambda t, out, k, w: over_gaps_of(t, out, w),
+)
+rules(
+    quotient,
+    lambda g, out, m, w: anti(over_gaps(without_eta(g), without_eta(w))),
+    lambda g, out, m, w: _over_gaps_w(without_eta(g), out, without_eta(w)),
+    jvp=lambda t, out, m, w: _quotient_jvp(t, out, m, w),
+)
+
+
+@primitive(batch="matrix")
+def unknown(m, w):
+    """nan where eigenvalues are equal, unless m is zero altogether: the limit there has a derivative that needs a second order."""
+    library = xp_of(m)
+    lost = met(w) & ~library.eye(w.shape[-1], dtype=bool) & (m != 0).any((-2, -1), keepdims=True)
+    if library is np and lost.any():
+        warn()
+    return library.where(lost, np.nan, 0.0).astype(w.dtype)
+
+
+def warn():
+    warn_user(
+        "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot find: eigenvalues are "
+        "equal, or the function depends on the sign or phase of a vector; it is nan",
+        RuntimeWarning,
+    )
+
+
+def _quotient_jvp(t, out, m, w):
+    d = over_gaps_of((None if t[0] is None else anti(t[0]), t[1]), out, w)
+    return d + unknown(without_eta(m if t[0] is None else absolute(m) + absolute(t[0])), without_eta(w))
+
+
+def hidden(w: Any) -> bool:
+    """Does a trace hide the eigenvalues?  Then nobody can see whether some are equal: what would be found from eta and by turning the
+    vectors is nan there."""
+    return isinstance(primal_of(w), Variable)
+
+
+def lost_by(e: Any, w: Any) -> tuple:
+    """What to add to the slopes of eigenvalues w, and to the turn of their vectors: nan where some are equal and e is not zero."""
+    lost = unknown(e, w)
+    return sum(lost, ndim(lost) - 1), lost
+
+
+def levels(a: Any) -> tuple:
+    """Does a tape watch a?  And the outermost tangent of a, or None."""
+    if hidden(a):
+        return False, None
+    layout_of(a)
+    taped, tangent = False, None
+    while isinstance(a, Variable):
+        taped = taped or (a._trace is not None and a._trace.pulls)
+        if isinstance(a._trace, Dual) and tangent is None:
+            tangent = a._slot
+        a = a._value
+    return taped, None if tangent is None else values_of(tangent)
+
+
+def turned(e: Any, w: Any) -> tuple:
+    """A unitary matrix that mixes equal eigenvalues only and makes the Hermitian tangent e diagonal among them; and which of them
+    e leaves equal.  Those are turned at random: no choice of vectors is better than another there."""
+    library, same = xp_of(e), met(w)
+    r = diagonalising(e, same)
+    slopes = library.diagonal(H(r) @ e @ r, 0, -2, -1).real
+    alike = same & (abs(slopes[..., None, :] - slopes[..., :, None]) <= closeness(w) * largest(e))
+    random = library.asarray(random_matrix(w.shape[-1]) + random_matrix(w.shape[-1]).T, e.dtype)
+    return r @ diagonalising(random, alike), alike
+
+
+def diagonalising(e: Any, same: Any) -> Any:
+    """A unitary matrix that mixes only neighbours that are the `same` and makes the Hermitian e diagonal among them: the blocks of
+    e, each moved away from the others by a multiple of the identity, are diagonalised together."""
+    library = xp_of(e)
+    e = library.where(same, e, 0)
+    block = library.cumsum(~library.concatenate([library.ones_like(same[..., :1, 0]), library.diagonal(same, 1, -2, -1)], -1), -1)
+    shift = block * (4 * library.sqrt((abs(e) ** 2).sum((-2, -1))))[..., None]
+    r = library.linalg.eigh(e + library.eye(e.shape[-1], dtype=shift.dtype) * shift[..., None, :])[1]
+    d = library.diagonal(r, 0, -2, -1)
+    phase = library.where(abs(d) > 0, d, 1) / library.where(abs(d) > 0, abs(d), 1)
+    return library.where(same, r, 0) * phase.conj()[..., None, :]
+
+
+def splitting(w: Any) -> Any:
+    """Numbers that differ between equal eigenvalues, with mean zero among them."""
+    same, at = met(w).astype(w.dtype), xp_of(w).arange(w.shape[-1], dtype=w.dtype)
+    return at - same @ at / same.sum(-1)
+
+
+def shifted(w: Any, split: Any) -> Any:
+    """w + eta split."""
+    return w if split is None else w + variable(split * 0, ETA, split)
+
+
+def meets(w: Any) -> bool:
+    """Are eigenvalues equal?  (Not asked on a device: there the longer way is taken always.)"""
+    if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and apart(w):
+        return False
+    return w.shape[-1] > 1 and (xp_of(w) is not np or bool((met(w).sum((-2, -1)) > w.shape[-1]).any()))

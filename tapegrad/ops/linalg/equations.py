@@ -1,0 +1,350 @@
+"""Linear systems of a special kind (by LU factors, banded, Toeplitz) and matrix equations (Sylvester, Lyapunov, Riccati).
+
+Where SciPy iterates, its solution is taken for a constant and Newton's step is made from it twice, by operations: that moves it no
+more, but the first step has the solution's derivative of first order, and the second those up to the third."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, ShapeError
+from ..._core.primitive import primal_of
+from ..._core.registry import load
+from ..declare import dtype, ndim, primitive, rules, shape, xp
+from ..indexing.gathering import diag, take
+from ..products import H, matmul
+from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
+from ..special.declare import host_only, implements
+from ..zero_derivative import argsort
+from .block_matrices import toeplitz
+from .decompositions import lstsq
+from .factorizations import TRANS, cholesky, inv, solve, solve_triangular, square, triangle
+from .norms import sylvester
+
+# --- LU factors ---
+
+
+@primitive(multi=2, batch="matrix")
+def lu_of(x):
+    """The factors L (unit lower) and U of a square matrix whose rows are in the order of pivoting."""
+    library, a, n = xp_of(x), x.copy(), x.shape[-1]
+    for k in range(n - 1):
+        a[..., k + 1 :, k] /= a[..., k : k + 1, k]
+        a[..., k + 1 :, k + 1 :] -= a[..., k + 1 :, k : k + 1] * a[..., k : k + 1, k + 1 :]
+    return library.tril(a, -1) + library.eye(n, dtype=a.dtype), library.triu(a)
+
+
+def _lu_vjp(g, out, need, x):
+    """With F = L^-1 dx U^-1 it is dL = L tril(F, -1) and dU = triu(F) U."""
+    (low, up), (gl, gu) = out, g
+    m = 0.0
+    if gl is not None:
+        m = m + triangle(matmul(H(low), gl), lower=True, strict=True)
+    if gu is not None:
+        m = m + triangle(matmul(gu, H(up)), lower=False)
+    return (solve_triangular(low, H(solve_triangular(up, H(m))), 2, True, True),)
+
+
+def _lu_jvp(t, out, x):
+    low, up = out
+    f = H(solve_triangular(up, H(solve_triangular(low, t[0], 0, True, True)), 2))
+    return matmul(low, triangle(f, lower=True, strict=True)), matmul(triangle(f, lower=False), up)
+
+
+rules(lu_of, joint=_lu_vjp, jvp=_lu_jvp)
+
+
+@primitive(batch="matrix")
+def rows_in_order(x):
+    """In which order pivoting takes the rows."""
+    library = xp_of(x)
+    order = library.empty(x.shape[:-1], int)
+    for i in np.ndindex(*x.shape[:-2]):
+        order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0]) if library is np else after(pivots_of(x[i]), x.shape[-2])
+    return order
+
+
+def pivots_of(a: Any) -> Any:
+    factors = scipy.linalg if xp_of(a) is np else load("cupyx.scipy.linalg")
+    return factors.lu_factor(a)[1]
+
+
+def after(pivots: Any, n: int) -> Any:
+    """The order of n rows after exchanges on a device: what the unit matrix with these pivots makes of 0, 1, .."""
+    library = xp_of(pivots)
+    whole = library.arange(n, dtype=pivots.dtype)
+    whole[: len(pivots)] = pivots
+    return load("cupyx.scipy.linalg").lu_solve((library.eye(n), whole), library.arange(float(n))).astype(int)
+
+
+@primitive(batch="matrix")
+def exchanges(x):
+    """LAPACK's pivots: with which row each is exchanged."""
+    pivots = xp_of(x).empty(x.shape[:-1], np.int32)
+    for i in np.ndindex(*x.shape[:-2]):
+        pivots[i] = pivots_of(x[i])
+    return pivots
+
+
+@primitive()
+def exchanged(pivots):
+    """The order of rows that exchanges make."""
+    if xp_of(pivots) is not np:
+        return after(pivots, len(pivots))
+    order = np.arange(len(pivots))
+    for i, p in enumerate(pivots):
+        order[[i, p]] = order[[p, i]]
+    return order
+
+
+def factored(a: Any) -> tuple:
+    """(the order of the rows, which is a constant, L, U) of any matrix: what lies below or beside its square part is solved for."""
+    n, k = shape(a)[-2:]
+    order = rows_in_order(primal_of(a))
+    a = take(a, order, 0)
+    m = min(n, k)
+    low, up = lu_of(a[:m, :m])
+    if n > k:
+        low = concatenate(low, H(solve_triangular(up, H(a[m:]), 2)), axis=0)
+    if k > n:
+        up = concatenate(up, solve_triangular(low, a[:, m:], 0, True, True), axis=1)
+    return order, low, up
+
+
+def one_matrix(name: str, a: Any) -> None:
+    if ndim(a) != 2:
+        raise ShapeError(f"scipy.linalg.{name}: one matrix at a time has derivatives, got shape {shape(a)}; write a loop, or tapegrad.vmap")
+
+
+@implements(scipy.linalg.lu)
+def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
+    one_matrix("lu", a)
+    order, low, up = factored(a)
+    back = argsort(order)  # of the rows of a, which SciPy's permutation brings back
+    if permute_l:
+        return take(low, back, 0), up
+    return (back if p_indices else take(xp(a).eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
+
+
+@implements(scipy.linalg.lu_factor)
+def lu_factor(a, overwrite_a=False, check_finite=True):
+    one_matrix("lu_factor", a)
+    square("lu_factor", a)
+    pivots = exchanges(primal_of(a))
+    low, up = lu_of(take(a, exchanged(pivots), 0))
+    return triangle(low, lower=True, strict=True) + up, pivots
+
+
+@implements(scipy.linalg.lu_solve)
+def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
+    """x of op(A) x = b for A given by its factors, a pair (lu, piv)."""
+    a, pivots = lu_and_piv
+    order, trans = exchanged(primal_of(pivots)), TRANS[trans]
+    if trans == 0:
+        return solve_triangular(a, solve_triangular(a, take(b, order, 0), 0, True, True))
+    return take(solve_triangular(a, solve_triangular(a, b, trans), trans, True, True), argsort(order), 0)
+
+
+# --- banded systems: row r of ab holds the diagonal u - r, each element in its column ---
+
+
+def moved(x: Any, by: int) -> Any:
+    """x with its elements moved by so many places along the first axis, zeros coming in."""
+    n = shape(x)[0]
+    if abs(by) >= n:
+        return 0.0 * x
+    part = slice_of(x, axis=0, start=max(0, -by), stop=n - max(0, by))
+    return embed(part, axis=0, start=max(0, by), size=n)
+
+
+@primitive()
+def solve_band(ab, b, *, low, up):
+    host_only("scipy.linalg.solve_banded", ab, b)
+    return scipy.linalg.solve_banded((low, up), ab, b)
+
+
+def turned_band(ab, low, up):
+    """The band of the transposed matrix."""
+    return stack([moved(ab[up + low - r], low - r) for r in range(low + up + 1)])
+
+
+def band_of_product(c, x, low, up):
+    """The band of c x^T."""
+    rows = [moved(c, up - r) * x for r in range(low + up + 1)]
+    return stack([y if ndim(y) == 1 else sum(y, 1) for y in rows])
+
+
+def _band_vjp(g, out, need, ab, b, low, up):
+    c = solve_band(turned_band(ab, low, up), g, low=up, up=low)
+    return -band_of_product(c, out, low, up) if need[0] else None, c
+
+
+def times_band(ab, x, low, up):
+    rows = [moved((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up) for r in range(low + up + 1)]
+    total = rows[0]
+    for y in rows[1:]:
+        total = total + y
+    return total
+
+
+def _band_jvp(t, out, ab, b, low, up):
+    e = t[1]
+    if t[0] is not None:
+        moved_by = times_band(t[0], out, low, up)
+        e = -moved_by if e is None else e - moved_by
+    return solve_band(ab, e, low=low, up=up)
+
+
+rules(solve_band, joint=_band_vjp, jvp=_band_jvp)
+
+
+@implements(scipy.linalg.solve_banded)
+def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
+    low, up = l_and_u
+    return solve_band(ab, b, low=int(low), up=int(up))
+
+
+def whole_band(ab, lower):
+    """The band of the Hermitian matrix of which one half is given."""
+    u = shape(ab)[0] - 1
+    if lower:
+        above = [moved(conj(ab[k]), k) for k in range(u, 0, -1)]
+        return stack([*above, *[ab[k] for k in range(u + 1)]])
+    below = [moved(conj(ab[u - k]), -k) for k in range(1, u + 1)]
+    return stack([*[ab[k] for k in range(u + 1)], *below])
+
+
+@implements(scipy.linalg.solveh_banded)
+def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, check_finite=True):
+    u = shape(ab)[0] - 1
+    return solve_band(whole_band(ab, lower), b, low=u, up=u)
+
+
+def from_band(ab, low, up):
+    """The matrix of a band."""
+    n, total = shape(ab)[1], diag(0.0 * ab[0])
+    for r in range(low + up + 1):
+        k = up - r
+        part = slice_of(ab[r], axis=0, start=max(k, 0), stop=n + min(k, 0))
+        total = total + diag(part, k)
+    return total
+
+
+def to_band(a, low, up):
+    """The band of a matrix, zeros where it has no elements."""
+    n = shape(a)[0]
+    return stack([embed(diag(a, up - r), axis=0, start=max(up - r, 0), size=n) for r in range(low + up + 1)])
+
+
+@implements(scipy.linalg.cholesky_banded)
+def cholesky_banded(ab, overwrite_ab=False, lower=False, check_finite=True):
+    u = shape(ab)[0] - 1
+    c = cholesky(from_band(whole_band(ab, lower), u, u), upper=not lower)
+    return to_band(c, u if lower else 0, 0 if lower else u)
+
+
+@implements(scipy.linalg.cho_solve_banded)
+def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
+    cb, lower = cb_and_lower
+    u = shape(cb)[0] - 1
+    low, up = (u, 0) if lower else (0, u)
+    turned = conj(turned_band(cb, low, up))
+    first, second = ((cb, low, up), (turned, up, low)) if lower else ((turned, up, low), (cb, low, up))
+    return solve_band(second[0], solve_band(first[0], b, low=first[1], up=first[2]), low=second[1], up=second[2])
+
+
+# --- Toeplitz and circulant matrices ---
+
+
+def pair_of(c_or_cr: Any) -> tuple:
+    """The column and the row of a Toeplitz matrix."""
+    return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
+
+
+@implements(scipy.linalg.solve_toeplitz)
+def solve_toeplitz(c_or_cr, b, check_finite=True):
+    return solve(toeplitz(*pair_of(c_or_cr)), b)
+
+
+@implements(scipy.linalg.matmul_toeplitz)
+def matmul_toeplitz(c_or_cr, x, check_finite=False, workers=None):
+    return matmul(toeplitz(*pair_of(c_or_cr)), x)
+
+
+@implements(scipy.linalg.circulant)
+def circulant(c):
+    n = shape(c)[-1]
+    return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
+
+
+@implements(scipy.linalg.solve_circulant)
+def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis=0):
+    if ndim(c) != 1 or baxis != 0 or outaxis != 0:
+        raise ArgumentError("scipy.linalg.solve_circulant: with one circulant matrix and the axes in their places only")
+    return solve(circulant(c), b)
+
+
+@implements(scipy.linalg.lstsq)
+def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
+    return lstsq(a, b, cond)
+
+
+# --- matrix equations ---
+
+
+@implements(scipy.linalg.solve_sylvester)
+def solve_sylvester(a, b, q):
+    """x of a x + x b = q."""
+    return sylvester(a, b, q)
+
+
+@implements(scipy.linalg.solve_continuous_lyapunov, scipy.linalg.solve_lyapunov)
+def solve_continuous_lyapunov(a, q):
+    """x of a x + x a^H = q."""
+    return sylvester(a, H(a), q)
+
+
+@implements(scipy.linalg.solve_discrete_lyapunov)
+def solve_discrete_lyapunov(a, q, method=None):
+    """x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
+    eye = xp(a).eye(shape(a)[-1])
+    back = inv(H(a) + eye)
+    b = matmul(H(a) - eye, back)
+    c = 2.0 * matmul(matmul(inv(a + eye), q), back)
+    return solve_continuous_lyapunov(H(b), -c)
+
+
+def plain_problem(name: str, e: Any, s: Any) -> None:
+    if e is not None or s is not None:
+        raise ArgumentError(f"scipy.linalg.{name}: e= and s= are not supported on a tracked Variable")
+
+
+@primitive()
+def riccati(a, b, q, r, *, discrete, balanced):
+    """SciPy's solution."""
+    host_only("scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r)
+    return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
+
+
+@implements(scipy.linalg.solve_continuous_are)
+def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
+    """x of a^H x + x a - x b r^-1 b^H x + q = 0; the steps are Kleinman's."""
+    plain_problem("solve_continuous_are", e, s)
+    x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=False, balanced=balanced)
+    for _ in range(2):
+        k = solve(r, matmul(H(b), x))
+        x = solve_continuous_lyapunov(H(a - matmul(b, k)), -(q + matmul(H(k), matmul(r, k))))
+    return x
+
+
+@implements(scipy.linalg.solve_discrete_are)
+def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
+    """x of a^H x a - x - a^H x b (r + b^H x b)^-1 b^H x a + q = 0; the steps are Hewer's."""
+    plain_problem("solve_discrete_are", e, s)
+    x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=True, balanced=balanced)
+    for _ in range(2):
+        k = solve(r + matmul(H(b), matmul(x, b)), matmul(H(b), matmul(x, a)))
+        x = solve_discrete_lyapunov(H(a - matmul(b, k)), q + matmul(H(k), matmul(r, k)))
+    return x

@@ -1,0 +1,357 @@
+"""Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made of vectors."""
+
+from collections import namedtuple
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError, SingularError
+from ..._core.primitive import primal_of, seen
+from ..declare import dtype, primitive, shape, xp
+from ..elementwise import absolute, arccos, arcsin, select
+from ..indexing.gathering import diag
+from ..products import H, column, diagonals, matmul, row
+from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
+from ..special.declare import implements
+from ..zero_derivative import argmax
+from .decompositions import eigh, eigvalsh, pinv, qr, svd
+from .equations import from_band, whole_band
+from .factorizations import inv, solve, square
+from .norms import expm, frechet, log_of, root_of
+
+# --- eigenvalues ---
+
+
+def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
+    """Eigenvalues and vectors from vectors v that are right and constant: v^-1 a v is diagonal, and moves off it with a; each step
+    turns v so that it is diagonal again, to twice the order.  Real parts are taken by the caller."""
+    eye = xp(a).eye(shape(a)[-1])
+    for _ in range(steps):
+        c = solve(v, matmul(a, v))
+        d = diagonals(c)
+        gaps = row(d) - column(d) + eye
+        v = v + matmul(v, c * (1.0 - eye) / gaps)
+    return diagonals(solve(v, matmul(a, v))), v
+
+
+@primitive(multi=2, batch="matrix")
+def general_spectrum(x):
+    """The eigenvalues and eigenvectors of primal values."""
+    return tuple(xp_of(x).linalg.eig(x))
+
+
+@primitive(batch="matrix")
+def apart(w):
+    """1 for each set of eigenvalues that differ, nan for one in which two are equal to rounding."""
+    library = xp_of(w)
+    gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
+    return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
+
+
+def eigen_start(name: str, a: Any) -> tuple:
+    square(name, a)
+    w, v = general_spectrum(primal_of(a))
+    if xp(a) is not np:  # nobody waits for the device: the results are nan
+        return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
+    known = seen(apart(w))
+    if known is not None and np.isnan(known).any():
+        raise SingularError(f"{name}: two eigenvalues are equal, and have no derivative; if the matrix is symmetric, write eigh")
+    return w, v
+
+
+EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
+
+
+@implements(np.linalg.eig)
+def eig(a):
+    """Each vector has length 1, and its largest element keeps its phase: LAPACK makes it real."""
+    v0 = eigen_start("eig", a)[1]
+    w, v = eigen_steps(a, v0, 2)
+    v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
+    if dtype(v0).kind == "c":
+        size = absolute(v0)
+        largest = argmax(size, -2)
+        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row(largest), x, 0.0 * x), -2) for x in (v, v0)]
+        v = v * row(conj(first) / absolute(first) * was / absolute(was))
+    return EigResult(w, v)
+
+
+@implements(np.linalg.eigvals)
+def eigvals(a):
+    return eigen_steps(a, eigen_start("eigvals", a)[1], 1)[0]
+
+
+@implements(scipy.linalg.eig)
+def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=False, check_finite=True, homogeneous_eigvals=False):
+    if left or homogeneous_eigvals:
+        raise ArgumentError("scipy.linalg.eig: left= and homogeneous_eigvals= are not supported on a tracked Variable")
+    w, v = eig(a if b is None else solve(b, a))
+    return (w + 0j, v) if right else w + 0j
+
+
+@implements(scipy.linalg.eigvals)
+def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
+    if homogeneous_eigvals:
+        raise ArgumentError("scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable")
+    return eigvals(a if b is None else solve(b, a)) + 0j
+
+
+def part_of(name: str, select: Any, select_range: Any) -> slice:
+    """Those eigenvalues, counted from the smallest, that are asked for."""
+    if select in ("i", "index", 2):
+        return slice(int(select_range[0]), int(select_range[1]) + 1)
+    if select not in ("a", "all", 0):
+        raise ArgumentError(f"scipy.linalg.{name}: select={select!r} is not supported on a tracked Variable; take a part of all of them")
+    return slice(None)
+
+
+@primitive()
+def turns(v, *of, theirs, settings):
+    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases.  On a device, which has no such
+    function, those that make the largest element of each positive."""
+    library = xp_of(v)
+    if library is not np:
+        largest = library.take_along_axis(v, abs(v).argmax(0)[None], 0)[0]
+        return largest.conj() / abs(largest)
+    product = np.sum(v.conj() * theirs(*of, **dict(settings))[1], 0)
+    return product / abs(product)
+
+
+def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
+    """The eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function of `of` turns them."""
+    if values_only:
+        return eigvalsh(a)[part]
+    w, v = eigh(a)
+    v = v[:, part]
+    return w[part], v * turns(primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items()))
+
+
+@implements(scipy.linalg.eigh_tridiagonal)
+def eigh_tridiagonal(
+    d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
+):  # fmt: skip
+    part, a = part_of("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
+    settings = {"select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (d, e), scipy.linalg.eigh_tridiagonal, **settings)
+
+
+@implements(scipy.linalg.eigvalsh_tridiagonal)
+def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
+    return eigh_tridiagonal(d, e, True, select, select_range)
+
+
+@implements(scipy.linalg.eig_banded)
+def eig_banded(
+    a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
+):  # fmt: skip
+    part, u = part_of("eig_banded", select, select_range), shape(a_band)[0] - 1
+    a = from_band(whole_band(a_band, lower), u, u)
+    settings = {"lower": lower, "select": select, "select_range": select_range}
+    return eigen_part(a, part, eigvals_only, (a_band,), scipy.linalg.eig_banded, **settings)
+
+
+@implements(scipy.linalg.eigvals_banded)
+def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
+    return eig_banded(a_band, lower, True, select=select, select_range=select_range)
+
+
+# --- bases and angles ---
+
+
+def full_rank(name: str, s: Any, rcond: Any) -> None:
+    """Where singular values are zero, or are cut off, the space has another dimension nearby."""
+    known = seen(primal_of(s))
+    least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
+    if known is not None and known.size and known.min() <= least * known.max():
+        raise SingularError(f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension nearby")
+
+
+@implements(scipy.linalg.orth)
+def orth(A, rcond=None):
+    u, s, _ = svd(A, full_matrices=False)
+    full_rank("orth", s, rcond)
+    return u
+
+
+@implements(scipy.linalg.null_space)
+def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
+    """Of the bases the one that turns as little as it can (`spectral.complement`)."""
+    n, k = shape(A)
+    _, s, vh = svd(A)
+    full_rank("null_space", s, rcond)
+    return H(vh[min(n, k) :])
+
+
+@implements(scipy.linalg.subspace_angles)
+def subspace_angles(A, B):
+    """By the cosines, the angles that are small by the sines."""
+    a, b = orth(A), orth(B)
+    cosines = matmul(H(a), b)
+    c = svd(cosines, compute_uv=False)
+    rest = b - matmul(a, cosines) if shape(a)[1] >= shape(b)[1] else a - matmul(b, H(cosines))
+    s = svd(rest, compute_uv=False)[: shape(c)[0]]
+    c = c[::-1]
+    small = primal_of(c) ** 2 >= 0.5
+    half = 0.5 + 0.0 * c
+    return select(small, arcsin(select(small, s, half)), arccos(select(small, half, c)))
+
+
+@implements(scipy.linalg.rq)
+def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
+    """a = r q, from the QR factors of the matrix turned round; the signs are those of SciPy's."""
+    n, k = shape(a)
+    if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):
+        raise ArgumentError(f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or mode='economic'")
+    q, r = qr(H(a[::-1]))
+    r, q = H(r)[::-1, ::-1], H(q)[::-1]
+    turn = signs_of_rq(primal_of(a), primal_of(r))
+    r = r * row(turn)
+    return r if mode == "r" else (r, q * column(conj(turn)))
+
+
+@primitive()
+def signs_of_rq(a, r):
+    """By what SciPy's columns of r differ from these: numbers of modulus 1."""
+    theirs = scipy.linalg.rq(a, mode="economic")[0]
+    return np.diagonal(theirs) / np.diagonal(r)
+
+
+# --- functions of matrices ---
+
+
+def as_real(y: Any, a: Any) -> Any:
+    return real(y) if dtype(a).kind != "c" else y
+
+
+@implements(scipy.linalg.cosm)
+def cosm(A):
+    return as_real(0.5 * (expm(1j * A) + expm(-1j * A)), A)
+
+
+@implements(scipy.linalg.sinm)
+def sinm(A):
+    return as_real(-0.5j * (expm(1j * A) - expm(-1j * A)), A)
+
+
+@implements(scipy.linalg.tanm)
+def tanm(A):
+    return solve(cosm(A), sinm(A))
+
+
+@implements(scipy.linalg.coshm)
+def coshm(A):
+    return 0.5 * (expm(A) + expm(-A))
+
+
+@implements(scipy.linalg.sinhm)
+def sinhm(A):
+    return 0.5 * (expm(A) - expm(-A))
+
+
+@implements(scipy.linalg.tanhm)
+def tanhm(A):
+    return solve(coshm(A), sinhm(A))
+
+
+@implements(scipy.linalg.signm)
+def signm(A, disp=None):
+    """A (A^2)^(-1/2)."""
+    if disp is not None and not disp:
+        raise ArgumentError("scipy.linalg.signm: disp=False is not supported on a tracked Variable")
+    return matmul(A, inv(root_of(matmul(A, A))))
+
+
+@implements(scipy.linalg.fractional_matrix_power)
+def fractional_matrix_power(A, t):
+    square("fractional_matrix_power", A)
+    return expm(t * log_of(A))
+
+
+@implements(scipy.linalg.expm_frechet)
+def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
+    slope = frechet(expm, A, E)
+    return (expm(A), slope) if compute_expm else slope
+
+
+@implements(scipy.linalg.pinvh)
+def pinvh(a, atol=None, rtol=None, lower=True, return_rank=False, check_finite=True):
+    if atol is not None or return_rank or not lower:
+        raise ArgumentError("scipy.linalg.pinvh: atol=, lower=False and return_rank= are not supported; symmetrise, and write pinv")
+    return pinv(a, None, True, rtol=rtol) if rtol is not None else pinv(a, max(shape(a)) * np.finfo(dtype(a)).eps, True)
+
+
+@implements(scipy.linalg.polar)
+def polar(a, side="right"):
+    """a = u p with p = (a^H a)^(1/2), or a = p u with p = (a a^H)^(1/2)."""
+    if side not in ("right", "left"):
+        raise ValueError("side must be either 'right' or 'left'")
+    n, k = shape(a)
+    if (n < k) if side == "right" else (k < n):
+        raise ArgumentError(f"scipy.linalg.polar: side={side!r} of shape {(n, k)} has a singular p: take the other side")
+    if side == "right":
+        p = root_of(matmul(H(a), a))
+        return H(solve(H(p), H(a))), p
+    p = root_of(matmul(a, H(a)))
+    return solve(p, a), p
+
+
+@implements(scipy.linalg.orthogonal_procrustes)
+def orthogonal_procrustes(A, B, check_finite=True):
+    u, p = polar(matmul(H(A), B))
+    return u, sum(diagonals(p))
+
+
+# --- matrices made of vectors ---
+
+
+@implements(scipy.linalg.hankel)
+def hankel(c, r=None):
+    """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
+    c = reshape(c, to=(-1,))
+    r = zeros_like(c) if r is None else reshape(r, to=(-1,))
+    n = shape(c)[0]
+    k = shape(r)[0]
+    line = concatenate(c, r[1:]) if k > 1 else c
+    return line[np.arange(n)[:, None] + np.arange(k)]
+
+
+@implements(scipy.linalg.companion)
+def companion(a):
+    n = shape(a)[0]
+    first = reshape(-a[1:] / a[0], to=(1, n - 1))
+    return concatenate(first, xp(a).eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
+
+
+@implements(scipy.linalg.leslie)
+def leslie(f, s):
+    n = shape(f)[0]
+    return embed(reshape(f, to=(1, n)), axis=0, start=0, size=n) + diag(s, -1)[:, :n]
+
+
+@implements(scipy.linalg.convolution_matrix)
+def convolution_matrix(a, n, mode="full"):
+    """The matrix by which convolving with a vector of n elements multiplies it."""
+    k = shape(a)[0]
+    low, high = {"full": (0, n + k - 1), "same": ((min(n, k) - 1) // 2, (min(n, k) - 1) // 2 + max(n, k)),
+                 "valid": (min(n, k) - 1, max(n, k))}[mode]  # fmt: skip
+    at = np.arange(low, high)[:, None] - np.arange(n)
+    return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
+
+
+@implements(scipy.linalg.fiedler)
+def fiedler(a):
+    return absolute(column(a) - row(a))
+
+
+@implements(scipy.linalg.diagsvd)
+def diagsvd(s, M, N):
+    return embed(embed(diag(s), axis=0, start=0, size=M), axis=1, start=0, size=N)
+
+
+@implements(scipy.linalg.khatri_rao)
+def khatri_rao(a, b):
+    (n, k), m = shape(a), shape(b)[0]
+    return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))

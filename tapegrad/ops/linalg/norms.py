@@ -1,0 +1,296 @@
+"""Norms, condition numbers, and functions of matrices: expm, sqrtm, logm.
+
+The derivative of a norm at zero is zero, at every order; ties of maxima share equally."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.arrays import xp_of
+from ..._core.errors import ArgumentError
+from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
+from ..._core.scope import OPEN
+from ..declare import axes_of, dtype, implements, ndim, primitive, rules, shape
+from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
+from ..nondifferentiable import note
+from ..products import T, matmul
+from ..reductions import BOUNDS, amax, amin, direction, length_of
+from ..shaping import arrays_of, concatenate, conj, real, reshape, slice_of, spread, sum, transpose
+from .decompositions import svdvals
+from .factorizations import inv, square
+
+
+def floating(x: Any) -> Any:
+    x = x if hasattr(x, "shape") else arrays_of([x])[0]
+    return x if dtype(x).kind in "fc" else x * 1.0
+
+
+@primitive(holomorphic=False, batch="axis")
+def p_length(x, *, p, axis, keepdims):
+    """(sum |x|^p)^(1/p)."""
+    return (abs(x) ** p).sum(axis=axis, keepdims=keepdims) ** (1.0 / p)
+
+
+def _p_unit(x, out, p, axis, keepdims):
+    """The derivative by x: (|x| / norm)^(p - 1) x / |x|; zero where the norm is, in every further derivative too."""
+    high = {size: abs(np.log2(high)) * 2 for size, (low, high) in BOUNDS.items()}
+    bounds = {size: (2.0 ** -(e / (abs(p) + 1)), 2.0 ** (e / (abs(p) + 1))) for size, e in high.items()}
+    y, length, zero = direction(x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds)
+    u = phase_of(y) if dtype(y).kind == "c" else sign(y)
+    return u * power(absolute(y) / length, p - 1), zero
+
+
+def _p_vjp(g, out, x, p, axis, keepdims):
+    u, zero = _p_unit(x, out, p, axis, keepdims)
+    return note(times0(spread(g, shape(x), axis, keepdims), u), x, zero, "norm")
+
+
+def _p_jvp(t, out, x, p, axis, keepdims):
+    u, zero = _p_unit(x, out, p, axis, keepdims)
+    y = sum(real(times0(t[0], conj(u))) if dtype(x).kind == "c" else times0(t[0], u), axis, keepdims)
+    return note(y, x, zero, "norm", pulled=False, pushed=t[0])
+
+
+rules(p_length, _p_vjp, jvp=_p_jvp)
+
+
+def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
+    if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative too
+        return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
+    if order is None or order == 2:
+        return length_of(x, axis, keepdims)
+    if order == np.inf:
+        return amax(absolute(x), axis, keepdims=keepdims)
+    if order == -np.inf:
+        return amin(absolute(x), axis, keepdims=keepdims)
+    if order == 0:
+        count = (primal_of(x) != 0).astype(dtype(zero_of(real(x))))
+        return count.sum(axis=axis, keepdims=keepdims)
+    if order == 1:
+        return sum(absolute(x), axis, keepdims)
+    if isinstance(order, str):
+        raise ValueError(f"norm: ord={order!r} is not a norm of vectors")
+    return p_length(x, p=values_of(order), axis=axis, keepdims=keepdims)
+
+
+def _matrix(x: Any, order: Any, axes: tuple, keepdims: bool) -> Any:
+    n = ndim(x)
+    i, j = axes
+    if i == j:
+        raise ValueError("norm: the two axes must differ")
+    if order in (None, "fro", "f"):
+        return length_of(x, (i, j), keepdims)
+    if order in (1, -1, np.inf, -np.inf):
+        summed, rest = (i, j) if abs(order) == 1 else (j, i)
+        extreme = amax if order > 0 else amin
+        return extreme(sum(absolute(x), summed, True), (summed, rest), keepdims=keepdims)
+    if order in ("nuc", 2, -2):
+        s = svdvals(_last(x, i, j))
+        r = sum(s, ndim(s) - 1) if order == "nuc" else amax(s, ndim(s) - 1) if order == 2 else amin(s, ndim(s) - 1)
+        if keepdims:
+            r = reshape(r, to=tuple([1 if k in axes else d for k, d in enumerate(shape(x))]))
+        return r
+    raise ValueError(f"norm: ord={order!r} is not a norm of matrices of {n} dimensions")
+
+
+def _last(x: Any, i: int, j: int) -> Any:
+    from_axes = tuple([k for k in range(ndim(x)) if k not in (i, j)]) + (i, j)
+    return x if from_axes == tuple(range(ndim(x))) else transpose(x, axes=from_axes)
+
+
+@implements(np.linalg.norm)
+def norm(x, ord=None, axis=None, keepdims=False):
+    x = floating(x)
+    n = ndim(x)
+    if axis is None:
+        if ord is None or (ord == 2 and n == 1 and not is_tracked(ord)) or (ord in ("fro", "f") and n == 2):
+            return length_of(x, None, keepdims)
+        axis = tuple(range(n))
+    axis = axes_of(axis, n)
+    if len(axis) == 1:
+        return _vector(x, ord, axis[0], keepdims)
+    if len(axis) == 2:
+        return _matrix(x, ord, axis, keepdims)
+    raise ValueError("norm: an array of more than two dimensions needs axis=")
+
+
+@implements(scipy.linalg.norm)
+def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
+    """SciPy finds the length of a vector by BLAS, where no square overflows or vanishes."""
+    if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
+        return norm(a, ord, axis, keepdims)
+    a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a float of Python's, whatever the precision
+    size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
+    return norm(a) if 1e-140 < size < 1e140 or not 0.0 < size < np.inf else size * norm(a / size)
+
+
+@implements(np.linalg.vector_norm)
+def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
+    x = floating(x)
+    return _vector(x, ord, axes_of(axis, ndim(x)), keepdims)
+
+
+@implements(np.linalg.matrix_norm)
+def matrix_norm(x, /, *, keepdims=False, ord="fro"):
+    x = floating(x)
+    return _matrix(x, ord, (ndim(x) - 2, ndim(x) - 1), keepdims)
+
+
+@implements(np.linalg.cond)
+def cond(x, p=None):
+    x = floating(x)
+    if p in (None, 2, -2):
+        s = svdvals(x)
+        n = ndim(s) - 1
+        high, low = amax(s, n), amin(s, n)
+        y = low / high if p == -2 else high / low
+    else:
+        square("cond", x)
+        axes = (ndim(x) - 2, ndim(x) - 1)
+        y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
+    plain = primal_of(x)
+    unknown = (plain != plain).any((-2, -1))  # of a matrix without nan NumPy has infinity there
+    return select((primal_of(y) == primal_of(y)) | unknown, y, dtype(y).type(np.inf))
+
+
+# --- functions of matrices ---
+
+
+@primitive(scipy.linalg.expm, batch="matrix")
+def expm(A):
+    """The exponential of each matrix."""
+    if xp_of(A) is np:
+        return scipy.linalg.expm(A)
+    return _series(A)
+
+
+def _series(a):
+    """Scaling and squaring with the Taylor series to order 30, on a device: eight squarings serve |a| up to 700, where the
+    exponential overflows; to look at the norm would synchronise."""
+    library, squarings = xp_of(a), 8
+    a = a / 2.0**squarings
+    total = term = library.zeros_like(a) + library.eye(a.shape[-1], dtype=a.dtype)
+    for k in range(1, 31):
+        term = term @ a / k
+        total = total + term
+    for _ in range(squarings):
+        total = total @ total
+    return total
+
+
+def frechet(f: Any, a: Any, e: Any) -> Any:
+    """The derivative of f at a in the direction e: f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0, f(a)]]."""
+    n, axis = shape(a)[-1], ndim(a) - 1
+    zero = zero_of(a) * e * 0
+    upper, lower = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
+    y = f(concatenate(upper, lower, axis=axis - 1))
+    return slice_of(slice_of(y, axis=axis - 1, start=0, stop=n), axis=axis, start=n, stop=2 * n)
+
+
+rules(expm, lambda g, out, A: frechet(expm, T(A), g), jvp=lambda t, out, A: frechet(expm, A, t[0]))
+
+
+@primitive(batch="matrix")
+def root_of(A):
+    """The principal square root."""
+    return _host("sqrtm", scipy.linalg.sqrtm, A)
+
+
+@primitive(batch="matrix")
+def log_of(A):
+    """The principal logarithm."""
+    return _host("logm", scipy.linalg.logm, A)
+
+
+def _host(name, f, a):
+    if xp_of(a) is not np:
+        raise ArgumentError(f"{name}: CuPy has no such function; use eigh for Hermitian matrices")
+    y = f(a)
+    return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
+
+
+# Their derivatives are found from the result, not from A: both sides of a branch cut are at hand there, and the result says which
+# branch was taken.
+@primitive(batch="matrix")
+def sylvester(a, b, q):
+    """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
+    if xp_of(q) is not np:
+        raise ArgumentError("solve_sylvester: CuPy has no such function; move the matrices with a.get()")
+    lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
+    a, b, q = (np.broadcast_to(m, lead + m.shape[-2:]) for m in (a, b, q))
+    x = np.zeros(q.shape, np.result_type(a, b, q))
+    for i in np.ndindex(*lead):
+        if q[i].any():
+            x[i] = scipy.linalg.solve_sylvester(a[i], b[i], q[i]) if _regular(a[i], b[i]) else np.nan
+    return x
+
+
+def _regular(a: Any, b: Any) -> bool:
+    if not (np.isfinite(a).all() and np.isfinite(b).all()):
+        return False
+    u, v = np.linalg.eigvals(a), np.linalg.eigvals(b)
+    return bool(abs(u[:, None] + v).min() > 4 * np.finfo(a.dtype).eps * (abs(u).max() + abs(v).max()))
+
+
+def _sylvester_vjp(g, out, need, a, b, q):
+    c = sylvester(T(a), T(b), g)
+    return -matmul(c, T(out)) if need[0] else None, -matmul(T(out), c) if need[1] else None, c
+
+
+def _sylvester_jvp(t, out, a, b, q):
+    e = t[2]
+    for moved in (None if t[0] is None else matmul(t[0], out), None if t[1] is None else matmul(out, t[1])):
+        if moved is not None:
+            e = -moved if e is None else e - moved
+    return sylvester(a, b, e)
+
+
+rules(sylvester, joint=_sylvester_vjp, jvp=_sylvester_jvp)
+NODES, WEIGHTS = ((v + 1) / 2 if n == 0 else v / 2 for n, v in enumerate(np.polynomial.legendre.leggauss(9)))
+
+
+@primitive()
+def halvings(y):
+    """How often the largest of some matrices is to be halved until its norm is below 0.2."""
+    size = float(abs(y).sum(-1).max(initial=0.0))
+    return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
+
+
+def log_slope(y: Any, e: Any) -> Any:
+    """The derivative of log at exp(y) in the direction e: through square roots, exp(y / 2^k), up to one near the identity; there it is
+    the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by Gauss and Legendre, m the root less the identity."""
+    k = int(halvings(primal_of(y)))
+    for j in range(1, k + 1):
+        x = expm(y * 0.5**j)
+        e = sylvester(x, x, e)
+    one = np.eye(shape(y)[-1], dtype=dtype(y))
+    m, total = expm(y * 0.5**k) - one, None
+    for node, weight in zip(NODES, WEIGHTS, strict=True):
+        r = inv(one + float(node) * m)
+        term = matmul(r, matmul(e, r)) * float(weight)
+        total = term if total is None else total + term
+    return total * 2.0**k
+
+
+rules(root_of, lambda g, out, A: sylvester(T(out), T(out), g), jvp=lambda t, out, A: sylvester(out, out, t[0]))
+rules(log_of, lambda g, out, A: log_slope(T(out), g), jvp=lambda t, out, A: log_slope(out, t[0]))
+
+
+def without_estimate(name: str, disp: Any) -> None:
+    if disp is not None and not disp:
+        raise ArgumentError(f"scipy.linalg.{name}: disp=False, an estimate of the error as a second result, is not supported")
+
+
+@implements(scipy.linalg.sqrtm)
+def sqrtm(A, disp=None, blocksize=None):
+    without_estimate("sqrtm", disp)
+    square("sqrtm", A)
+    return root_of(A)
+
+
+@implements(scipy.linalg.logm)
+def logm(A, disp=None):
+    without_estimate("logm", disp)
+    square("logm", A)
+    return log_of(A)

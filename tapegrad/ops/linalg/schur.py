@@ -1,0 +1,351 @@
+"""Schur, QZ, Hessenberg and LDL factors, updates of QR, functions of matrices by their eigenvalues.
+
+What a factorisation leaves free (signs, phases, turns in a plane, the order of eigenvalues) is as SciPy has it: its factors are taken
+for constants, and those with derivatives are turned to them by constants."""
+
+from typing import Any
+
+import numpy as np
+import scipy.linalg
+
+from ..._core.errors import ArgumentError, SingularError
+from ..._core.primitive import values_of
+from ..declare import dtype, shape, xp
+from ..elementwise import arctan, cos, sin, sqrt
+from ..indexing.gathering import diag
+from ..piecewise import arctan2
+from ..products import H, column, diagonals, matmul, row
+from ..shaping import concatenate, conj, embed, real, reshape, sum
+from ..special.declare import host_only, implements
+from .block_matrices import block_diag
+from .decompositions import complement, qr, scipy_qr, svd, svdvals
+from .factorizations import inv, solve, square, triangle
+from .matrix_functions import as_real, eig, eigen_steps
+from .norms import expm, frechet, scipy_norm
+
+
+def values(name: str, *xs: Any) -> list:
+    host_only(f"scipy.linalg.{name}", *xs)
+    return [np.asarray(values_of(x)) for x in xs]
+
+
+def turned(q: Any, like: np.ndarray) -> Any:
+    """The orthonormal q with each column multiplied by the constant of modulus 1 that takes its values to those of `like`."""
+    phase = (np.asarray(values_of(q)).conj() * like).sum(0)
+    return q * (phase / abs(phase))
+
+
+# --- Schur and QZ, by the eigenvectors ---
+
+
+def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
+    """Those of a = z t z^H with t upper triangular, in this order."""
+    w, n = np.diagonal(t), len(t)
+    gaps = abs(w[:, None] - w) + np.eye(n) * (1.0 + abs(w).max(initial=0.0))
+    if (gaps <= 1e-12 * abs(w).max(initial=0.0)).any():
+        raise SingularError(f"scipy.linalg.{name}: two eigenvalues are equal, and the factors have no derivative")
+    v = np.eye(n, dtype=t.dtype)
+    for k in range(1, n):
+        v[:k, k] = scipy.linalg.solve_triangular(t[:k, :k] - w[k] * np.eye(k), -t[:k, k])
+    return eigen_steps(a, z @ (v / np.linalg.norm(v, axis=0)), 2)[1]
+
+
+def pairs_of(t: np.ndarray) -> list:
+    """Where the blocks of two rows of a real Schur form begin."""
+    return [k for k in range(len(t) - 1) if t[k + 1, k] != 0]
+
+
+def real_basis(v: Any, t: np.ndarray) -> Any:
+    """The real and the imaginary part of the first of two conjugate vectors."""
+    n = len(t)
+    parts = np.eye(n, dtype=complex)
+    for k in pairs_of(t):
+        parts[k : k + 2, k : k + 2] = [[1.0, -1j], [0.0, 0.0]]
+    return real(matmul(v, parts))
+
+
+def standard(b: Any, z: Any, t: np.ndarray) -> Any:
+    """z turned in the planes of pairs so that the two numbers on the diagonal of z^T b z are equal."""
+    n, pairs = len(t), pairs_of(t)
+    if not pairs:
+        return z
+    m, turn = matmul(H(z), matmul(b, z)), np.eye(n)
+    for k in pairs:
+        p, q, r, s = m[k, k], m[k, k + 1], m[k + 1, k], m[k + 1, k + 1]
+        angle = -0.5 * arctan((p - s) / (q + r))
+        first, last = [np.zeros((n, n)) for _ in range(2)]
+        first[k, k] = first[k + 1, k + 1] = last[k + 1, k] = 1.0
+        last[k, k + 1] = -1.0
+        rest = np.eye(n) - np.diag(np.diag(first))
+        turn = matmul(turn, cos(angle) * first + sin(angle) * last + rest)
+    return matmul(z, turn)
+
+
+def structure(t: np.ndarray) -> np.ndarray:
+    """1 where a quasi triangular matrix has elements."""
+    return np.triu(np.ones(t.shape)) + np.diag(np.diagonal(t, -1) != 0, -1)
+
+
+@implements(scipy.linalg.schur)
+def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
+    square("schur", a)
+    (plain,) = values("schur", a)
+    t, z, *dimension = scipy.linalg.schur(plain, output, sort=sort)
+    if t.dtype.kind == "c" or not pairs_of(t):
+        v = eigenvectors("schur", a, t, z)
+        z = turned(qr(v).Q, z)
+    else:
+        upper, whole = scipy.linalg.rsf2csf(t, z)
+        near = qr(real_basis(eigenvectors("schur", a, upper, whole), t)).Q
+        turn = np.asarray(values_of(near)).T @ z  # of blocks, but for rounding
+        z = standard(a, matmul(near, turn * (structure(t) * structure(t.T))), t)
+    return matmul(H(z), matmul(a, z)) * structure(t), z, *dimension
+
+
+def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
+    aa, bb, q, z = found
+    if aa.dtype.kind != "c" and pairs_of(aa):
+        raise ArgumentError(f"scipy.linalg.{name}: of complex eigenvalues with output='real' has no derivative; write output='complex'")
+    t = np.linalg.solve(bb, aa)
+    z = turned(qr(eigenvectors(name, solve(b, a), np.triu(t), z)).Q, z)
+    q = turned(qr(matmul(b, z)).Q, q)
+    return tuple([triangle(matmul(H(q), matmul(m, z)), lower=False) for m in (a, b)]) + (q, z)
+
+
+@implements(scipy.linalg.qz)
+def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
+    return generalised("qz", A, B, scipy.linalg.qz(*values("qz", A, B), output))
+
+
+@implements(scipy.linalg.ordqz)
+def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
+    aa, bb, _, _, q, z = scipy.linalg.ordqz(*values("ordqz", A, B), sort, output)
+    aa, bb, q, z = generalised("ordqz", A, B, (aa, bb, q, z))
+    return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
+
+
+@implements(scipy.linalg.rsf2csf)
+def rsf2csf(T, Z, check_finite=True):
+    """A plane rotation for each pair, from below; which eigenvalue comes first is as LAPACK has it."""
+    t, z, n = T + 0j, Z + 0j, shape(T)[0]
+    for m in range(n - 1, 0, -1):
+        (plain,) = values("rsf2csf", t)
+        if abs(plain[m, m - 1]) <= np.finfo(float).eps * (abs(plain[m - 1, m - 1]) + abs(plain[m, m])):
+            continue
+        p, q, r, s = t[m - 1, m - 1], t[m - 1, m], t[m, m - 1], t[m, m]
+        half = 0.5 * (p - s)
+        root = sqrt(half * half + q * r)
+        first = np.linalg.eigvals(plain[m - 1 : m + 1, m - 1 : m + 1])[0] - plain[m, m]
+        near = values_of(half)
+        sign = 1.0 if abs(near + values_of(root) - first) < abs(near - values_of(root) - first) else -1.0
+        mu = half + sign * root
+        length = sqrt(real(mu * conj(mu)) + real(r * conj(r)))
+        c, d = mu / length, r / length
+        e = np.eye(n)
+        place = lambda i, j, e=e: np.outer(e[i], e[j])
+        rest = e - place(m - 1, m - 1) - place(m, m)
+        g = conj(c) * place(m - 1, m - 1) + d * place(m - 1, m) - d * place(m, m - 1) + c * place(m, m) + rest
+        t, z = matmul(g, matmul(t, H(g))), matmul(z, H(g))
+    return triangle(t, lower=False), z
+
+
+@implements(scipy.linalg.cdf2rdf)
+def cdf2rdf(w, v):
+    plain = values("cdf2rdf", w)[0]
+    if plain.ndim != 1:
+        raise ArgumentError("scipy.linalg.cdf2rdf: with one matrix at a time on a tracked Variable")
+    n, at = len(plain), np.nonzero(plain.imag)[0]
+    beside, u = np.zeros((n, n)), np.eye(n, dtype=complex)
+    for j, k in zip(at[::2], at[1::2], strict=True):
+        beside[j, k] = beside[k, j] = 1.0
+        u[j, j], u[j, k], u[k, j], u[k, k] = 0.5j, 0.5, -0.5j, 0.5
+    return diag(real(w)) + beside * column((w - conj(w)).imag * 0.5), real(matmul(v, u))
+
+
+# --- Hessenberg form, balance, LDL ---
+
+
+@implements(scipy.linalg.hessenberg)
+def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
+    """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
+    square("hessenberg", a)
+    n = shape(a)[0]
+    h, q = a * 1.0, np.eye(n)
+    for k in range(n - 1):
+        x = h[k + 1 :, k]
+        plain = np.asarray(values_of(x))
+        if not plain[1:].any() and not plain[0].imag:
+            continue
+        beta = -np.copysign(1.0, plain[0].real) * sqrt(sum(real(x * conj(x))))
+        w = concatenate(np.ones(1), x[1:] / (x[0] - beta))
+        tau = (beta - x[0]) / beta
+        w = embed(w, axis=0, start=k + 1, size=n)
+        p = np.eye(n) - tau * column(w) * conj(w)
+        h, q = matmul(H(p), matmul(h, p)), matmul(q, p)
+    h = triangle(h, lower=False) + diag(diag(h, -1), -1) if n > 1 else h
+    return (h, q) if calc_q else h
+
+
+@implements(scipy.linalg.matrix_balance)
+def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
+    """Permutations and powers of two, which are constants."""
+    plain = values("matrix_balance", A)[0]
+    _, t = scipy.linalg.matrix_balance(plain, permute, scale)
+    b = matmul(np.linalg.inv(t), matmul(A, t))
+    return b, scipy.linalg.matrix_balance(plain, permute, scale, True)[1] if separate else t
+
+
+@implements(scipy.linalg.ldl)
+def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
+    """The order of pivoting, and which blocks have two rows, are constants; of A one triangle is read."""
+    plain = values("ldl", A)[0]
+    _, blocks, order = scipy.linalg.ldl(plain, lower, hermitian)
+    turn = H if hermitian else lambda x: x.T
+    half = triangle(A, lower=lower, strict=True)
+    on = diagonals(A)
+    a = half + turn(half) + diag(real(on) if hermitian and dtype(A).kind == "c" else on)
+    sequence = order if lower else order[::-1]
+    rest, n, start = a[sequence][:, sequence], len(order), 0
+    steps = np.diagonal(blocks, -1) != 0
+    steps = steps if lower else steps[::-1]
+    factor, middle = 0.0, 0.0
+    while start < n:
+        size = 2 if start < n - 1 and steps[start] else 1
+        d, below = rest[:size, :size], rest[size:, :size]
+        left = concatenate(np.eye(size), matmul(below, inv(d)))
+        factor = factor + placed(left, start, start, n)
+        middle = middle + placed(d, start, start, n)
+        rest = rest[size:, size:] - matmul(matmul(left[size:], d), turn(left[size:]))
+        start += size
+    if not lower:
+        factor, middle = factor[::-1, ::-1], middle[::-1, ::-1]
+    return factor[np.argsort(order)], middle, order
+
+
+def placed(x: Any, i: int, j: int, n: int) -> Any:
+    return embed(embed(x, axis=0, start=i, size=n), axis=1, start=j, size=n)
+
+
+# --- cosines and sines of a unitary matrix ---
+
+
+def halves(x: Any, p: Any, q: Any) -> tuple:
+    """The four blocks of x, which have to be square and of one size."""
+    blocks = tuple(x) if p is None and q is None and isinstance(x, (list, tuple)) else (x[:p, :q], x[:p, q:], x[p:, :q], x[p:, q:])
+    if len({shape(b) for b in blocks}) > 1 or shape(blocks[0])[0] != shape(blocks[0])[1]:
+        raise ArgumentError("scipy.linalg.cossin: with four blocks that are square, of one size, only on a tracked Variable")
+    return blocks
+
+
+@implements(scipy.linalg.cossin)
+def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
+    """Of unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
+    if swap_sign:
+        raise ArgumentError("scipy.linalg.cossin: swap_sign=True is not supported on a tracked Variable")
+    a, b, c, d = halves(X, p, q)
+    theirs = scipy.linalg.cossin(values("cossin", a, b, c, d), separate=True)
+    u1, _, v1 = svd(a)
+    phase = (np.asarray(values_of(u1)).conj() * theirs[0][0]).sum(0)
+    phase = phase / abs(phase)
+    u1, v1 = u1 * phase, column(phase.conj()) * v1
+    s_u2 = matmul(c, H(v1))
+    sines = sum(real(s_u2 * conj(s_u2)), -2) ** 0.5
+    cosines = real(diagonals(matmul(H(u1), matmul(a, H(v1)))))
+    u2 = s_u2 / row(sines)
+    v2 = column(cosines) * matmul(H(u2), d) - column(sines) * matmul(H(u1), b)
+    if separate:
+        return (u1, u2), arctan2(sines, cosines), (v1, v2)
+    c, s = diag(cosines), diag(sines)
+    middle = concatenate(concatenate(c, -s, axis=1), concatenate(s, c, axis=1))
+    return (block_diag(u1, u2) if compute_u else None), middle, (block_diag(v1, v2) if compute_vh else None)
+
+
+# --- QR of a changed matrix ---
+
+
+def changed(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
+    """The factors of a that have the signs of these; of a full q the last columns turn as little as they can."""
+    n, k = shape(a)
+    first, upper = qr(a)
+    m = min(n, k)
+    phase = (np.asarray(values_of(first)).conj() * q[:, :m]).sum(0)
+    phase = phase / abs(phase)
+    first, upper = first * phase, upper * column(np.conj(phase))
+    if q.shape[1] > m:
+        first = concatenate(first, complement(first, q[:, m:]), axis=1)
+        upper = embed(upper, axis=0, start=0, size=n)
+    return first, upper
+
+
+@implements(scipy.linalg.qr_delete)
+def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
+    found = scipy.linalg.qr_delete(*values("qr_delete", Q, R), k, p, which)
+    a = matmul(Q, R)
+    axis = 0 if which == "row" else 1
+    kept = np.delete(np.arange(shape(a)[axis]), np.arange(int(k), int(k) + int(p)))
+    return changed("qr_delete", a[kept] if axis == 0 else a[:, kept], *found)
+
+
+@implements(scipy.linalg.qr_insert)
+def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_finite=True):
+    found = scipy.linalg.qr_insert(*values("qr_insert", Q, R, u), k, which, rcond)
+    a, axis, k = matmul(Q, R), 0 if which == "row" else 1, int(k)
+    if len(shape(u)) == 1:
+        u = reshape(u, to=(1, -1) if axis == 0 else (-1, 1))
+    parts = (a[:k], u, a[k:]) if axis == 0 else (a[:, :k], u, a[:, k:])
+    return changed("qr_insert", concatenate(*parts, axis=axis), *found)
+
+
+@implements(scipy.linalg.qr_update)
+def qr_update(Q, R, u, v, overwrite_qruv=False, check_finite=True):
+    found = scipy.linalg.qr_update(*values("qr_update", Q, R, u, v))
+    u, v = [column(x) if len(shape(x)) == 1 else x for x in (u, v)]
+    return changed("qr_update", matmul(Q, R) + matmul(u, H(v)), *found)
+
+
+@implements(scipy.linalg.qr_multiply)
+def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
+    q, *more = scipy_qr(a, mode="economic", pivoting=pivoting)
+    q = conj(q) if conjugate else q
+    return (matmul(q, c) if mode == "left" else matmul(c, q), *more)
+
+
+# --- functions of matrices ---
+
+
+@implements(scipy.linalg.funm)
+def funm(A, func, disp=True):
+    """V f(w) V^-1."""
+    square("funm", A)
+    if not disp:
+        raise ArgumentError("scipy.linalg.funm: disp=False is not supported on a tracked Variable")
+    w, v = eig(A + 0j)
+    y = matmul(v * row(func(w)), inv(v))
+    return as_real(y, A)
+
+
+@implements(scipy.linalg.expm_cond)
+def expm_cond(A, check_finite=True):
+    """The norm of the derivative of expm, times |A| / |expm(A)|."""
+    square("expm_cond", A)
+    n = shape(A)[0]
+    units = np.reshape(np.eye(n * n), (n * n, n, n))
+    whole = reshape(frechet(expm, A + 0.0 * units, units), to=(n * n, n * n))
+    return svdvals(whole)[0] * scipy_norm(A) / scipy_norm(expm(A))
+
+
+@implements(scipy.linalg.fiedler_companion)
+def fiedler_companion(a):
+    """The coefficients alternate on the diagonals beside the main one, with ones between them."""
+    m = shape(a)[-1]
+    n = m - 1
+    at = np.zeros((n, n), int)  # into (0, 1, -a / a[0])
+    if n == 1:
+        at[:] = 3
+    elif n > 1:
+        at[np.arange(3, n, 2), np.arange(1, n - 2, 2)] = 1
+        at[np.arange(2, n, 2), np.arange(1, n - 1, 2)] = np.arange(3, m, 2) + 2
+        at[np.arange(0, n - 2, 2), np.arange(2, n, 2)] = 1
+        at[np.arange(0, n - 1, 2), np.arange(1, n, 2)] = np.arange(2, m, 2) + 2
+        at[[0, 1], 0] = [3, 1]
+    return concatenate(xp(a).asarray([0.0, 1.0]), -a / a[0])[at]

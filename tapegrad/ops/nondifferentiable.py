@@ -1,0 +1,126 @@
+"""Where a derivative does not exist and is set to zero: the length of zero, and what to say when a second derivative asks for more.
+
+The first derivative of |x| at 0 is 0.  A second derivative there may be infinite, or finite by cancellation, as that of |x|^2 =
+2 I, and no rule can tell from what it sees.  So a rule hands its result through `noted`: it is 0 there in every further
+derivative, and where a tangent or cotangent that is not zero comes by, with a NonDifferentiableWarning.  (On a device only under
+`detect_anomalies`: to look waits for it.)  Where values are hidden the traces are asked: a batch warns for any of its samples, and
+that nothing is zero is a condition of a recording."""
+
+import os
+import sys
+import warnings
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, xp_of
+from .._core.errors import NonDifferentiableWarning
+from .._core.primitive import is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._core.variable import Variable
+from .declare import primitive, rules
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+OTHERS = (PACKAGE, os.path.dirname(np.__file__) + os.sep, "<entry of", "<string>", "<frozen")
+
+
+def users_frame() -> Any:
+    """The innermost frame on the stack that is the user's."""
+    frame = last = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(OTHERS):
+        frame, last = frame.f_back, frame
+    return last if frame is None else frame
+
+
+def users_line() -> str:
+    frame = users_frame()
+    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+
+
+def warn_user(text: str, kind: type) -> None:
+    """A warning at the user's line."""
+    frame = users_frame()
+    registry = frame.f_globals.setdefault("__warningregistry__", {})
+    warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+
+
+def warn(what: str, line: str) -> None:
+    warn_user(
+        f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken as 0. If the function is "
+        "smooth, write it without the root, as (x * x).sum() for norm(x)**2; else keep away from zero",
+        NonDifferentiableWarning,
+    )
+
+
+def meets(v: Any, zero: Any) -> bool:
+    """Is v, or any element of v where `zero` holds, not zero?  (Not if it may not be looked at.)"""
+    if is_hidden(v) or is_hidden(zero):
+        return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
+    v, zero = looked(v), looked(zero)
+    return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
+
+
+def is_hidden(v: Any) -> bool:
+    return isinstance(primal_of(v), Variable)
+
+
+def holds_somewhere(condition: Any) -> bool:
+    """Does a hidden condition hold for any element of any sample?  A recording in which it does stands for its own call only."""
+    v = primal_of(condition)
+    while isinstance(v, Variable) and v._trace.samples:
+        slot = live(v)._slot
+        v = primal_of(getattr(slot, "value", slot))
+    if not isinstance(v, Variable):
+        return bool(v.any())
+    if xp_of(layout_of(v)) is not np:
+        return False
+    found = truth_of(v.any())
+    if found:
+        v._trace.unkept = f"{users_line()}: a derivative of a length at zero"
+    return found
+
+
+def looked(v: Any) -> Any:
+    """The values of v where they may be looked at, else None; on a device only while somebody watches, for it takes waiting."""
+    found = seen(v)
+    if found is None and watching():
+        found = primal_of(v)
+        return found.get() if is_array(found) else None
+    return found
+
+
+@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy())
+def noted(y, x, *, zero, what, line, pulled, pushed):
+    """y, a derivative found at x, which has the length zero where the mask `zero` holds.  y is a cotangent of x (`pulled`), or was
+    found along the tangent `pushed`; of a rule that serves in both modes, either may be."""
+    return y.copy()
+
+
+def _noted_vjp(g, zero, what, line, pulled, pushed):
+    if (pulled and meets(g, zero)) or (pushed is not None and meets(pushed, zero)):
+        warn(what, line)
+
+
+def _noted_jvp(t, zero, what, line, pulled, pushed):
+    if t[1] is not None and meets(t[1], zero) and (pulled or meets(pushed, zero)):
+        warn(what, line)
+    return t[0]
+
+
+rules(
+    noted,
+    lambda g, out, y, x, zero, what, line, pulled, pushed: g,
+    lambda g, out, y, x, zero, what, line, pulled, pushed: _noted_vjp(g, zero, what, line, pulled, pushed),
+    jvp=lambda t, out, y, x, zero, what, line, pulled, pushed: _noted_jvp(t, zero, what, line, pulled, pushed),
+)
+
+
+def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
+    """`noted`, where there is anything to note: on the host, at a zero, of a value that is watched."""
+    if not is_tracked(x):
+        return y
+    if is_hidden(zero):
+        if primal_of(x) is live(x) or not holds_somewhere(zero):
+            return y
+    elif (found := looked(zero)) is None or not found.any():
+        return y
+    return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed))

@@ -1,0 +1,403 @@
+"""NumPy's ufuncs that have corners, choose, or round: hypot, maximum, clip, where, logaddexp, floor, modf, frexp and
+their kin, and the functions without a derivative: comparisons, logical and bitwise operations, tests for nan.
+
+Corners: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._core.arrays import is_array, xp_of
+from .._core.errors import ArgumentError
+from .._core.primitive import layout_of, primal_of, seen, values_of
+from .._core.registry import load
+from .declare import Written, dtype, implements, primitive, rules, same
+from .elementwise import (
+    LN2,
+    arcsinh,
+    divide,
+    floor_divide,
+    over0,
+    quotient_and_rest,
+    remainder,
+    select,
+    share_of,
+    sign,
+    sqrt,
+    tanh,
+    times0,
+    unless_zero,
+    xp_of2,
+    zero_of,
+)
+from .nondifferentiable import note
+from .shaping import array_of, imag, real, stacked
+from .shaping import copy as copied
+
+
+@functools.cache
+def _cupy_special() -> Any:
+    return load("cupyx.scipy.special")
+
+
+def special_of(x: Any) -> Any:
+    """scipy.special, or CuPy's."""
+    return scipy.special if xp_of(x) is np else _cupy_special()
+
+
+# --- lengths, whose derivative at zero is zero ---
+
+
+@primitive(np.fabs, scalar="abs")
+def fabs(x):
+    return xp_of(x).fabs(x)
+
+
+@primitive(np.hypot, scalar="hypot")
+def hypot(x, y):
+    return xp_of2(x, y).hypot(x, y)
+
+
+rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
+
+
+@primitive(scalar=("part_of_hypot", 2))
+def part_of_hypot(x, y, r):
+    """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
+    cancel."""
+    return share_of((x, y), r, xp_of2(x, y).hypot)
+
+
+def _across(g, a, b, x, y):
+    r = hypot(x, y)
+    p = primal_of(r)
+    return g * part_of_hypot(a, b, p) * part_of_hypot(y, x, p) / unless_zero(r)
+
+
+rules(
+    part_of_hypot,
+    lambda g, out, x, y, r: _across(g, y, x, x, y),
+    lambda g, out, x, y, r: -_across(g, x, y, x, y),
+    lambda g, out, x, y, r: None,
+    jvp=same,
+)
+
+
+def _hypot_part(g, out, x, y):
+    r = primal_of(out)
+    u, zero = g * part_of_hypot(x, y, r), r == 0
+    return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
+
+
+rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
+
+rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(1.0 + x * x)), jvp=same)
+
+# --- the angle, whose derivative at the origin is set to zero too ---
+
+
+def arctan2_in_kernels(y, x):
+    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
+    below, left = np.where(y == 0.0, 1.0 / y, y) < 0.0, np.where(x == 0.0, 1.0 / x, x) < 0.0
+    up, across = np.where(below, -y, y), np.where(left, -x, x)
+    steep = up > across
+    over, under = np.where(steep, across, up), np.where(steep, up, across)
+    far = np.where(over < np.inf, 0.0, np.where(over == np.inf, 1.0, math.nan))
+    slope = np.where(under == np.inf, far, over / under)
+    a = np.arctan(np.where(under == 0.0, np.where(over == 0.0, 0.0, math.nan), slope))
+    a = np.where(steep, math.pi / 2 - a, a)
+    a = np.where(left, math.pi - a, a)
+    return np.where(below, -a, a)
+
+
+@primitive(np.arctan2, scalar=Written(arctan2_in_kernels))
+def arctan2(y, x):
+    return xp_of2(y, x).arctan2(y, x)
+
+
+def _angle_part(g, x, y):
+    """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
+    r = hypot(x, y)
+    zero = primal_of(r) == 0
+    d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
+    return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
+
+
+rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same)
+
+# --- maximum and minimum ---
+
+
+@primitive(np.maximum, scalar=Written(lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y))))
+def maximum(x, y):
+    return xp_of2(x, y).maximum(x, y)
+
+
+@primitive(np.minimum, scalar=Written(lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y))))
+def minimum(x, y):
+    return xp_of2(x, y).minimum(x, y)
+
+
+@primitive(np.fmax, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
+def fmax(x, y):
+    return xp_of2(x, y).fmax(x, y)
+
+
+@primitive(np.fmin, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
+def fmin(x, y):
+    return xp_of2(x, y).fmin(x, y)
+
+
+def share(g: Any, x: Any, y: Any) -> Any:
+    """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
+    larger.  Where one is nan both take all."""
+    x, y = primal_of(x), primal_of(y)
+    ties = seen(x == y)
+    if ties is not None and not ties.any():
+        return select(~(x < y), g, zero_of(g))
+    part = 1.0 - dtype(g).type(0.5) * (1.0 * (x <= y) + 1.0 * (x < y))
+    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
+    return times0(part, g)
+
+
+def share_f(g: Any, x: Any, y: Any) -> Any:
+    """The same, if nan is passed over."""
+    x, y = primal_of(x), primal_of(y)
+    part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
+    part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
+    return times0(part, g)
+
+
+rules(maximum, lambda g, out, x, y: share(g, x, y), lambda g, out, x, y: share(g, y, x), jvp=same)
+rules(minimum, lambda g, out, x, y: share(g, -x, -y), lambda g, out, x, y: share(g, -y, -x), jvp=same)
+rules(fmax, lambda g, out, x, y: share_f(g, x, y), lambda g, out, x, y: share_f(g, y, x), jvp=same)
+rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_f(g, -y, -x), jvp=same)
+
+
+@implements(np.clip)
+def clip(a, a_min=None, a_max=None, *, min=None, max=None):
+    if (a_min is not None or a_max is not None) and (min is not None or max is not None):
+        raise ValueError("numpy.clip: give a_min and a_max, or min and max")
+    low, high = a_min if min is None else min, a_max if max is None else max
+    if low is None and high is None:
+        return copied(a)
+    if low is not None:
+        a = maximum(a, low)
+    return a if high is None else minimum(a, high)
+
+
+# --- where ---
+
+
+@implements(np.where, layout="own")
+def where(condition, x=None, y=None):
+    if x is None and y is None:
+        condition = values_of(condition)
+        return xp_of(condition).where(condition)
+    condition = primal_of(condition)
+    if x is None or y is None:
+        raise ArgumentError("numpy.where: give both x and y, or neither")
+    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
+    r = select(condition, x, y)
+    return r if is_array(layout_of(r)) else array_of(r)
+
+
+# --- sums of exponentials ---
+
+
+@primitive(scipy.special.expit, scalar="expit")
+def expit(x):
+    return special_of(x).expit(x)
+
+
+def logaddexp_in_kernels(x, y):
+    high, low = np.where(x > y, x, y), np.where(x > y, y, x)
+    infinite = np.logical_and(x == y, abs(x) == np.inf)
+    return np.where(infinite, 0.5 * x + 0.5 * y, high + np.log1p(np.exp(low - high)))
+
+
+@primitive(np.logaddexp, scalar=Written(logaddexp_in_kernels))
+def logaddexp(x, y):
+    return xp_of2(x, y).logaddexp(x, y)
+
+
+@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)))
+def logaddexp2(x, y):
+    return xp_of2(x, y).logaddexp2(x, y)
+
+
+@primitive(scalar=Written(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
+def logistic_slope(x):
+    """The derivative of expit: with expit(-x) rather than 1 - expit(x), right in the tail, where that is 1 but for rounding.  Its own
+    logarithmic derivative is -tanh(x / 2)."""
+    return expit(x) * expit(-x)
+
+
+rules(logistic_slope, lambda g, out, x: -(g * out) * tanh(0.5 * x), jvp=same)
+rules(expit, lambda g, out, x: g * logistic_slope(x), jvp=same)
+rules(logaddexp, lambda g, out, x, y: times0(g, expit(x - y)), lambda g, out, x, y: times0(g, expit(y - x)), jvp=same)
+rules(
+    logaddexp2,
+    lambda g, out, x, y: times0(g, expit(LN2 * (x - y))),
+    lambda g, out, x, y: times0(g, expit(LN2 * (y - x))),
+    jvp=same,
+)
+
+# --- rounding and remainders ---
+
+
+def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
+    """The operation of a ufunc that has derivative zero."""
+    name = ufunc.__name__
+    if ufunc.nin == 1:
+
+        def body(x):
+            return getattr(xp_of(x), name)(x)
+    else:
+
+        def body(x, y):
+            return getattr(xp_of2(x, y), name)(x, y)
+
+    body.__name__ = name
+    return primitive(ufunc, scalar=scalar)(body)
+
+
+def rint_in_kernels(x):
+    """Halves to even; what is negative gives -0.0."""
+    low, high = np.floor(x), -np.floor(-x)
+    rest, odd = x - low, low - 2.0 * np.floor(0.5 * low)
+    return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), high, low)
+
+
+floor = _constant(np.floor, "floor")
+ceil = _constant(np.ceil, Written(lambda x: -np.floor(-x)))
+trunc = _constant(np.trunc, Written(lambda x: np.where(x < 0.0, -np.floor(-x), np.floor(x))))
+rint = _constant(np.rint, Written(rint_in_kernels))
+spacing, signbit = _constant(np.spacing), _constant(np.signbit)
+isnan = _constant(np.isnan, "isnan")
+isinf = _constant(np.isinf, Written(lambda x: abs(x) == np.inf))
+isfinite = _constant(np.isfinite, Written(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
+less, less_equal, greater = _constant(np.less, "lt"), _constant(np.less_equal, "le"), _constant(np.greater, "gt")
+greater_equal, equal, not_equal = _constant(np.greater_equal, "ge"), _constant(np.equal, "eq"), _constant(np.not_equal, "ne")
+logical_and, logical_or = _constant(np.logical_and, "and"), _constant(np.logical_or, "or")
+logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not, "not")
+
+
+@primitive(np.nextafter)
+def nextafter(x, y):
+    """x and one step of rounding, which is constant between powers of two."""
+    return xp_of2(x, y).nextafter(x, y)
+
+
+rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
+
+
+def _rounded(run, stacks, params):
+    """(Not by the word: a result keeps to the memory order of an array of two axes only.)"""
+    return run(*stacks, **params)
+
+
+@primitive(np.round, np.around, batch=_rounded)
+def around(x, decimals=0):
+    return xp_of(x).around(x, decimals)
+
+
+def fmod_in_kernels(x, y):
+    """The rest with the sign of x."""
+    below = x < 0.0
+    r = quotient_and_rest(np.where(below, -x, x), np.where(y < 0.0, -y, y))[1]
+    return np.where(below, -r, r)
+
+
+@primitive(np.fmod, scalar=Written(fmod_in_kernels))
+def fmod(x, y):
+    return xp_of2(x, y).fmod(x, y)
+
+
+@primitive()
+def fraction(x):
+    return xp_of(x).modf(x)[0]
+
+
+rules(fmod, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, trunc(divide(x, y))), jvp=same)
+rules(fraction, lambda g, out, x: g, jvp=same)
+
+
+@implements(np.divmod)
+def divmod(x1, x2):
+    return floor_divide(x1, x2), remainder(x1, x2)
+
+
+@implements(np.modf)
+def modf(x):
+    return fraction(x), trunc(x)
+
+
+# --- parts of a floating-point number ---
+
+
+@primitive()
+def scaled(x, n):
+    """x 2^n for integers n."""
+    return xp_of2(x, n).ldexp(x, n)
+
+
+@primitive(np.copysign)
+def copysign(x, y):
+    return xp_of2(x, y).copysign(x, y)
+
+
+@primitive(np.heaviside, scalar=Written(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
+def heaviside(x, y):
+    return xp_of2(x, y).heaviside(x, y)
+
+
+rules(scaled, lambda g, out, x, n: scaled(g, n), lambda g, out, x, n: None, jvp=same)
+rules(
+    copysign,
+    lambda g, out, x, y: g * sign_bit(x) * sign_bit(y),
+    lambda g, out, x, y: 0.0 * g,
+    jvp=same,
+)
+rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 0, g, zero_of(g)), jvp=same)
+
+
+def sign_bit(x: Any) -> Any:
+    """1 or -1; the sign of zero counts."""
+    return copysign(dtype(x).type(1), primal_of(x))
+
+
+@primitive(batch="elementwise")
+def exponent(x):
+    return xp_of(x).frexp(x)[1]
+
+
+@implements(np.ldexp)
+def ldexp(x1, x2):
+    return scaled(x1, primal_of(x2))
+
+
+@implements(np.frexp)
+def frexp(x):
+    n = exponent(primal_of(x))
+    return scaled(x, -n), n
+
+
+@primitive(np.nan_to_num)
+def nan_to_num(x, copy=True, nan=0.0, posinf=None, neginf=None):
+    if not copy:
+        raise ArgumentError("numpy.nan_to_num: copy=False is not supported; write x[...] = numpy.nan_to_num(x)")
+    return xp_of(x).nan_to_num(x, copy=True, nan=nan, posinf=posinf, neginf=neginf)
+
+
+rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x), g, zero_of(g)), jvp=same)
+
+
+@implements(np.angle)
+def angle(z, deg=False):
+    a = arctan2(imag(z), real(z))
+    return a * (180.0 / math.pi) if deg else a

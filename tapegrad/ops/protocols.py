@@ -1,0 +1,490 @@
+"""How calls of NumPy's and CuPy's functions reach operations: by a face, by NEP 13 and NEP 18, by CuPy's hooks.
+
+`call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
+
+import inspect
+import re
+import sys
+import warnings
+from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
+from .._core.foreign import argument
+from .._core.lent_memory import lend
+from .._core.primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, seen, values_of, write
+from .._core.registry import late, load
+from .._core.variable import HANDLES, ArrayVariable, Variable, View
+from . import creation, scans
+from . import shaping as s
+from .declare import NUMPY, shape
+from .indexing import overlaps
+from .indexing.traced_indices import is_hidden, with_added
+from .layouts import laid
+from .names import reason
+from .sorting import with_extremes
+
+
+def no_rule(f: Any) -> NoRuleError:
+    why = reason(public_name(f))
+    if why is not None:
+        return NoRuleError(
+            f"{public_name(f)} has no derivative rule in tapegrad: {why}; or give it one with tapegrad.rule(f, vjp=...), or cut the "
+            "derivative with tapegrad.value(x)"
+        )
+    return NoRuleError(
+        f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
+        f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
+    )
+
+
+def any_tracked(xs: Any) -> bool:
+    return any(
+        is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values())) for x in xs
+    )
+
+
+def function_for(f: Any) -> Callable | None:
+    """The operation for a function of NumPy or SciPy; it may be one that is declared on first use."""
+    try:
+        found = NUMPY.get(f)
+    except TypeError:
+        return None
+    if found is None and "tapegrad.ops.on_demand" not in sys.modules:
+        load("tapegrad.ops.on_demand")
+        found = NUMPY.get(f)
+    return found
+
+
+def signature_of(f: Any) -> inspect.Signature:
+    """That of the library's f; ours, where it does not tell, as C functions of NumPy before 2.4 do not."""
+    try:
+        return inspect.signature(f)
+    except (TypeError, ValueError):
+        return inspect.signature(function_for(f))
+
+
+class Adapter:
+    """Binds a call by the library's own signature and passes each argument by its name: the required ones that lead, which are
+    arrays, by place, all others to our parameter of the same name.  What is given as the library's default is left out; what
+    ours does not have must be at its default, or be without influence on values."""
+
+    def __init__(self, f: Any, ours: Callable):
+        self.f, self.ours = f, ours
+        mine = inspect.signature(ours)
+        self.theirs = signature_of(f)
+        self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
+        self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
+        params = self.theirs.parameters
+        self.places = 0  # so many arguments mean the same by place
+        for p, q in zip(mine.parameters.values(), params.values(), strict=False):
+            if p.kind is p.VAR_POSITIONAL is q.kind:
+                self.places = 99
+            same = p.name == q.name or (p.default is p.empty is q.default and p.name not in params and q.name not in mine.parameters)
+            if p.kind not in PLACED or q.kind not in PLACED or not same or q.name == "out":
+                break
+            self.places += 1
+        self.leading = [q.name for q in [*params.values()][: self.places] if q.default is q.empty]
+        self.has_out = "out" in params
+        by_place = [q.name for q in params.values() if q.kind in PLACED]
+        self.out = by_place.index("out") if "out" in by_place else 99
+        self.plain = 99 if self.varying else self.places  # so many arguments need no arranging
+        self.direct = {n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)}
+
+    def __call__(self, args: tuple, kwargs: dict) -> Any:
+        if self.varying:
+            return self.ours(*args, **kwargs)
+        if len(args) <= self.places and kwargs.keys() <= self.direct:
+            for v in kwargs.values():
+                if v is NO_VALUE:
+                    break
+            else:
+                return self.ours(*args, **kwargs)
+        bound = self.theirs.bind(*args, **kwargs).arguments
+        first, named = [], {}
+        for name, value in bound.items():
+            q = self.theirs.parameters[name]
+            if name in self.leading:
+                first.append(value)
+            elif q.kind is q.VAR_POSITIONAL:
+                first.extend(value)
+            elif q.kind is q.VAR_KEYWORD:
+                for n, v in value.items():
+                    self.pass_on(named, n, v, NO_VALUE)
+            else:
+                self.pass_on(named, name, value, q.default)
+        return self.ours(*first, **named)
+
+    def pass_on(self, named: dict, name: str, value: Any, default: Any) -> None:
+        if value is NO_VALUE or same_value(value, default):
+            return
+        if name in self.names:
+            named[name] = value
+        elif name not in HARMLESS:
+            raise ArgumentError(f"{public_name(self.f)}: {name}= is not supported on a tracked Variable")
+
+
+PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+NO_VALUE = np._NoValue
+HARMLESS = {
+    "order", "subok", "casting", "device", "overwrite_a", "overwrite_b", "overwrite_x", "overwrite_input", "check_finite", "workers",
+    "optimize", "lwork", "driver", "lapack_driver",
+}  # fmt: skip
+
+
+def own_default(x: Any) -> bool:
+    """Does a default mean itself (not a library's private mark for 'not given', but NumPy's)?"""
+    return x is NO_VALUE or x is None or x is inspect.Parameter.empty or isinstance(x, (bool, int, float, str, tuple, type))
+
+
+def same_value(a: Any, b: Any) -> bool:
+    return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
+
+
+def public_name(f: Any) -> str:
+    """numpy.linalg.solve: the name by which f is called."""
+    name = getattr(f, "__name__", str(f))
+    home = "numpy" if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f else "scipy.special"
+    parts = (getattr(f, "__module__", None) or home).split(".")
+    return ".".join([*[p for p in parts if not p.startswith("_")], name])
+
+
+ADAPTERS: dict = {}
+
+
+MISTAKES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+
+
+class Hidden(Exception):
+    """An argument cannot be given to the library a second time."""
+
+
+def again(x: Any) -> Any:
+    """An argument as plain data that may be written: NumPy is asked what it says of it."""
+    if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
+        return type(x)([again(v) for v in x])
+    if isinstance(x, Variable):
+        x = seen(x)
+    if x is None or (callable(x) and not isinstance(x, type)):
+        raise Hidden
+    return x.copy() if is_array(x) else x
+
+
+def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Exception:
+    """The error of f on plain values where that is of another class: a caller who expects NumPy's is to meet it."""
+    if isinstance(error, TapegradError) and not isinstance(error, (ArgumentError, ShapeError)):
+        return error
+    try:
+        given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
+        with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
+            f(*given[0], **given[1])
+    except Hidden:
+        return error
+    except Exception as theirs:
+        return error if isinstance(error, type(theirs)) else theirs
+    return error
+
+
+def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
+    """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
+    try:
+        return called(f, args, kwargs, key)
+    except MISTAKES as error:
+        if (other := as_the_library(f, args, kwargs, error)) is error:
+            raise
+        raise other from error
+
+
+def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
+    key = f if key is None else key
+    if isinstance(key, np.ufunc):
+        return ufunc_call(key, "__call__", args, dict(kwargs))
+    first = args[0] if args else None
+    args, kwargs = [argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()}
+    if args and args[0] is not first and getattr(function_for(key), "writes", False):
+        raise ArgumentError(
+            f"{public_name(f)}: the first argument, of type {type(first).__name__}{' and dtype object' if is_array(first) else ''}"
+            ", is written; of tracked values make an array of floats, or write a[i] = value"
+        )
+    if not kwargs:
+        adapter = ADAPTERS.get(key)
+        if adapter is not None and len(args) <= adapter.plain:
+            return adapter.ours(*args)
+    ours = function_for(key)
+    if ours is None:
+        if any_tracked(args) or any_tracked(kwargs.values()):
+            raise no_rule(f)
+        return f(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+    adapter = ADAPTERS.get(key)
+    if adapter is None or adapter.ours is not ours:
+        adapter = ADAPTERS[key] = Adapter(key, ours)
+    out = kwargs.get("out")
+    if "out" in kwargs and adapter.has_out:
+        kwargs = {k: v for k, v in kwargs.items() if k != "out"}
+    elif len(args) > adapter.out:
+        bound = adapter.theirs.bind(*args, **kwargs).arguments
+        out, args = bound["out"], args[: adapter.out]
+        kwargs = {k: v for n, (k, v) in enumerate(bound.items()) if n >= len(args) and k != "out"}
+    if key in PIECE_BY_PIECE and out is not None and any([overlaps.lies_in(out, v) for v in args[0]]):
+        y = overlaps.left_in(out, list(args[0]), lambda out, pieces: key(pieces, *args[1:], out=out, **kwargs))
+    else:
+        y = adapter(args, kwargs)
+    return y if out is None else store(out, y)
+
+
+PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))  # they write into `out` before they have read all
+OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
+AT = {np.add: 1.0, np.subtract: -1.0}
+REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
+ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
+
+
+def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+    """A ufunc with out=, where=, dtype=, or by one of its methods."""
+    if method == "at":
+        return ufunc_at(ufunc, *inputs)
+    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:  # usual
+        entry = NUMPY.get(ufunc)
+        if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
+            return store(params["out"], entry(*inputs))
+    if method in METHODS:
+        return by_method(ufunc, method, inputs, params)
+    if method == "outer" and len(inputs) == 2:
+        a, b = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+        rank = len(shape(b))
+        return ufunc_call(ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params)
+    if method != "__call__":
+        raise no_rule(ufunc)
+    if len(inputs) > ufunc.nin:
+        params["out"], inputs = inputs[ufunc.nin :], inputs[: ufunc.nin]
+    out = params.pop("out", None)
+    where = params.pop("where", True)
+    dtype, casting = params.pop("dtype", None), params.pop("casting", None)
+    layout = {name: params.pop(name) for name in ("order",) if name in params}
+    params.pop("subok", None)
+    if params.get("axes") is not None and ufunc.signature:
+        return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
+    if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
+        raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
+    inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
+    given = inputs
+    entry = function_for(ufunc)
+    of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
+    if of_elements:
+        inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
+    elif dtype is not None or casting is not None:
+        inputs, exact = in_loop(ufunc, inputs, dtype, casting)
+        entry = entry if exact else None
+    elif entry is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    y = ufunc(*[values_of(x) for x in inputs]) if entry is None else entry(*inputs)
+    if out is None or (type(out) is tuple and all(o is None for o in out)):
+        if where is not True:
+            raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
+        layout.update({k: v for k, v in (("dtype", dtype), ("casting", casting)) if v is not None})
+        return laid(y, ufunc, given, layout) if layout else y
+    if ufunc.nout > 1:
+        return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
+    return store(out, y, where)
+
+
+def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
+    """A function of the last axes, such as matmul, of other axes: they are moved there, and those of the result to their places."""
+    to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
+    for n, (a, x, core) in enumerate(zip(to, inputs, re.findall(r"\(([^)]*)\)", ufunc.signature), strict=False)):
+        needed = min(core.count(",") + 1, len(shape(x))) if "?" in core else core.count(",") + 1
+        if len(a) != needed:
+            raise np.exceptions.AxisError(f"{ufunc.__name__}: operand {n} has {needed} core dimensions, and axes= names {len(a)}")
+    moved = [call(np.moveaxis, (x, a, tuple(range(-len(a), 0))), {}) for x, a in zip(inputs, to, strict=False)]
+    y = ufunc_call(ufunc, "__call__", tuple(moved), {k: v for k, v in params.items() if k != "out" or v is not None})
+    last = to[ufunc.nin] if len(to) > ufunc.nin else ()
+    return call(np.moveaxis, (y, tuple(range(-len(last), 0)), last), {}) if last else y
+
+
+def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
+    """Does signature= name the loop that the operands take anyway?"""
+    kinds = "".join([np.dtype(getattr(layout_of(x), "dtype", type(x))).char for x in inputs])
+    return isinstance(signature, str) and signature.partition("->")[0] == kinds
+
+
+METHODS = {  # and the names of their arguments after the array
+    "reduce": ("axis", "dtype", "out", "keepdims", "initial", "where"),
+    "accumulate": ("axis", "dtype", "out"),
+    "reduceat": ("indices", "axis", "dtype", "out"),
+}
+
+
+def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+    """A ufunc by its method `reduce`, `accumulate` or `reduceat`: NumPy's function of the same meaning, or by the ufunc itself."""
+    params = {**dict(zip(METHODS[method], inputs[1:], strict=False)), **params}
+    out = params.get("out")
+    params["out"] = out = out[0] if isinstance(out, tuple) else out
+    known = REDUCE.get(ufunc) if method != "accumulate" else ACCUMULATE.get(ufunc)
+    if known is not None and method != "reduceat":
+        for name in [n for n in params if n not in inspect.signature(known).parameters]:
+            if params.pop(name) is not None:
+                raise ArgumentError(f"{public_name(ufunc)}.reduce: {name}= is not supported on a tracked Variable")
+        return call(known, inputs[:1], {"axis": 0, **params})
+    x, entry = inputs[0], function_for(ufunc)
+    if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(x, Variable):
+        raise no_rule(ufunc)
+    dtype = params.get("dtype")
+    x = x if dtype is None else cast(x, np.dtype(dtype))
+    axis = params.get("axis", 0)
+    if method == "accumulate":
+        y = scans.accumulated(ufunc, entry, x, axis)
+    elif method == "reduceat":
+        one = {"axis": axis, "keepdims": True}
+        y = scans.reduced_at(ufunc, lambda part: ufunc_call(ufunc, "reduce", (part,), dict(one)), x, values_of(params["indices"]), axis)
+    else:
+        scans.refuse_where(ufunc, params.get("where"))
+        initial = params.get("initial")
+        y = scans.reduced(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
+    if out is not None:
+        return store(out, y)
+    given = {k: v for k, v in params.items() if k == "axis" or not (v is None or v is NO_VALUE)}
+    return laid(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
+
+
+def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
+    """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
+    of integers are zero)."""
+    given = [type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
+    wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
+    loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
+    exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
+    if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
+        raise no_rule(ufunc)
+    inputs = [x if given[k] == loop[k] else cast(x if exact else primal_of(x), loop[k]) for k, x in enumerate(inputs)]
+    return inputs, exact
+
+
+def cast(x: Any, to: np.dtype) -> Any:
+    return call(np.astype, (x, to), {}) if isinstance(x, Variable) else xp_of(x).asarray(x).astype(to)[()]
+
+
+def reshape_any(a: Any, to: tuple) -> Any:
+    return s.reshape(a, to=to) if isinstance(a, Variable) else np.reshape(a, to)
+
+
+@hook
+def added_short(x: Variable, at: Any, y: Any) -> bool:
+    """Add by a short way, where there is one; was it done?"""
+    return False
+
+
+def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
+    if not isinstance(x, Variable):
+        if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
+            raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
+        return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
+    if ufunc is np.add and added_short(x, at, y):
+        return None
+    if issubclass(type(y), (list, tuple)):
+        y = s.stacked(y)
+    if ufunc in AT and is_hidden(at):
+        late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
+        return None
+    at = late.index(at)
+    if ufunc in AT:
+        late.refuse_lost(layout_of(x).dtype, y, f"numpy.{ufunc.__name__}.at(x, i, y)")
+        write(ADD_AT, x, y if AT[ufunc] > 0 else -y, at)
+        return None
+    entry = NUMPY.get(ufunc)
+    if entry is None:
+        raise no_rule(ufunc)
+    library = xp_of(layout_of(x))
+    n = library.arange(x.size).reshape(x.shape)[at]
+    if ufunc in (np.maximum, np.minimum) and y is not None:
+        late.write_value(x, with_extremes(x, y, library.asarray(n), ufunc is np.maximum), Ellipsis)
+        return None
+    if library.unique(n).size != n.size:
+        raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad, as add.at has")
+    x[at] = entry(x[at]) if y is None else entry(x[at], y)
+    return None
+
+
+def store(out: Any, y: Any, where: Any = True) -> Any:
+    """Write the result y into `out`, as out= asks."""
+    if type(out) is tuple:
+        if issubclass(type(y), tuple):
+            return tuple([store(o, v, where) for o, v in zip(out, y, strict=True)])
+        out = out[0]
+    if not isinstance(out, Variable):
+        if is_tracked(y):
+            raise DroppedDerivativeError(
+                "out= is a plain array, which cannot hold a derivative; make it with numpy.zeros(n, like=x), or capture it"
+            )
+        xp_of(out).copyto(out, values_of(y), where=values_of(where))
+        return out
+    if where is True:
+        late.write_value(out, y, Ellipsis)
+    else:
+        late.write_value(out, NUMPY[np.where](where, y, out), Ellipsis)
+    return out
+
+
+# --- NEP 13 and NEP 18 ---
+
+
+def array_ufunc(self, ufunc, method, *inputs, **params):
+    if not params and method == "__call__":
+        entry = NUMPY.get(ufunc)
+        if entry is not None:
+            return entry(*inputs)
+    return ufunc_call(ufunc, method, inputs, params)
+
+
+def array_function(self, f, types, args, kwargs):
+    return call(f, args, kwargs)
+
+
+# --- CuPy's hooks: a kernel is known by its name alone ---
+
+PREFIXES = (("cupyx_scipy_special_", scipy.special), ("cupyx_scipy_", scipy.special), ("cupyx_", scipy.special), ("cupy_", np))
+RENAMED = {
+    "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max, "array_equal": np.equal,
+    "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num, "fix": np.trunc,
+    "ellipk": scipy.special.ellipkm1, "ellipkm1": scipy.special.ellipk,  # CuPy exchanged the names of these two
+}  # fmt: skip
+
+
+def named(kernel: Any) -> Any:
+    """NumPy's or SciPy's function of the same meaning as a kernel of CuPy."""
+    name, module = kernel.name, np
+    for prefix, home in PREFIXES:
+        if name.startswith(prefix):
+            name, module = name[len(prefix) :], home
+            break
+    if name in RENAMED:
+        return RENAMED[name]
+    found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
+    if isinstance(found, np.ufunc) and found.nin != getattr(kernel, "nin", found.nin):
+        return None  # (CuPy gave the kernel of sph_harm the name of another)
+    return found if callable(found) else None
+
+
+def cupy_elementwise(self, kernel, *args, **kwargs):
+    f = named(kernel)
+    if f is None:
+        raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
+    nin = kernel.nin
+    out = args[nin:] or kwargs.pop("out", None)
+    kwargs = {k: v for k, v in kwargs.items() if k in ("dtype", "where") and v is not None}
+    y = call(f, args[:nin], kwargs)
+    if out is None or (isinstance(out, tuple) and all(o is None for o in out)):
+        return y
+    return store(out if isinstance(y, tuple) or not isinstance(out, tuple) else out[0], y)
+
+
+def cupy_reduction(self, kernel, axis=None, dtype=None, out=None, keepdims=False):
+    f = named(kernel)
+    if f is None:
+        raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
+    given = {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims}
+    return call(f, (self,), {k: v for k, v in given.items() if v is not None and v is not False})

@@ -1,0 +1,1 @@
+"""The functions of scipy.special."""

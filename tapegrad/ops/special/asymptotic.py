@@ -1,0 +1,49 @@
+"""What the families of special functions share: whose library, what has no rule, and sums of powers far out."""
+
+import math
+from typing import Any
+
+from ..._core.arrays import is_array
+from ..._core.errors import NoRuleError
+from ..._core.primitive import seen
+from ..declare import dtype, primitive, rules, same
+from ..elementwise import select
+from ..piecewise import special_of
+
+
+def special_of2(x, y):
+    return special_of(x if is_array(x) else y)
+
+
+def no_rule_in(name: str, parameter: str):
+    raise NoRuleError(
+        f"scipy.special.{name} has no derivative in {parameter}; pass tapegrad.value({parameter}), or give the function a rule "
+        "with tapegrad.rule"
+    )
+
+
+# --- far out, where derivatives as differences would cancel ---
+
+
+def tail_sum(x, *, terms, p, q, m):
+    total = 0.0
+    for k in reversed(range(len(terms))):
+        total = total * x**-q + terms[k] * math.prod([-(p + q * k + j) for j in range(m)])
+    return total * x ** -(p + m)
+
+
+@primitive(scalar=tail_sum)
+def tail(x, *, terms, p, q, m=0):
+    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
+    return tail_sum(x, terms=terms, p=p, q=q, m=m).astype(x.dtype)
+
+
+rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q, m=m + 1), jvp=same)
+
+
+def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
+    """near(x); away(x) where the mask `far` holds.  On the host neither is taken for nothing."""
+    if seen(far) is not None and not far.any():
+        return near(x)
+    one = dtype(x).type(1)
+    return select(far, away(select(far, x, 100 * one)), near(select(far, one, x)))

@@ -1,0 +1,166 @@
+"""Bessel functions of scipy.special in both modes.
+
+J_n' = (J_(n-1) - J_(n+1)) / 2 and I_n' = (I_(n-1) + I_(n+1)) / 2, smooth at zero."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import xp_of
+from ..._core.primitive import primal_of
+from ..declare import implements, primitive, rules, same
+from ..elementwise import absolute, sign, times0
+from ..piecewise import special_of
+from .asymptotic import beyond, tail
+
+
+def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
+    """J_n (signum -1) or I_n (1) for CuPy, which has orders 0 and 1 only: upward recurrence for large x, else the series."""
+    xp = xp_of(x)
+    small = abs(x) < (max(2.0, n) if signum < 0 else 12.0)
+    v = xp.where(small, x, 0.0) / 2
+    terms = [signum**k / math.factorial(k) / math.factorial(k + n) for k in range(36)]
+    series = terms[-1]
+    for c in terms[-2::-1]:
+        series = series * (v * v) + c
+    safe = xp.where(small, 1.0, x)
+    a, b = f0(safe), f1(safe)
+    for k in range(1, n):
+        a, b = b, signum * (a - 2 * k / safe * b)
+    return xp.where(small, series * v**n, b).astype(x.dtype)
+
+
+@primitive()
+def bessel_j(x, *, n):
+    if n > 1:
+        f = special_of(x)
+        return sp.jv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.j0, f.j1, -1.0)
+    return special_of(x).j1(x) if n else special_of(x).j0(x)
+
+
+@primitive()
+def bessel_i(x, *, n):
+    if n > 1:
+        f = special_of(x)
+        return sp.iv(n, x).astype(x.dtype) if f is sp else _by_order(x, n, f.i0, f.i1, 1.0)
+    return special_of(x).i1(x) if n else special_of(x).i0(x)
+
+
+@primitive()
+def bessel_ie(x, *, n):
+    """exp(-|x|) I_n(x)."""
+    if n > 1:
+        f = special_of(x)
+        return sp.ive(n, x).astype(x.dtype) if f is sp else abs_scaled(x, n, f)
+    return special_of(x).i1e(x) if n else special_of(x).i0e(x)
+
+
+def abs_scaled(x: Any, n: int, f: Any) -> Any:
+    """The recurrence holds for the scaled functions too; the series is of moderate x."""
+    xp = xp_of(x)
+    moderate = abs(x) < 12.0
+    safe = xp.where(moderate, 12.0, x)
+    a, b = f.i0e(safe), f.i1e(safe)
+    for k in range(1, n):
+        a, b = b, a - 2 * k / safe * b
+    y = xp.where(moderate, x, 0.0)
+    return xp.where(moderate, _by_order(y, n, f.i0, f.i1, 1.0) * xp.exp(-abs(y)), b).astype(x.dtype)
+
+
+rules(bessel_j, lambda g, out, x, n: g * (0.5 * (bessel_j(x, n=n - 1) - bessel_j(x, n=n + 1)) if n else -bessel_j(x, n=1)), jvp=same)
+rules(bessel_i, lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i(x, n=n + 1)) if n else bessel_i(x, n=1)), jvp=same)
+
+
+def bessel_terms(n: int, signum: float) -> tuple:
+    """Of exp(-x) I_n(x) (signum -1) or exp(x) K_n(x) (1) in 1 / x, times the square root of x."""
+    first = math.sqrt(0.5 / math.pi) if signum < 0 else math.sqrt(math.pi / 2)
+    return tuple([first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)]) for k in range(16)])
+
+
+def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
+    """Of a scaled function; beyond 50 by its asymptotic series."""
+
+    def away(x):
+        d = tail(absolute(x), terms=bessel_terms(n, signum), p=0.5, q=1, m=1)
+        return d if n % 2 else sign(x) * d
+
+    return beyond(abs(primal_of(x)) > 50.0, x, away, near)
+
+
+def _ie_slope(x, n):
+    d = 0.5 * (bessel_ie(x, n=n - 1) + bessel_ie(x, n=n + 1)) if n else bessel_ie(x, n=1)
+    return d - sign(x) * bessel_ie(x, n=n)
+
+
+rules(bessel_ie, lambda g, out, x, n: g * _slope_beyond(x, n, -1.0, lambda x: _ie_slope(x, n)), jvp=same)
+
+
+@implements(sp.j0)
+def j0(x):
+    return bessel_j(x, n=0)
+
+
+@implements(sp.j1)
+def j1(x):
+    return bessel_j(x, n=1)
+
+
+@implements(np.i0, layout="asked")
+@implements(sp.i0)
+def i0(x):
+    return bessel_i(x, n=0)
+
+
+@implements(sp.i1)
+def i1(x):
+    return bessel_i(x, n=1)
+
+
+@implements(sp.i0e)
+def i0e(x):
+    return bessel_ie(x, n=0)
+
+
+@implements(sp.i1e)
+def i1e(x):
+    return bessel_ie(x, n=1)
+
+
+@primitive(sp.y0)
+def y0(x):
+    return special_of(x).y0(x)
+
+
+@primitive(sp.y1)
+def y1(x):
+    return special_of(x).y1(x)
+
+
+@primitive(sp.k0)
+def k0(x):
+    return special_of(x).k0(x)
+
+
+@primitive(sp.k1)
+def k1(x):
+    return special_of(x).k1(x)
+
+
+@primitive(sp.k0e)
+def k0e(x):
+    return special_of(x).k0e(x)
+
+
+@primitive(sp.k1e)
+def k1e(x):
+    return special_of(x).k1e(x)
+
+
+rules(y0, lambda g, out, x: -times0(g, y1(x)), jvp=same)
+rules(y1, lambda g, out, x: times0(g, y0(x) - out / x), jvp=same)
+rules(k0, lambda g, out, x: -times0(g, k1(x)), jvp=same)
+rules(k1, lambda g, out, x: -times0(g, k0(x) + out / x), jvp=same)
+rules(k0e, lambda g, out, x: times0(g, _slope_beyond(x, 0, 1.0, lambda x: k0e(x) - k1e(x))), jvp=same)
+rules(k1e, lambda g, out, x: times0(g, _slope_beyond(x, 1, 1.0, lambda x: k1e(x) - k0e(x) - k1e(x) / x)), jvp=same)

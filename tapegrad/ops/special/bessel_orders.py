@@ -1,0 +1,164 @@
+"""Bessel functions differentiated by their order, at positive arguments: integrals along the contours of Schlaefli with powers of the
+angle, or the power series, whichever does not cancel (Watson, "A Treatise on the Theory of Bessel Functions", 6.2; DLMF 10.9)."""
+
+import math
+
+import numpy as np
+import scipy.special as sp
+
+from ..declare import primitive, rules, same
+from ..elementwise import times0
+from .declare import greatest
+from .incomplete import POINTS, central, nodes_and_weights
+
+STEPS = 200
+MOST = 4000  # nodes of an integral over a full oscillation
+
+
+def arrays(v, z):
+    """v and z as arrays of one shape, where the argument is positive (else 1), and where it is."""
+    v, z = np.broadcast_arrays(np.asarray(v, dtype=float), np.asarray(z, dtype=float))
+    ok = (z > 0) & np.isfinite(v) & (z < np.inf)
+    return np.where(ok, v, 1.0), np.where(ok, z, 1.0), ok
+
+
+def done(y, ok, *xs):
+    return np.where(ok, y, np.nan).astype(np.result_type(*xs))[()]
+
+
+# --- K ---
+
+
+@primitive(batch="elementwise")
+def bessel_k_moment(v, z, *, n, m):
+    """exp(z) K_v(z), differentiated n times by z under the factor exp(z) taken out, and m times by v: the integral of
+    exp(-z (cosh t - 1)) (1 - cosh t)^n t^m cosh(v t) for t > 0, or sinh for odd m.  Steps of equal length converge exponentially."""
+    w, x, ok = arrays(v, z)
+    w = abs(w)
+    end = np.arcsinh(w / x) + 1.0
+    for _ in range(20):
+        end = np.arccosh(1.0 + (50.0 + w * end) / x)
+    t = (end / STEPS)[..., None] * np.arange(STEPS + 1)
+    fall = -2.0 * np.sinh(0.5 * t) ** 2
+    part = 0.5 * (np.exp(x[..., None] * fall + w[..., None] * t) + (-1) ** m * np.exp(x[..., None] * fall - w[..., None] * t))
+    f = part * fall**n * t**m
+    y = (f.sum(-1) - 0.5 * f[..., 0]) * (end / STEPS)
+    y = np.where(np.asarray(v) < 0, (-1) ** m * y, y)
+    return done(y, ok, v, z)
+
+
+rules(
+    bessel_k_moment,
+    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n, m=m + 1)),
+    lambda g, out, v, z, n, m: times0(g, bessel_k_moment(v, z, n=n + 1, m=m)),
+    jvp=same,
+)
+
+
+# --- J, Y, I ---
+
+
+def over_angles(v, z, f):
+    """The integral of f(angle) from 0 to pi."""
+    count = min(MOST, 64 + int(greatest(z + abs(v))))
+    nodes, weights = nodes_and_weights(count)
+    return (f(0.5 * math.pi * (nodes + 1.0)) * weights).sum(-1) * (0.5 * math.pi)
+
+
+def over_line(v, z, k, rise):
+    """The integral of t^k exp(-v t - z rise(t)) for t > 0, rise = sinh or cosh + 1; v may be negative."""
+    end = np.full(z.shape, 1.0)
+    for _ in range(20):
+        end = np.arcsinh((50.0 + np.maximum(-v, 0.0) * end) / z)
+    top = np.minimum(end, np.arccosh(np.maximum(-v / z, 1.0)) + 1.0)  # beyond the highest point
+    total, (nodes, weights) = 0.0, nodes_and_weights(POINTS)
+    for low, high in ((0.0 * top, top), (top, end)):
+        half = 0.5 * (high - low)
+        t = 0.5 * (high + low)[..., None] + half[..., None] * nodes
+        total = total + (t**k * np.exp(-v[..., None] * t - z[..., None] * rise(t)) * weights).sum(-1) * half
+    return total
+
+
+def turned(v, n, wave, part):
+    """The derivative of order n by v of wave(pi v) times an integral of which the derivative of order k is (-1)^k part(k)."""
+    return sum(
+        math.comb(n, k) * math.pi ** (n - k) * wave(math.pi * v + 0.5 * math.pi * (n - k)) * (-1) ** k * part(k) for k in range(n + 1)
+    )
+
+
+def by_series(v, z, n, signum):
+    """The derivative of order n by v of the sum of signum^k (z / 2)^(2 k + v) / (k! Gamma(v + k + 1)), v > -1: each term is an exponential
+    of v whose derivatives are moments with the cumulants log(z / 2) - psi(v + k + 1), -psi'(v + k + 1), ..."""
+    total, low = 0.0, np.log(0.5 * z)
+    for k in range(int(1.5 * greatest(z)) + 40):
+        at = v + k + 1.0
+        size = np.exp((2 * k + v) * low - sp.gammaln(at) - math.lgamma(k + 1.0))
+        mean = low - sp.digamma(at)
+        moments = sum(math.comb(n, j) * mean ** (n - j) * central(lambda i, _, at=at: -sp.polygamma(i - 1, at), j) for j in range(n + 1))
+        total = total + signum**k * size * moments
+    return total
+
+
+def j_by_integral(v, z, n):
+    angles = over_angles(v, z, lambda a: a**n * np.cos(v[..., None] * a - z[..., None] * np.sin(a) + 0.5 * math.pi * n))
+    return (angles - turned(v, n, np.sin, lambda k: over_line(v, z, k, np.sinh))) / math.pi
+
+
+def y_by_integral(v, z, n):
+    angles = over_angles(v, z, lambda a: (-a) ** n * np.sin(z[..., None] * np.sin(a) - v[..., None] * a + 0.5 * math.pi * n))
+    return (angles - over_line(-v, z, n, np.sinh) - turned(v, n, np.cos, lambda k: over_line(v, z, k, np.sinh))) / math.pi
+
+
+def i_by_integral(v, z, n):
+    angles = over_angles(
+        v, z, lambda a: a**n * np.exp(-2.0 * z[..., None] * np.sin(0.5 * a) ** 2) * np.cos(v[..., None] * a + 0.5 * math.pi * n)
+    )
+    return (angles - turned(v, n, np.sin, lambda k: over_line(v, z, k, lambda t: np.cosh(t) + 1.0))) / math.pi
+
+
+def chosen(v, z, n, first, signum, integral, scale):
+    """By the series where `first`, else by the integral; each sees only its own arguments."""
+    y = np.empty(v.shape)
+    y[first] = by_series(v[first], z[first], n, signum) * scale(z[first])
+    y[~first] = integral(v[~first], z[~first], n)
+    return y
+
+
+@primitive(batch="elementwise")
+def bessel_j_order(v, z, *, n):
+    """The derivative of order n > 0 of J_v(z) by v."""
+    w, x, ok = arrays(v, z)
+    return done(chosen(w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like), ok, v, z)
+
+
+@primitive(batch="elementwise")
+def bessel_y_order(v, z, *, n):
+    w, x, ok = arrays(v, z)
+    return done(y_by_integral(w, x, n), ok, v, z)
+
+
+@primitive(batch="elementwise")
+def bessel_i_order(v, z, *, n):
+    """The derivative of order n > 0 of exp(-z) I_v(z) by v."""
+    w, x, ok = arrays(v, z)
+    return done(chosen(w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)), ok, v, z)
+
+
+rules(
+    bessel_j_order,
+    lambda g, out, v, z, n: times0(g, bessel_j_order(v, z, n=n + 1)),
+    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_j_order(v - 1.0, z, n=n) - bessel_j_order(v + 1.0, z, n=n))),
+    jvp=same,
+)
+rules(
+    bessel_y_order,
+    lambda g, out, v, z, n: times0(g, bessel_y_order(v, z, n=n + 1)),
+    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_y_order(v - 1.0, z, n=n) - bessel_y_order(v + 1.0, z, n=n))),
+    jvp=same,
+)
+rules(
+    bessel_i_order,
+    lambda g, out, v, z, n: times0(g, bessel_i_order(v, z, n=n + 1)),
+    lambda g, out, v, z, n: times0(g, 0.5 * (bessel_i_order(v - 1.0, z, n=n) + bessel_i_order(v + 1.0, z, n=n)) - out),
+    jvp=same,
+)

@@ -1,0 +1,163 @@
+"""Elliptic integrals and functions, and the mean of Gauss, in all arguments.
+
+Carlson's integrals, of a product of powers of t + x_i for t from 0 to infinity, are a family that is closed under derivatives, of
+which no member cancels; those of Legendre are members."""
+
+import math
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import xp_of
+from ..._core.primitive import primal_of
+from ..declare import primitive, rules, same
+from ..elementwise import cos, over0, select, sin, sqrt, times0
+from ..piecewise import floor
+from .declare import at_real, function, implements
+from .incomplete import first_array
+
+POINTS = 400
+
+
+@primitive(batch="elementwise")
+def carlson(x, y, z, w, *, powers):
+    """The integral of the product of (t + x_i)^(-p_i) for t from 0 to infinity.  With t = exp(s) the integrand falls off exponentially on
+    both sides and is analytic in a strip around the line: the rule of equal steps converges as fast."""
+    xp = xp_of(first_array(x, y, z, w))
+    kind = np.result_type(x, y, z, w)
+    given = [(xp.asarray(v, dtype=float), p) for v, p in zip((x, y, z, w), powers, strict=True) if p]
+    values = xp.broadcast_arrays(*[v for v, _ in given])
+    sizes = [p for _, p in given]
+    ok = sum([(v < 0) | ~(v < np.inf) for v in values]) == 0
+    finite = sum([(v == 0) * p for v, p in zip(values, sizes, strict=True)]) < 1
+    values = [xp.where(ok & finite, v, 1.0) for v in values]
+    least = xp.minimum.reduce([xp.where(v > 0, v, np.inf) for v in values]) if xp is np else _least(xp, values)
+    most = values[0]
+    for v in values[1:]:
+        most = xp.maximum(most, v)
+    zeros = sum([(v == 0) * p for v, p in zip(values, sizes, strict=True)])
+    low = xp.log(least) - 38.0 / (1.0 - zeros)
+    high = xp.log(most) + 38.0 / (sum(sizes) - 1.0)
+    step = (high - low) / POINTS
+    t = xp.exp(low[..., None] + step[..., None] * xp.arange(POINTS + 1))
+    f = t
+    for v, p in zip(values, sizes, strict=True):
+        f = f * (t + v[..., None]) ** -p
+    y = f.sum(-1) * step
+    return xp.where(ok, xp.where(finite, y, np.inf), np.nan).astype(kind)[()]
+
+
+def _least(xp, values):
+    least = xp.where(values[0] > 0, values[0], np.inf)
+    for v in values[1:]:
+        least = xp.minimum(least, xp.where(v > 0, v, np.inf))
+    return least
+
+
+def raised(powers, k):
+    return tuple([p + (i == k) for i, p in enumerate(powers)])
+
+
+rules(
+    carlson,
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[0] * carlson(x, y, z, w, powers=raised(powers, 0))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[1] * carlson(x, y, z, w, powers=raised(powers, 1))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[2] * carlson(x, y, z, w, powers=raised(powers, 2))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[3] * carlson(x, y, z, w, powers=raised(powers, 3))),
+    jvp=same,
+)
+
+HALF = (0.5, 0.5, 0.5, 0.0)
+SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)
+
+
+def by(powers, factor, k):
+    """The partial derivative by argument k of `factor` times the integral."""
+    shape = raised(powers, k)
+    if powers[3]:
+        return lambda out, x, y, z, w: -factor * powers[k] * carlson(x, y, z, w, powers=shape)
+    return lambda out, x, y, z: -factor * powers[k] * carlson(x, y, z, 1.0, powers=shape)
+
+
+elliprf = function(sp.elliprf, *[at_real(by(HALF, 0.5, k)) for k in range(3)])
+elliprd = function(sp.elliprd, *[at_real(by(SECOND, 1.5, k)) for k in range(3)])
+elliprj = function(sp.elliprj, *[at_real(by(THIRD, 1.5, k)) for k in range(4)])
+elliprc = function(
+    sp.elliprc,
+    at_real(lambda out, x, y: -0.25 * carlson(x, y, 1.0, 1.0, powers=(1.5, 1.0, 0.0, 0.0))),
+    at_real(lambda out, x, y: -0.5 * carlson(x, y, 1.0, 1.0, powers=(0.5, 2.0, 0.0, 0.0))),
+)
+
+
+def surface(x, y, z):
+    """The derivative of R_G by x: the integral of t / 8 (t + x)^(-3/2) ((t + y) (t + z))^(-1/2), with t = (t + x) - x."""
+    return 0.125 * (carlson(x, y, z, 1.0, powers=HALF) - x * carlson(x, y, z, 1.0, powers=(1.5, 0.5, 0.5, 0.0)))
+
+
+elliprg = function(
+    sp.elliprg,
+    at_real(lambda out, x, y, z: surface(x, y, z)),
+    at_real(lambda out, x, y, z: surface(y, x, z)),
+    at_real(lambda out, x, y, z: surface(z, x, y)),
+)
+
+# --- Legendre's integrals ---
+
+
+def complete(m, powers):
+    return carlson(0.0, 1.0 - m, 1.0, 1.0, powers=powers)
+
+
+ellipk = function(sp.ellipk, lambda out, m: 0.25 * complete(m, (0.5, 1.5, 0.5, 0.0)))
+ellipkm1 = function(sp.ellipkm1, lambda out, p: -0.25 * carlson(0.0, p, 1.0, 1.0, powers=(0.5, 1.5, 0.5, 0.0)))
+ellipe = function(sp.ellipe, lambda out, m: -0.25 * complete(m, (0.5, 0.5, 1.5, 0.0)))
+
+
+def incomplete(phi, m, powers):
+    """sin^3 / 4 times the integral, continued over the periods of the sine."""
+    periods = primal_floor(phi)
+    s, c = sin(phi), cos(phi)
+    part = 0.25 * s * s * s * carlson(c * c, 1.0 - m * s * s, 1.0, 1.0, powers=powers)
+    sign = 1.0 - 2.0 * abs(periods % 2)
+    return select(primal_of(s) == 0, 0.0 * part, sign * part) + 2.0 * periods * 0.25 * complete(m, powers)
+
+
+def primal_floor(phi):
+    """Of an angle, the multiple of pi that is nearest."""
+    phi = primal_of(phi)
+    return floor(phi / math.pi + 0.5)
+
+
+ellipkinc = function(
+    sp.ellipkinc,
+    lambda out, phi, m: over0(1.0, sqrt(1.0 - m * sin(phi) * sin(phi))),
+    lambda out, phi, m: incomplete(phi, m, (0.5, 1.5, 0.5, 0.0)),
+)
+ellipeinc = function(
+    sp.ellipeinc,
+    lambda out, phi, m: sqrt(1.0 - m * sin(phi) * sin(phi)),
+    lambda out, phi, m: -incomplete(phi, m, (0.5, 0.5, 1.5, 0.0)),
+)
+amplitude = function(
+    None,
+    lambda out, u, m: sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)),
+    lambda out, u, m: -sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)) * incomplete(out, m, (0.5, 1.5, 0.5, 0.0)),
+    body=lambda u, m: sp.ellipj(u, m)[3],
+    name="amplitude",
+)
+
+
+@implements(sp.ellipj)
+def ellipj(u, m):
+    """sn, cn, dn and the angle of which they are sine, cosine and the root of 1 - m sin^2."""
+    phi = amplitude(u, m)
+    s, c = sin(phi), cos(phi)
+    return s, c, sqrt(c * c + (1.0 - m) * s * s), phi
+
+
+def mean_slope(out, a, b):
+    """The mean is pi / (2 R_F(0, a^2, b^2))."""
+    return 2.0 * out * out / math.pi * 0.5 * a * carlson(0.0, a * a, b * b, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
+
+
+agm = function(sp.agm, lambda out, a, b: mean_slope(out, a, b), lambda out, a, b: mean_slope(out, b, a))

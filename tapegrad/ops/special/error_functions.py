@@ -1,0 +1,366 @@
+"""scipy.special in both modes: error functions and the normal distribution, logistic function, entropies and others; gamma.py and
+bessel.py have the rest.  Where SciPy and CuPy have the function, the body is theirs.
+
+A parameter without a rule (the order of a Bessel function, the first argument of gammainc) raises when its derivative is asked."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import is_array, xp_of
+from ..._core.primitive import primal_of, values_of
+from ..declare import NUMPY, Written, dtype, implements, primitive, rules, same
+from ..elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sin, times0, xp_of2
+from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of
+from .asymptotic import beyond, no_rule_in, special_of2, tail
+
+ROOT_PI, ROOT_2PI = math.sqrt(math.pi), math.sqrt(2 * math.pi)
+
+# --- error function and normal distribution ---
+
+
+@primitive(sp.erf, scalar="erf")
+def erf(x):
+    return special_of(x).erf(x)
+
+
+@primitive(sp.erfc, scalar="erfc")
+def erfc(x):
+    return special_of(x).erfc(x)
+
+
+@primitive(sp.erfcx, scalar="erfcx")
+def erfcx(x):
+    return special_of(x).erfcx(x)
+
+
+@primitive(sp.erfi)
+def erfi(x):
+    return special_of(x).erfi(x)
+
+
+@primitive(sp.dawsn)
+def dawsn(x):
+    return special_of(x).dawsn(x)
+
+
+@primitive(sp.erfinv)
+def erfinv(x):
+    return special_of(x).erfinv(x)
+
+
+@primitive(sp.erfcinv)
+def erfcinv(x):
+    return special_of(x).erfcinv(x)
+
+
+@primitive(sp.ndtr, scalar="ndtr")
+def ndtr(x):
+    return special_of(x).ndtr(x)
+
+
+@primitive(sp.ndtri)
+def ndtri(x):
+    return special_of(x).ndtri(x)
+
+
+@primitive(sp.ndtri_exp)
+def ndtri_exp(x):
+    return special_of(x).ndtri_exp(x)
+
+
+@primitive(sp.log_ndtr, scalar="log_ndtr")
+def log_ndtr(x):
+    return special_of(x).log_ndtr(x)
+
+
+@primitive(scalar=lambda x: math.sqrt(2 / math.pi) / sp.erfcx(x * -math.sqrt(0.5)))
+def inverse_mills(x):
+    """phi(x) / Phi(x), the derivative of log Phi; its own derivative is -r (r + x)."""
+    return (math.sqrt(2 / math.pi) / special_of(x).erfcx(x * -math.sqrt(0.5))).astype(x.dtype)
+
+
+def far_out(x: Any, single: float) -> float:
+    """From where on the series below is right to rounding; for float32 `single`."""
+    return single if dtype(x).itemsize <= 4 else 12.0
+
+
+ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
+DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])  # Dawson's integral is the sum of these x^(-1 - 2 k)
+
+
+def odd_tail(x: Any, terms: tuple) -> Any:
+    return tail(x, terms=terms, p=1, q=2, m=1)
+
+
+def ratio_in_kernels(x, *, n):
+    """With s_k = 2 x I_k / I_(k - 1) it is s_k = 1 / (1 + 2 (k + 1) s_(k + 1) / (2 x)^2), from s = 0 far down, as p / q."""
+    half = 0.5 / x
+    w, p, q = half * half, 0.0 * half, 0.0 * half + 1.0
+    for k in reversed(range(n, n + RATIO_TERMS)):
+        p, q = q, q + (2.0 * (k + 1)) * w * p
+    return p / q * half
+
+
+RATIO_TERMS = 51  # right to rounding from RATIO_FROM on, and q is no larger than 1e30
+RATIO_FROM = 2.5
+
+
+@primitive(scalar=ratio_in_kernels)
+def erfcx_ratio(x, *, n):
+    """I_n / I_(n - 1) at x >= RATIO_FROM, where I_0 = erfcx(x) and I_n = exp(x^2) times the n-th repeated integral of erfc: they are
+    positive, I_(n - 2) = 2 x I_(n - 1) + 2 n I_n, and the derivative of I_n is -2 (n + 1) I_(n + 1), in which nothing cancels."""
+    return ratio_in_kernels(x, n=n).astype(x.dtype)
+
+
+def erfcx_slope(x: Any) -> Any:
+    def far(x):
+        return -2.0 * erfcx(x) * erfcx_ratio(x, n=1)
+
+    return beyond(primal_of(x) > RATIO_FROM, x, far, lambda x: 2.0 * x * erfcx(x) - 2 / ROOT_PI)
+
+
+def dawsn_slope(x: Any) -> Any:
+    return beyond(abs(primal_of(x)) > far_out(x, 4.5), x, lambda x: odd_tail(absolute(x), DAWSN_TAIL), lambda x: 1.0 - 2.0 * x * dawsn(x))
+
+
+def mills_slope(x: Any) -> Any:
+    def near(x):
+        r = inverse_mills(x)
+        return -r * (r + x)
+
+    def far(x):
+        x = -absolute(x)
+        return -math.sqrt(2) * inverse_mills(x) * erfcx_ratio(x * -math.sqrt(0.5), n=1)
+
+    return beyond(primal_of(x) < -math.sqrt(2) * RATIO_FROM, x, far, near)
+
+
+rules(erfcx_ratio, lambda g, out, x, n: g * (out * (2.0 * n * out - 2.0 * (n + 1) * erfcx_ratio(x, n=n + 1))), jvp=same)
+rules(erf, lambda g, out, x: (2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
+rules(erfc, lambda g, out, x: (-2 / ROOT_PI) * (g * exp(-(x * x))), jvp=same)
+rules(erfcx, lambda g, out, x: times0(g, erfcx_slope(x)), jvp=same)
+rules(erfi, lambda g, out, x: times0((2 / ROOT_PI) * g, exp(x * x)), jvp=same)
+rules(dawsn, lambda g, out, x: g * dawsn_slope(x), jvp=same)
+rules(erfinv, lambda g, out, x: times0((ROOT_PI / 2) * g, exp(out * out)), jvp=same)
+rules(erfcinv, lambda g, out, x: times0((-ROOT_PI / 2) * g, exp(out * out)), jvp=same)
+rules(ndtr, lambda g, out, x: (1 / ROOT_2PI) * (g * exp(-0.5 * (x * x))), jvp=same)
+rules(ndtri, lambda g, out, x: times0(ROOT_2PI * g, exp(0.5 * (out * out))), jvp=same)
+rules(ndtri_exp, lambda g, out, x: over0(g, inverse_mills(out)), jvp=same)
+rules(log_ndtr, lambda g, out, x: times0(g, inverse_mills(x)), jvp=same)
+rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
+
+# --- logistic function, entropies ---
+
+
+def logit_in_kernels(x):
+    """log(x / (1 - x)); near 1/2, where that is small, by 2 x - 1, which is exact there."""
+    d = 2.0 * x - 1.0
+    return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
+
+
+@primitive(sp.logit, scalar=logit_in_kernels)
+def logit(x):
+    return special_of(x).logit(x)
+
+
+@primitive(sp.log_expit, scalar="log_expit")
+def log_expit(x):
+    return special_of(x).log_expit(x)
+
+
+def of_zero(x, bad, product):
+    """In a kernel: `product`, but 0 where x is 0 and the logarithm is not finite.  Where it is finite the derivative by x is kept."""
+    return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
+
+
+@primitive(sp.xlogy, scalar=Written(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
+def xlogy(x, y):
+    return special_of2(x, y).xlogy(x, y)
+
+
+@primitive(sp.xlog1py, scalar=Written(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
+def xlog1py(x, y):
+    return special_of2(x, y).xlog1py(x, y)
+
+
+def entr_in_kernels(x):
+    return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
+
+
+@primitive(sp.entr, scalar=Written(entr_in_kernels))
+def entr(x):
+    return special_of(x).entr(x)
+
+
+@primitive(sp.rel_entr)
+def rel_entr(x, y):
+    return special_of2(x, y).rel_entr(x, y)
+
+
+@primitive(sp.kl_div)
+def kl_div(x, y):
+    return special_of2(x, y).kl_div(x, y)
+
+
+rules(logit, lambda g, out, x: over0(g, x * (1.0 - x)), jvp=same)
+rules(log_expit, lambda g, out, x: g * expit(-x), jvp=same)
+rules(xlogy, lambda g, out, x, y: times0(g, log(y)), lambda g, out, x, y: over0(g * x, y), jvp=same)
+rules(xlog1py, lambda g, out, x, y: times0(g, log1p(y)), lambda g, out, x, y: over0(g * x, 1.0 + y), jvp=same)
+rules(entr, lambda g, out, x: -times0(g, log(x) + 1.0), jvp=same)
+rules(rel_entr, lambda g, out, x, y: times0(g, log(x / y) + 1.0), lambda g, out, x, y: -over0(g * x, y), jvp=same)
+rules(kl_div, lambda g, out, x, y: times0(g, log(x / y)), lambda g, out, x, y: times0(g, 1.0 - over0(x, y)), jvp=same)
+
+
+@implements(sp.huber)
+def huber(delta, r):
+    a = absolute(r)
+    return select(delta < 0.0, math.inf, select(a <= delta, 0.5 * (r * r), delta * (a - 0.5 * delta)))
+
+
+@primitive()
+def half_tangent(r, delta):
+    """r / (hypot + delta): the tangent of half the angle of the point (delta, r)."""
+    return (r / (xp_of2(r, delta).hypot(r, delta) + delta))[()]
+
+
+@primitive(sp.pseudo_huber)
+def pseudo_huber(delta, r):
+    """delta (hypot(delta, r) - delta)."""
+    xp = xp_of2(r, delta)
+    usual = (delta > 0.0) & xp.isfinite(delta) & xp.isfinite(r)
+    y = delta * r * (r / xp.where(usual, xp.hypot(r, delta) + delta, 1.0))
+    return xp.where(usual, y, special_of2(delta, r).pseudo_huber(delta, r))[()]
+
+
+rules(
+    half_tangent,
+    lambda g, out, r, delta: over0(g * part_of_hypot(delta, r, primal_of(hypot(r, delta))), hypot(r, delta) + delta),
+    lambda g, out, r, delta: -over0(g * out, hypot(r, delta)),
+    jvp=same,
+)
+rules(
+    pseudo_huber,
+    lambda g, out, delta, r: g * half_tangent(r, delta) * half_tangent(r, delta) * part_of_hypot(r, delta, primal_of(hypot(r, delta))) * r,
+    lambda g, out, delta, r: g * delta * part_of_hypot(r, delta, primal_of(hypot(r, delta))),
+    jvp=same,
+)
+
+
+if hasattr(sp, "softplus"):
+
+    @implements(sp.softplus)
+    def softplus(x):
+        return logaddexp(x, 0.0)
+
+
+# --- exponential integrals and elementary functions ---
+
+
+@primitive(sp.expi)
+def expi(x):
+    return special_of(x).expi(x)
+
+
+@primitive(sp.exp1)
+def exp1(x):
+    return special_of(x).exp1(x)
+
+
+@primitive(sp.expn)
+def expn(n, x):
+    return special_of2(x, n).expn(n, x)
+
+
+@primitive(sp.exp10, scalar="exp10")
+def exp10(x):
+    return special_of(x).exp10(x)
+
+
+@primitive(sp.cosm1, scalar=lambda x: -2.0 * np.sin(0.5 * x) * np.sin(0.5 * x))
+def cosm1(x):
+    return special_of(x).cosm1(x)
+
+
+def exprel_in_kernels(x, *, n):
+    f = np.where(x == 0.0, 1.0, np.expm1(x) / x)
+    return f if n == 0 else exprel_derivative(np, x, f, n)
+
+
+@primitive(scalar=exprel_in_kernels)
+def exprel_n(x, *, n):
+    """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1."""
+    f = special_of(x).exprel(x)
+    return f if n == 0 else exprel_derivative(xp_of(x), x, f, n).astype(x.dtype)[()]
+
+
+def exprel_derivative(xp, x, f, n):
+    """By series of positive terms, x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by
+    n f_(n-1) + x f_n = exp(x)."""
+    bound = n + 2.0
+    y = xp.where(abs(x) < bound, abs(x), 0.0)
+    up = down = 0.0
+    for k in range(40 + 2 * n, -1, -1):
+        up = up * y + 1.0 / (math.factorial(k) * (n + k + 1))
+        down = down * y + math.factorial(n) / math.factorial(n + k + 1)
+    far = xp.where(abs(x) < bound, bound, x)
+    g = xp.where(abs(x) < bound, 0.0, f)
+    for k in range(1, n + 1):
+        g = (xp.exp(far) - k * g) / far
+    return xp.where(abs(x) < bound, xp.where(x < 0, xp.exp(x) * down, up), g)
+
+
+def wrightomega_in_kernels(x):
+    """w + log w = x for real x: two iterations of the fourth order (Fritsch, Shafer & Crowley, Comm. ACM 16, 1973) from an expansion at 0
+    or at infinity.  What is left to correct is log(exp(x) / w) - w for small x, where x - log w would lose digits."""
+    near, far = x < 1.0, x > 1e18
+    y = np.where(far, 1e18, np.where(x < -50.0, -50.0, x))
+    u, z = np.exp(np.where(near, y, 0.0)), np.where(near, 1.0, y)
+    log_z = np.log(z)
+    w = np.where(near, u * (1.0 + u * (4 / 3)) / (1.0 + u * (7 / 3 + u * (5 / 6))), z - log_z + log_z / z)
+    for _ in range(2):
+        log_w = np.log(np.where(near, u / w, w))
+        r = np.where(near, log_w - w, y - w - log_w)
+        s = (1.0 + w) * (1.0 + w + r * (2 / 3))
+        w = w * (1.0 + r / (1.0 + w) * (s - 0.5 * r) / (s - r))
+    return np.where(far, x, np.where(x < -50.0, np.exp(x), w))
+
+
+@primitive(sp.wrightomega, scalar=wrightomega_in_kernels)
+def wrightomega(z):
+    return special_of(z).wrightomega(z)
+
+
+def _expn_rule(g, out, n, x):
+    """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
+    n = values_of(n)
+    n = n.astype(int) if is_array(n) else int(n)
+    e = exp(-x) / x
+    return times0(g, select(n > 0, -expn((n - 1) * (n > 0), x), -e * (1.0 + 1.0 / x)))
+
+
+rules(expi, lambda g, out, x: times0(g, exp(x) / x), jvp=same)
+rules(exp1, lambda g, out, x: -times0(g, exp(-x) / x), jvp=same)
+rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
+
+
+def wrightomega_slope(w):
+    """w / (1 + w), of which the derivatives do not cancel at large w."""
+    return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
+
+
+rules(wrightomega, lambda g, out, z: times0(g, wrightomega_slope(out)), jvp=same)
+rules(exp10, lambda g, out, x: LN10 * g * out, jvp=same)
+rules(cosm1, lambda g, out, x: -g * sin(x), jvp=same)
+rules(exprel_n, lambda g, out, x, n: times0(g, exprel_n(x, n=n + 1)), jvp=same)
+
+
+@implements(sp.exprel)
+def exprel(x):
+    """(exp(x) - 1) / x."""
+    return exprel_n(x, n=0)
+
+
+NUMPY.update({sp.cbrt: cbrt, sp.exp2: exp2, sp.expm1: expm1, sp.log1p: log1p})

@@ -1,0 +1,269 @@
+"""The gamma function and its kin in both modes: psi, beta, zeta."""
+
+import functools
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import is_array, xp_of
+from ..._core.errors import ArgumentError, NoRuleError
+from ..._core.primitive import is_tracked, primal_of, values_of
+from ..declare import dtype, implements, primitive, rules, same
+from ..elementwise import cos, select, sin, times0, zero_of
+from ..piecewise import special_of
+from .asymptotic import special_of2
+
+# --- gamma and its kin ---
+
+
+@primitive(sp.gammaln, scalar="lgamma")
+def gammaln(x):
+    return special_of(x).gammaln(x)
+
+
+@primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
+def loggamma_of_real(x):
+    """nan where it is complex, below 0."""
+    return special_of(x).loggamma(x)
+
+
+@implements(sp.loggamma)
+def loggamma(z):
+    of_real("loggamma", z)
+    return loggamma_of_real(z)
+
+
+def of_real(name: str, z: Any) -> None:
+    if dtype(z).kind == "c":
+        raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
+
+
+@primitive(sp.digamma, scalar="digamma")
+def digamma(x):
+    return special_of(x).digamma(x)
+
+
+# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
+BERNOULLI = [
+    b / math.factorial(2 * k + 2)
+    for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330))
+]
+
+
+def polygamma_in_kernels(x, *, n):
+    """By the asymptotic series at z = x + 8 and the recurrence back (Abramowitz & Stegun 6.4.11, 6.4.6); on the left by reflection
+    (6.4.7), where the derivatives of cot are polynomials in it: cot' = -1 - cot^2."""
+    left = x < 0.0
+    a = np.where(left, 1.0 - x, x)
+    r, f = 1.0 / (a + 8.0), math.factorial
+    tail = 0.0
+    for k in range(len(BERNOULLI), 0, -1):
+        tail = tail * (r * r) + f(2 * k + n - 1) * BERNOULLI[k - 1]
+    y = r**n * (f(n - 1) + r * (0.5 * f(n) + r * tail))
+    for k in range(7, -1, -1):
+        y = y + f(n) * (1.0 / (a + float(k))) ** (n + 1)
+    p = [0, 1]  # coefficients of the derivative in cot
+    for _ in range(n):
+        p = [-(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0) for j in range(len(p) + 1)]
+    u = math.pi * (x - np.floor(x + 0.5))
+    c, square = 0.0, 1.0 / (np.sin(u) * np.sin(u)) - 1.0
+    for b in reversed(p[(n + 1) % 2 :: 2]):  # even or odd, as n + 1 is
+        c = c * square + float(b)
+    if n % 2 == 0:
+        c = c * (np.cos(u) / np.sin(u))
+    return np.where(left, -(math.pi ** (n + 1)) * c - y, y if n % 2 else -y)
+
+
+@primitive(scalar=polygamma_in_kernels)
+def polygamma_n(x, *, n):
+    of_real("polygamma", x)
+    r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
+    return r.astype(x.dtype)
+
+
+@implements(sp.polygamma, layout="asked")
+def polygamma(n, x):
+    """n, an integer or an array of integers, is a constant."""
+    if is_tracked(n):
+        raise NoRuleError("scipy.special.polygamma has no derivative in n; pass tapegrad.value(n)")
+    return polygamma_n(x, n=values_of(n))
+
+
+def gamma_in_kernels(x):
+    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
+    whole = np.floor(x)
+    flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
+    size = np.exp(sp.gammaln(x))
+    return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
+
+
+@primitive(sp.gamma, scalar=gamma_in_kernels)
+def gamma(x):
+    return special_of(x).gamma(x)
+
+
+@primitive(sp.rgamma)
+def rgamma(x):
+    return special_of(x).rgamma(x)
+
+
+@primitive(sp.beta)
+def beta(a, b):
+    return special_of2(a, b).beta(a, b)
+
+
+def gaps_in_kernels(x, v, p):
+    """(x + v)^-q - x^-q for q = 1, ..., p: with u = 1 + v / x it is -(v / x) (1 + u + ... + u^(q - 1)) / (x + v)^q."""
+    t, r = v / x, 1.0 / (x + v)
+    u, total, power, made = 1.0 + t, 1.0, r, []
+    for _ in range(p):
+        made.append(-t * total * power)
+        total, power = total * u + 1.0, power * r
+    return made
+
+
+def psi_gap_in_kernels(a, b, *, n=0):
+    """As the body does; n = -1 stands for log Gamma."""
+    near = np.logical_and(a > 0.0, abs(b) < 0.1 * a)
+    u, v, sign = np.where(near, a, 1.0), np.where(near, b, 0.0), (-1.0) ** (n + 1)
+    x, total = u + SHIFT_IN_KERNELS, 0.0
+    each = gaps_in_kernels(x, v, 16 + n)
+    if n < 0:
+        product = math.prod([1.0 + v / (u + float(j)) for j in range(SHIFT_IN_KERNELS)])
+        total = (x - 0.5) * np.log1p(v / x) + v * (np.log(x + v) - 1.0) - np.log(product)
+        f = sp.gammaln
+    else:
+        recurred = sum([gaps_in_kernels(u + float(j), v, n + 1)[n] for j in range(SHIFT_IN_KERNELS)])
+        first = np.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * each[n - 1]
+        total = first + sign * math.factorial(n) * (recurred + 0.5 * each[n])
+        f = sp.digamma if n == 0 else functools.partial(polygamma_in_kernels, n=n)
+    for k, c in enumerate(BERNOULLI[:8], 1):
+        total = total + sign * c * math.factorial(2 * k + n - 1) * each[2 * k + n - 1]
+    return np.where(near, total, f(a + b) - f(a))
+
+
+SHIFT_IN_KERNELS = 8
+
+
+def betaln_in_kernels(a, b):
+    a, b = np.maximum(a, b), np.minimum(a, b)
+    return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
+
+
+@primitive(sp.betaln, scalar=betaln_in_kernels)
+def betaln(a, b):
+    return special_of2(a, b).betaln(a, b)
+
+
+SHIFT = 20
+
+
+@primitive(scalar=psi_gap_in_kernels)
+def psi_gap(a, b, *, n=0):
+    """polygamma(n, a + b) - polygamma(n, a).  Where b is small beside a > 0 the two would cancel: there the differences are taken term
+    by term, in the recurrence up to a + 20 and in the asymptotic series, by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
+    xp = special_xp(a, b)
+    near = (a > 0) & (abs(b) < 0.1 * a)
+    u, v = xp.where(near, a, 1.0), xp.where(near, b, 0.0)
+    sign = (-1.0) ** (n + 1)
+
+    def gap(x, p):
+        return x**-p * xp.expm1(-p * xp.log1p(v / x))
+
+    total = 0.0
+    for j in range(SHIFT):
+        total = total + sign * math.factorial(n) * gap(u + j, n + 1.0)
+    x = u + SHIFT
+    first = xp.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * gap(x, float(n))
+    total = total + first + sign * math.factorial(n) / 2 * gap(x, n + 1.0)
+    for k, c in enumerate(BERNOULLI[:8], 1):
+        total = total + sign * c * math.factorial(2 * k + n - 1) * gap(x, 2.0 * k + n)
+    f = special_of2(a, b)
+    psi = f.digamma if n == 0 else lambda x: f.polygamma(n if f is sp else xp.asarray(n), x)
+    return xp.where(near, total, psi(a + b) - psi(a)).astype(np.result_type(a, b))[()]
+
+
+def special_xp(a, b):
+    return xp_of(a) if is_array(a) else xp_of(b)
+
+
+rules(
+    psi_gap,
+    lambda g, out, a, b, n: times0(g, psi_gap(a, b, n=n + 1)),
+    lambda g, out, a, b, n: times0(g, polygamma_n(a + b, n=n + 1)),
+    jvp=same,
+)
+
+
+def rgamma_slope(x: Any) -> Any:
+    """The derivative of 1 / gamma; on the left, where the poles of gamma are its zeros, by gamma(1 - x) sin(pi x) / pi."""
+    left = primal_of(x) < 0.5
+    u, v = select(left, x, zero_of(x)), select(left, zero_of(x) + 1, x)
+    mirrored = gamma(1.0 - u) * (cos(math.pi * u) - digamma(1.0 - u) * sin(math.pi * u) * (1 / math.pi))
+    return select(left, mirrored, -rgamma(v) * digamma(v))
+
+
+rules(loggamma_of_real, lambda g, out, x: times0(g, digamma(x)), jvp=same)
+rules(gammaln, lambda g, out, x: times0(g, digamma(x)), jvp=same)
+rules(digamma, lambda g, out, x: times0(g, polygamma_n(x, n=1)), jvp=same)
+rules(polygamma_n, lambda g, out, x, n: times0(g, polygamma_n(x, n=n + 1)), jvp=same)
+rules(gamma, lambda g, out, x: times0(g, out * digamma(x)), jvp=same)
+rules(rgamma, lambda g, out, x: times0(g, rgamma_slope(x)), jvp=same)
+rules(
+    beta,
+    lambda g, out, a, b: -times0(g, out * psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, out * psi_gap(b, a)),
+    jvp=same,
+)
+rules(
+    betaln,
+    lambda g, out, a, b: -times0(g, psi_gap(a, b)),
+    lambda g, out, a, b: -times0(g, psi_gap(b, a)),
+    jvp=same,
+)
+
+
+@primitive(sp.gammasgn)
+def gammasgn(x):
+    return special_of(x).gammasgn(x)
+
+
+@primitive(sp.binom)
+def binom(n, k):
+    return special_of2(n, k).binom(n, k)
+
+
+@primitive(sp.poch)
+def poch(z, m):
+    return special_of2(z, m).poch(z, m)
+
+
+rules(
+    binom,
+    lambda g, out, n, k: times0(g, -out * psi_gap(n + 1.0, -k)),
+    lambda g, out, n, k: times0(g, out * (digamma(n - k + 1.0) - digamma(k + 1.0))),
+    jvp=same,
+)
+rules(
+    poch,
+    lambda g, out, z, m: times0(g, out * psi_gap(z, m)),
+    lambda g, out, z, m: times0(g, out * digamma(z + m)),
+    jvp=same,
+)
+
+
+@implements(sp.multigammaln)
+def multigammaln(a, d):
+    total = 0.25 * d * (d - 1) * math.log(math.pi)
+    for j in range(int(d)):
+        total = total + gammaln(a - 0.5 * j)
+    return total
+
+
+@implements(sp.factorial, layout="asked")
+def factorial(n, exact=False):
+    if exact:
+        raise ArgumentError("scipy.special.factorial: exact=True gives integers, which have no derivative")
+    return gamma(n + 1.0)

@@ -1,0 +1,178 @@
+"""Integrals of elementary functions, powers and logarithms, Lambert's function."""
+
+import math
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import is_array, xp_of
+from ..._core.primitive import primal_of
+from ..declare import NUMPY, primitive, rules, same
+from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
+from .declare import Whole, function, implements, library, part, with_own_value
+from .error_functions import ROOT_2PI, ROOT_PI, erf, exprel
+from .zeta import zeta_order
+
+# --- integrals ---
+
+
+@primitive(batch="elementwise")
+def log1p_over(x, *, n=0):
+    """The derivative of order n of log(1 + x) / x: (-1)^n times the integral of n! s^n (1 + s x)^(-n - 1) for s from 0 to 1.  By
+    its series near 0, elsewhere from x f_n + n f_(n-1) = the derivative of order n of log(1 + x)."""
+    xp = xp_of(x)
+    small = abs(x) < 0.25
+    y, far, series = xp.where(small, x, 0.0), xp.where(small, 1.0, x), 0.0
+    for k in reversed(range(n, n + 28)):
+        series = series * y + (-1.0) ** k * math.perm(k, n) / (k + 1)
+    f = xp.log1p(far) / far
+    for k in range(1, n + 1):
+        f = ((-1.0) ** (k - 1) * math.factorial(k - 1) * (1.0 + far) ** -k - k * f) / far
+    return xp.where(small, series, f).astype(x.dtype)[()]
+
+
+rules(log1p_over, lambda g, out, x, n: times0(g, log1p_over(x, n=n + 1)), jvp=same)
+
+
+@primitive(batch="elementwise")
+def sine_over(x, *, n=0):
+    """The derivative of order n of sin(x) / x, the integral of s^n cos(s x + n pi / 2)."""
+    xp = xp_of(x)
+    small = abs(x) < n + 2.0
+    y, far, series = xp.where(small, x, 0.0), xp.where(small, n + 2.0, x), 0.0
+    for k in reversed(range(30)):
+        j = 2 * k - n
+        if j >= 0:
+            series = series + (-1.0) ** k / (math.factorial(j) * (2 * k + 1)) * y**j
+    f = xp.sin(far) / far
+    for k in range(1, n + 1):
+        f = (xp.sin(far + 0.5 * math.pi * k) - k * f) / far
+    return xp.where(small, series, f).astype(x.dtype)[()]
+
+
+rules(sine_over, lambda g, out, x, n: times0(g, sine_over(x, n=n + 1)), jvp=same)
+
+
+def sinh_over(x):
+    return 0.5 * (exprel(x) + exprel(-x))
+
+
+def log_over(z):
+    """log(z) / (z - 1); near 1 by log1p_over, elsewhere as it stands, for z - 1 is not exact at small z."""
+    near = abs(primal_of(z) - 1.0) < 0.5
+    far = select(near, 2.0 + 0.0 * z, z)
+    return select(near, log1p_over(select(near, z, 1.0 + 0.0 * z) - 1.0), log(far) / (far - 1.0))
+
+
+spence = function(sp.spence, lambda out, z: -log_over(z))
+sine_integral = function(None, lambda out, x: sine_over(x), body=part(sp.sici, 0), name="sine_integral")
+cosine_integral = function(None, lambda out, x: cos(x) / x, body=part(sp.sici, 1), name="cosine_integral")
+sinh_integral = function(None, lambda out, x: sinh_over(x), body=part(sp.shichi, 0), name="sinh_integral")
+cosh_integral = function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=part(sp.shichi, 1), name="cosh_integral")
+fresnel_sine = function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
+fresnel_cosine = function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
+
+
+@implements(sp.sici)
+def sici(x):
+    return sine_integral(x), cosine_integral(x)
+
+
+@implements(sp.shichi)
+def shichi(x):
+    return sinh_integral(x), cosh_integral(x)
+
+
+@implements(sp.fresnel)
+def fresnel(z):
+    return fresnel_sine(z), fresnel_cosine(z)
+
+
+owens_t = function(
+    sp.owens_t,
+    lambda out, h, a: -0.5 / ROOT_2PI * exp(-0.5 * h * h) * erf(a * h * math.sqrt(0.5)),
+    lambda out, h, a: exp(-0.5 * h * h * (1.0 + a * a)) / (2 * math.pi * (1.0 + a * a)),
+)
+wofz = function(sp.wofz, lambda out, z: 2j / ROOT_PI - 2.0 * z * out)
+
+
+def voigt_slope(out, x, s, c):
+    """(z, w'(z)) of z = (x + i c) / (s sqrt 2); the profile is Re w(z) / (s sqrt(2 pi))."""
+    z = (x + 1j * c) / (s * math.sqrt(2))
+    return z, 2j / ROOT_PI - 2.0 * z * wofz(z)
+
+
+def _voigt_x(out, x, s, c):
+    return voigt_slope(out, x, s, c)[1].real / (s * s * 2.0 * ROOT_PI)
+
+
+def _voigt_s(out, x, s, c):
+    z, slope = voigt_slope(out, x, s, c)
+    return -(out + (z * slope).real / (s * ROOT_2PI)) / s
+
+
+def _voigt_c(out, x, s, c):
+    return -voigt_slope(out, x, s, c)[1].imag / (s * s * 2.0 * ROOT_PI)
+
+
+voigt_profile = function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
+
+# --- powers and logarithms ---
+
+
+@implements(sp.boxcox)
+def boxcox(x, lmbda):
+    """(x^lmbda - 1) / lmbda, log(x) for 0."""
+    u = log(x)
+    return with_own_value("boxcox", u * exprel(lmbda * u), x, lmbda)
+
+
+@implements(sp.boxcox1p)
+def boxcox1p(x, lmbda):
+    u = log1p(x)
+    return with_own_value("boxcox1p", u * exprel(lmbda * u), x, lmbda)
+
+
+@implements(sp.inv_boxcox)
+def inv_boxcox(x, lmbda):
+    return with_own_value("inv_boxcox", exp(x * log1p_over(lmbda * x)), x, lmbda)
+
+
+@implements(sp.inv_boxcox1p)
+def inv_boxcox1p(x, lmbda):
+    return with_own_value("inv_boxcox1p", NUMPY[np.expm1](x * log1p_over(lmbda * x)), x, lmbda)
+
+
+powm1 = function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
+DEGREE = math.pi / 180
+sindg = function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
+cosdg = function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
+tandg = function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
+cotdg = function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
+radian = function(
+    sp.radian,
+    *[lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s)) for c in (DEGREE, DEGREE / 60, DEGREE / 3600)],
+)
+nearest = function(sp.round, lambda out, x: 0.0 * out)
+
+# --- Lambert's function ---
+
+
+def lambertw_slope(out, z, k):
+    """w / (z (1 + w)) = exp(-w) / (1 + w)."""
+    return exp(-out) / (1.0 + out)
+
+
+def branch(z, k):
+    return library(sp.lambertw)(z, k.astype(int) if is_array(k) else int(k))
+
+
+lambertw_of = function(None, lambertw_slope, Whole("branches are numbered"), body=branch, name="lambertw_of")
+
+
+@implements(sp.lambertw)
+def lambertw(z, k=0, tol=1e-8):
+    return lambertw_of(z, k)
+
+
+zetac = function(sp.zetac, lambda out, x: zeta_order(x, 1.0, n=1))

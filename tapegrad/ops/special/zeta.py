@@ -1,0 +1,69 @@
+"""The zeta function of Riemann and Hurwitz, by both arguments.
+
+The sum of log(q + k)^n (q + k)^-x, (-1)^n times the derivative of order n by x, is a family that is closed under derivatives."""
+
+import math
+from typing import Any
+
+import numpy as np
+import scipy.special as sp
+
+from ..._core.arrays import is_array, xp_of
+from ..declare import implements, primitive, rules, same
+from ..elementwise import times0
+from .asymptotic import special_of2
+from .gamma import BERNOULLI
+
+SHIFT = 12
+
+
+@primitive()
+def hurwitz(x, q):
+    return special_of2(x, q).zeta(x, q)
+
+
+@primitive(batch="elementwise")
+def zeta_order(x, q, *, n):
+    """The derivative of order n by x of the sum of (q + k)^-x, x > 1, by Euler and Maclaurin from k = 12 on.  With u = log t the m-th
+    derivative of u^n t^-x is t^(-x - m) p_m(u), where p_(m + 1) = p_m' - (x + m) p_m; the integral is a sum of the same kind."""
+    xp = xp_of(x if is_array(x) else q)
+    kind = np.result_type(x, q)
+    x, q = xp.broadcast_arrays(xp.asarray(x, dtype=float), xp.asarray(q, dtype=float))
+    ok = (x > 1) & (q > 0)
+    s, a = xp.where(ok, x, 2.0), xp.where(ok, q, 1.0)
+    total = sum(xp.log(a + k) ** n * (a + k) ** -s for k in range(SHIFT))
+    t = a + SHIFT
+    u = xp.log(t)
+    total = total + 0.5 * u**n * t**-s
+    total = total + t ** (1.0 - s) * sum(math.perm(n, j) * u ** (n - j) / (s - 1.0) ** (j + 1) for j in range(n + 1))
+    p = [0.0 * s + (i == n) for i in range(n + 1)]  # coefficients of p_m
+    for m in range(2 * len(BERNOULLI) - 1):
+        p = [((i + 1) * p[i + 1] if i < n else 0.0) - (s + m) * p[i] for i in range(n + 1)]
+        if m % 2 == 0:
+            total = total - BERNOULLI[m // 2] * t ** (-s - m - 1) * sum(c * u**i for i, c in enumerate(p))
+    return xp.where(ok, (-1.0) ** n * total, np.nan).astype(kind)[()]
+
+
+def by_q(x: Any, q: Any, n: int) -> Any:
+    """d/dq d^n/dx^n of the sum of (q + k)^-x: -d^n/dx^n x zeta(x + 1, q)."""
+    y = -x * zeta_order(x + 1.0, q, n=n)
+    return y - n * zeta_order(x + 1.0, q, n=n - 1) if n else y
+
+
+rules(
+    hurwitz,
+    lambda g, out, x, q: times0(g, zeta_order(x, q, n=1)),
+    lambda g, out, x, q: times0(g, -x * hurwitz(x + 1.0, q)),
+    jvp=same,
+)
+rules(
+    zeta_order,
+    lambda g, out, x, q, n: times0(g, zeta_order(x, q, n=n + 1)),
+    lambda g, out, x, q, n: times0(g, by_q(x, q, n)),
+    jvp=same,
+)
+
+
+@implements(sp.zeta)
+def zeta(x, q=None):
+    return hurwitz(x, 1.0 if q is None else q)

@@ -1,0 +1,451 @@
+"""Give Variable its operators, methods, protocols, views and in-place writes.  The only file that changes the class.
+
+Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name; conversions, which raise on
+a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/protocols.py)."""
+
+import abc
+import dis
+import math
+import operator
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.abstract_arrays import Text, shown_class
+from .._core.arrays import NUMBERS, is_array, xp_of
+from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError
+from .._core.foreign import asked_by
+from .._core.lent_memory import lend
+from .._core.primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._core.registry import late
+from .._core.scope import OPEN
+from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
+from . import creation as creation
+from . import elementwise as e
+from . import families as families
+from . import protocols as _protocols
+from . import shaping as s
+from .declare import NUMPY, shape
+from .declare import dtype as dtype_of
+from .indexing import views
+from .indexing.flat import Flat, fill
+from .indexing.traced_indices import is_hidden, is_hidden_mask, with_written
+from .indexing.traced_masks import Selected, written
+from .indexing.views import index, shown
+from .indexing.writes import refuse_lost, write_value
+from .protocols import call as call
+from .protocols import no_rule
+from .protocols import store as store
+
+V = Variable
+
+
+# --- operators ---
+
+
+def _entry(f: Any) -> Callable:
+    """The operation that answers for f, or a function that says there is none."""
+    if f in NUMPY:
+        return NUMPY[f]
+
+    def missing(*args):
+        if _protocols.any_tracked(args):
+            raise no_rule(f)
+        return f(*lend(args))
+
+    return missing
+
+
+def _inplace(op: Callable) -> Callable:
+    def method(a, b):
+        c = op(a, b)
+        if c is not NotImplemented:
+            write_value(a, c, Ellipsis)
+            return a
+        return c
+
+    return method
+
+
+def _reflected(op: Callable) -> Callable:
+    def method(a, b):
+        return op(b, a)
+
+    return method
+
+
+OPERATORS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "truediv": np.true_divide, "pow": np.power, "matmul": np.matmul,
+    "mod": np.remainder, "floordiv": np.floor_divide, "divmod": np.divmod,
+}  # fmt: skip
+for _name, _f in OPERATORS.items():
+    _op = _entry(_f)
+    setattr(V, f"__{_name}__", _op)
+    setattr(V, f"__r{_name}__", _reflected(_op))
+    if _name != "divmod":
+        setattr(V, f"__i{_name}__", _inplace(_op))
+V.__neg__ = e.negative
+V.__pos__ = e.positive
+V.__abs__ = _entry(np.absolute)
+V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
+
+
+def is_number(x: Any) -> bool:
+    """Is x a plain number of the caller's (`Trace.is_number`)?"""
+    return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
+
+
+def _primal_operator(op: Callable, f: Any) -> Callable:
+    """Comparisons, and operators of booleans and integers: on primal values, the derivative is zero."""
+    hidden = _entry(f)
+
+    def method(a, b):
+        if isinstance(b, (list, tuple)):
+            b = s.stacked(b)
+        a, b = primal_of(a), primal_of(b)
+        if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":  # None, a text: whatever a holds
+            like = layout_of(a)
+            return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), b)
+        return hidden(a, b) if isinstance(a, Variable) or isinstance(b, Variable) else op(a, b)
+
+    return method
+
+
+COMPARISONS = {
+    "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "gt": np.greater, "ge": np.greater_equal,
+}  # fmt: skip
+OF_BITS = {"and_": np.bitwise_and, "or_": np.bitwise_or, "xor": np.bitwise_xor, "lshift": np.left_shift, "rshift": np.right_shift}
+for _name, _f in COMPARISONS.items():
+    setattr(V, f"__{_name}__", _primal_operator(getattr(operator, _name), _f))
+for _name, _f in OF_BITS.items():
+    _op = _primal_operator(getattr(operator, _name), _f)
+    setattr(V, f"__{_name.strip('_')}__", _op)
+    setattr(V, f"__r{_name.strip('_')}__", _reflected(_op))
+    setattr(V, f"__i{_name.strip('_')}__", _inplace(_op))
+V.__invert__ = _entry(np.invert)
+V.__hash__ = lambda x: hash(values_of(x))
+
+
+# --- elements and rows; writes ---
+
+
+class Sequences(metaclass=abc.ABCMeta):  # noqa: B024
+    """Classes whose objects `match` takes for sequences, though they are none to `isinstance`."""
+
+    __abc_tpflags__ = np.ndarray.__flags__ & (1 << 5)  # Py_TPFLAGS_SEQUENCE, from NumPy 2.5 on
+
+
+Sequences.register(ArrayVariable)
+
+
+def _iter(x):
+    """Element by element as they are asked for, so that a write in the loop's body is seen."""
+    if not shape(x):
+        raise TypeError("iteration over a 0-d array")
+    return map(x.__getitem__, range(shape(x)[0]))
+
+
+def _setitem(x, at, y):
+    if type(y) is Selected:
+        y, at = written(x, y, at)
+    if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
+        y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
+        at = Ellipsis
+    write_value(x, y, index(at))
+
+
+late.write_value, late.index, late.refuse_lost = write_value, index, refuse_lost
+V.__getitem__, V.__setitem__ = views.getitem, _setitem
+V.__iter__ = _iter
+V.__contains__ = lambda x, y: bool((primal_of(x) == primal_of(y)).any())
+V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as NumPy does
+
+
+# --- attributes ---
+
+
+def _class_of(x):
+    """NumPy's class of the value; CuPy would take its own class for leave to read the memory."""
+    kind = shown_class(type(shown(x)))
+    if is_number(x):
+        return complex if issubclass(kind, complex) else float
+    return kind if issubclass(kind, (np.ndarray, np.generic)) or kind in NUMBERS else type(x)
+
+
+late.class_of = _class_of
+
+
+def _set(view: Callable) -> Callable:
+    return lambda x, y: write_value(view(x), y, Ellipsis)
+
+
+def _shape(x):
+    if type(x) is View and x._seen != x._base._version:
+        return shown(x).shape
+    v = x._value
+    while isinstance(v, Variable):
+        v = v._value
+    return v.shape
+
+
+def _set_shape(x, to):
+    """The shape that it has; another would have to be that of all who hold x."""
+    if not is_array(shown(x)):
+        raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
+    if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
+        raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
+
+
+def _dtype(x):
+    v = (x._base if type(x) is View else x)._value
+    while isinstance(v, Variable):
+        v = v._value
+    return v.dtype if type(x) is not View or v.dtype.kind != "c" else dtype_of(x)
+
+
+V.shape = property(_shape, _set_shape)
+V.dtype = property(_dtype)
+V.ndim = property(lambda x: len(x.shape))
+V.size = property(lambda x: int(np.prod(x.shape)))
+V.itemsize = property(lambda x: dtype_of(x).itemsize)
+V.nbytes = property(lambda x: x.size * x.itemsize)
+V.strides = property(lambda x: shown(x).strides)
+V.flags = property(lambda x: shown(x).flags)
+V.base = property(lambda x: x._base if type(x) is View else None)
+V.device = property(lambda x: getattr(shown(x), "device", "cpu"))
+V.grad = property(lambda x: late.gradient(x))  # these two under a tape by hand
+V.backward = property(lambda x: late.backward(x))
+V.T = property(views.turned)
+V.mT = property(views.matrix_transpose)
+V.real = property(views.real, _set(views.real))
+V.imag = property(views.imag, _set(views.imag))
+V.flat = property(Flat, fill)
+V.__len__ = lambda x: len(shown(x))
+V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
+
+
+# --- methods ---
+
+
+def _sum(x, axis=None, dtype=None, out=None, keepdims=False, **rest):
+    if dtype is None and out is None and not rest:
+        return s.sum(x, axis, keepdims)
+    return call(np.sum, (x,), dict(axis=axis, dtype=dtype, out=out, keepdims=keepdims, **rest))
+
+
+def _method(name: str, f: Any) -> Callable:
+    def method(x, *args, **kwargs):
+        return call(f, (x, *args), kwargs)
+
+    method.__name__ = name
+    method.__doc__ = f"numpy.{f.__name__} of this array"
+    return method
+
+
+METHODS = (
+    "all any argmax argmin argpartition argsort choose clip cumprod cumsum diagonal dot max mean min nonzero prod "
+    "ptp put ravel repeat round searchsorted squeeze std swapaxes take trace var"
+)
+for _name in METHODS.split():
+    setattr(V, _name, _method(_name, getattr(np, _name)))
+
+
+def _shape_of(to: tuple) -> Any:
+    return to[0] if len(to) == 1 else to
+
+
+def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
+    if casting != "unsafe" and not np.can_cast(dtype_of(x), dtype, casting):
+        raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
+    y = call(np.astype, (x, dtype), {"copy": copy})
+    if order == "A":
+        order = "F" if shown(x).flags.f_contiguous and not shown(x).flags.c_contiguous else "C"
+    return creation.ordered(y, order)
+
+
+def _in_place(f: Any) -> Callable:
+    """x.sort(), x.partition(): the result of the function is written into x."""
+
+    def method(x, *args, **kwargs):
+        write_value(x, call(f, (x, *args), kwargs), Ellipsis)
+
+    return method
+
+
+def own_conj(x):
+    """Of a real array the array itself, unlike numpy.conj, which copies."""
+    return s.conj(x) if dtype_of(x).kind == "c" else x
+
+
+V.sum, V.astype = _sum, _astype
+V.reshape = lambda x, *to, order="C", copy=None: views.reshape(x, _shape_of(to), order, copy=copy)
+V.transpose = lambda x, *axes: views.transpose(x, None if not axes else axes if isinstance(axes[0], (int, np.integer)) else axes[0])
+V.flatten = lambda x, order="C": s.copy(views.ravel(x, order))
+V.compress = lambda x, condition, axis=None, out=None: call(np.compress, (condition, x, axis), {"out": out})
+V.conj = V.conjugate = lambda x, out=None: own_conj(x) if out is None else store(out, s.conj(x))
+V.copy = lambda x, order="C": s.copy(x, order)
+V.__copy__ = lambda x: s.copy(x)
+V.__deepcopy__ = lambda x, memo: memo.setdefault(id(x), s.copy(x))
+V.fill = lambda x, y: write_value(x, y, Ellipsis)
+_sort = _in_place(np.sort)
+V.sort = lambda x, axis=-1, kind=None, order=None, **rest: _sort(x, operator.index(axis), kind, order, **rest)
+V.partition = _in_place(np.partition)
+
+
+# --- conversions ---
+
+
+def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tracked value") -> Callable:
+    """`run` gets the array, or (`lent`) the handle."""
+
+    def method(x, *args, **kwargs):
+        if is_tracked(x) and not is_number(x):
+            raise DroppedDerivativeError(
+                f"{name}{of} would drop its derivative in silence; use numpy's functions, which keep it, or "
+                f"tapegrad.value(x) where the plain number is wanted"
+            )
+        return run(x if lent else values_of(x), *args, **kwargs)
+
+    return method
+
+
+V.__float__ = _dropping(
+    "a plain number made of a tracked value, by float(x), complex(x), math.f(x) or storing it in a plain array "
+    "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
+)  # fmt: skip
+V.__complex__ = _dropping("complex(x)", complex)
+V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
+V.tolist = _dropping("x.tolist()", lambda a: a.tolist())
+V.tobytes = _dropping("x.tobytes()", lambda a, *i, **k: a.tobytes(*i, **k))
+V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
+V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
+V.dumps = _dropping("x.dumps()", lambda a: a.dumps())
+V.get = _dropping("x.get()", lambda a, *i, **k: a.get(*i, **k))
+V.__reduce_ex__ = _dropping("pickling", lambda x, protocol: lend(x).__reduce_ex__(protocol), lent=True)
+V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
+V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
+V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
+V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
+# No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: CuPy and NumPy ask for them first, to take the memory.
+
+
+def _array(x, dtype=None, copy=None):
+    if is_tracked(x) and layout_of(x).dtype.kind in "biu":
+        raise BatchError(
+            "integers or truth values that differ between samples cannot be stored in an array made outside of the function, which holds "
+            "those of one sample: make it inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
+        )
+    if is_tracked(x):
+        raise DroppedDerivativeError(
+            "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value in silence; "
+            "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
+        )
+    a = values_of(x)
+    if xp_of(a) is not np:
+        raise TypeError("implicit conversion of a CuPy array to NumPy; use tapegrad.value(x).get()")
+    return np.array(lend(x), dtype=dtype, copy=copy) if not copy else np.array(a, dtype=dtype)
+
+
+V.__array__ = _array
+V.__bool__ = truth_of
+STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
+
+
+def _int(x):
+    """`int(x)`, a constant; NumPy asks for it too where x is stored in an array of integers, which would lose the derivative unseen."""
+    frame = sys._getframe(1)
+    if frame.f_code.co_code[frame.f_lasti] in STORES and is_tracked(x) and dtype_of(x).kind in "fc":
+        raise DroppedDerivativeError(
+            "storing a tracked value in an array of integers would cut off its fraction and drop its derivative in silence; make the array "
+            "of floats, numpy.zeros(n), or store int(tapegrad.value(x))"
+        )
+    return int(values_of(x))
+
+
+V.__int__ = _int
+V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
+V.is_integer = lambda x: values_of(x).is_integer()
+V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
+V.hex = _dropping("x.hex()", lambda a: a.hex())
+V.__index__ = lambda x: operator.index(values_of(x))
+
+
+KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
+
+
+def _text(write: Callable) -> Callable:
+    """What is written of the values; where a trace keeps them to itself, only of which kind they are, without a digit: a number that is
+    looked for in the text, or in a longer one that it was put into, is not found."""
+
+    def method(x, *spec):
+        p = primal_of(x)
+        if isinstance(p, Variable):
+            t = p._trace
+            if not (t.tells or t.over or t.samples and t.is_plain(p)):
+                return Text(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
+            p = values_of(p)
+        return write(p, *spec)
+
+    return method
+
+
+V.__repr__ = _text(lambda p: f"Variable({p!r})")
+V.__str__ = _text(str)
+V.__format__ = _text(lambda p, spec: format(p[()] if isinstance(p, np.ndarray) and not p.shape else p, spec))
+
+
+def _without_rule(name: str) -> Callable:
+    def method(x, *args, **kwargs):
+        if is_tracked(x) or _protocols.any_tracked(args):
+            raise NoRuleError(
+                f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other operations, or cut the "
+                f"derivative with tapegrad.value(x).{name}(){asked_by()}"
+            )
+        return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+
+    method.__name__ = name
+    return method
+
+
+for _name in dir(np.ndarray):
+    if not _name.startswith("_") and not hasattr(V, _name):
+        setattr(V, _name, _without_rule(_name))
+
+
+plain_view = _without_rule("view")
+
+
+def _view(x, dtype=None, type=None):
+    """A view, if it is of the same dtype and class; else plain memory."""
+    dtype, type = [None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)]
+    if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
+        return views.part(x, (Ellipsis,)) if is_array(shown(x)) else x
+    return plain_view(x, *[k for k in (dtype, type) if k is not None])
+
+
+V.view = _view
+
+
+# --- protocols ---
+
+V.__array_ufunc__ = _protocols.array_ufunc
+V.__array_function__ = _protocols.array_function
+V.__cupy_override_elementwise_kernel__ = _protocols.cupy_elementwise
+V.__cupy_override_reduction_kernel__ = _protocols.cupy_reduction
+
+
+# --- what each class has of this ---
+
+# Of all classes: by the first NumPy's functions reach us, and in the place of the others Python would ask for `__float__`.
+OF_ALL = frozenset("__array_ufunc__ __array_function__ __floor__ __ceil__ __trunc__".split())
+_of_class = {ArrayVariable: np.ndarray, **{ours: kind for kind, ours in NUMBER_CLASSES.items()}}
+for _name, _f in [*vars(V).items()]:
+    _homes = [c for c, kind in _of_class.items() if hasattr(kind, _name)]
+    if 0 < len(_homes) < len(_of_class) and _name not in OF_ALL:
+        delattr(Variable, _name)
+        for _c in _homes:
+            setattr(_c, _name, _f)
+ArrayVariable.__hash__ = None
+NumberVariable.__iter__ = None  # Python would iterate by `__getitem__`, which numbers have

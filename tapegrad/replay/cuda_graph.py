@@ -1,0 +1,77 @@
+"""A replay on CuPy as one CUDA graph: its kernels are launched at once, by one call.
+
+The graph reads arguments from memory of its own, works in a pool of its own, and writes captured arrays where they lie; results are
+copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of NumPy) cannot be part of it.
+
+All launches share the memory of arguments and results.  A launch therefore waits, on its stream, for the event that the launch
+before it recorded behind its last copy; that launch may have used another stream."""
+
+import threading
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, xp_of
+from .program import Program
+
+
+def unfit(program: Program, values: list) -> str | None:
+    """Why the program cannot be a graph."""
+    if program.guards:
+        return "it looks at conditions or values"
+    if program.generators:
+        return "it draws random numbers"
+    if not all([is_array(v) and xp_of(v) is not np for v in values]):
+        return "an argument is no array of CuPy"
+    if any([program.shown[k][0] for k in program.shown]):
+        return "it computes with arrays of NumPy"
+    return None
+
+
+def captured(cp: Any, stream: Any, body: Any) -> Any:
+    """The graph of what `body` launches."""
+    stream.begin_capture()
+    try:
+        body()
+    finally:
+        graph = stream.end_capture()
+    return graph
+
+
+class Graph:
+    """A program, run by `run`, as a graph; raises what CuPy raises where it cannot be one."""
+
+    def __init__(self, program: Program, run: Any, values: list):
+        cp, self.device = xp_of(values[0]), values[0].device
+        self.cp, self.program, self.run, self.lock = cp, program, run, threading.Lock()
+        self.inputs = [v.copy(order="K") for v in values]
+        self.results: list = []
+        cp.cuda.get_current_stream().synchronize()
+        stream, self.pool = cp.cuda.Stream(non_blocking=True), cp.cuda.MemoryPool()
+        self.copied = cp.cuda.Event(disable_timing=True)
+        before = [array.copy(order="K") for array, _ in program.written]
+        with stream, cp.cuda.using_allocator(self.pool.malloc):
+            self.body()  # so that the pool has the memory
+            for (array, _), v in zip(program.written, before, strict=True):
+                array[...] = v
+            self.results = []
+            stream.synchronize()
+            self.graph = captured(cp, stream, self.body)
+
+    def body(self) -> None:
+        results, written = self.run(*self.inputs)
+        for array, v in written:
+            array[...] = v
+        self.results = results
+
+    def __call__(self, values: list) -> tuple:
+        """(results, nothing that is to be written)."""
+        with self.lock, self.device:
+            stream = self.cp.cuda.get_current_stream()
+            stream.wait_event(self.copied)
+            for mine, v in zip(self.inputs, values, strict=True):
+                mine[...] = v
+            self.graph.launch(stream)
+            results = [v.copy() if is_array(v) else v for v in self.results]
+            self.copied.record(stream)
+            return results, []

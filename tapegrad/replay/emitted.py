@@ -1,0 +1,589 @@
+"""A program as a text of Python, one line for each instruction: what `Program.run` does, without its loop, and with less memory.
+
+A write is done where the buffer lies if nobody reads that memory afterwards.  Results of elementwise operations on large arrays go to
+memory of values that are dead.  A product whose body guards it against 0 times inf is written as a plain one: NumPy notes the invalid
+operation, and then `Program.run` is asked.
+
+Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
+
+import collections
+import copy
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import F8, NUMBERS, is_array, kept, owned, room_like
+from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive
+from .._core.registry import load
+from .._core.scope import now, put
+from ..ops import elementwise as e
+from ..ops import shaping
+from ..ops.declare import NUMPY
+from ..ops.einsum import contract
+from ..ops.indexing.regions import basic
+from ..ops.products import matmul
+from ..ops.zero_derivative import Place
+from .buffer_pool import Frames
+from .contraction import product_text
+from .interpreter.arena import Arena
+from .interpreter.blocks import Block, is_whole, runs
+from .interpreter.loop_rerolling import is_rolled, repeated, rolled
+from .program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from .record.instructions import is_pure
+
+INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
+UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
+UFUNCS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide}
+# Operations of one array whose body is this ufunc.
+UNARY = {
+    NUMPY[f].prim: f
+    for f in (
+        np.negative, np.square, np.reciprocal, np.absolute, np.sign, np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2,
+        np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh,
+    )
+}  # fmt: skip
+LARGE = 1 << 15  # bytes of an array whose memory is used again
+FEW_COLUMNS = 6  # below which columns are done one by one
+END = math.inf
+LEAST = 100  # elements below which an instruction is no part of a group
+PASS, LINE, ROW, BUILT = (
+    0.5,
+    0.15,
+    20,
+    6e4,
+)  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
+AGAIN, WORTH = 0.06, 3 << 20  # ns: of a byte of a matrix that is read once more; bytes of one for which a loop over its rows pays
+CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
+
+
+def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
+    for n, stride in zip(shape[::-1], strides[::-1], strict=True):
+        if n > 1 and stride != step:
+            return False
+        step *= n
+    return True
+
+
+class Storage:
+    """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
+    array or a constant; `framed`: it belongs to a frame, and does not leave the text."""
+
+    __slots__ = ("members", "outside", "until", "framed")
+
+    def __init__(self, k: int, until: float, outside: bool = False):
+        self.members, self.outside, self.until, self.framed = [k], outside, until, False
+
+
+class Emitted:
+    """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it have those?"""
+
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
+        self.groups: list = []
+        self.alone: dict = {}
+        self.in_blocks = blocks
+        self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
+        if compiled:
+            program, self.groups, self.alone = with_groups(program)
+        self.program, self.shown = program, program.shown
+        self.space: dict = {"H": HEARD, "same": same_value, "now": now, "put": put}
+        self.name: dict = {}
+        self.storage: dict = {}
+        self.frames = Frames(self.storage)
+        self.closed = bool(self.groups) and all(
+            [type(i.prim) is str or is_pure(i.prim) for _, i in program.code]
+        )  # nobody else sees a value
+        self.lines: list = []
+        for k in (*program.arguments, *program.constants, *[k for k, _ in program.captured]):
+            self.storage[k] = Storage(k, END, True)
+            self.name[k] = f"v{k}"
+        self.space.update({f"v{k}": v for k, v in program.constants.items()})
+        self.space.update({f"v{k}": v for k, v in program.captured})
+        self.last: dict = {}
+        for n, (_, i) in enumerate(program.code):
+            self.last.update(dict.fromkeys(i.args, n))
+        self.last.update(dict.fromkeys(program.ends, END))
+        self.free: dict = {}  # layout -> names of dead memory
+        made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
+        self.wanted = collections.Counter([self.large(k) for k in made])
+        self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.resting: dict = {}  # name that is idle -> the value that it stood for
+        self.used = self.inside = 0
+        self.made: list = []  # blocks
+        self.fresh: set = set()  # what blocks left: copies that nobody else has
+        self.moved: set = set()  # values whose name another one has now
+        self.dying: dict = {}
+        self.emit()
+
+    @property
+    def blocks(self) -> int:
+        return len(self.made)
+
+    def worthwhile(self, compiling: float) -> float:
+        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
+        if any([shown[0] is False for shown in self.shown.values()]):
+            return math.inf  # kernels for a device are made when they are asked for
+        sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
+        looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
+        saved = sum([LINE * size - CALL if within else PASS * size for size, within in sizes if size >= LEAST], 0.0)
+        saved = max(saved, 0.0) + ROW * looped + AGAIN * self.read_again()
+        return (compiling + BUILT * looped) / saved if saved else math.inf
+
+    def read_again(self) -> int:
+        """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
+        constants, read = self.program.constants, collections.Counter()
+        for a in [a for k, i in self.program.code if i.prim is matmul.prim and len(self.shown[k][1]) == 1 for a in i.args]:
+            _, shape, _, dtype, _ = self.shown[a]
+            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= WORTH:
+                read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
+        return sum([(count - 1) * size for (_, size), count in read.items()])
+
+    # --- memory ---
+
+    def is_dead(self, storage: Storage, n: int) -> bool:
+        return not storage.outside and storage.until <= n
+
+    def join(self, k: int, other: int) -> None:
+        self.storage[k] = storage = self.storage[other]
+        storage.members.append(k)
+        storage.until = max(storage.until, self.last.get(k, -1))
+
+    def large(self, k: int) -> Any:
+        """The layout of a large array of NumPy that is all of its memory; else None."""
+        numpys, shape, strides, dtype, owns = self.shown[k]
+        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= LARGE else None
+
+    def release(self, n: int) -> None:
+        """The memory and the names of what is read by instruction n for the last time."""
+        for k in self.dying.pop(n, ()):
+            if k not in self.storage:
+                continue  # within a block
+            storage, name = self.storage[k], self.name[k]
+            root = storage.members[0]
+            layout = self.large(root)
+            free = layout is not None and root not in self.moved and not storage.framed and self.wanted[layout] > 0
+            if free and self.is_dead(storage, n) and (self.last.get(root, -1) >= n or self.taken_up(root)):
+                storage.outside = True  # it is given away once
+                self.moved.add(root)
+                self.free.setdefault(layout, []).append(self.name[root])
+            if name[0] == "r" and k not in self.moved:
+                self.idle.append(name)
+                self.resting[name] = k
+
+    def taken_up(self, root: int) -> bool:
+        """The name of a value that was let go of, while views of it were still needed: does it still stand for that value?"""
+        name = self.name[root]
+        found = self.resting.get(name) == root
+        if found:
+            self.idle.remove(name)
+            del self.resting[name]
+        return found
+
+    def target(self, k: int) -> str:
+        """A name for the value."""
+        if self.idle:
+            name = self.idle.pop()
+            del self.resting[name]
+        else:
+            name, self.used = f"r{self.used}", self.used + 1
+        self.name[k] = name
+        return name
+
+    def place(self, k: int) -> str | None:
+        """Dead memory for an elementwise result."""
+        layout = self.large(k)
+        names = self.free.get(layout) if layout is not None else None
+        return names.pop() if names else None
+
+    def framed(self, n: int, k: int) -> str | None:
+        """Memory of the frame for the value k, which is made by instruction n."""
+        if not self.closed or not -1 < self.last.get(k, -1) < END or not self.shown[k][0]:
+            return None
+        s = self.frames.slot(k, self.shown[k], n)
+        self.storage[k].framed = s is not None
+        return None if s is None else f"F[{s}]"
+
+    # --- lines ---
+
+    def given(self, what: Any, kind: str) -> str:
+        name = f"{kind}{len(self.space)}"
+        self.space[name] = what
+        return name
+
+    def emit(self) -> None:
+        program = self.program
+        for k, n in self.last.items():
+            if n is not END:
+                self.dying.setdefault(n, []).append(k)
+        watched: Any = None
+        for k in (*program.arguments, *[k for k, _ in program.captured]):
+            self.guard(k)
+        found = runs(program) if self.in_blocks else []
+        self.found, self.rolling = found, self.compiled and is_rolled(program, found)
+        self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
+        self.within = within = {n for start, stop in found for n in range(start, stop)}
+        self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
+        self.outside |= {k for k, n in self.last.items() if n is END}
+        for n, (k, i) in enumerate(program.code):
+            if n < stopped:
+                continue
+            if n in blocks:
+                stopped = blocks[n]
+                self.block(n, stopped)
+                continue
+            if i.prim is GROUP:
+                self.group(n, i)
+                continue
+            if i.watched != watched:
+                setting = self.given(setting_of(i.watched), "S")
+                self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [f"put({setting})"]
+                watched = i.watched
+            self.instruction(n, k, i)
+            self.guard(k)
+        names = [f"v{k}" for k in program.arguments]
+        results = ", ".join([self.result(k, leaf) for k, leaf in program.outputs])
+        left = [self.name[k] + ".copy()" * self.storage[k].framed for _, k in program.written]
+        written = ", ".join([f"({self.given(array, 'w')}, {name})" for (array, _), name in zip(program.written, left, strict=True)])
+        body = [*self.lines, f"return [{results}], [{written}]"]
+        head, end = ["H.shown = H.unsafe = None"], []
+        if self.frames.makers:
+            head.append(f"F = {self.given(self.frames, 'F')}()")
+            end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
+        if self.rolling:
+            self.loops, self.refused = rolled(self.arena, self.made)
+        if self.made:
+            self.arena.settle()
+            head.append(f"M = {self.given(self.arena.take, 'M')}()")
+            end.append(f"{self.given(self.arena.give_back, 'M')}(M)")
+        for block in self.made:
+            block.settle()
+        if end:
+            body[-1:] = [f"R = [{results}], [{written}]", *end, "return R"]
+        if watched is not None:
+            first = body.index("try:") + 1
+            body = [*head, *body[:first], *["    " + line for line in body[first:]], "finally:", "    put(before)"]
+        else:
+            body = head + body
+        self.text = f"def replay({', '.join(names)}):\n" + "".join([f"    {line}\n" for line in body])
+        exec(compile(self.text, "<tapegrad replay>", "exec"), self.space)
+        self.run: Callable = self.space.pop("replay")
+
+    def result(self, k: int | None, leaf: Any) -> str:
+        if k is None:
+            name = self.given(leaf, "c")
+            return f"{self.given(owned, 'f')}({name})" if is_array(leaf) else name
+        name = self.name[k]
+        numpys, shape, strides, dtype, _ = self.shown[k]
+        if numpys is None:
+            return name
+        ends = [m for m in self.storage[k].members if self.last.get(m) is END]
+        often = [j for j, _ in self.program.outputs].count(k) > 1
+        alone = (
+            not self.storage[k].outside
+            and not self.storage[k].framed
+            and ends == [k]
+            and (self.shown[k][4] or k in self.fresh)
+            and not often
+        )
+        if alone and k not in [j for _, j in self.program.written]:
+            return name
+        return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
+
+    def block(self, start: int, stop: int) -> None:
+        block = Block(self.arena, start, stop, self.outside)
+        self.made.append(block)
+        self.inside += stop - start
+        call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
+        self.lines += [f"t0 = {call}", "if type(t0) is not tuple: return t0"]
+        for n in range(start, stop):
+            self.release(n)
+        for k, way in zip(block.left, block.giving, strict=True):
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+            if way is not None and way[1] is not None and way[1][1] == self.shown[k][2]:
+                self.fresh.add(k)
+        if block.left:
+            self.lines.append(f"{''.join([self.target(k) + ', ' for k in block.left])} = t0")
+
+    def group(self, n: int, i: Instruction) -> None:
+        """One call, which is given dead memory for what it makes."""
+        made = i.params
+        places = []
+        for k in made.left:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+        for k in made.written:
+            self.wanted[self.large(k)] -= 1
+            places.append(self.framed(n, k) or self.place(k))
+        args = [self.name[a] for a in i.args] + [str(p) for p in places]
+        self.lines += [f"t0 = {self.given(made, 'b')}({', '.join(args)})", "if t0 is None: return t0"]
+        self.release(n)
+        self.lines.append(f"{''.join([self.target(k) + ', ' for k in made.left])} = t0")
+        for k in made.left:
+            self.guard(k)
+
+    def guard(self, k: int) -> None:
+        for g in self.program.guards.get(k, ()):
+            failed = self.given(g, "g")
+            if g.truth:
+                self.lines.append(f"if {'not ' if g.value else ''}{self.name[k]}: return {failed}")
+            else:
+                self.lines.append(f"if not same({self.name[k]}, {self.given(g.value, 'c')}): return {failed}")
+
+    def instruction(self, n: int, k: int, i: Instruction) -> None:
+        prim, args = i.prim, [self.name[a] for a in i.args]
+        if is_elementwise(prim):
+            self.wanted[self.large(k)] -= 1
+            if all([self.shown[a][0] is not False for a in i.args]):
+                self.elementwise(n, k, i, args)
+                return
+        flat = of_primals(prim, i.params)
+        if flat is not None:
+            names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+            self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
+        elif prim is PART:
+            self.join(k, i.args[0])
+            self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
+        elif prim is LAID:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+            f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
+            self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
+        elif prim is READ:
+            self.read(k, i, args[0])
+        elif prim.writes:
+            self.write(n, k, i, args)
+        else:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+            if prim.aliases or not is_pure(prim):
+                for a in i.args:
+                    self.shared(k, a)
+            text = self.directly(n, k, i, args) or f"{self.body(prim, i.params)}({', '.join(args)})"
+            self.lines.append(f"{self.target(k)} = {text}")
+        self.release(n)
+
+    def directly(self, n: int, k: int, i: Instruction, args: list) -> str | None:
+        """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
+        prim, shown = i.prim, [self.shown[a] for a in i.args]
+        if not all([numpys for numpys, *_ in shown]):
+            return None
+        if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+            memory = self.framed(n, k)
+            return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
+        if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
+            return product_text(i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c"))
+        if prim is shaping.transpose.prim:
+            return f"{args[0]}{self.transposed(i.params['axes'])}"
+        if prim is shaping.reshape.prim:
+            return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
+        if prim is e.select.prim and self.shown[k][0]:
+            return f"{self.given(np.where, 'u')}({', '.join(args)})"
+        if prim is shaping.sum.prim and self.is_of_rows(k, shown[0], **i.params):
+            return f"{self.given(np.ones(shown[0][1][-2]), 'c')} @ {args[0]}"
+        if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
+            axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
+            return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
+        return None
+
+    def is_of_rows(self, k: int, layout: tuple, axis: Any, keepdims: bool) -> bool:
+        """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the time."""
+        _, shape, _, dtype, _ = layout
+        second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
+        long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT
+        return long and dtype == F8 and not keepdims and self.is_packed(k)
+
+    def is_of_columns(self, k: int, i: Instruction) -> bool:
+        """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
+        numpys, shape, _, dtype, _ = self.shown[k]
+        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < FEW_COLUMNS and math.prod(shape) > shaping.LONG
+        given = [self.shown[a] for a in i.args]
+        fit = short and dtype == F8 and self.is_packed(k) and all([n and s and d == F8 for n, s, _, d, _ in given])
+        return fit and any([s != shape for _, s, *_ in given])
+
+    def is_packed(self, k: int) -> bool:
+        _, shape, strides, dtype, _ = self.shown[k]
+        return in_c_order(shape, strides, dtype.itemsize)
+
+    def transposed(self, axes: tuple) -> str:
+        return ".T" if tuple(axes) == tuple(range(len(axes)))[::-1] else f".transpose({self.given(axes, 'c')})"
+
+    def steps(self, path: tuple, kinds: tuple) -> str | None:
+        """The view by these steps, if they are of these kinds."""
+        text = ""
+        for kind, what in path:
+            if kind not in kinds:
+                return None
+            if kind == "at":
+                text += f"[{self.index(what)}]"
+            else:
+                text += self.transposed(what) if kind == "transpose" else f".reshape({self.given(what, 'c')})"
+        return text
+
+    def shared(self, k: int, a: int) -> None:
+        """k may lie in the memory of a."""
+        mine, theirs = self.storage[k], self.storage[a]
+        if mine is theirs or self.shown[a][0] is None:
+            return
+        theirs.members += mine.members
+        theirs.until = max(theirs.until, mine.until)
+        theirs.outside |= mine.outside
+        theirs.framed |= mine.framed
+        for m in mine.members:
+            self.storage[m] = theirs
+
+    def body(self, prim: Primitive, params: dict) -> str:
+        return self.given(functools.partial(prim.run, **params) if params else prim.run, "f")
+
+    def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
+        prim = i.prim
+        self.release(n)
+        sign = INFIX.get(prim) or UNSAFE.get(prim)
+        place = self.place(k) if prim is not e.power_n.prim else None
+        self.storage[k] = Storage(k, self.last.get(k, -1))
+        if place is not None:
+            f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
+            self.lines.append(f"{f}({', '.join(args)}, {place})")
+            self.name[k] = place
+            return
+        name = self.target(k)
+        if sign and self.is_of_columns(k, i):
+            f = self.given(functools.partial(by_columns, UFUNCS[sign], self.shown[k][1]), "f")
+            self.lines.append(f"{name} = {f}({', '.join(args)})")
+        elif sign:
+            self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
+        elif prim is e.power_n.prim:
+            self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
+        elif prim is e.negative.prim:
+            self.lines.append(f"{name} = -{args[0]}")
+        else:
+            self.lines.append(f"{name} = {self.given(UNARY[prim], 'u')}({args[0]})")
+
+    def read(self, k: int, i: Instruction, x: str) -> None:
+        path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
+        is_number = self.shown[k][0] is None
+        if is_number or copy or (at is not None and not basic(at)):
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+        else:
+            self.join(k, i.args[0])
+        step = self.steps(path, ("at", "transpose", "reshape"))
+        if step is not None and at is not None:
+            step = f"{step}[{self.index(at)}]" if basic(at) else None
+        if not step or (copy and not is_number and 0 in self.shown[k][2]):
+            self.lines.append(f"{self.target(k)} = {self.body(READ, i.params)}({x})")
+        else:
+            self.lines.append(f"{self.target(k)} = {x}{step}" + ("" if is_number or not copy else ".copy('K')"))
+
+    def write(self, n: int, k: int, i: Instruction, args: list) -> None:
+        path, at = i.params["path"], i.params["at"]
+        base = i.args[0]
+        storage = self.storage[base]
+        if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
+            self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
+            self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
+        elif i.prim is ASSIGN and is_whole(path, at) and self.is_given_up(i.args[1], base, n):
+            self.join(k, i.args[1])  # what is written becomes the buffer
+            self.name[k] = args[1]
+            self.moved.add(i.args[1])
+        elif self.is_dead(storage, n) and self.storage.get(i.args[1]) is not storage:
+            self.join(k, base)
+            self.name[k] = args[0]
+            self.moved.add(base)
+            self.put(i, args[0], args, path, at)
+        else:
+            self.storage[k] = Storage(k, self.last.get(k, -1))
+            x = self.target(k)
+            unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
+            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
+            self.put(i, x, args, path, at)
+
+    def is_given_up(self, y: int, base: int, n: int) -> bool:
+        """Does nobody read y after instruction n, and is it laid out as the buffer is?"""
+        storage = self.storage[y]
+        return self.shown[y] == self.shown[base] and self.shown[y][4] and bool(self.shown[y][0]) and self.is_dead(storage, n)
+
+    def put(self, i: Instruction, x: str, args: list, path: tuple, at: Any) -> None:
+        """The write itself, where x may be altered."""
+        if path and path[-1][0] == "at" and at is Ellipsis:
+            path, at = path[:-1], path[-1][1]
+        step = self.steps(path, ("at", "transpose"))
+        if step is not None and (i.prim is ASSIGN or basic(at)):
+            self.lines.append(f"{x}{step}[{self.index(at)}] {'=' if i.prim is ASSIGN else '+='} {args[1]}")
+        else:
+            self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
+
+    def index(self, at: Any) -> str:
+        if type(at) is tuple and at and all([type(a) in PLAIN and is_literal(a) for a in at]):
+            return ", ".join([plain_index(a) for a in at]) + ","
+        return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
+
+
+def with_groups(program: Program) -> tuple:
+    """The program with groups in it; the groups; what is in none."""
+    found = runs(program)
+    within = {k for start, stop in found for k, _ in program.code[start:stop]}
+    looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
+    reader = load("tapegrad.replay.fusion.groups").read(program, looped, within)
+    if not reader.groups:
+        return program, [], reader.alone
+    program = copy.copy(program)
+    program.code, program.shown = reader.order, reader.kinds.shown
+    return program, reader.groups, reader.alone
+
+
+PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
+
+
+def told(emitted: Emitted) -> str:
+    """What runs in compiled loops, and what large instructions do not."""
+    trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
+    of_python = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
+    names: dict = {}
+    for group in emitted.groups:
+        for _, name in group.names:
+            names[name] = names.get(name, 0) + 1
+    inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
+    if names:
+        return (
+            f"; {counted('compiled loop', len(emitted.groups))} with {inside}"
+            + (f"; by themselves {outside}" if outside else "")
+            + of_python
+        )
+    return (
+        f"; no compiled loops, for these are no elementwise ones or too few: {outside}" if outside else "; no compiled loops" * (not trips)
+    ) + of_python
+
+
+def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.ndarray:
+    """f(x, y) of this shape, column by column."""
+    out = np.empty(shape)
+    for k in range(shape[-1]):
+        f(x[..., k if x.shape[-1] > 1 else 0], y[..., k if y.shape[-1] > 1 else 0], out[..., k])
+    return out
+
+
+def counted(what: str, n: int) -> str:
+    return f"{n} {what}{'s' if n > 1 else ''}"
+
+
+def is_elementwise(prim: Any) -> bool:
+    return prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim
+
+
+def of_primals(prim: Any, params: Any) -> Any:
+    """The ufunc of an operation without a derivative, where its operands are arrays and numbers and nothing is set."""
+    if prim is PART or prim is LAID or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
+        return None
+    f = getattr(np, prim.name, None)
+    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
+    return f if plain and isinstance(f, np.ufunc) else None
+
+
+def is_literal(at: Any) -> bool:
+    return type(at) is not slice or all([type(a) in (int, type(None)) for a in (at.start, at.stop, at.step)])
+
+
+def plain_index(at: Any) -> str:
+    if type(at) is slice:
+        return ":".join(["" if a is None else str(int(a)) for a in (at.start, at.stop, at.step)])
+    return "..." if at is Ellipsis else str(at)

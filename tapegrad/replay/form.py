@@ -1,0 +1,480 @@
+"""One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
+
+import functools
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from .._capture import THREADS
+from .._capture.dependencies import restore, snapshot
+from .._capture.liveness import may_catch
+from .._core.arrays import is_array, owned, shares_memory
+from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
+from .._core.float_errors import LOUD, warned
+from .._core.primitive import live, watching
+from .._core.registry import load
+from .._core.reverse import Pause
+from .._core.scope import OPEN, now, opened
+from .._core.trees import Const, filled, is_node, leaves, tree_map
+from .._core.variable import Variable, frozen
+from .._dispatch.random import DRAW
+from .._transforms.call import Recorded as Swept
+from .._transforms.call import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
+from .._transforms.transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
+from ..ops.linalg.factorizations import is_finite
+from .cuda_graph import Graph, unfit
+from .program import HEARD, Program
+from .record.instructions import is_pure
+from .record.recorder import Guard, Recorded, is_single
+from .signature import READ, Signature, Surroundings, flat_of
+
+MOST = 8  # programs that are kept of one function
+EMITTER = "tapegrad.replay.emitted"
+EMITTED = 2  # the replay for which the text is written
+COMPILING = 2e8  # ns that the compilation of a function's groups may take
+REFUSALS = 3  # replays for which groups were of no use, before there are none
+GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
+TRIES = 2  # recordings that changed what f reads, before it is run as it is
+FREE = 4  # recordings one after the other, each of another way through the function, before calls are run as they are in between
+VAIN = 7  # such recordings, after which the function is run as it is
+PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
+
+
+# --- what there is of a function: each is a function of it, and of `argnums` ---
+
+
+def _value(f: Callable, argnums: Any) -> Callable:
+    return f
+
+
+def _jvp(f: Callable, argnums: Any) -> Callable:
+    return lambda x, v, *args: value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, (x,), (v,), None, args))
+
+
+def _vjp(f: Callable, argnums: Any) -> Callable:
+    def pulled(x, w, *args):
+        with opened():
+            r = Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {})
+            ws = leaves_like("vjp", "cotangent", w, r.tree)
+            gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+            return r.value(), r.inputs.results(r.gradient(gs, last=True))
+
+    return pulled
+
+
+METHODS = {
+    "value": _value,
+    "grad": grad,
+    "value_and_grad": value_and_grad,
+    "jacobian": jacobian,
+    "hessian": hessian,
+    "jvp": _jvp,
+    "vjp": _vjp,
+    "hvp": lambda f, argnums: lambda x, v, *args: hvp(f, x, v, args),
+    "hmp": lambda f, argnums: lambda x, V, *args: hmp(f, x, V, args),
+    "jmp": lambda f, argnums: lambda x, V, *args: jmp(f, x, V, args),
+    "vmp": lambda f, argnums: lambda x, W, *args: vmp(f, x, W, args),
+    "smp": lambda f, argnums: lambda x, V, *args: vmp(grad(f), x, V, args),  # of a Hessian
+    "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
+}
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
+
+
+def given(args: tuple, themselves: bool) -> list:
+    """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they share memory with what f
+    writes."""
+    kept: dict = {}  # one that is given twice is one
+    return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: value_of(x, kept), a) for a in args]
+
+
+def value_of(x: Any, kept: dict) -> Any:
+    if id(x) not in kept:
+        if isinstance(x, Variable):
+            kept[id(x)] = frozen(live(x))
+        elif is_array(x):
+            kept[id(x)] = y = owned(x)
+            if not getattr(x.flags, "writeable", True):
+                y.flags.writeable = False
+        else:
+            return x
+    return kept[id(x)]
+
+
+def has_variable(args: tuple) -> bool:
+    for a in args:
+        if type(a) is not np.ndarray and any([isinstance(x, Variable) for x in leaves(a)]):
+            return True
+    return False
+
+
+class Form:
+    """One of the functions above, and its programs, the last one used first."""
+
+    def __init__(self, owner: Any, method: str):
+        self.owner, self.method = owner, method
+        self.programs: list = []
+        self.recordings = self.replays = self.disturbed = 0
+        self.vain = self.replayed = 0  # recordings of other ways since the last replay; how many replays there were then
+        self.pause = 0  # calls that are run as they are
+        self.eager: str | None = None  # why the function is run as it is
+        self.numbers = True  # may Python numbers be inputs?
+
+    @property
+    def name(self) -> str:
+        return f"{self.owner.name}.{self.method}"
+
+    def plain(self, args: tuple, themselves: bool = False) -> Any:
+        """Without a program."""
+        f = self.owner.f
+        if self.method == "value" and watching() and not isinstance(f, Const):
+            with opened():
+                return Swept(self.name, f, self.owner.argnums, args, {}).value()  # where it is seen
+        y = METHODS[self.method](f, self.owner.argnums)(*(given(args, themselves) if self.method == "value" else args))
+        return tree_map(value_out, y) if self.method == "value" else y
+
+    def __call__(self, args: tuple) -> Any:
+        if OPEN.depth or OPEN.inside is not None or has_variable(args) or watching():
+            return self.plain(args)
+        if self.eager is not None:
+            return self.plain(args)
+        if self.pause > 0:  # (threads may take from it at once)
+            self.pause -= 1
+            return self.plain(args)
+        failed: Any = None
+        for k, kept in enumerate(self.programs):
+            values = kept.values(args)
+            if values is None:
+                continue
+            if kept.surroundings.changed():
+                failed = f"{READ} has changed"
+                continue
+            found = kept.replay(values)
+            if type(found) in FAILED:
+                failed = found
+                continue
+            if found is None:
+                return self.plain(args, True)
+            if k:
+                self.programs.insert(0, self.programs.pop(k))
+            self.replays += 1
+            return found
+        if self.owner.on_change == "raise" and type(failed) is not Departure and any([kept.is_of_setting() for kept in self.programs]):
+            raise GuardError(self.complaint(args, failed))
+        if type(failed) in FAILED and self.owner.on_change == "record":
+            self.branched()
+        return self.record(args, failed)
+
+    def branched(self) -> None:
+        """The call takes a way through the function that none before it took.  Where each one does, recordings are in vain: there are
+        more and more calls between them, and then no more of them."""
+        self.vain = 1 if self.replays > self.replayed else self.vain + 1
+        self.replayed = self.replays
+        if self.vain >= FREE:
+            self.pause = FREE << (self.vain - FREE)
+
+    def complaint(self, args: tuple, failed: Any) -> str:
+        if failed is None:
+            what = f"the call has {self.programs[0].signature.difference(args)}"
+        else:
+            what = str(failed)
+        return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
+
+    def record(self, args: tuple, failed: Any) -> Any:
+        """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
+        with opened():
+            Pause()
+            return self.recorded(args, failed)
+
+    def recorded(self, args: tuple, failed: Any) -> Any:
+        owner = self.owner
+        example, of_f = owner.example, args if self.method not in PRODUCTS else (args[0], *args[2:])
+        if owner.on_change == "raise" and example.values(of_f) is None:
+            raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
+        active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
+        # at first a number is what it is: once another comes, and the function is known to be recorded, it is an input
+        numbers = (
+            self.numbers and bool(self.programs or owner.on_change == "raise") and not any([is_single(x) for a in args for x in flat_of(a)])
+        )
+        signature = Signature(args, active, numbers)
+        f = owner.f
+        wrap = _wrapping(f)
+        lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
+        roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
+        surroundings = Surroundings(roots)
+        if surroundings.unsure():
+            self.stop(surroundings.unsure())
+            return self.plain(args)
+        if signature.weak and surroundings.has_single():
+            self.numbers = False
+            return self.recorded(args, failed)
+        before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
+        catches = warned() != "error" or may_catch(roots)
+        try:
+            recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
+        except Exception as error:
+            if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
+                raise GuardError(self.refusal(str(error))) from error
+            surroundings.rewind()
+            again = surroundings.disturbed({}) is None  # what it has written, a second run would find
+            if signature.weak and again:
+                self.numbers = False
+                return self.recorded(args, failed)
+            if owner.on_change == "raise" or not again:
+                raise
+            y = self.plain(args)  # which may raise as well: then it was no fault of the recording
+            self.eager = f"{type(error).__name__}: {error}"
+            return y
+        y = recorded.result()
+        drawn = [(real, first) for real, first, _ in recorded.trace.generators.values()]
+        program = Program(recorded)
+        reason = surroundings.settle(recorded.arrays, program, drawn) or recorded.trace.drawn
+        if type(failed) is Departure and failed.is_fault() and not recorded.trace.raised:
+            self.eager, self.programs = f"a replay of it failed: {type(failed.error).__name__}: {failed.error}", []
+            broken(self.name, failed.error, "the function is run as it is from now on")
+            return y
+        self.recordings += 1
+        self.disturbed += reason is not None
+        if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
+            return y  # it may have filled a cache, or imported a module
+        unkept = recorded.trace.unkept
+        if reason is None and unkept is not None and self.vain < VAIN:
+            self.branched()
+            return y
+        if reason is None and self.vain >= VAIN:
+            reason = unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
+        if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
+            reason = f"it was recorded {self.recordings} times for {self.replays} replays"
+        reason = reason or unkept
+        if reason is not None:
+            self.stop(reason)
+            return y
+        if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
+            failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
+            return y
+        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
+        return y
+
+    def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
+        """With on_change='raise': does a further recording take the way of the one before?"""
+        if self.owner.on_change == "raise":
+            if trace.unkept:
+                raise GuardError(self.refusal(trace.unkept))
+            other = None if before is None else before.program.other_way(trace.guards.values())
+            if other is not None:
+                raise GuardError(self.complaint(args, other))
+
+    def stop(self, reason: str | None) -> None:
+        """The function is run as it is from now on."""
+        if self.owner.on_change == "raise":
+            raise GuardError(self.refusal(reason))
+        self.eager, self.programs = reason, []
+
+    def refusal(self, reason: Any) -> str:
+        return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
+
+    def report(self) -> list:
+        if self.eager is not None:
+            return [f"run as it is, not recorded: {self.eager}"]
+        paused = (
+            [f"the next {self.pause} calls are run as they are, for the last {self.vain} took other ways each"] if self.pause > 0 else []
+        )
+        return [*paused, *[kept.report() for kept in self.programs]]
+
+
+# What operations raise at values that they cannot take.
+OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Warning)
+
+
+class Departure:
+    """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the function may hear of it."""
+
+    def __init__(self, kept: "Kept", error: Exception | None = None):
+        self.kept, self.error = kept, error
+
+    def __str__(self) -> str:
+        if self.error is None:
+            return "the function may hear of a warning or a floating-point error"
+        return f"an operation raises {type(self.error).__name__}: {self.error}"
+
+    def is_fault(self) -> bool:
+        """May it be one of ours?"""
+        of_values = self.error is None or isinstance(self.error, OF_VALUES)
+        return not of_values and all([type(i.prim) is str or is_pure(i.prim) for _, i in self.kept.program.code])
+
+
+FAILED = (Guard, Departure)
+
+
+def broken(name: str, failure: Exception, then: str) -> None:
+    """A fault of ours that costs time only is shown, once."""
+    shown = ReplayWarning(
+        f"{name}: a replay failed where a plain call does not, by a fault of tapegrad: {type(failure).__name__}: {failure}; {then}. "
+        "Results are right; please report it"
+    )
+    shown.__cause__ = failure
+    warnings.warn(shown, stacklevel=2)
+
+
+class Kept:
+    """A program, and what it holds for."""
+
+    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
+        self.signature, self.surroundings, self.program = signature, surroundings, program
+        tree = program.tree
+        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
+        self.setting, self.modes, self.warned = now(), np.geterr(), warned()
+        self.emitted: Any = None
+        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
+        self.cuda_graph = owner.cuda_graph
+        self.graph: Any = None
+        self.graphless: str | None = None  # why it is none
+        self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        self.deaf = False  # have replays heard of floating-point errors of which the function does not?
+        self.refused = False  # are there none any more, for its values are often not finite?
+
+    def is_apart(self, values: list) -> bool:
+        """Does nothing that is written share memory with an argument, or with what another thread follows?"""
+        program = self.program
+        if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
+            return False
+        return not (program.writes_arguments and len(values) > 1 and overlapping(values))
+
+    def is_of_setting(self) -> bool:
+        """Is NumPy asked to warn as it was then?"""
+        setting = now()
+        modes = (setting is not None and setting is self.setting) or np.geterr() == self.modes
+        return modes and (warned() == self.warned or not self.may_catch)
+
+    @functools.cached_property
+    def may_catch(self) -> bool:
+        return may_catch(self.surroundings.roots)
+
+    def values(self, args: tuple) -> list | None:
+        """The inputs of the program, if it holds for a call of this kind."""
+        return self.signature.values(args) if self.is_of_setting() else None
+
+    def replay(self, values: list) -> Any:
+        """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or arrays share memory."""
+        program = self.program
+        if not self.is_apart(values) or (program.finite and not is_finite([*values, *[array for _, array in program.captured]])):
+            return None
+        self.replays += 1
+        before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
+        found = self.heard(values, before) if program.warns else self.found(values, before)
+        if type(found) is not tuple:
+            for x, state in before:
+                restore(x, state)
+            return found
+        results, written = found
+        for array, v in written:
+            array[...] = v
+        return tuple(results) if self.several else filled(program.tree, iter(results))
+
+    def write(self) -> None:
+        """The text; with groups once the replays so far have cost as much as compiling them might."""
+        emitter, program = load(EMITTER), self.program
+        wanted = self.compile is True
+        if self.emitted is None and not wanted:
+            self.emitted = emitter.Emitted(program)
+        if self.compile == "auto":
+            after = self.emitted.worthwhile(COMPILING)
+            wanted = self.replays >= after
+        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
+        if wanted:
+            with opened():
+                Pause()
+                self.emitted = emitter.Emitted(program, True)
+
+    def refuse(self) -> None:
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
+        no groups any more, then no blocks."""
+        self.refusals += 1
+        if self.refusals > REFUSALS and 2 * self.refusals > self.replays - self.begun:
+            self.refused, self.compile = True, False
+            self.refusals, self.begun = 0, self.replays
+            self.emitted = load(EMITTER).Emitted(self.program, blocks=bool(self.emitted.groups))
+
+    def heard(self, values: list, before: list) -> Any:
+        """The same where an operation may give a warning of which the function hears: that is another way through it."""
+        with warnings.catch_warnings(record=True) as given:
+            warnings.simplefilter("always")
+            found = self.found(values, before)
+        return Departure(self) if given and type(found) is tuple else found
+
+    def found(self, values: list, before: list) -> Any:
+        """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its generators."""
+        program, found, failure = self.program, None, None
+        try:
+            if self.replays >= self.due:
+                self.write()
+            if self.cuda_graph and self.replays >= GRAPHED and self.emitted is not None:
+                self.cuda_graph = False  # it is tried once
+                self.captured(values)
+            if self.graph is not None:
+                return self.graph(values)
+            if self.emitted is not None:
+                found = self.emitted.run(*values)
+        except Exception as error:  # an operation's, and then the bound calls raise it too; or else it is ours
+            failure = error
+        if found is None or HEARD.unsafe is not None:
+            for x, state in before:
+                restore(x, state)
+            try:
+                found = program.run(values)
+            except Exception as error:
+                self.failures += 1
+                return Departure(self, error)
+            if failure is not None:
+                self.stop(failure)
+            elif self.emitted is not None and (self.emitted.groups or self.emitted.blocks) and HEARD.shown is None:
+                self.refuse()
+        if HEARD.shown is None or type(found) is Guard:
+            return found
+        return Departure(self) if HEARD.shown == LOUD and not self.deaf else None
+
+    def stop(self, failure: Exception) -> None:
+        """From now on as bound calls: the quicker ways failed where these do not."""
+        self.failures += 1
+        self.emitted, self.graph, self.due, self.cuda_graph = None, None, math.inf, False
+        broken(self.name, failure, "its operations are called one after the other from now on")
+
+    def captured(self, values: list) -> None:
+        """The replay becomes a CUDA graph, if it can be one."""
+        self.graphless = unfit(self.program, values)
+        if self.graphless is None:
+            try:
+                self.graph = Graph(self.program, self.emitted.run, values)
+            except Exception as error:
+                self.graphless = f"{type(error).__name__}: {error}"
+
+    def report(self) -> str:
+        way = (
+            "as bound calls"
+            if self.emitted is None
+            else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+        )
+        way = "as one CUDA graph" if self.graph is not None else way
+        way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""
+        sizes = f"{len(self.program.code)} of the {self.program.recorded} instructions that were recorded, run {way}"
+        drawn = sum([i.prim is DRAW for _, i in self.program.code])
+        anew = f"{len(self.program.captured)} captured arrays read anew, {len(self.program.written)} written" + (
+            f", random numbers drawn {drawn} times" if drawn else ""
+        )
+        looped = self.program.by_samples
+        looped = f"; under vmap one sample after the other: {', '.join(looped)}" if looped else ""
+        guards = sum([len(g) for g in self.program.guards.values()])
+        return (
+            f"{sizes}; {anew}, {guards} values and conditions guarded; "
+            f"{self.surroundings.compared()} bytes of other arrays compared at each call{looped}{self.fused()}"
+        )
+
+    def fused(self) -> str:
+        """What runs in compiled loops."""
+        if self.compile is False:
+            return "; nothing compiled for it, for its values are often not finite" if self.refused else ""
+        if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
+            return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
+        return load(EMITTER).told(self.emitted)

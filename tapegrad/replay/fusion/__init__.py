@@ -1,0 +1,1 @@
+"""Large operations of a program as compiled loops."""

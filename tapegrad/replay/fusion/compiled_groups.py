@@ -1,0 +1,394 @@
+"""A group of instructions as one call of compiled loops.
+
+A value of a group has no memory of its own: where another one is made of it, its text stands there, at the places asked for
+(fusion.regions.py).  What others read, results and what the caller gets, is written; the rest never leaves the registers.  Stencils come out
+as one loop for the interior and one for each border, whose texts differ."""
+
+import ctypes
+import math
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ...kernels.launch import waiting
+from ...kernels.launch.cpu import HEADER, address, compiled
+from ..record.settings_keys import key_of
+from .elements import ENDING, Element, Exact, of_truth, ufunc_of
+from .loops import STARTS, Access, Loops, Nest
+from .regions import Added, Moved, cells
+
+FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
+BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
+LITTLE, LINE, COSTLY, SLOW = (
+    20,
+    0.15,
+    6,
+    0.5,
+)  # ns of an instruction within a block, and of an element; from so many operations on it is slow
+CALL, WRITE, PASS, COST, ENTRY = (
+    600,
+    1500,
+    0.3,
+    0.05,
+    3000,
+)  # ns: of an instruction, of a write; of an element, of its operations; of a group
+RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once nobody holds them
+MOST = 4096  # codes that are kept in a process
+CODES: dict = {}
+
+
+class Summed:
+    """A sum, or an extreme: its operand is read at all places."""
+
+    cost = 1
+
+    def __init__(self, k: int, axes: tuple, shape: tuple, how: str = "add"):
+        self.k, self.axes, self.shape, self.how = k, axes, shape, how
+
+
+class Group:
+    """Instructions that run as one call.  `given`: the values that it reads; `left`: those that it makes, sums last; `carried`: views
+    that later groups read."""
+
+    def __init__(self, kinds: Any, now: Any):
+        self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
+        self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
+        self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
+        self.carried, self.stored = shares(kinds, now)
+        self.left = [*self.stored, *self.sums]
+        needed = {*self.stored, *[d.k for d in self.sums.values()]}
+        for k in reversed(now.values):
+            if k in needed:
+                needed.update([s for s, _ in now.values[k].sources()])
+        self.values = {k: d for k, d in now.values.items() if k in needed}
+        self.given = sorted([a for a in needed if a not in self.values and not kinds.is_constant(a)])
+        self.arrays = [a for a in self.given if self.shown[a][1] or self.shown[a][0] is not None]
+        self.single = [a for a in self.given if a not in self.arrays]
+        self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
+        self.totals = [k for k in self.sums if not self.shown[k][1]]
+        self.names = [(k, i.prim if type(i.prim) is str else i.prim.name) for k, i in now.code if k not in self.carried]
+        self.saved = kinds.gain(self, now) if self.left else 0.0
+        self.code: Any = None
+        self.pool: list = []
+
+    def gain(self, now: Any) -> float:
+        """About how many nanoseconds it saves."""
+        saved = 0.0
+        for k, _ in now.code:
+            d = now.values.get(k) or now.sums[k]
+            if k not in self.carried and not (type(d) is Moved and d.is_view):
+                size = (
+                    d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
+                )
+                if k in self.kinds.within:
+                    saved += LITTLE + (LINE if d.cost < COSTLY else SLOW) * size
+                else:
+                    saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
+        return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+
+    def key(self) -> Any:
+        """What its code depends on; raises TypeError where that cannot be told."""
+        number = {k: n for n, k in enumerate((*self.given, *self.values, *self.sums))}
+        of = lambda k: number[k] if k in number else repr(self.kinds.constant(k))
+        found: list = [self.dtype, *[self.shown[k][:4] for k in self.given], *[number[k] for k in self.left]]
+        found += [k in self.kinds.counts for k in self.arrays]
+        for k, d in self.values.items():
+            if type(d) is Element:
+                said = ufunc_of(d.i)
+                params = repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__ if said else key_of(d.i.params)
+                found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
+            elif type(d) is Added:
+                found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
+            else:
+                for p in d.pieces:
+                    found += [p.box, *[(of(s), m) for s, m in p.sources]]
+                found += [d.form, d.turned, number.get(d.base)]
+            found += [*self.shown[k][1:4], self.cuts[k]]
+        for k, d in self.sums.items():
+            found += [of(d.k), d.axes, d.shape, d.how, *self.shown[k][1:3], k in self.watched]
+        return tuple(found)
+
+    def ready(self) -> "Code":
+        """Its code: that of a group of the same text, if there is one."""
+        try:
+            key = self.key()
+        except TypeError:
+            key = None
+        code = CODES.get(key)
+        if code is None:
+            code = self.kinds.code(self)
+            if key is not None and len(CODES) < MOST:
+                CODES[key] = code
+        self.code = code
+        return code
+
+    def __call__(self, *given: Any) -> Any:
+        """What it makes, a tuple; None where a value is not finite that NumPy might warn of, or memory is not as it was recorded.
+        After the given values comes memory for what is written, or None."""
+        code = self.code or self.ready()
+        try:
+            state = self.pool.pop()
+        except IndexError:
+            state = State(self)
+        out = code.call(state, *given)
+        self.pool.append(state)
+        return out
+
+
+def shares(kinds: Any, now: Any) -> tuple:
+    """(views that are carried on, values that are written), of those gathered."""
+    carried: dict = {}
+    stored = []
+    for k, d in now.values.items():
+        later = [u for u in kinds.users.get(k, ()) if u not in now.values and u not in now.sums and u not in kinds.done]
+        if k not in kinds.ends and not later:
+            continue
+        view = type(d) is Moved and d.is_view
+        near = view and (d.sources()[0][0] not in now.values or d.sources()[0][0] in carried)
+        if near and k not in kinds.ends and all([kinds.known[u] is not None for u in later]):
+            carried[k] = d
+        else:
+            stored.append(k)
+    return carried, stored
+
+
+class Code:
+    """The machine code of a group, and of all that are like it."""
+
+    def __init__(self, group: Group):
+        self.group, self.shown, self.values, self.sums = group, group.shown, group.values, group.sums
+        self.g = Exact()
+        self.nests: dict = {}
+        self.table = {a: n for n, a in enumerate((*group.arrays, *group.written))}
+        self.parts: dict = {k: [] for k in group.totals}
+        for k in group.stored:
+            self.store(k)
+        for k, d in self.sums.items():
+            self.add_up(k, d)
+        self.compile([(self.parts[k], k in group.watched, self.sums[k].how) for k in group.totals])
+
+    def compile(self, totals: list) -> None:
+        sizes = [self.shown[a][3].itemsize for a in self.table]
+        loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[self.group.dtype])
+        self.room, self.items, self.work, self.serial, self.lines = loops.room, loops.items, loops.work, loops.serial, loops.lines
+        self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "all"))
+        self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled(loops.text, "loop"))
+        self.last = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "last"))
+        self.call = self.caller()
+        del self.group, self.g, self.nests, self.values, self.sums, self.shown
+
+    # --- what is to be emitted ---
+
+    def nest(self, extents: tuple) -> Nest:
+        found = self.nests.get(extents)
+        if found is None:
+            found = self.nests[extents] = Nest(extents, FLOATS[self.group.dtype])
+        return found
+
+    def boxes(self, k: int, shape: tuple) -> list:
+        """(the nest, the place of the value in it, the axes that are its counters), for each cell between the cuts."""
+        found = []
+        for starts, sizes in cells(shape, self.group.cuts.get(k) or ((),) * len(shape)):
+            axes = [a for a, n in enumerate(sizes) if n != 1]
+            at = [(s, tuple([int(a == axes[d]) for d in range(len(axes))])) for a, s in enumerate(starts)]
+            found.append((self.nest(tuple([sizes[a] for a in axes])), tuple(at), axes))
+        return found
+
+    def store(self, k: int) -> None:
+        form = self.group.forms.get(k)
+        strides = packed(form, self.shown[k][3].itemsize) if form else laid_out(self.shown[k])
+        for nest, place, axes in self.boxes(k, form or self.shown[k][1]):
+            first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
+            access = Access(self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL)
+            nest.stores.append((self.node(nest, k, place), access))
+
+    def add_up(self, k: int, d: Summed) -> None:
+        kept = [a for a in range(len(d.shape)) if a not in d.axes]
+        strides = laid_out(self.shown[k])
+        own = dict(zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True))
+        for nest, place, axes in self.boxes(d.k, d.shape):
+            node = self.node(nest, d.k, place)
+            node = of_truth(self.g, node) if self.g.boolean(node) else node
+            if k in self.parts:
+                self.parts[k].append((list(self.nests.values()).index(nest), len(nest.sums)))
+                nest.sums.append((node, d.how))
+            else:
+                first = sum([place[a][0] * own[a] for a in kept])
+                nest.partial.append((node, Access(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
+
+    def node(self, nest: Nest, k: int, place: tuple) -> int:
+        """The node of value k at this place: what is asked for is found from the last instruction to the first, and made in turn."""
+        if k not in self.values:
+            return self.leaf(nest, k, place)
+        asked: dict = {k: {place: None}}
+        needs: dict = {}
+        for v in reversed(self.values):
+            for at in asked.get(v, ()):
+                if (v, at) not in nest.known:
+                    needs[v, at] = self.values[v].needs(at, nest.extents)
+                    for a, there in needs[v, at]:
+                        asked.setdefault(a, {})[there] = None
+        for v, d in self.values.items():
+            for at in asked.get(v, ()):
+                if (v, at) not in nest.known:
+                    x = [
+                        nest.known[a, there] if a in self.values else self.leaf(nest, a, there, form_of(d, a)) for a, there in needs[v, at]
+                    ]
+                    n = d.node(self.g, x)
+                    if self.shown[v][3] != BOOL and self.g.boolean(n):
+                        n = of_truth(self.g, n)
+                    nest.known[v, at] = n
+                    self.check(nest, v, n)
+        return nest.known[k, place]
+
+    def check(self, nest: Nest, v: int, n: int) -> None:
+        """A plain call might warn of this value, or a function ends before NumPy's: it is to be finite."""
+        d, op = self.values[v], self.g.op[n]
+        if type(d) is Moved or self.shown[v][3] == BOOL or op in ("const", "in") or n in nest.loads:
+            return
+        ending = type(d) is Element and ufunc_of(d.i) is None and d.i.prim.name in ENDING
+        if v not in self.group.watched and not ending:
+            return
+        if op in ("add", "sub", "mul", "neg"):  # of what is no number comes no number
+            nest.checks = [c for c in nest.checks if c not in self.g.args[n]]
+        if n not in nest.checks:
+            nest.checks.append(n)
+
+    def leaf(self, nest: Nest, a: int, place: tuple, form: tuple | None = None) -> int:
+        """A value from memory, which may be counted in another shape, or a number."""
+        constant = self.group.kinds.constant(a)
+        if constant is not None:
+            return self.g.neg(self.g.zero) if constant == 0 and math.copysign(1, constant) < 0 else self.g.const(constant)
+        if a not in self.table:
+            k = self.group.single.index(a)
+            node = self.g.input("th", 0, k)
+            nest.numbers[node] = k
+            return node
+        _, _, strides, dtype, _ = self.shown[a]
+        strides = packed(form, dtype.itemsize) if form else strides
+        first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
+        steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
+        access = Access(self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0)
+        node = self.g.input("y", 0, (access.pointer, first, steps))
+        node = self.g.raw("ne", node, self.g.zero) if access.truth else node
+        nest.loads.setdefault(node, access)
+        return node
+
+    # --- the call ---
+
+    def caller(self) -> Callable:
+        """Its call as a text: (state, *given, *memory for what is written or None)."""
+        group, space = self.group, {"inf": math.inf, "HEADER": HEADER, "address": address, "spread": waiting.spread, "code": self}
+        names = {a: f"v{n}" for n, a in enumerate(group.given)}
+        places = [f"o{n}" for n in range(len(group.written))]
+        lines = []
+        for n, a in enumerate(group.arrays):
+            space[f"s{n}"] = self.shown[a][2]
+            lines.append(f"if {names[a]}.strides != s{n}: return None")
+            if a in group.kinds.counts:  # by an instruction that is in no group they are integers
+                lines.append(f"{names[a]} = {names[a]}.astype('f8')")
+        for n, (k, o) in enumerate(zip(group.written, places, strict=True)):
+            space[f"m{n}"] = maker(self.shown[k])
+            lines.append(f"if {o} is None: {o} = m{n}()")
+            if k in self.sums:
+                lines.append(f"{o}[...] = {STARTS[self.sums[k].how]!r}")
+        where = "id({})" if HEADER else "address({})"
+        inside = [where.format(x) for x in (*[names[a] for a in group.arrays], *places)]
+        lines += ["t = state.table"] + [f"t[{n}] = {x}" for n, x in enumerate(inside)]
+        lines += [f"state.numbers[{n}] = {names[a]}" for n, a in enumerate(group.single)]
+        if self.serial or self.work <= waiting.WORTH:
+            lines.append("code.all(state.address)")
+        else:
+            lines.append("spread(code.items, code.work, lambda a, b: code.part(state.address, a, b)); code.last(state.address)")
+        lines.append("if state.flag[0]: state.flag[0] = 0; return None")
+        totals = {k: f"state.totals[{n}]" for n, k in enumerate(group.totals)}
+        made = {**dict(zip(group.written, places, strict=True)), **totals}
+        for k in self.sums:
+            if k in group.watched and k not in totals:
+                lines.append(f"if not finite({made[k]}).all(): return None")
+        space["finite"] = np.isfinite
+        lines.append(f"return ({''.join([made[k] + ', ' for k in group.left])})")
+        head = f"def call({', '.join(['state', *names.values(), *places])}):\n"
+        exec(compile(head + "".join([f"    {line}\n" for line in lines]), "<tapegrad group>", "exec"), space)
+        return space["call"]
+
+
+def form_of(d: Any, a: int) -> tuple | None:
+    return d.form if type(d) is Moved and d.base == a else None
+
+
+def packed(shape: tuple, size: int) -> tuple:
+    """The strides of an array in C order."""
+    found = []
+    for n in reversed(shape):
+        found.append(size)
+        size *= n
+    return tuple(found[::-1])
+
+
+def laid_out(shown: tuple) -> tuple:
+    """The strides of fresh memory for a value: in the order that was recorded, without gaps."""
+    _, shape, strides, dtype, _ = shown
+    found, step = [0] * len(shape), dtype.itemsize
+    for a in sorted(range(len(shape)), key=lambda a: (abs(strides[a]), -a)):
+        found[a] = step
+        step *= shape[a]
+    return tuple(found)
+
+
+def maker(shown: tuple) -> Callable:
+    """What makes fresh memory for a value."""
+    _, shape, _, dtype, _ = shown
+    strides = laid_out(shown)
+    order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
+    turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
+    plain = order == list(range(len(shape)))
+    make = (lambda: np.empty(shape, dtype)) if plain else lambda: np.empty(turned, dtype).transpose(back)
+    return Kept(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
+
+
+class Kept:
+    """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as the loop."""
+
+    __slots__ = ("make", "pool")
+
+    def __init__(self, make: Callable):
+        self.make, self.pool = make, []
+
+    def __call__(self) -> np.ndarray:
+        try:
+            old = self.pool.pop()
+        except IndexError:
+            old = None
+        if old is None or sys.getrefcount(old) > ALONE:
+            new = self.make()
+            old = new
+        self.pool.append(old)
+        return old
+
+
+def alone() -> int:
+    """What getrefcount says of an array that one name holds."""
+    v = np.empty(1)
+    return sys.getrefcount(v)
+
+
+ALONE = alone()
+
+
+class State:
+    """Memory for one call at a time."""
+
+    __slots__ = ("numbers", "sums", "flag", "totals", "table", "address")
+
+    def __init__(self, group: Group):
+        count = len(group.arrays) + len(group.written)
+        self.numbers = np.empty(max(len(group.single), 1), group.dtype)
+        self.sums = np.empty(max(group.code.room, 1), group.dtype)
+        self.totals = np.empty(max(len(group.totals), 1), group.dtype)
+        self.flag = np.zeros(1, np.int64)
+        self.table = (ctypes.c_int64 * (count + 4))()
+        self.table[count:] = [address(x) for x in (self.numbers, self.sums, self.flag, self.totals)]
+        self.address = ctypes.addressof(self.table)

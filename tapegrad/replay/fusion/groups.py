@@ -1,0 +1,315 @@
+"""Which instructions of a program run together as compiled loops: what is elementwise, what only moves elements, and sums.
+
+A program is read in order.  What can be in a group is gathered until an instruction that cannot asks for it; then the group is closed.
+Views of what lies in memory are no work, and are carried on into the next group."""
+
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.primitive import ASSIGN
+from ...ops import elementwise as e
+from ...ops import reductions, shaping
+from ..program import GROUP, LAID, PART, Instruction, Program
+from .compiled_groups import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
+from .device import DeviceCode, worth
+from .elements import Element, as_number, cost_of
+from .regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
+from .row_products import Rows, gathered, joined
+
+F8 = np.dtype("f8")
+HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
+WITH_FLOATS = frozenset((e.divide.prim, e.multiply.prim, e.times0.prim, e.over0.prim))
+SMALL = 100  # elements below which an instruction is left to others
+CELLS = 25  # texts of one loop
+FEW = 4000  # counts of a mask
+SPREAD = 25  # places at which an operand is read
+AGAIN = 40  # operations of costly values that are worked out again
+HEAVY = 600  # operations of a group
+LONG = 150  # instructions of one
+
+
+class Kinds:
+    """What each instruction is in a group: its definition, or None, as for those of `others`."""
+
+    def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
+        self.within = within  # what blocks would do else
+        self.program, self.shown = program, dict(program.shown)
+        self.on_device = small is None and any(
+            [shown[0] is False for shown in self.shown.values()]
+        )  # arrays of CuPy then, and none of NumPy
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
+        self.extended = small is None  # with extremes, counts and integers
+        self.small = self.small if small is None else small
+        self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.done: set = set()  # what has been read
+        self.ends = {*program.ends, *program.guards}
+        self.numbers: dict = {}
+        self.counts = self.counted() if self.extended else set()
+        self.known = {k: None if k in others else self.definition(k, i) for k, i in program.code}
+        self.users: dict = {}
+        for k, i in program.code:
+            for a in dict.fromkeys(operands(self.known[k], i)):
+                self.users.setdefault(a, []).append(k)
+        for k, i in reversed(program.code):  # a view that others take is theirs
+            d = self.known[k]
+            if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
+                self.known[k] = None
+
+    def counted(self) -> set:
+        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a loop makes a float64."""
+        users: dict = {}
+        for k, i in self.program.code:
+            for a in i.args:
+                users.setdefault(a, []).append((k, i))
+        found = set()
+        for k, i in self.program.code:
+            numpys, shape, strides, _, owns = self.shown[k]
+            masks = i.prim is shaping.sum.prim and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
+            if masks and math.prod(shape) <= FEW and all([u.prim in WITH_FLOATS and self.shown[n][3] == F8 for n, u in users.get(k, ())]):
+                self.shown[k] = (numpys, shape, strides, F8, owns)
+                found.add(k)
+        return found
+
+    def is_ours(self, k: int) -> bool:
+        """Is it an array of the library of this program?"""
+        return self.shown[k][0] is not None and bool(self.shown[k][0]) is not self.on_device
+
+    def is_asked(self, k: int) -> bool:
+        return k in self.ends or any([self.known[u] is None for u in self.users.get(k, ())])
+
+    def float_of(self, k: int, i: Instruction) -> Any:
+        """The dtype of the numbers of an instruction."""
+        return next((self.shown[a][3] for a in (k, *i.args) if self.shown[a][3] in FLOATS), None)
+
+    def is_constant(self, a: int) -> bool:
+        return self.constant(a) is not None
+
+    def constant(self, a: int) -> float | None:
+        """The number that all elements of a constant are."""
+        if a not in self.numbers:
+            self.numbers[a] = uniform(self.program.constants.get(a))
+        return self.numbers[a]
+
+    def bits(self, k: int) -> np.dtype | None:
+        """The dtype of a value that a loop may read or write."""
+        numpys, _, strides, dtype, _ = self.shown[k]
+        if (numpys is not None and not self.is_ours(k)) or dtype is None or (dtype not in FLOATS and dtype != BOOL):
+            return None
+        return None if any([s % dtype.itemsize for s in strides]) else dtype
+
+    def definition(self, k: int, i: Instruction) -> Any:
+        if "under" in i.watched or i.prim is PART:
+            return None
+        _, shape, _, dtype, _ = self.shown[k]
+        if i.prim in HOW and (self.extended or i.prim is shaping.sum.prim):
+            return self.sum(k, i)
+        if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
+            return None
+        shapes = [self.shown[a][1] for a in i.args]
+        dtypes = [self.operand(a) for a in i.args]
+        if any([d is None for d in dtypes]):
+            return None
+        if not INTEGERS.isdisjoint(dtypes) and dtype != F8:
+            return None
+        kinds = {d for d in dtypes if d in FLOATS}
+        if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
+            return None
+        d = moved(i, shapes, shape)
+        if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
+            return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
+        if d is not None:
+            return None
+        cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
+        return (
+            None
+            if cost is None or np.broadcast_shapes(*shapes) != shape
+            else Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], cost)
+        )
+
+    def is_packed(self, k: int) -> bool:
+        """Does it lie in C order, without gaps?"""
+        _, shape, strides, dtype, _ = self.shown[k]
+        return strides == packed(shape, dtype.itemsize)
+
+    def operand(self, a: int) -> Any:
+        """The dtype of an operand; `float` of a number of Python."""
+        if self.shown[a][3] is None or (self.shown[a][0] is None and a in self.program.constants):
+            v = self.program.constants.get(a)
+            return None if as_number(v) is None else float if self.shown[a][3] is None else self.shown[a][3]
+        if (
+            self.extended
+            and self.shown[a][3] in INTEGERS
+            and self.is_ours(a)
+            and not any([s % self.shown[a][3].itemsize for s in self.shown[a][2]])
+        ):
+            return self.shown[a][3]
+        return self.bits(a)
+
+    def sum(self, k: int, i: Instruction) -> Any:
+        x = i.args[0]
+        _, shape, _, dtype, _ = self.shown[x]
+        if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
+            return None
+        how, bits = HOW[i.prim], self.bits(x)
+        if bits not in FLOATS and not (bits == BOOL and how == "add"):
+            return None
+        axis, keepdims = i.params["axis"], i.params["keepdims"]
+        axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
+        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT
+        if few and math.prod(self.shown[k][1]) >= self.small:
+            return Added(x, shape, axes, keepdims)
+        if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
+            return None
+        return Summed(x, axes, shape, how)
+
+
+def operands(d: Any, i: Instruction) -> Any:
+    """What an instruction reads: of a buffer that is written as a whole, nothing."""
+    return i.args if d is None else [d.k] if type(d) is Summed else [k for k, _ in d.sources()]
+
+
+class Open:
+    """A group that is being gathered."""
+
+    def __init__(self, carried: dict, before: "Open | None" = None) -> None:
+        self.values: dict = dict(carried)
+        self.sums: dict = {}
+        self.code: list = []
+        self.cuts: dict = {k: before.cuts[k] for k in carried} if before else {}
+        self.spread: dict = {k: before.spread[k] for k in carried} if before else {}
+        self.forms: dict = (
+            {k: before.forms[k] for k in carried if k in before.forms} if before else {}
+        )  # values that are counted in another shape
+        self.cost = 0
+        self.dtype: Any = None
+
+    def holds(self, i: Instruction) -> bool:
+        return any([a in self.values or a in self.sums for a in i.args])
+
+    def add(self, k: int, i: Instruction, d: Any, kinds: Kinds) -> bool:
+        """Can it be one more?"""
+        if type(d) is Summed:
+            self.sums[k] = d
+        else:
+            shape, form = kinds.shown[k][1], getattr(d, "form", None)
+            for a, _ in d.sources():
+                if a in self.values and self.forms.get(a, kinds.shown[a][1]) != (form if form and a == d.base else kinds.shown[a][1]):
+                    return False
+            shape = form if form and d.turned else shape
+            cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
+            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread.get(None, ())) > SPREAD:
+                return False
+            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > AGAIN:
+                return False
+            if d.cost >= COSTLY:
+                spread[k] = {(0,) * len(shape)}
+            self.values[k], self.cuts[k], self.spread[k] = d, cuts, spread
+            if form and d.turned:
+                self.forms[k] = form
+            self.cost += d.cost
+        self.code.append((k, i))
+        self.dtype = kinds.float_of(k, i) if self.dtype is None else self.dtype
+        return True
+
+    def full(self, dtype: Any, i: Instruction) -> bool:
+        """Must another group begin before this instruction?"""
+        clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
+        return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
+
+
+class Reader:
+    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none.  `parts`: another order of
+    them, in parts, none of whose groups goes on into the next."""
+
+    def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
+        self.program, self.kinds = program, Kinds(program, others=others, within=within)
+        self.by_number = dict(program.code)
+        self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
+        self.order: list = []
+        self.groups: list = []
+        self.alone: dict = {}  # name -> how many large ones are in no group
+        self.others = others
+        self.now = Open({})
+        for part in parts or (program.code,):
+            for k, i in part:
+                self.read(k, i)
+                self.kinds.done.add(k)
+            self.close()
+        joined(self)
+
+    def read(self, k: int, i: Instruction) -> None:
+        d = self.kinds.known[k]
+        if d is None:
+            if self.now.holds(i):
+                self.close()
+            self.plain(k, i)
+            return
+        if self.now.full(self.kinds.float_of(k, i), i):
+            self.close()
+        if not self.now.add(k, i, d, self.kinds):
+            self.close()
+            if not self.now.add(k, i, d, self.kinds):
+                self.plain(k, i)
+
+    def plain(self, k: int, i: Instruction) -> None:
+        """By itself, after what it reads."""
+        if k in self.ready:
+            return
+        if i.prim is ASSIGN and i.args[0] not in self.ready and self.is_copy(k, i):
+            i = Instruction(LAID, i.args[1:], self.kinds.shown[k][1:3], i.watched)
+        for a in i.args:
+            if a not in self.ready:
+                self.plain(a, self.by_number[a])
+        self.order.append((k, i))
+        self.ready.add(k)
+        large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
+        if large and viewed(i) is None:
+            name = i.prim if type(i.prim) is str else i.prim.name
+            self.alone[name] = self.alone.get(name, 0) + 1
+
+    def is_copy(self, k: int, i: Instruction) -> bool:
+        """Is it a buffer that is written as a whole, with an array like it?"""
+        d = self.kinds.known[k]
+        return type(d) is Moved and d.is_view and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+
+    def close(self) -> None:
+        now = self.now
+        if now.code:
+            made = Group(self.kinds, now)
+            if made.saved > 0:
+                for a in made.given:
+                    if a not in self.ready:
+                        self.plain(a, self.by_number[a])
+                self.groups.append(made)
+                self.order.append((-len(self.groups), Instruction(GROUP, tuple(made.given), made)))
+                self.ready.update(made.left)
+                for k in made.written:  # a view of what is not in memory has memory of its own now
+                    numpys, shape, _, dtype, _ = shown = self.kinds.shown[k]
+                    self.kinds.shown[k] = (numpys, shape, laid_out(shown), dtype, True)
+            else:
+                for k in made.left:
+                    self.plain(k, self.by_number[k])
+            self.now = Open(made.carried, now)
+        else:
+            self.now = Open(dict(now.values), now)
+
+
+def read(program: Program, others: Any, within: Any) -> Reader:
+    """What belongs to the rows of a large matrix together, if that gives a loop over them; else in order."""
+    reader = Reader(program, others, within)
+    if not others and not any([type(group) is Rows for group in reader.groups]):
+        parts = gathered(Kinds(program, within=within))
+        other = Reader(program, others, within, parts) if parts else reader
+        reader = other if any([type(group) is Rows for group in other.groups]) else reader
+    return reader
+
+
+def uniform(v: Any) -> float | None:
+    if type(v) is not np.ndarray:
+        return as_number(v)
+    if not v.size or v.dtype not in FLOATS:
+        return None
+    first = v[(0,) * v.ndim]
+    return float(first) if (v == first).all() and (np.signbit(v) == np.signbit(first)).all() else None

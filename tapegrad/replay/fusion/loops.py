@@ -1,0 +1,540 @@
+"""Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in the same pass.
+
+The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A nest runs over a box of
+counters.  Its work is cut into items, of some thousand elements each, whatever the number of threads, and each item leaves its
+partial sums in a place of its own: so the bits do not depend on threads.  Arithmetic is strict, as written."""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from ...kernels.emit import elementary
+from ...kernels.emit.block_code import Affine
+from ...kernels.emit.llvm_builder import COMPARE, Builder
+from ...kernels.launch.cpu import HEADER
+from .elements import Exact
+
+ITEM = 4096  # elements of an item
+STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
+EIGHT = 8  # numbers of a row that is written at once
+BUSY = 60  # operations from which one register holds a vector
+
+
+@dataclass
+class Access:
+    """Where an array is read or written: its number in the table, and bytes."""
+
+    pointer: int
+    first: int
+    strides: tuple
+    truth: bool = False
+    whole: int = 0  # bits of an integer
+
+
+@dataclass
+class Nest:
+    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`: (node, Access); `sums`:
+    (node, how) of what is summed over all, or its extreme; `partial`: (node, Access, whose strides are 0 along the axes that are
+    summed, how); `checks`: nodes that must be
+    finite."""
+
+    extents: tuple
+    bits: int
+    loads: dict = field(default_factory=dict)
+    numbers: dict = field(default_factory=dict)
+    stores: list = field(default_factory=list)
+    sums: list = field(default_factory=list)
+    partial: list = field(default_factory=list)
+    checks: list = field(default_factory=list)
+    known: dict = field(default_factory=dict)  # (value, place) -> its node
+
+    @property
+    def accesses(self) -> list:
+        return [*self.loads.values(), *[a for _, a in self.stores], *[a for _, a, _ in self.partial]]
+
+
+class Order:
+    """The loops of a nest: counters in the order of the loops, neighbours made one where all arrays allow; how items are cut."""
+
+    def __init__(self, nest: Nest):
+        self.nest, size = nest, nest.bits // 8
+        dims = [d for d, n in enumerate(nest.extents) if n != 1]
+        accesses = nest.accesses
+        dims.sort(key=lambda d: -sum([abs(a.strides[d]) for a in accesses]))
+        if len(dims) > 1:
+            inner = min(dims, key=lambda d: (self.cost(d, accesses, size), -dims.index(d)))
+            dims.remove(inner)
+            dims.append(inner)
+        merged: list = []
+        for d in dims:
+            n = nest.extents[d]
+            if merged and all([s[merged[-1][1]] == s[d] * n for s in [a.strides for a in accesses]]):
+                merged[-1] = (merged[-1][0] * n, d)
+            else:
+                merged.append((n, d))
+        merged = merged or [(1, None)]
+        self.extents = [n for n, _ in merged]
+        self.dims = [d for _, d in merged]
+        self.inner = self.extents[-1]
+        self.rows = self.extents[-2] if len(merged) > 1 else 1
+        self.outer = self.extents[:-2]
+        if nest.partial:  # sums over axes: items that follow each other
+            self.columns, self.together, self.items = self.inner, self.rows, math.prod(self.outer)
+        else:
+            self.columns = ITEM if self.inner > ITEM else self.inner
+            self.together = min(max(ITEM // self.columns, 1), self.rows)
+            self.items = math.prod(self.outer) * -(-self.rows // self.together) * -(-self.inner // self.columns)
+
+    def cost(self, d: int, accesses: list, size: int) -> float:
+        """Of an element, with this loop as the innermost one."""
+        n = self.nest.extents[d]
+        width = min(16, 1 << (n - 1).bit_length())
+        each = sum([{0: 0.2, size: 1.0}.get(a.strides[d], 5.0) for a in accesses])
+        return -(-n // width) * each / n
+
+    def stride(self, a: Access, level: int) -> int:
+        d = self.dims[level]
+        return 0 if d is None else a.strides[d]
+
+
+class Text:
+    """The text of one nest."""
+
+    def __init__(self, g: Exact, nest: Nest, name: str, places: dict):
+        self.g, self.nest, self.name, self.places = g, nest, name, places
+        self.order = order = Order(nest)
+        self.size = nest.bits // 8
+        outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
+        self.code = [n for n in g.reach(outs, nest.loads) if n not in nest.loads and g.op[n] not in ("in", "const", "bool")]
+        most = 128 // self.size if len(self.code) <= BUSY else 64 // self.size
+        self.W = min(most, 1 << (order.inner - 1).bit_length())
+        self.b = Builder(self.W, nest.bits)
+        self.runs, self.singles = neighbours([a for _, a in nest.stores], order, self.W, self.size)
+
+    def moved(self, base: str, stride: int, count: str) -> str:
+        if stride == 0 or count == "0":
+            return base
+        return self.b(f"getelementptr i8, ptr {base}, i64 {self.b(f'mul i64 {count}, {stride}')}")
+
+    def text(self) -> str:
+        b, nest = self.b, self.nest
+        line = b.lines.append
+        self.bases = [data(b, a.pointer) for a in nest.accesses]
+        self.fixed: dict = {}
+        numbers = pointer(b, self.places["numbers"]) if nest.numbers else ""
+        for node, k in nest.numbers.items():
+            at = b(f"getelementptr {b.real}, ptr {numbers}, i64 {k}")
+            self.fixed[node] = b.spread(b(f"load {b.real}, ptr {at}, align {self.size}"))
+        self.totals = [b.slot() for _ in nest.sums]
+        self.bad = b.slot(b.B) if nest.checks else ""
+        if nest.checks:
+            line(f"  store {b.B} zeroinitializer, ptr {self.bad}")
+        sums = pointer(b, self.places["sums"]) if nest.sums else ""
+        with b.range(Affine(0, {"%from": 1}), Affine(0, {"%to": 1})) as u:
+            self.item(b.count(u))
+            if nest.sums:
+                first = b(f"mul i64 {b.count(u)}, {len(nest.sums) * self.W}")
+                for k, slot in enumerate(self.totals):
+                    at = b(f"add i64 {first}, {self.places[self.name] + k * self.W}")
+                    b.store(b.read(slot), b(f"getelementptr {b.real}, ptr {sums}, i64 {at}"))
+        if nest.checks:
+            self.report()
+        head = f"define internal void @{self.name}(ptr %table, i64 %from, i64 %to)"
+        body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
+        return f'{head} "prefer-vector-width"="512" {{\n{body}\n}}\n'
+
+    def report(self) -> None:
+        """Say that something was not finite.  (Only then is the flag written, which threads share.)"""
+        b, line = self.b, self.b.lines.append
+        found = b(f"load {b.B}, ptr {self.bad}")
+        if self.W > 1:
+            found = b(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({b.B} {found})")
+        line(f"  br i1 {found}, label %bad, label %good\nbad:")
+        line(f"  store i64 1, ptr {pointer(b, self.places['flag'])}\n  br label %good\ngood:")
+
+    def item(self, u: str) -> None:
+        b, order = self.b, self.order
+        across, down = -(-order.inner // order.columns), -(-order.rows // order.together)
+        counts, rest = {}, u
+        for level, n in reversed([*enumerate([*order.outer, down, across])]):
+            if n == 1:
+                counts[level] = "0"
+            else:
+                counts[level], rest = b(f"urem i64 {rest}, {n}"), b(f"udiv i64 {rest}, {n}")
+        last = len(order.outer)
+        row = b(f"mul i64 {counts[last]}, {order.together}") if down > 1 else "0"
+        column = b(f"mul i64 {counts[last + 1]}, {order.columns}") if across > 1 else "0"
+        bases = []
+        for base, a in zip(self.bases, self.nest.accesses, strict=True):
+            p = b(f"getelementptr i8, ptr {base}, i64 {a.first}") if a.first else base
+            for level in range(last):
+                p = self.moved(p, order.stride(a, level), counts[level])
+            if len(order.extents) > 1:
+                p = self.moved(p, order.stride(a, -2), row)
+            bases.append(self.moved(p, order.stride(a, -1), column))
+        for slot, (_, how) in zip(self.totals, self.nest.sums, strict=True):
+            b.store(b.c(STARTS[how]), slot)
+        rows, columns = self.left(order.rows, order.together, row), self.left(order.inner, order.columns, column)
+        if len(order.extents) == 1 or order.rows == 1:
+            self.row(bases, columns)
+            return
+        with b.range(0, rows if type(rows) is int else Affine(0, {rows: 1})) as r:
+            count = b.count(r)
+            self.row([self.moved(p, order.stride(a, -2), count) for p, a in zip(bases, self.nest.accesses, strict=True)], columns)
+
+    def left(self, n: int, step: int, start: str) -> Any:
+        """How many of n there are in a step from this start."""
+        if n % step == 0:
+            return step
+        rest = self.b(f"sub i64 {n}, {start}")
+        return self.b(f"select i1 {self.b(f'icmp slt i64 {rest}, {step}')}, i64 {rest}, i64 {step}")
+
+    def row(self, bases: list, columns: Any) -> None:
+        """One row: vectors, and a masked one for the rest."""
+        b, W, nest = self.b, self.W, self.nest
+        env, at = dict(self.fixed), dict(zip([*nest.loads], bases, strict=False))
+        for node, a in nest.loads.items():
+            if self.order.stride(a, -1) == 0:
+                env[node] = self.converted(self.spread(at[node], a), a)
+        stores = bases[len(nest.loads) :]
+        inner = [k for k, (_, a, _) in enumerate(nest.partial) if self.order.stride(a, -1) == 0]
+        cells = {k: b.cell(b.c(STARTS[nest.partial[k][2]])) for k in inner}
+        if type(columns) is int:
+            full, rest = columns // W * W, columns % W
+        else:
+            rest = b(f"and i64 {columns}, {W - 1}")
+            full = b(f"sub i64 {columns}, {rest}")
+        if full != 0:
+            with b.range(0, full if type(full) is int else Affine(0, {full: 1}), W) as j:
+                self.body(env, at, stores, b.count(j), "", cells)
+        if rest != 0:
+            lanes = "<" + ", ".join([f"i64 {k}" for k in range(W)]) + ">"
+            wide = b(f"insertelement <{W} x i64> poison, i64 {rest}, i64 0")
+            wide = b(f"shufflevector <{W} x i64> {wide}, <{W} x i64> poison, <{W} x i32> zeroinitializer")
+            mask = b(f"icmp slt <{W} x i64> {lanes}, {wide}")
+            self.body(env, at, stores, str(full), mask, cells)
+        for k, cell in cells.items():
+            p = stores[len(nest.stores) + k]
+            old = b(f"load {b.real}, ptr {p}, align {self.size}")
+            how = nest.partial[k][2]
+            b.lines.append(
+                f"  store {b.real} {together(narrower(b, 1), how, old, halved(b, b.get(cell), how))}, ptr {p}, align {self.size}"
+            )
+
+    # --- memory ---
+
+    def spread(self, p: str, a: Access) -> str:
+        b = self.b
+        one, kind, _, size = self.kind(a)
+        x = b(f"load {one}, ptr {p}, align {size}")
+        if self.W == 1:
+            return x
+        x = b(f"insertelement {kind} poison, {one} {x}, i64 0")
+        return b(f"shufflevector {kind} {x}, {kind} poison, <{self.W} x i32> zeroinitializer")
+
+    def converted(self, x: str, a: Access) -> str:
+        """What was read as a truth or a number."""
+        kind = self.kind(a)[1]
+        if a.whole:
+            return self.b(f"sitofp {kind} {x} to {self.b.T}")
+        return self.b(f"icmp ne {kind} {x}, {'0' if self.W == 1 else 'zeroinitializer'}") if a.truth else x
+
+    def kind(self, a: Access) -> tuple:
+        """(type of an element, of a vector, their suffix, bytes)"""
+        b = self.b
+        if a.truth or a.whole:
+            one = "i8" if a.truth else f"i{a.whole}"
+            return one, b.vector(one), f"v{self.W}{one}", 1 if a.truth else a.whole // 8
+        return b.real, b.T, b.suffix, self.size
+
+    def places_of(self, p: str, stride: int, j: str) -> str:
+        """Addresses of a vector of elements that do not lie side by side."""
+        b, W = self.b, self.W
+        p = self.moved(p, stride, j)
+        steps = "<" + ", ".join([f"i64 {k * stride}" for k in range(W)]) + ">"
+        return b(f"getelementptr i8, ptr {p}, <{W} x i64> {steps}")
+
+    def all(self, mask: str) -> str:
+        return mask or self.b.splat("i1", "true")
+
+    def read(self, p: str, a: Access, j: str, mask: str) -> str:
+        b, W, stride = self.b, self.W, self.order.stride(a, -1)
+        one, kind, suffix, size = self.kind(a)
+        if stride == size or W == 1:
+            p = self.moved(p, stride, j)
+            if not mask:
+                x = b(f"load {kind}, ptr {p}, align {size}")
+            else:
+                x = b(f"call {kind} @llvm.masked.load.{suffix}.p0(ptr {p}, i32 {size}, <{W} x i1> {mask}, {kind} zeroinitializer)")
+        else:
+            p = self.places_of(p, stride, j)
+            given = f"<{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}, {kind} zeroinitializer"
+            x = b(f"call {kind} @llvm.masked.gather.{suffix}.v{W}p0({given})")
+        return self.converted(x, a)
+
+    def write(self, value: str, p: str, a: Access, j: str, mask: str) -> None:
+        b, W, stride, line = self.b, self.W, self.order.stride(a, -1), self.b.lines.append
+        one, kind, suffix, size = self.kind(a)
+        if a.truth:
+            value = b(f"zext {b.B} {value} to {kind}")
+        if stride == size or W == 1:
+            p = self.moved(p, stride, j)
+            if not mask:
+                line(f"  store {kind} {value}, ptr {p}, align {size}")
+            else:
+                line(f"  call void @llvm.masked.store.{suffix}.p0({kind} {value}, ptr {p}, i32 {size}, <{W} x i1> {mask})")
+        else:
+            p = self.places_of(p, stride, j)
+            given = f"{kind} {value}, <{W} x ptr> {p}, i32 {size}, <{W} x i1> {self.all(mask)}"
+            line(f"  call void @llvm.masked.scatter.{suffix}.v{W}p0({given})")
+
+    def write_rows(self, values: list, p: str, stride: int) -> None:
+        """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and written row by row."""
+        b, real = self.b, self.b.real
+        some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(EIGHT)]) + ">"
+        for first in range(0, self.W, EIGHT):
+            if self.W == EIGHT:
+                v = list(values)
+            else:
+                part = indices(range(first, first + EIGHT))
+                v = [b(f"shufflevector {b.T} {x}, {b.T} poison, {part}") for x in values]
+            v += ["poison"] * (EIGHT - len(v))
+            for s in (1, 2, 4):  # elements whose numbers differ in one bit change places
+                low = indices([k if not k & s else EIGHT + (k ^ s) for k in range(EIGHT)])
+                high = indices([k | s if not k & s else EIGHT + k for k in range(EIGHT)])
+                pairs = [(i, i | s) for i in range(EIGHT) if not i & s and (v[i], v[i | s]) != ("poison", "poison")]
+                for i, j in pairs:
+                    both = f"<8 x {real}> {v[i]}, <8 x {real}> {v[j]}"
+                    v[i], v[j] = b(f"shufflevector {both}, {low}"), b(f"shufflevector {both}, {high}")
+            for k, row in enumerate(v):
+                at = b(f"getelementptr i8, ptr {p}, i64 {(first + k) * stride}")
+                b.lines.append(f"  call void @llvm.masked.store.v8{SUFFIX[real]}.p0(<8 x {real}> {row}, ptr {at}, i32 {self.size}, {some})")
+
+    # --- elements ---
+
+    def value(self, n: int, env: dict) -> str:
+        op, args = self.g.op[n], self.g.args[n]
+        if op == "const":
+            return self.b.c(args[0])
+        return self.b.splat("i1", "true" if args[0] else "false") if op == "bool" else env[n]
+
+    def body(self, outer: dict, at: dict, stores: list, j: str, mask: str, cells: dict) -> None:
+        """A vector of elements."""
+        b, nest, g, env = self.b, self.nest, self.g, dict(outer)
+        for node, a in nest.loads.items():
+            if node not in env:
+                env[node] = self.read(at[node], a, j, mask)
+        for n in self.code:
+            if n not in env:
+                env[n] = self.instruction(g.op[n], g.args[n], [self.value(k, env) for k in g.args[n]])
+        for k in range(len(nest.stores)) if mask else self.singles:
+            n, a = nest.stores[k]
+            self.write(self.value(n, env), stores[k], a, j, mask)
+        for run in () if mask else self.runs:
+            stride = self.order.stride(nest.stores[run[0]][1], -1)
+            self.write_rows([self.value(nest.stores[k][0], env) for k in run], self.moved(stores[run[0]], stride, j), stride)
+        kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
+        for (n, how), slot in zip(nest.sums, self.totals, strict=True):
+            b.store(together(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
+        for k, (n, a, how) in enumerate(nest.partial):
+            x = kept(self.value(n, env), how)
+            if k in cells:
+                b.set(cells[k], together(b, how, b.get(cells[k]), x))
+            else:
+                p = stores[len(nest.stores) + k]
+                self.write(together(b, how, self.read(p, a, j, mask), x), p, a, j, mask)
+        self.check(env, mask)
+
+    def check(self, env: dict, mask: str) -> None:
+        b = self.b
+        for n in self.nest.checks:
+            x = self.value(n, env)
+            wrong = b.isnan(b.sub(x, x))
+            wrong = b.and_(wrong, mask) if mask else wrong
+            b.lines.append(f"  store {b.B} {b.or_(b(f'load {b.B}, ptr {self.bad}'), wrong)}, ptr {self.bad}")
+
+    def instruction(self, op: str, args: tuple, x: list) -> str:
+        b = self.b
+        if elementary.is_function(op):
+            return elementary.function(b, op, *x)
+        if op in COMPARE:
+            return b.compare(op, *x)
+        if op in ("and", "or", "not"):
+            return getattr(b, op + "_")(*x)
+        if op == "select" and self.g.boolean(args[1]):
+            return b(f"select {b.B} {x[0]}, {b.B} {x[1]}, {b.B} {x[2]}")
+        return getattr(b, op)(*x)
+
+
+SUFFIX = {"double": "f64", "float": "f32"}
+
+
+def indices(numbers: Any) -> str:
+    numbers = list(numbers)
+    return f"<{len(numbers)} x i32> <" + ", ".join([f"i32 {k}" for k in numbers]) + ">"
+
+
+def neighbours(accesses: list, order: Order, W: int, size: int) -> tuple:
+    """Which arrays are written side by side, row by row: (their numbers in that order, those of all others)."""
+    alike: dict = {}
+    for k, a in enumerate(accesses):
+        if not a.truth and order.stride(a, -1) not in (0, size) and W % EIGHT == 0:
+            alike.setdefault((a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []).append(k)
+    runs: list = []
+    for numbers in alike.values():
+        numbers.sort(key=lambda k: accesses[k].first)
+        for k in numbers:
+            near = runs and len(runs[-1]) < EIGHT and accesses[k].first == accesses[runs[-1][-1]].first + size
+            if near and accesses[runs[-1][-1]].pointer == accesses[k].pointer and runs[-1][-1] in numbers:
+                runs[-1].append(k)
+            else:
+                runs.append([k])
+    runs = [run for run in runs if len(run) > 2]
+    inside = {k for run in runs for k in run}
+    return runs, [k for k in range(len(accesses)) if k not in inside]
+
+
+def declared(W: int, bits: int) -> list:
+    """Declarations of what texts of this width call."""
+    b = Builder(W, bits)
+    found = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for x in ("fma", "floor", "sqrt", "fabs")]
+    if W > 1:
+        m = f"<{W} x i1>"
+        found.append(f"declare i1 @llvm.vector.reduce.or.v{W}i1({m})")
+        for kind, suffix in ((b.T, b.suffix), *[(f"<{W} x i{n}>", f"v{W}i{n}") for n in (8, 32, 64)]):
+            found.append(f"declare {kind} @llvm.masked.load.{suffix}.p0(ptr, i32, {m}, {kind})")
+            found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
+            found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
+            found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
+    if W > 1 and W != EIGHT:
+        found.append(f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)")
+    return found
+
+
+class Loops:
+    """The text of all nests of a group: three functions of the table.  `loop` does items from one number to another, `last` adds up what
+    they left, `all` does both.
+
+    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be finite?, how) for each."""
+
+    def __init__(self, g: Exact, nests: list, sizes: list, totals: list, bits: int):
+        places = {name: len(sizes) + k for k, name in enumerate(("numbers", "sums", "flag", "totals"))}
+        texts, self.room, self.items, cuts, self.sizes = [], 0, 0, [], sizes
+        sums = {}
+        for k, nest in enumerate(nests):
+            t = Text(g, nest, f"nest{k}", places)
+            texts.append(t)
+            places[t.name] = self.room
+            step = len(nest.sums) * t.W
+            sums.update({(k, s): (self.room + s * t.W, t.order.items, step, t.W) for s in range(len(nest.sums))})
+            self.room += step * t.order.items
+            cuts.append((t.name, self.items, self.items + t.order.items))
+            self.items += t.order.items
+        bodies = [t.text() for t in texts]
+        kinds = sorted({(W, t.nest.bits) for t in texts for W in (t.W, 1)})  # (1: routines)
+        lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
+        ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
+        loop = function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
+        last = function("last", "ptr %table", added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits))
+        whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
+        text = [*lines, *ends, *bodies, loop, last, function("all", "ptr %table", whole)]
+        self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
+        self.lines = self.text.count("\n")
+        self.serial = any([nest.partial for nest in nests])
+        self.work = sum([math.prod(t.nest.extents) * max(len(t.code), 1) for t in texts])
+
+    def aligned(self, places: dict) -> list:
+        """Nothing is done where an array lies across the places of its numbers."""
+        b = Builder(1, 64)
+        b.lines.append("  ; addresses")
+        odd = "0"
+        for k, size in enumerate(self.sizes):
+            if size > 1:
+                p = b(f"ptrtoint ptr {data(b, k)} to i64")
+                odd = b(f"or i64 {odd}, {b(f'and i64 {p}, {size - 1}')}")
+        b.lines.append(f"  %odd = icmp ne i64 {odd}, 0\n  br i1 %odd, label %refused, label %begin\nrefused:")
+        b.lines.append(f"  store i64 1, ptr {pointer(b, places['flag'])}\n  ret void\nbegin:")
+        return b.lines
+
+
+def pointer(b: Builder, k: int) -> str:
+    return b(f"load ptr, ptr {b(f'getelementptr ptr, ptr %table, i64 {k}')}")
+
+
+def data(b: Builder, k: int) -> str:
+    """Where the elements of an array are: the table has its address, or that of the object, which holds it."""
+    p = pointer(b, k)
+    return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
+
+
+def function(name: str, head: str, lines: list) -> str:
+    return "\n".join([f"define void @{name}({head}) {{", "entry:", *lines, "  ret void", "}"])
+
+
+def added_up(totals: list, places: dict, bits: int) -> list:
+    """Each full sum: its vectors item by item, then by halves."""
+    out = Builder(1, bits)
+    if not totals:
+        return []
+    sums, to = pointer(out, places["sums"]), pointer(out, places["totals"])
+    bad = "false"
+    for n, (parts, watched, how) in enumerate(totals):
+        total = ""
+        for first, items, step, W in parts:
+            b = narrower(out, W)
+            cell = b.cell(b.c(STARTS[how]))
+            with b.range(0, items) as i:
+                at = b(f"getelementptr {b.real}, ptr {sums}, i64 {b.count(i * step + first)}")
+                b.set(cell, together(b, how, b.get(cell), b.read(at)))
+            x = halved(b, b.get(cell), how)
+            total = together(out, how, total, x) if total else x
+        out.store(total, out(f"getelementptr {out.real}, ptr {to}, i64 {n}"))
+        if watched:
+            bad = out(f"or i1 {bad}, {out.isnan(out.sub(total, total))}")
+    flag = pointer(out, places["flag"])
+    old = out(f"load i64, ptr {flag}")
+    new = out(f"zext i1 {bad} to i64")
+    out.lines.append(f"  store i64 {out(f'or i64 {old}, {new}')}, ptr {flag}")
+    return [*out.slots, *out.lines]
+
+
+def halved(b: Builder, x: str, how: str = "add") -> str:
+    """The sum of a vector, or its extreme, by halves."""
+    w = b.W
+    while w > 1:
+        halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
+        parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
+        w //= 2
+        x = together(narrower(b, w, True), how, *parts)
+    return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
+
+
+def narrower(b: Builder, width: int, vector: bool = False) -> Builder:
+    """For text with vectors of another width; `vector`: of one number they are vectors still."""
+    other = Builder(width, b.bits)
+    other.lines, other.slots, other.fresh, other.labels = b.lines, b.slots, b.fresh, b.labels
+    if vector:
+        other.T, other.B = f"<{width} x {b.real}>", f"<{width} x i1>"
+    return other
+
+
+def together(b: Builder, how: str, a: str, x: str) -> str:
+    """A sum or an extreme so far, and one more number.  (No number is the extreme of all.)"""
+    if how == "add":
+        return b.add(a, x)
+    return b.select(b.or_(b.compare("gt" if how == "max" else "lt", x, a), b.isnan(x)), x, a)
+
+
+def dispatched(cuts: list) -> list:
+    lines = []
+    for k, (name, start, stop) in enumerate(cuts):
+        lines += [
+            f"  %a{k} = call i64 @llvm.smax.i64(i64 %from, i64 {start})",
+            f"  %b{k} = call i64 @llvm.smin.i64(i64 %to, i64 {stop})",
+            f"  %c{k} = sub i64 %a{k}, {start}",
+            f"  %d{k} = sub i64 %b{k}, {start}",
+            f"  call void @{name}(ptr %table, i64 %c{k}, i64 %d{k})",
+        ]
+    return lines

@@ -1,0 +1,349 @@
+"""Where the elements of a value come from, told by integers: how a view, a write into a region, a shift by one moves them.
+
+A place is, for each axis of a value, (first, steps): its index is first + sum of steps[d] times the d-th counter of a loop.  A map says
+the same of the axes of an operand, by the axes of the result.  So the views of a program, and its writes, become other places at which
+its operands are read, and no loop is made for them."""
+
+import functools
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.primitive import ADD_AT, ASSIGN, READ
+from ...ops import products, shaping
+from ...ops.indexing.regions import basic, region
+from ..program import LAID
+from ..record.recorder import Instruction
+
+SHORT = 4  # terms of a sum that are written out
+
+
+@functools.cache
+def whole(shape: tuple) -> tuple:
+    """The map of an operand that lies as the result does."""
+    return tuple([(0, tuple([int(a == j) for a in range(len(shape))])) for j in range(len(shape))])
+
+
+@functools.cache
+def broadcast(shape: tuple, to: tuple) -> tuple:
+    """The map of an operand that is broadcast."""
+    ahead = len(to) - len(shape)
+    return tuple([(0, tuple([int(a == j + ahead and n > 1) for a in range(len(to))])) for j, n in enumerate(shape)])
+
+
+def of_view(view: Callable, shape: tuple) -> tuple | None:
+    """(the shape of view(x), its map) for x of this shape; None where it is no view.  Each axis by itself is laid out in bytes."""
+    found, to = [], shape
+    for line, x in lines_of(shape):
+        v = view(x)
+        to = v.shape
+        if not v.size or v.base is None:
+            return None
+        first = v.__array_interface__["data"][0] - line
+        found.append((first, tuple([s if m > 1 else 0 for s, m in zip(v.strides, to, strict=True)])))
+    return to, tuple(found)
+
+
+@functools.lru_cache(256)
+def lines_of(shape: tuple) -> list:
+    """For each axis an array of this shape whose elements lie in a line along it, and where that begins."""
+    found = []
+    for j, n in enumerate(shape):
+        line = np.empty(n, np.int8)
+        x = np.broadcast_to(line.reshape([n if k == j else 1 for k in range(len(shape))]), shape)
+        found.append((line.__array_interface__["data"][0], x))
+    return found
+
+
+def through(m: tuple, place: tuple, counters: int) -> tuple:
+    """The place in the operand."""
+    found = []
+    for first, steps in m:
+        total = [0] * counters
+        for s, (start, own) in zip(steps, place, strict=True):
+            if s:
+                first += s * start
+                total = [t + s * o for t, o in zip(total, own, strict=True)]
+        found.append((first, tuple(total)))
+    return tuple(found)
+
+
+def reach(at: tuple, extents: tuple) -> tuple[int, int]:
+    """The least and the greatest index."""
+    first, steps = at
+    ends = [s * (n - 1) for s, n in zip(steps, extents, strict=True)]
+    return first + sum([min(e, 0) for e in ends]), first + sum([max(e, 0) for e in ends])
+
+
+class Piece:
+    """Elements of the result in `box` ((start, stop) for each axis; None: all) are the sum of the sources: (operand, map)."""
+
+    __slots__ = ("box", "sources")
+
+    def __init__(self, box: tuple | None, *sources: tuple):
+        self.box, self.sources = box, sources
+
+    def holds(self, place: tuple, extents: tuple) -> bool:
+        """Does it hold all of these elements?  (False: none of them.)"""
+        if self.box is None:
+            return True
+        inside = True
+        for at, (start, stop) in zip(place, self.box, strict=True):
+            low, high = reach(at, extents)
+            if high < start or low >= stop:
+                return False
+            inside &= start <= low and high < stop
+        if not inside:
+            raise AssertionError("a box was not cut")
+        return True
+
+
+class Moved:
+    """A value whose elements are those of others, or sums of two: of the first piece that holds them.  `form`: the shape in which the
+    operand is counted, which lies in C order, and with `turned` the value itself, where that is not their own."""
+
+    cost = 0
+
+    def __init__(self, *pieces: Piece, form: tuple | None = None, turned: bool = False, base: int | None = None):
+        self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
+        box = pieces[0].box if pieces[-1].box is None else None  # of a write, which is done where the buffer lies
+        self.region = None if box is None else math.prod([stop - start for start, stop in box])
+        self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        piece = next(p for p in self.pieces if p.holds(place, extents))
+        return [(k, through(m, place, len(extents))) for k, m in piece.sources]
+
+    def node(self, g: Any, x: list) -> int:
+        return g.add(*x) if len(x) == 2 else x[0] if x else g.zero
+
+    def sources(self) -> list:
+        return [s for p in self.pieces for s in p.sources]
+
+
+class Added:
+    """A sum over short axes, written out term by term."""
+
+    def __init__(self, k: int, shape: tuple, axes: tuple, keepdims: bool):
+        kept = [j for j in range(len(shape)) if j not in axes]
+        own = {j: j if keepdims else kept.index(j) for j in kept}
+        count = len(shape) if keepdims else len(kept)
+        self.terms = []
+        for index in np.ndindex(*[shape[j] for j in axes]):
+            at = dict(zip(axes, index, strict=True))
+            m = [(at[j], (0,) * count) if j in at else (0, tuple([int(a == own[j]) for a in range(count)])) for j in range(len(shape))]
+            self.terms.append((k, tuple(m)))
+        self.cost = len(self.terms)
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(k, through(m, place, len(extents))) for k, m in self.terms]
+
+    def node(self, g: Any, x: list) -> int:
+        out = x[0]
+        for term in x[1:]:
+            out = g.add(out, term)
+        return out
+
+    def sources(self) -> list:
+        return self.terms
+
+
+STEPS = frozenset(("at", "transpose"))
+
+
+def viewed(i: Instruction) -> Callable | None:
+    """The view that an instruction takes of its operand."""
+    prim = i.prim
+    if prim is READ:
+        path, at = i.params["path"], i.params["at"]
+        if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not (at is None or basic(at)):
+            return None
+        return lambda x: region(x, path) if at is None else region(x, path)[at]
+    if prim is shaping.transpose.prim:
+        return lambda x: x.transpose(i.params["axes"])
+    if prim is shaping.broadcast_to.prim:
+        return lambda x: np.broadcast_to(x, i.params["to"])
+    return None
+
+
+def only_ones(a: tuple, b: tuple) -> bool:
+    return [n for n in a if n != 1] == [n for n in b if n != 1]
+
+
+def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+    """What an instruction is that but moves elements, for operands of these shapes."""
+    prim, args = i.prim, i.args
+    if prim is shaping.broadcast_to.prim:
+        return Moved(Piece(None, (args[0], broadcast(shapes[0], shape))))
+    if prim in (READ, ASSIGN, ADD_AT) and i.params["path"][:1] and i.params["path"][0][0] == "reshape":
+        return counted(i, shapes, shape)
+    if prim is READ or prim is shaping.transpose.prim:
+        view = viewed(i)
+        found = None if view is None else of_view(view, shapes[0])
+        return None if found is None or found[0] != shape else Moved(Piece(None, (args[0], found[1])))
+    if prim is shaping.reshape.prim and only_ones(shapes[0], shape):
+        axes = iter([a for a, n in enumerate(shape) if n != 1])
+        m = tuple([(0, unit(next(axes), len(shape)) if n != 1 else (0,) * len(shape)) for n in shapes[0]])
+        return Moved(Piece(None, (args[0], m)))
+    if prim is LAID or prim is shaping.copy.prim:
+        return Moved(Piece(None, (args[0], whole(shape))))
+    if prim is ASSIGN or prim is ADD_AT:
+        return written(i, shapes, shape)
+    if prim is shaping.rolled.prim and type(i.params["shift"]) is int and (type(i.params["axis"]) is int or len(shape) == 1):
+        axis = (i.params["axis"] or 0) % len(shape)
+        n = shape[axis]
+        return joined(axis, [(args[0], n - i.params["shift"] % n, n), (args[0], 0, n - i.params["shift"] % n)], shape)
+    if prim is shaping.concatenate.prim:
+        axis = i.params["axis"] % len(shape)
+        return joined(axis, [(k, 0, s[axis]) for k, s in zip(args, shapes, strict=True)], shape)
+    if prim in (shaping.layered.prim, shaping.layer.prim, shaping.as_layer.prim):
+        return layers(i, shape)
+    if prim in (shaping.slice_of.prim, shaping.embed.prim):
+        return sliced(i, shapes[0], shape)
+    if prim in (products.take_last.prim, products.put_last.prim):
+        return picked(i, shape)
+    return None
+
+
+def picked(i: Instruction, shape: tuple) -> Moved:
+    """Some of the last axis, or their places among zeros."""
+    ahead, pieces = whole(shape)[:-1], []
+    for n, at in enumerate(i.params["at"]):
+        here, there = (n, at) if i.prim is products.take_last.prim else (at, n)
+        box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
+        pieces.append(Piece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
+    return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
+
+
+def sliced(i: Instruction, own: tuple, shape: tuple) -> Moved:
+    """A slice along an axis, or one among zeros."""
+    axis, start = i.params["axis"] % len(shape), i.params["start"]
+    embedded = i.prim is shaping.embed.prim
+    start = start or 0
+    start = start if start >= 0 else start + own[axis]
+    m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(whole(shape))])
+    if not embedded:
+        return Moved(Piece(None, (i.args[0], m)))
+    box = tuple([(start, start + own[axis]) if a == axis else (0, n) for a, n in enumerate(shape)])
+    return Moved(Piece(box, (i.args[0], m)), Piece(None))
+
+
+def layers(i: Instruction, shape: tuple) -> Moved:
+    """Arrays along a new axis, one of them, or one among zeros."""
+    axis = i.params["axis"]
+    if i.prim is shaping.layer.prim:
+        m = list(whole(shape))
+        m.insert(axis, (i.params["at"], (0,) * len(shape)))
+        return Moved(Piece(None, (i.args[0], tuple(m))))
+    m = tuple([at for a, at in enumerate(whole(shape)) if a != axis])
+    first = 0 if i.prim is shaping.layered.prim else i.params["at"]
+    boxes = [tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)]) for n in range(first, first + len(i.args))]
+    pieces = [Piece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
+    return Moved(*pieces) if len(pieces) == shape[axis] else Moved(*pieces, Piece(None))
+
+
+def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+    """A view of an array, or a write to it, that goes by a reshape of it."""
+    to, size = i.params["path"][0][1], math.prod(shapes[0])
+    form = tuple(to) if type(to) in (tuple, list) else (to,)
+    if -1 in form:
+        form = tuple([size // -math.prod(form) if n == -1 else n for n in form])
+    if math.prod(form) != size or i.args[0] in i.args[1:]:
+        return None
+    inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
+    d = moved(inner, [form, *shapes[1:]], shape if i.prim is READ else form)
+    return None if d is None or d.form else Moved(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
+
+
+def unit(a: int, n: int) -> tuple:
+    return tuple([int(k == a) for k in range(n)])
+
+
+def joined(axis: int, parts: list, shape: tuple) -> Moved:
+    """Parts, (operand, start, stop), one after the other along an axis."""
+    pieces, place = [], 0
+    for k, start, stop in parts:
+        if stop > start:
+            box = tuple([(place, place + stop - start) if a == axis else (0, n) for a, n in enumerate(shape)])
+            m = [(first + (start - place) * (a == axis), steps) for a, (first, steps) in enumerate(whole(shape))]
+            pieces.append(Piece(box, (k, tuple(m))))
+            place += stop - start
+    return Moved(*pieces)
+
+
+def written(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+    """A write into a region without gaps."""
+    path, at = i.params["path"], i.params["at"]
+    if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not basic(at):
+        return None
+    index = at if type(at) is tuple else (at,)
+    index = index if any([a is Ellipsis for a in index]) else (*index, Ellipsis)
+    found = of_view(lambda x: region(x, path)[index], shape)
+    if found is None:
+        return None
+    to, m = found
+    box, back = [], [(0, (0,) * len(shape))] * len(to)
+    for j, (first, steps) in enumerate(m):
+        moving = [(a, s) for a, s in enumerate(steps) if s]
+        if not moving:
+            box.append((first, first + 1))
+            continue
+        if len(moving) > 1 or abs(moving[0][1]) > 1:
+            return None
+        a, s = moving[0]
+        last = first + s * (to[a] - 1)
+        box.append((min(first, last), max(first, last) + 1))
+        back[a] = (-first * s, tuple([s * (k == j) for k in range(len(shape))]))
+    ahead = len(to) - len(shapes[1])
+    own = tuple([back[ahead + a] if n > 1 else (0, (0,) * len(shape)) for a, n in enumerate(shapes[1])])
+    base, what = (i.args[0], whole(shape)), (i.args[1], own)
+    full = box == [(0, n) for n in shape]
+    inside = Piece(None if full else tuple(box), *((what,) if i.prim is ASSIGN else (base, what)))
+    return Moved(inside) if full else Moved(inside, Piece(None, base))
+
+
+# --- where loops are to be cut, and how far apart an operand is read ---
+
+
+def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
+    """For each axis the places between 0 and its end where the text for one element changes; `known`: those of the operands."""
+    found: list = [set() for _ in shape]
+    for piece in getattr(d, "pieces", ()):
+        for cuts, ends in zip(found, piece.box or (), strict=False):
+            cuts.update(ends)
+    for k, m in d.sources():
+        for (first, steps), cuts in zip(m, known.get(k) or ((),) * len(m), strict=True):
+            moving = [(a, s) for a, s in enumerate(steps) if s]
+            if cuts and len(moving) == 1:
+                a, s = moving[0]
+                found[a].update([math.ceil((c - first) / s) if s > 0 else math.floor((first - c) / -s) + 1 for c in cuts])
+    return tuple([tuple(sorted([c for c in cuts if 0 < c < n])) for cuts, n in zip(found, shape, strict=True)])
+
+
+def spread_of(d: Any, shape: tuple, known: dict) -> dict:
+    """The distances at which elements are read: of operands in memory (None), and of costly values; `known`: those of the operands."""
+    found: dict = {}
+    for k, m in d.sources():
+        for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
+            found.setdefault(origin, set()).update([shifted(m, shift, len(shape)) for shift in shifts])
+    return found
+
+
+def shifted(m: tuple, shift: tuple, count: int) -> tuple:
+    own = [0] * count
+    for (first, steps), s in zip(m, shift, strict=True):
+        for a, step in enumerate(steps):
+            if step:
+                own[a] += (first + s) * step
+    return tuple(own)
+
+
+def cells(shape: tuple, cuts: tuple) -> list:
+    """The boxes between the cuts: (starts, extents)."""
+    found: list = [((), ())]
+    for n, c in zip(shape, cuts, strict=True):
+        ends = list(zip((0, *c), (*c, n), strict=True))
+        found = [((*starts, a), (*sizes, b - a)) for starts, sizes in found for a, b in ends]
+    return found

@@ -1,0 +1,129 @@
+"""The text of a loop over the rows of a matrix, some of them a turn: their products with vectors, what a group makes of these, and the
+sum of the rows by factors that the group made.  From the first product to the last the rows stay in the cache next to the processor.
+
+`rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their products; of the factors; of the
+sums of rows; of the group's code and its table; of its full sums, and of the sums of these; of the places that say where arrays of the
+group are, which move on by `steps` bytes a turn."""
+
+import llvmlite.binding as llvm
+
+from ...kernels.emit.block_code import Affine
+from ...kernels.emit.llvm_builder import Builder
+from .loops import function, halved
+
+ROWS = 8  # of a turn
+TOGETHER = 2  # products, or sums, that read a row together
+
+
+def text(columns: int, bits: int, products: int, factors: int, totals: int, steps: list) -> str:
+    return Text(columns, bits, products, factors, totals, steps).text()
+
+
+class Text:
+    def __init__(self, columns: int, bits: int, products: int, factors: int, totals: int, steps: list):
+        self.columns, self.products, self.factors, self.totals, self.steps = columns, products, factors, totals, steps
+        self.W, self.size = 512 // bits, bits // 8
+        self.b = Builder(self.W, bits)
+
+    def text(self) -> str:
+        b, at = self.b, self.pointers()
+        with b.range(0, Affine(0, {"%turns": 1})) as k:
+            first = b(f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {ROWS * self.columns}')}")
+            rows = [self.beyond(first, str(r * self.columns)) for r in range(ROWS)]
+            for n in range(0, self.products, TOGETHER):
+                self.multiply(rows, at["vectors"][n : n + TOGETHER], at["products"][n : n + TOGETHER])
+            b.lines.append(f"  call void {at['code'][0]}(ptr {at['table'][0]})")
+            self.total(at)
+            for n in range(0, self.factors, TOGETHER):
+                self.add(rows, at["factors"][n : n + TOGETHER], at["sums"][n : n + TOGETHER])
+            for p, step in zip(at["moving"], self.steps, strict=True):
+                there = b(f"load i64, ptr {p}")
+                b.lines.append(f"  store i64 {b(f'add i64 {there}, {step}')}, ptr {p}")
+        one, kind = f"<{self.W} x i1>", b.T
+        declared = [
+            f"declare {kind} @llvm.fma.{b.suffix}({kind}, {kind}, {kind})",
+            f"declare {kind} @llvm.masked.load.{b.suffix}.p0(ptr, i32, {one}, {kind})",
+            f"declare void @llvm.masked.store.{b.suffix}.p0({kind}, ptr, i32, {one})",
+            "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
+        ]
+        body = function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(" {", ' "prefer-vector-width"="512" {', 1)
+        return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body]) + "\n"
+
+    def pointers(self) -> dict:
+        counts = {"matrix": 1, "vectors": self.products, "products": self.products, "factors": self.factors, "sums": self.factors}
+        counts |= {"code": 1, "table": 1, "totals": 1, "all": 1, "moving": len(self.steps)}
+        found, k = {}, 0
+        for name, n in counts.items():
+            found[name] = [self.b(f"load ptr, ptr {self.b(f'getelementptr ptr, ptr %frame, i64 {k + j}')}") for j in range(n)]
+            k += n
+        return found
+
+    def beyond(self, p: str, count: str) -> str:
+        return p if count == "0" else self.b(f"getelementptr {self.b.real}, ptr {p}, i64 {count}")
+
+    def each(self, work) -> None:
+        """work(column, mask) for all vectors of columns."""
+        full, rest = self.columns // self.W * self.W, self.columns % self.W
+        if full:
+            with self.b.range(0, full, self.W) as j:
+                work(self.b.count(j), "")
+        if rest:
+            work(str(full), "<" + ", ".join([f"i1 {int(k < rest)}" for k in range(self.W)]) + ">")
+
+    def read(self, p: str, column: str, mask: str) -> str:
+        b, p = self.b, self.beyond(p, column)
+        if not mask:
+            return b.read(p)
+        return b(f"call {b.T} @llvm.masked.load.{b.suffix}.p0(ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}, {b.T} zeroinitializer)")
+
+    def write(self, value: str, p: str, column: str, mask: str) -> None:
+        b, p = self.b, self.beyond(p, column)
+        if mask:
+            given = f"{b.T} {value}, ptr {p}, i32 {self.size}, <{self.W} x i1> {mask}"
+            b.lines.append(f"  call void @llvm.masked.store.{b.suffix}.p0({given})")
+        else:
+            b.store(value, p)
+
+    def one(self, p: str, k: int) -> str:
+        return self.b(f"load {self.b.real}, ptr {self.beyond(p, str(k))}, align {self.size}")
+
+    def multiply(self, rows: list, vectors: list, products: list) -> None:
+        """The products of the rows with these vectors.  The rows of the next turn are asked for."""
+        b = self.b
+        cells = [[b.cell(b.c(0.0)) for _ in vectors] for _ in rows]
+
+        def work(j: str, mask: str) -> None:
+            given = [self.read(x, j, mask) for x in vectors]
+            for row, sums in zip(rows, cells, strict=True):
+                b.lines.append(
+                    f"  call void @llvm.prefetch.p0(ptr {self.beyond(self.beyond(row, j), str(ROWS * self.columns))}, i32 0, i32 3, i32 1)"
+                )
+                a = self.read(row, j, mask)
+                for x, cell in zip(given, sums, strict=True):
+                    b.set(cell, b.fma(a, x, b.get(cell)))
+
+        self.each(work)
+        for r, sums in enumerate(cells):
+            for p, cell in zip(products, sums, strict=True):
+                b.lines.append(f"  store {b.real} {halved(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, align {self.size}")
+
+    def total(self, at: dict) -> None:
+        for k in range(self.totals):
+            there = self.beyond(at["all"][0], str(k))
+            total = self.b(f"fadd {self.b.real} {self.one(at['all'][0], k)}, {self.one(at['totals'][0], k)}")
+            self.b.lines.append(f"  store {self.b.real} {total}, ptr {there}, align {self.size}")
+
+    def add(self, rows: list, factors: list, sums: list) -> None:
+        """The sums of the rows by these factors."""
+        b = self.b
+        given = [[b.spread(self.one(p, r)) for r in range(ROWS)] for p in factors]
+
+        def work(j: str, mask: str) -> None:
+            found = [self.read(p, j, mask) for p in sums]
+            for r, row in enumerate(rows):
+                a = self.read(row, j, mask)
+                found = [b.fma(a, x[r], s) for x, s in zip(given, found, strict=True)]
+            for s, p in zip(found, sums, strict=True):
+                self.write(s, p, j, mask)
+
+        self.each(work)

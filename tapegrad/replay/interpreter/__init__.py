@@ -1,0 +1,1 @@
+"""Small operations of a program as rows of one compiled interpreter."""

@@ -1,0 +1,285 @@
+"""Where the values of blocks lie: places of one array of float64, which arrays of integers tell, and the memory of a run."""
+
+import functools
+import heapq
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import F8
+from ..program import Program
+
+KEPT = 1 << 28  # bytes of an arena that is kept for the next run
+LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
+LINE, SEVERAL = 8, 64  # elements of a line of the cache, and of a value for which it matters
+ITEM = 8  # bytes of an integer that tells a place
+
+
+class Held:
+    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last instruction that reads a
+    value there."""
+
+    __slots__ = ("places", "own", "until", "first")
+
+    def __init__(self, places: Any, own: bool, first: int = 0):
+        self.places, self.own, self.until, self.first = places, own, -1, first
+
+
+class Arena:
+    """Where the values of the blocks of a program lie, from the instruction that makes them to the last one that reads them.
+    `last`: number of a value -> that instruction.  `rolling`: each value has places of its own, so that trips of a loop are alike."""
+
+    def __init__(self, program: Program, last: dict, rolling: bool = False):
+        self.program, self.last, self.shown, self.rolling = program, last, program.shown, rolling
+        self.size, self.table, self.known, self.free = 1, [], {}, {}
+        self.length = self.first = 0
+        self.laid: dict = {}  # (first place, shape, strides) -> places
+        self.once: dict = {}  # id of places -> (is each there once?, the places)
+        self.counting: dict = {}  # id -> the consecutive integers of which those are views
+        self.whole = np.arange(0)  # the last of these
+        self.begins: dict = {}  # (id of places, shape) -> (where they begin in the table, the places)
+        self.forms: dict = {}  # id of places -> (their form, the places)
+        self.seam: dict = {}  # (id of places, axis) -> (where boxes of them end, the places)
+        self.constants: list = [(np.zeros((), np.int64), 0.0)]
+        self.numbers: dict = {}
+        self.nothing = np.zeros((), np.int64)
+        self.temporaries: list = []
+        self.rooms: dict = {}  # elements -> the first place
+        self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
+        self.at: dict = {}  # value -> its places
+        self.held: dict = {}  # value -> the `Held`s where it may lie
+        self.dying: list = []  # (last instruction that reads a value, the value)
+        self.pool: list = []
+
+    def take(self) -> "Memory":
+        try:
+            return self.pool.pop()
+        except IndexError:
+            return Memory(self)
+
+    def give_back(self, memory: "Memory") -> None:
+        if ITEM * self.size <= KEPT:
+            self.pool.append(memory)
+
+    def settle(self) -> None:
+        """All blocks are there."""
+        self.indexed = np.frombuffer(b"".join(self.table) or bytes(4), np.int32)
+        self.laid, self.begins, self.once, self.known, self.table, self.at, self.held = {}, {}, {}, {}, [], {}, {}
+        self.forms, self.seam, self.counting, self.whole = {}, {}, {}, np.arange(0)
+
+    # --- places ---
+
+    def consecutive(self, shape: tuple, strides: tuple) -> Any:
+        count = math.prod(shape)
+        idle = self.free.get(count)
+        self.first = first = idle.pop() if idle else self.begin(count)
+        at = self.laid.get((first, shape, strides))
+        if at is None:
+            at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
+        return at
+
+    def begin(self, count: int) -> int:
+        """The first of so many new places; many begin with a line of the cache, but where trips are to be alike."""
+        first = self.size if count < SEVERAL or self.rolling else -(-self.size // LINE) * LINE
+        self.size = first + count
+        return first
+
+    def integers(self, first: int, count: int) -> np.ndarray:
+        """Consecutive ones."""
+        if first + count > len(self.whole):
+            self.whole = np.arange(2 * (first + count))
+            self.counting[id(self.whole)] = self.whole
+        return self.whole[first : first + count]
+
+    def place(self, k: int, by_rows: bool = False) -> None:
+        """New places for a value, in its memory order, or by rows whatever that is."""
+        _, shape, strides, _, _ = self.shown[k]
+        self.at[k] = at = self.consecutive(shape, () if by_rows else strides)
+        self.hold(k, [Held(at, True, self.first)])
+
+    def hold(self, k: int, helds: list) -> None:
+        self.held[k] = helds
+        heapq.heappush(self.dying, (self.last.get(k, -1), k))
+        for h in helds:
+            h.until = max(h.until, self.last.get(k, -1))
+
+    def constant(self, k: int) -> None:
+        v = self.program.constants[k]
+        if self.shown[k][0] is None:
+            self.at[k] = self.number(float(v))
+        else:
+            self.at[k] = self.taken_for_ever(v)
+        self.hold(k, [Held(self.at[k], False)])
+
+    def taken_for_ever(self, v: Any) -> Any:
+        at = ordered(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
+        self.constants.append((at, v))
+        return at
+
+    def temporary(self, *shape: int) -> Any:
+        """New places until the end of the instruction."""
+        at = self.consecutive(shape, ())
+        self.temporaries.append(at)
+        return at
+
+    def room(self, count: int) -> int:
+        """Places for any instruction, for as long as it takes."""
+        if count not in self.rooms:
+            self.rooms[count] = self.begin(count)
+        return self.rooms[count]
+
+    def free_temporaries(self) -> None:
+        for at in () if self.rolling else self.temporaries:
+            self.free.setdefault(at.size, []).append(int(at.flat[0]) if at.size else 0)
+        self.temporaries = []
+
+    def number(self, v: float) -> Any:
+        key = v.hex()
+        if key not in self.numbers:
+            self.numbers[key] = at = np.array(self.size)
+            self.size += 1
+            self.constants.append((at, v))
+        return self.numbers[key]
+
+    def is_dead(self, k: int, n: int) -> bool:
+        """May its places be written by instruction n?"""
+        return all([h.own and h.until <= n for h in self.held[k]])
+
+    def is_once(self, at: np.ndarray) -> bool:
+        """Is no place there twice?  (What was read at repeated indices lies at one place.)"""
+        if id(at) not in self.once:
+            self.once[id(at)] = len(set(at.ravel().tolist())) == at.size, at
+        return self.once[id(at)][0]
+
+    def keep(self, values: Any, n: int) -> None:
+        """Instruction n reads them as well."""
+        for a in values:
+            for h in self.held[a]:
+                h.until = max(h.until, n)
+            heapq.heappush(self.dying, (n, a))
+
+    def release(self, n: int) -> None:
+        """What no instruction after n reads."""
+        while self.dying and self.dying[0][0] <= n:
+            for h in self.held[heapq.heappop(self.dying)[1]]:
+                if h.own and h.until <= n:
+                    h.own = False
+                    if not self.rolling:
+                        self.free.setdefault(h.places.size, []).append(h.first)
+
+    def indices(self, at: Any, shape: tuple) -> int:
+        """Where the places of an operand, broadcast to this shape, begin in the table."""
+        met = self.begins.get((id(at), shape))
+        if met is not None:
+            return met[0]
+        places = at if at.shape == shape else at + zeros_of(shape)  # a fifth of the time of broadcast_to
+        key = places.astype(np.int32).tobytes()
+        found = self.known.get(key)
+        if found is None:
+            found = self.known[key] = self.length
+            self.table.append(key)
+            self.length += len(key) // 4
+        self.begins[id(at), shape] = found, at
+        return found
+
+    def form_of(self, at: np.ndarray) -> Any:
+        """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
+        if id(at.base) in self.counting:  # an integer takes as much memory as a number
+            return at.shape, at.strides
+        if at.size < LEAST_CUT:
+            return False
+        found = self.forms.get(id(at))
+        if found is None:
+            steps = steps_of(at)
+            found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
+        return found[0]
+
+    def cuts_of(self, to: Any, operands: tuple) -> list | None:
+        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is one box, or too many."""
+        cuts: Any = None
+        if self.form_of(to) is False and not self.is_once(to):
+            return None  # the last one that is written to a place stays
+        for at in (to, *operands):
+            if at.size > 1 and self.form_of(at) is False:
+                cuts = cuts or [{0, n} for n in to.shape]
+                for axis in range(1, at.ndim + 1):
+                    if at.shape[-axis] > 1:
+                        cuts[-axis] |= self.seams(at, axis)
+        count = math.prod([len(c) - 1 for c in cuts]) if cuts else 0
+        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * LEAST_CUT else None
+
+    def seams(self, at: np.ndarray, axis: int) -> set:
+        """Where, along this axis from the last one, the steps between neighbours change."""
+        key = id(at), axis
+        if key not in self.seam:
+            steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
+            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1  # the step from there on is another one
+            for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
+                if k >= last + 1 and (steps[k] != steps[last]).any():
+                    found.add(k + 1)
+                    last = k + 1
+            self.seam[key] = found, at
+        return self.seam[key][0]
+
+    def view_of(self, at: np.ndarray) -> tuple | None:
+        """(first place, strides) by which the arena shows these places; None if it cannot."""
+        if id(at.base) in self.counting and at.size:
+            return int(at.flat[0]), at.strides
+        return steps_of(at)
+
+
+class Memory:
+    """An arena for one run at a time, and views of it."""
+
+    __slots__ = ("arena", "address", "views")
+
+    def __init__(self, arena: Arena):
+        room = np.zeros(arena.size + LINE)
+        skipped = -room.ctypes.data // ITEM % LINE
+        self.arena, self.views = room[skipped : skipped + arena.size], {}
+        for at, v in arena.constants:
+            self.arena[at] = v
+        self.address = self.arena.ctypes.data
+
+    def of(self, block: Any) -> tuple:
+        """Where the block finds what it is given, and leaves what it gives."""
+        found = self.views.get(block)
+        if found is None:
+            found = self.views[block] = (
+                [viewed(self.arena, *way) for way in block.taking],
+                [(*way, seen and viewed(self.arena, *seen)) for way, seen in zip(block.ways, block.giving, strict=True)],
+            )
+        return found
+
+
+def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
+    """The part of the arena at these places as a view; None if it is none."""
+    if 0 in shape:
+        return np.zeros(shape)
+    return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
+
+
+def steps_of(at: np.ndarray) -> tuple | None:
+    """(first place, strides) of places that lie as the elements of a view do."""
+    if not at.size:
+        return None
+    first = int(at.flat[0])
+    steps = [int(at.take(1, axis=n).flat[0]) - first if size > 1 else 1 for n, size in enumerate(at.shape)]
+    told = first + sum([np.arange(size).reshape((-1,) + (1,) * (at.ndim - n - 1)) * steps[n] for n, size in enumerate(at.shape)])
+    if not np.array_equal(np.broadcast_to(told, at.shape), at):
+        return None
+    return first, tuple([8 * step for step in steps])
+
+
+@functools.cache
+def zeros_of(shape: tuple) -> np.ndarray:
+    return np.zeros(shape, np.int64)
+
+
+def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
+    """These integers in the memory order that the strides tell."""
+    if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
+        return flat.reshape(shape)
+    order = sorted(range(len(shape)), key=lambda n: -abs(strides[n]))
+    return flat.reshape([shape[n] for n in order]).transpose([order.index(n) for n in range(len(shape))])

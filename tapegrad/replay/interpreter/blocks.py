@@ -1,0 +1,523 @@
+"""Runs of small operations of a program as one call of the interpreter.
+
+Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
+operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
+
+import collections
+import functools
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import F8
+from ..._core.primitive import ADD_AT, ASSIGN, READ
+from ...ops import elementwise as e
+from ...ops import shaping
+from ...ops.indexing.regions import region
+from ...ops.products import matmul
+from ...ops.zero_derivative import Place
+from ..program import GROUP, LAID, PART, Instruction, Program, laid
+from .arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
+from .banded import room_for
+from .foreign_calls import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
+from .loop_rerolling import HEAVIEST, Listed
+from .machine_code import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .small_matrices import way
+
+SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
+CALLED = 1 << 15  # of exponentials and the like
+PRODUCTS = 1 << 22  # of a matrix product
+MATRICES = 64  # products of an instruction
+OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
+ROOM = 1 << 15  # elements of an array that is read or written in part
+FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
+COPIED = 3000  # elements that take as long to copy as it takes to begin
+OFTEN, TURNED = 3, 6000  # products that a transpose is copied for, and the most elements of one
+SHORT = 3  # elements of a line below which a table is as good
+FIRST = frozenset(("mul", "add", "sub"))
+PAIR = 32  # elements of an instruction that is one row with the next
+BINARY = {
+    e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
+    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
+}  # fmt: skip
+UNARY = {
+    e.negative.prim: "neg", e.sqrt.prim: "sqrt", e.absolute.prim: "abs", e.exp.prim: "exp", e.expm1.prim: "expm1", e.log.prim: "log",
+    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh", e.cosh.prim: "cosh",
+}  # fmt: skip
+COMPARED = {
+    "less": ("lt", 0),
+    "less_equal": ("le", 0),
+    "equal": ("eq", 0),
+    "not_equal": ("ne", 0),
+    "greater": ("lt", 1),
+    "greater_equal": ("le", 1),
+}
+END = math.inf
+PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
+UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
+NUMBERS = frozenset((float, int))
+
+
+SINGLE_ROW = {name: row for row, name in SINGLE.items()}
+
+
+@functools.lru_cache(4096)
+def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line, numbers of lines, for each
+    of these the steps of result and operands).  `forms`: (shape, strides) of the places of the result and the operands, None of one
+    place.  None where it does not go, or lines are short."""
+    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
+    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
+    axes.sort(key=lambda axis: axis[1:], reverse=True)
+    joined: list = []  # axes, those that are one line together joined
+    for size, *step in axes:
+        if joined and joined[-1][1:] == [size * s for s in step]:
+            size *= joined.pop()[0]
+        joined.append([size, *step])
+    best: Any = None
+    for axis in joined:
+        size, to, *others = axis
+        if to == 1 and {0, 1}.issuperset(others):
+            row = f"{name} {''.join(map(str, others))}"
+        elif to == 0 and name in SUMMED and set(others) == {1}:
+            row = SUMMED[name]
+        else:
+            continue
+        if name in LOOPS and others == [1]:
+            row = "called"
+        if (row in IN_LINES or row == "called") and (best is None or size > best[1][0]):
+            best = row, axis
+    if best is None or len(joined) > 3:
+        return None
+    row, axis = best
+    outer = [other for other in joined if other is not axis]
+    if axis[0] < SHORT and outer:
+        return None
+    outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
+    return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+
+
+def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
+    """Steps in places along the axes of a result."""
+    return [0] * (rank - len(shape)) + [0 if n == 1 else s // ITEM for n, s in zip(shape, strides, strict=True)]
+
+
+class Kinds:
+    """Which instructions of a program the interpreter can do."""
+
+    def __init__(self, program: Program):
+        self.program, self.shown = program, program.shown
+        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
+
+    def is_float(self, k: int, most: int = ROOM) -> bool:
+        layout = self.shown[k]
+        size = self.sizes.get(id(layout))
+        if size is None:
+            numpys, shape, _, dtype, _ = layout
+            if dtype is None:
+                return type(self.program.constants.get(k)) in NUMBERS
+            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else ROOM + 1
+        return size <= most
+
+    def is_truth(self, k: int) -> bool:
+        numpys, shape, _, dtype, _ = self.shown[k]
+        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= ROOM
+
+    def can(self, k: int, i: Instruction) -> bool:
+        prim, args = i.prim, i.args
+        if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+            return False
+        floats = all([self.is_float(a) for a in args])
+        if prim in BINARY or prim in UNARY or prim in PAIRS:
+            return floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL)
+        if prim is LAID:
+            return floats and self.is_float(k)
+        if prim is READ:
+            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if prim is ASSIGN or prim is ADD_AT:
+            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if is_move(prim):
+            return floats and self.is_float(k)
+        if prim is matmul.prim:
+            return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
+        if prim is shaping.sum.prim:
+            return floats and self.is_float(k)
+        if prim is e.select.prim:
+            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
+        if way(i, [self.shown[a][1] for a in args]) is not None:
+            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
+        if prim.vjp is None:
+            compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
+            given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
+            return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
+        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, SMALL)
+
+    def products(self, args: tuple) -> int:
+        x, y = [self.shown[a][1] for a in args]
+        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
+            return PRODUCTS + 1
+        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
+
+
+class Block:
+    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values that are read outside of
+    blocks.
+
+    `given` and `left`: the values that it takes and gives."""
+
+    listed: Any = None
+
+    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
+        self.arena, self.guards = arena, {}
+        self.rows: list = []
+        self.along = 0  # rows of lines
+        self.listed = Listed() if arena.rolling else None
+        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for interpreter.small_matrices.py
+        program = arena.program
+        arena.release(start - 1)
+        code = program.code[start:stop]
+        made = {k for k, _ in code}
+        # of a buffer -> the first instruction that writes it
+        self.buffers = {i.args[0]: n for n, (_, i) in reversed([*enumerate(code, start)]) if i.prim is ASSIGN or i.prim is ADD_AT}
+        self.given = []
+        for _, i in code:
+            for a in i.args:
+                if a in made or a in arena.at:
+                    continue
+                if a in program.constants:
+                    arena.constant(a)
+                else:
+                    self.given.append(a)
+                    arena.place(a)
+        self.reads = collections.Counter([a for _, i in code for a in i.args])
+        self.stop = stop
+        self.second = collections.Counter([i.args[1] for k, i in code if i.prim is matmul.prim and len(arena.shown[k][1]) == 2])
+        self.single = {} if arena.rolling else self.read_once(code, start, wanted)
+        self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
+        self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
+        for n, (k, i) in enumerate(code, start):
+            self.instruction(n, k, i)
+            for g in program.guards.get(k, ()):
+                self.guards[len(self.rows)] = g
+                if self.listed is not None:
+                    self.listed.add("guard", int(g.value), [self.nothing, arena.at[k]])
+                self.rows.append((NUMBER["guard"], int(g.value), 0, arena.at[k].item(), len(self.rows), 0))
+            arena.release(n)
+        self.left = [k for k in made if k in wanted]
+        self.ways = [self.leaving(k) for k in self.left]
+        self.giving = [None if number else (at.shape, arena.view_of(at)) for number, _, at in self.ways]
+
+    def row(self, name: str, to: Any, *operands: Any) -> None:
+        """One operation, as a single element or as lines where its places are such, else by the table."""
+        cuts = self.arena.cuts_of(to, operands) if to.size >= LEAST_CUT else None
+        if cuts is not None:
+            wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
+            for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
+                self.part(name, *[at[box] for at in wide])
+        else:
+            self.part(name, to, *operands)
+
+    def part(self, name: str, to: Any, *operands: Any) -> None:
+        if self.listed is not None and to.size:
+            self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
+        if to.size == 1:
+            places = [at.item() for at in operands]
+            self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
+        elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
+            places = [self.arena.indices(at, to.shape) for at in operands]
+            self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
+
+    def lines(self, name: str, to: Any, operands: tuple) -> bool:
+        first, forms = [], []
+        for at in (to, *operands):
+            form = None if at.size == 1 else self.arena.form_of(at)
+            if form is False:
+                return False
+            first.append(at.item(0))
+            forms.append(form)
+        found = in_lines(name, to.shape, *forms)
+        if found is None:
+            return False
+        number, size, (m, l), (over, beyond) = found
+        first += places_of(name) if name in LOOPS else []
+        rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
+        self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
+        self.along += 1
+        return True
+
+    def instruction(self, n: int, k: int, i: Instruction) -> None:
+        at = [self.arena.at[a] for a in i.args]
+        if i.prim is LAID or i.prim is READ or is_move(i.prim):
+            self.moved(k, i, at)
+        elif i.prim is ASSIGN or i.prim is ADD_AT:
+            self.written(n, k, i, at)
+        else:
+            self.computed(k, i, at)
+
+    def moved(self, k: int, i: Instruction, at: list) -> None:
+        """Places in another order, or some of them; or a copy."""
+        prim, arena = i.prim, self.arena
+        params = {**i.params, "copy": False} if prim is READ else i.params
+        arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+        if self.is_turned(k, view):
+            arena.place(k, by_rows=True)
+            self.row("copy", arena.at[k], view)
+            return
+        written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
+        if written or self.is_apart(k, view):
+            arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
+            self.row("copy", arena.at[k], view)
+            return
+        zero = [] if prim is LAID or prim is READ else [arena.zero]
+        arena.hold(k, [*{id(h): h for a in i.args for h in arena.held[a]}.values(), *zero])
+
+    def written(self, n: int, k: int, i: Instruction, at: list) -> None:
+        """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
+        prim, arena = i.prim, self.arena
+        base, y = i.args
+        whole = is_whole(i.params["path"], i.params["at"])
+        if whole and prim is ASSIGN and self.is_given_up(y, at, n):
+            arena.at[k] = at[1]  # what is written becomes the buffer
+            arena.hold(k, arena.held[y])
+            return
+        if whole and prim is ASSIGN:
+            arena.place(k)
+            self.row("copy", arena.at[k], at[1])
+            return
+        if whole and not arena.is_dead(base, n):
+            arena.place(k)
+            self.row("add", arena.at[k], *at)
+            return
+        apart = not any([h is j for h in arena.held[base] for j in arena.held[y]])
+        if arena.is_dead(base, n) and arena.is_once(at[0]) and apart:
+            arena.at[k] = at[0]
+            arena.hold(k, arena.held[base])
+        else:
+            arena.place(k)
+            self.row("copy", arena.at[k], at[0])
+        to = np.asarray(region(arena.at[k], i.params["path"])[i.params["at"]])
+        self.row("copy" if prim is ASSIGN else "addto", to, at[1])
+
+    def computed(self, k: int, i: Instruction, at: list) -> None:
+        prim, arena = i.prim, self.arena
+        arena.place(k)
+        to = arena.at[k]
+        name = BINARY.get(prim) or UNARY.get(prim)
+        if name is not None:
+            if k in self.single and not self.is_paired(i):
+                self.pending[k] = name, at
+                arena.keep(i.args, self.single[k][0])
+            elif not self.pair(name, to, i, at):
+                self.row(name, to, *at)
+            return
+        written_out = way(i, [arena.shown[a][1] for a in i.args])
+        if prim is matmul.prim:
+            self.matmul(to, *at)
+            arena.free_temporaries()
+        elif prim is shaping.sum.prim:
+            self.summed(to, i, at)
+        elif written_out is not None:
+            written_out(self, to, i, at, arena.shown[i.args[0]])
+            arena.free_temporaries()
+        elif prim is e.select.prim:
+            self.row("select", to, *at)
+        elif prim.vjp is None:
+            name, turned = COMPARED[prim.name]
+            given = [at[a.k] if type(a) is Place else self.number(float(a)) for a in i.params["args"]]
+            self.row(name, to, *(given[::-1] if turned else given))
+        elif prim is e.power_n.prim or prim is e.square.prim:
+            self.row("mul", to, at[0], at[0])
+        elif prim is e.reciprocal.prim:
+            self.row("div", to, self.number(1.0), at[0])
+        else:  # root_slope
+            self.row("mul", to, at[0], self.number(0.5))
+            self.row("div", to, to, at[1])
+
+    def summed(self, to: Any, i: Instruction, at: list) -> None:
+        self.row("copy", to, np.zeros((), np.int64))
+        axis = i.params["axis"]
+        kept = np.sum(np.zeros_like(at[0]), axis=axis, keepdims=True).shape
+        axes = tuple(range(at[0].ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
+        first = tuple(range(len(axes)))  # what goes to one place lies apart: such sums wait for each other
+        name, terms = self.pending.pop(i.args[0], ("addto", at))
+        terms = [v if v.shape == at[0].shape else np.broadcast_to(v, at[0].shape) for v in terms]
+        sums, *terms = [np.moveaxis(v, axes, first) for v in (np.broadcast_to(to.reshape(kept), at[0].shape), *terms)]
+        self.row("muladd" if name == "mul" else name, sums, *terms)
+
+    def is_given_up(self, y: int, at: list, n: int) -> bool:
+        """Does nobody read y after instruction n, and does it lie as the buffer does?"""
+        return at[0].shape == at[1].shape and at[0].strides == at[1].strides and self.arena.is_dead(y, n)
+
+    def is_apart(self, k: int, view: np.ndarray) -> bool:
+        """Do the elements of a view that is read more than once lie one by one?"""
+        if self.listed is not None or view.size < LEAST_CUT or self.reads[k] < 2:
+            return False
+        return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
+
+    def is_turned(self, k: int, view: np.ndarray) -> bool:
+        """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
+        for a small one that lies so."""
+        often = self.second[k] >= OFTEN and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
+        small = self.listed is None and view.ndim == 2 and LEAST_CUT <= view.size <= TURNED
+        return often and small and view.strides[0] == ITEM < view.strides[1]
+
+    # --- two operations in one row ---
+
+    def read_once(self, code: list, start: int, wanted: Any) -> dict:
+        """Products, sums and differences of which one instruction of the block is the only reader, and can do them as well: value ->
+        (number of the instruction, itself)."""
+        readers: dict = {}
+        for n, (k, i) in enumerate(code, start):
+            for a in i.args:
+                readers.setdefault(a, []).append((n, k, i))
+        found, shown, guards = {}, self.arena.shown, self.arena.program.guards
+        for k, i in code:
+            first, shape = BINARY.get(i.prim), shown[k][1]
+            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIR:
+                continue
+            n, reader, other = readers[k][0]
+            if self.arena.last[k] > n:  # another block reads it
+                continue
+            if other.prim is shaping.sum.prim:
+                fits = first == "mul"
+            else:
+                second = BINARY.get(other.prim, "")
+                second = f"r{second}" if second == "sub" and other.args[1] == k else second
+                fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
+            if fits:
+                found[k] = n, other
+        return found
+
+    def is_paired(self, i: Instruction) -> bool:
+        return any([a in self.pending for a in i.args])
+
+    def pair(self, second: str, to: Any, i: Instruction, at: list) -> bool:
+        """This operation, and that of its operand which waits for it.  Is there one?"""
+        which = next((n for n, a in enumerate(i.args) if a in self.pending), None)
+        if which is None:
+            return False
+        first, (x, y) = self.pending.pop(i.args[which])
+        z, between = at[1 - which], at[which]
+        if i.args[1 - which] in self.pending:
+            name, operands = self.pending.pop(i.args[1 - which])
+            self.row(name, z, *operands)
+        name = f"{first}_{'r' * (second == 'sub' and which == 1)}{second}"
+        if first != "sub" and x.size < y.size:
+            x, y = y, x
+        if not self.lines(name, to, (x, y, z)):
+            self.row(first, between, x, y)
+            self.row(second, to, *at)
+        return True
+
+    def matmul(self, to: Any, x: Any, y: Any) -> None:
+        if to.ndim > 2:
+            for k in np.ndindex(to.shape[:-2]):
+                each = [k[len(k) + 2 - at.ndim :] for at in (x, y)]  # (of an axis of one there is but one)
+                each = [tuple([min(i, n - 1) for i, n in zip(at_k, at.shape, strict=False)]) for at_k, at in zip(each, (x, y), strict=True)]
+                self.matmul(to[k], x[each[0]], y[each[1]])
+            return
+        rows = x if x.ndim == 2 else x[None]
+        columns = y if y.ndim == 2 else y[:, None]
+        m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
+        if x.ndim + y.ndim > 2 and m * inner * p >= (OF_BLAS if min(m, p) > 1 else OF_VECTORS):
+            self.product(to, x, y)
+            return
+        out = to.reshape(m, p)
+        self.row("copy", to, self.nothing)
+        shape = (inner, m, p)
+        self.row("muladd", np.broadcast_to(out, shape), np.broadcast_to(rows.T[:, :, None], shape), columns[:, None, :])
+
+    def product(self, to: Any, x: Any, y: Any) -> None:
+        """A row for BLAS; what does not lie as that takes it is copied."""
+        if x.ndim == 1:
+            x, y = y.T, x
+        if y.ndim == 2 and y.shape[1] == 1:
+            y = y[:, 0]
+        of_vector = y.ndim == 1
+        x, y = self.laid_out(x, matrix_of), self.laid_out(y, vector_of if of_vector else matrix_of)
+        if of_vector:
+            self.row("copy", to, self.nothing)
+        if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
+            to, x, y = to.T, y.T, x.T
+        name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
+        places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
+        if self.listed is not None:
+            self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
+        self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
+
+    def laid_out(self, at: Any, form: Any) -> Any:
+        if id(at.base) in self.arena.counting and form(at) is not None:
+            return at
+        fresh = self.temporary(*at.shape)
+        self.row("copy", fresh, at)
+        return fresh
+
+    # --- the run ---
+
+    def settle(self) -> None:
+        self.code = np.fromiter(itertools.chain.from_iterable(self.rows), np.int32)
+        self.run, indexed = interpreter(), self.arena.indexed
+        self.before = self.code.ctypes.data, len(self.code), indexed.ctypes.data
+        self.rows = []
+
+    def leaving(self, k: int) -> tuple:
+        """How a value leaves: (is it a number?, is it a truth?, its places)."""
+        numpys, _, strides, dtype, _ = self.arena.shown[k]
+        at = self.arena.at[k]
+        return numpys is None, dtype == np.bool_, at if numpys else int(at)
+
+    def __call__(self, memory: "Memory", *given: Any) -> Any:
+        """The values left, or the guard that failed; None where a result was not finite."""
+        places, ways = memory.of(self)
+        for n, v in enumerate(given):
+            places[n][...] = v
+        answer = self.run(*self.before, memory.address)
+        if answer:
+            return None if answer == 1 else self.guards[answer - 2]
+        return tuple([left(memory.arena, *way) for way in ways])
+
+
+def left(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
+    if number:
+        v = arena[at]
+        return np.bool_(v) if truth else v
+    v = view.copy(order="K") if view is not None else arena[at]
+    return v.astype(bool) if truth else v
+
+
+def is_whole(path: tuple, at: Any) -> bool:
+    """Is all of the buffer written?"""
+    return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
+
+
+def is_move(prim: Any) -> bool:
+    """Does the operation but move elements, whatever they are?"""
+    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is shaping.copy.prim)
+
+
+def runs(program: Program) -> list:
+    """(start, stop) of the instructions that are worth a block, in order."""
+    if interpreter() is None:
+        return []
+    kinds = Kinds(program)
+    can = [kinds.can(k, i) for k, i in program.code]
+    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
+    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
+    outside.update(program.ends)
+    found, start = [], None
+    for n, ok in enumerate([*can, False]):
+        if ok and start is None:
+            start = n
+        elif not ok and start is not None:
+            code = program.code[start:n]
+            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
+            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
+            given |= {k for k, _ in code if k in outside}
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED for k in given])
+            if n - start - views >= FEWEST + MOVED * moved:
+                found.append((start, n))
+            start = None
+    return found

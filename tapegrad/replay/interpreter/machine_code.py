@@ -1,0 +1,300 @@
+"""The machine code that runs blocks of small operations: an interpreter, compiled once for all programs and kept on disk.
+
+A row says an operation, how many elements it has, and where in one array of float64, the arena, those of the result and of the operands
+lie: one element, or lines of them (interpreter.strided_rows.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
+is no row, but other places.
+
+A row may also call NumPy's loop of a function or BLAS (interpreter.foreign_calls.py), or stand for a compiled loop over many rows (interpreter.loop_rerolling.py).  The
+answer says whether a result was not finite: what NumPy would note there is found out by who asked."""
+
+import ctypes
+import ctypes.util
+import math
+import re
+from typing import Any
+
+from ..._core.registry import load
+from ...kernels.emit import elementary
+from ...kernels.emit.llvm_builder import Builder
+from .foreign_calls import Called, Product, blas
+from .strided_rows import FIELDS, MANY, WIDE, Lines, field
+
+LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
+OWN = ("sin", "cos")  # functions that NumPy has for one number at a time only: along lines they are those of the kernels
+# Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
+CHECKED = {
+    "add": "%r = fadd double %x, %y",
+    "sub": "%r = fsub double %x, %y",
+    "mul": "%r = fmul double %x, %y",
+    "div": "%r = fdiv double %x, %y",
+    "sqrt": "%r = call double @llvm.sqrt.f64(double %x)",
+    **{name: f"%r = call double @{name}(double %x)" for name in LIBM},
+    "tanh_slope": "%r = call double @tanh_slope(double %x, double %y)",
+    "addto": "%r = fadd double %old, %x",
+    "muladd": "%p = fmul double %x, %y\n  %r = fadd double %old, %p",
+}
+EXACT = {
+    "copy": "%r = bitcast double %x to double",
+    "neg": "%r = fneg double %x",
+    "abs": "%r = call double @llvm.fabs.f64(double %x)",
+    **{
+        name: f"%q = fcmp {how} double %x, %y\n  %r = uitofp i1 %q to double"
+        for name, how in (("lt", "olt"), ("le", "ole"), ("eq", "oeq"), ("ne", "une"))
+    },
+    "select": "%q = fcmp une double %x, 0.0\n  %r = select i1 %q, double %y, double %z",
+}
+BODIES = {**CHECKED, **EXACT}
+OPERATIONS = (*BODIES, "guard")
+OPERANDS = {name: sum([f"%{v}" in body for v in "xyz"]) for name, body in BODIES.items()}
+# Operations on lines: which operands go on (1), and which stay (0).
+WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011")}
+IN_LINES = {
+    f"{name} {way}": Lines(name, BODIES[name], way, False, name in CHECKED)
+    for name in OPERANDS
+    if name not in LIBM
+    for way in WAYS[OPERANDS[name]]
+}
+SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
+IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
+IN_LINES |= {f"{name} {way}": Lines(name, f"%r = call double @own_{name}(double %x)", way, False, True) for name in OWN for way in WAYS[1]}
+SINGLE = {f"{name} one": name for name in BODIES}
+# Two operations one after the other along lines, of which only the second result is kept: (x how y) how z.
+SECOND = {"mul": "fmul double %p, %z", "add": "fadd double %p, %z", "sub": "fsub double %p, %z", "rsub": "fsub double %z, %p"}
+PAIRED = {
+    f"{first}_{second}": f"%p = f{first} double %x, %y\n  %r = {SECOND[second]}"
+    for first, seconds in (("mul", SECOND), ("add", ("mul", "add")), ("sub", ("mul", "add")))
+    for second in seconds
+}
+IN_LINES |= {f"{name} {way}": Lines(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
+OUTSIDE = {"called": Called(), "dgemm": Product("dgemm"), "dgemv": Product("dgemv")}
+FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
+NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
+# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what interpreter.strided_rows.py says.
+ROW, SHORT_ROW = 16, 6  # fields of rows of FUNCTIONS and of loops; of others
+# (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
+# its bases follow from field 6 on.)
+
+
+def element(local: str, table: str) -> str:
+    return f"""%{local}p = getelementptr i32, ptr %{table}, i64 %i
+  %{local}k = load i32, ptr %{local}p
+  %{local}e = sext i32 %{local}k to i64
+  %{local}s = getelementptr double, ptr %arena, i64 %{local}e
+  %{local} = load double, ptr %{local}s
+  """
+
+
+def operation(name: str, body: str) -> str:
+    """A function that gives 1 where a result was not finite."""
+    read = "".join([element(x, table) for x, table in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body + "%old"])
+    check = "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %bad = select i1 %fine, i64 %before, i64 1"
+    return f"""
+define internal i64 @o_{name}(i64 %n, ptr %d, ptr %a, ptr %b, ptr %c, ptr %arena) {{
+entry:
+  br label %body
+body:
+  %i = phi i64 [ 0, %entry ], [ %next, %body ]
+  %before = phi i64 [ 0, %entry ], [ %bad, %body ]
+  {read}{body}
+  {check if name in CHECKED else "%bad = add i64 %before, 0"}
+  store double %r, ptr %olds
+  %next = add i64 %i, 1
+  %more = icmp slt i64 %next, %n
+  br i1 %more, label %body, label %end
+end:
+  ret i64 %bad
+}}
+"""
+
+
+def single(name: str) -> str:
+    """One element, at places that the row tells."""
+    body = BODIES[name]
+    used = [(x, t) for x, t in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body]
+    text = "".join([f"%{x}w = getelementptr double, ptr %arena, i64 %{t}\n  %{x} = load double, ptr %{x}w\n  " for x, t in used])
+    text += f"{body}\n  %to = getelementptr double, ptr %arena, i64 %d\n  store double %r, ptr %to\n  %answer = "
+    if name in CHECKED:
+        text += "select i1 %fine, i64 0, i64 1"
+        text = text.replace("%answer", "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %answer")
+    else:
+        text += "add i64 0, 0"
+    return renamed(text, f"_{name}")
+
+
+def renamed(text: str, end: str) -> str:
+    return re.sub(r"%(x|y|z|old|r|p|q|to|zero|fine|answer|[xyz]w|oldw)\b", rf"%\1{end}", text)
+
+
+LOOP = """%code_p = getelementptr i32, ptr %row, i64 6
+  %bases_p = getelementptr i32, ptr %row, i64 8
+  %code_l = load ptr, ptr %code_p, align 4
+  %bases_l = load ptr, ptr %bases_p, align 4
+  %answer_loop = call i64 %code_l(ptr %bases_l, i64 %n, i64 %b, ptr %arena)"""
+GUARD = """%x_guard = getelementptr double, ptr %arena, i64 %a
+  %v_guard = load double, ptr %x_guard
+  %q_guard = fcmp une double %v_guard, 0.0
+  %truth_guard = zext i1 %q_guard to i64
+  %differs_guard = icmp ne i64 %truth_guard, %n
+  %failed_guard = zext i1 %differs_guard to i64
+  %answer_guard = mul i64 %failed_guard, 2"""
+
+
+TANH_SLOPE = """
+define internal double @tanh_slope(double %x, double %y) {
+  %p = fmul double %y, %y
+  %near = fcmp olt double %p, 0.99
+  br i1 %near, label %less, label %tail
+less:
+  %d = fsub double 1.0, %p
+  ret double %d
+tail:
+  %c = call double @cosh(double %x)
+  %q = fdiv double 1.0, %c
+  %r = fmul double %q, %q
+  ret double %r
+}
+"""
+
+EACH = "".join(
+    [
+        f"""%x{n} = extractelement {MANY} %x, i64 {n}
+  %y{n} = extractelement {MANY} %y, i64 {n}
+  %s{n} = call double @tanh_slope(double %x{n}, double %y{n})
+  %r{n} = insertelement {MANY} {f"%r{n - 1}" if n else "poison"}, double %s{n}, i64 {n}
+  """
+        for n in range(WIDE)
+    ]
+)
+TANH_SLOPES = f"""
+define internal {MANY} @tanh_slopes({MANY} %x, {MANY} %y) {{
+  %p = fmul {MANY} %y, %y
+  %ones = insertelement {MANY} zeroinitializer, double 1.0, i64 0
+  %all = shufflevector {MANY} %ones, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %edge = insertelement {MANY} zeroinitializer, double 0.99, i64 0
+  %edges = shufflevector {MANY} %edge, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %near = fcmp olt {MANY} %p, %edges
+  %d = fsub {MANY} %all, %p
+  %every = call i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1> %near)
+  br i1 %every, label %less, label %tail
+less:
+  ret {MANY} %d
+tail:
+  {EACH}ret {MANY} %r{WIDE - 1}
+}}
+"""
+
+
+def own(name: str) -> str:
+    """A function of several numbers, and of one."""
+    b = Builder(WIDE, 64)
+    y = elementary.function(b, name, "%x")
+    body = "\n".join(b.lines)
+    return f"""
+define internal {MANY} @own_{name}s({MANY} %x) {{
+{body}
+  ret {MANY} {y}
+}}
+define internal double @own_{name}(double %x) {{
+  %some = insertelement {MANY} zeroinitializer, double %x, i64 0
+  %all = call {MANY} @own_{name}s({MANY} %some)
+  %one = extractelement {MANY} %all, i64 0
+  ret double %one
+}}
+"""
+
+
+def text() -> str:
+    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
+    answers, widths, code = [], [], ""
+    for name, n in NUMBER.items():
+        if name == "guard":
+            body, answer = GUARD, "%answer_guard"
+        elif name == "loop":
+            body, answer = LOOP, "%answer_loop"
+        elif name in SINGLE:
+            body, answer = single(SINGLE[name]), f"%answer_{SINGLE[name]}"
+        elif name in FUNCTIONS:
+            body, answer = f"%answer_{n} = call i64 @{FUNCTIONS[name].name}(ptr %row, ptr %arena)", f"%answer_{n}"
+        else:
+            body = "".join([f"%{p}_{n} = getelementptr i32, ptr %table, i64 %{p}\n  " for p in FIELDS])
+            given = ", ".join([f"ptr %{p}_{n}" for p in FIELDS])
+            body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
+        code += f"do_{n}:\n  {body}\n  br label %done\n"
+        answers.append(f"[ {answer}, %do_{n} ]")
+        widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+    functions = [
+        *[operation(name, body) for name, body in BODIES.items()],
+        TANH_SLOPE,
+        TANH_SLOPES,
+        *[own(name) for name in OWN],
+        *[f.text() for f in FUNCTIONS.values()],
+    ]
+    cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
+    declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")])
+    declared += "\ndeclare double @llvm.fma.f64(double, double, double)"
+    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
+    declared += f"\ndeclare {MANY} @llvm.fma.v{WIDE}f64({MANY}, {MANY}, {MANY})"
+    declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"
+    return f"""{declared}
+{"".join(functions)}
+define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
+entry:
+  br label %row_k
+row_k:
+  %k = phi i64 [ 0, %entry ], [ %k1, %kept ]
+  %before = phi i64 [ 0, %entry ], [ %bad, %kept ]
+  %row = getelementptr i32, ptr %rows, i64 %k
+  {"".join([field(m, name) for m, name in enumerate(("what", "n", *FIELDS))])}switch i64 %what, label %stop [
+    {cases}
+  ]
+{code}done:
+  %r = phi i64 {", ".join(answers)}
+  %width = phi i64 {", ".join(widths)}
+  %failed = icmp uge i64 %r, 2
+  br i1 %failed, label %guarded, label %kept
+guarded:
+  %by_row = icmp eq i64 %r, 2
+  %number = add i64 %b, 2
+  %place = select i1 %by_row, i64 %number, i64 %r
+  ret i64 %place
+kept:
+  %bad = or i64 %before, %r
+  %k1 = add i64 %k, %width
+  %go = icmp slt i64 %k1, %length
+  br i1 %go, label %row_k, label %end
+end:
+  ret i64 %bad
+stop:
+  ret i64 1
+}}
+"""
+
+
+STATE: dict = {}
+
+
+def interpreter() -> Any:
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
+    None where it cannot be made."""
+    if "run" not in STATE:
+        STATE["run"] = made()
+    return STATE["run"]
+
+
+def made() -> Any:
+    llvm = load("llvmlite.binding")
+    try:
+        library = ctypes.CDLL(ctypes.util.find_library("m"))
+        for name in LIBM:
+            llvm.add_symbol(name, ctypes.cast(getattr(library, name), ctypes.c_void_p).value)
+        for name, place in blas().items():
+            llvm.add_symbol(name, place)
+    except (OSError, AttributeError):
+        return None
+    address = compiled(text(), "replay", math.inf)
+    return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
+
+
+def compiled(text: str, *how: Any) -> int:
+    """The address of a function of this text; the machine code is kept on disk."""
+    return load("tapegrad.kernels.launch.cpu").compiled(text, *how)

@@ -1,0 +1,126 @@
+"""A prepared function at a fixed point: what does not depend on the direction is done once."""
+
+from typing import Any
+
+from .._core.arrays import is_array, kept, xp_of
+from .._core.errors import ArgumentError, ShapeError
+from .._core.primitive import watching
+from .._core.registry import load
+from .._core.scope import OPEN
+from .._core.trees import is_node, leaves, structure, tree_map
+from .form import EMITTER, Form, Kept, broken, has_variable
+from .program import HEARD, Program, same_value
+from .record.recorder import Guard
+
+
+def filled_out(call: str, y: Any, out: Any) -> Any:
+    """The result, in the memory of `out` if that is given."""
+    if out is None:
+        return y
+    if is_node(y) or is_node(out):
+        if not is_node(out) or len(leaves(out)) != len(leaves(y)):
+            raise ArgumentError(f"{call}: out= is {structure(out)}, the result is {structure(y)}")
+        return tree_map(lambda v, o: filled_out(call, v, o) if v is not None else o, y, out)
+    if not is_array(out) or not is_array(y) or out.shape != y.shape or out.dtype != y.dtype or xp_of(out) is not xp_of(y):
+        raise ShapeError(f"{call}: out= is {structure(out)}, the result is {structure(y)} of dtype {getattr(y, 'dtype', None)}")
+    out[...] = y
+    return out
+
+
+class Folded:
+    """A program of a product at a fixed point: what depends on the direction."""
+
+    def __init__(self, kept: Kept, program: Program):
+        self.kept, self.program = kept, program
+        self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
+        self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
+        self.run = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups)).run
+
+    def __call__(self, args: tuple) -> Any:
+        """The result; None where the whole is to be asked."""
+        values = self.kept.values(args)
+        if values is None or self.kept.surroundings.changed() or not all([same_value(a, b) for a, b in self.used]):
+            return None
+        free = [values[n] for n in self.free]
+        try:
+            found = self.run(*free)
+        except Exception as failure:
+            try:
+                self.program.run(free)
+            except Exception:
+                return None  # an operation's: the whole raises it
+            self.run = lambda *free: self.program.run(list(free))
+            broken(self.kept.name, failure, "its operations are called one after the other from now on")
+            return None
+        if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None:
+            return None
+        each = iter(found[0])
+        return tree_map(lambda _: next(each), self.program.tree)
+
+
+class At:
+    """A prepared function at a fixed point: `p.at(x)`.  A product pays for what depends on its direction only.
+
+    Where a captured array has changed since, or a branch, the product is that of now: it is worked out anew."""
+
+    def __init__(self, p: Any, x: Any, args: tuple):
+        self.p, self.x, self.args = p, tree_map(lambda v: kept(v) if is_array(v) else v, x), args
+        self.folded: dict = {}
+        self.__name__ = f"{p.name}.at"
+
+    def product(self, method: str, v: Any, out: Any, place: int | None) -> Any:
+        form, args = self.p.forms[method], (self.x, v, *self.args)
+        folded = self.folded.get(method)
+        y = None if folded is None or watching() or OPEN.depth or OPEN.inside is not None or has_variable(args) else folded(args)
+        if y is None:
+            y = self.p.product(method, self.x, v, self.args)
+            self.folded[method] = self.fold(form, args)
+        if out is None:
+            return y
+        name = f"{self.__name__}(x).{method}"
+        return filled_out(name, y, out) if place is None else (*y[:place], filled_out(name, y[place], out))
+
+    def fold(self, form: Form, args: tuple) -> Folded | None:
+        if (
+            OPEN.depth
+            or watching()
+            or form.eager is not None
+            or not form.programs
+            or form.programs[0].program.written
+            or form.programs[0].program.generators
+        ):
+            return None
+        kept = form.programs[0]
+        values = kept.values(args)
+        if values is None or kept.surroundings.changed():
+            return None
+        program, owners = kept.program, kept.signature.owners
+        try:
+            fixed = program.fixed({k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1})
+        except Exception:
+            return None  # an operation's, as in the call before, which dealt with it
+        return None if fixed is None else Folded(kept, fixed)
+
+    def value(self) -> Any:
+        """f(x, *args)."""
+        return self.p.value(self.x, *self.args)
+
+    def grad(self, *, out: Any = None) -> Any:
+        """The gradient there."""
+        return self.p.grad(self.x, *self.args, out=out)
+
+    def jvp(self, v: Any, *, out: Any = None) -> tuple:
+        """(f(x, *args), J v)."""
+        return self.product("jvp", v, out, 1)
+
+    def vjp(self, w: Any, *, out: Any = None) -> tuple:
+        """(f(x, *args), J^H w)."""
+        return self.product("vjp", w, out, 1)
+
+    def hvp(self, v: Any, *, out: Any = None) -> Any:
+        """H v."""
+        return self.product("hvp", v, out, None)
+
+    def hmp(self, V: Any, *, out: Any = None) -> Any:
+        """H times each of the rows of V."""
+        return self.product("hmp", V, out, None)

@@ -1,0 +1,178 @@
+"""`prepare`: a function and its derivatives, recorded once and replayed at other points."""
+
+from collections.abc import Callable
+from typing import Any, Concatenate, Generic, Literal, TypeAlias, TypeVar, overload
+
+from .._capture import MAKERS
+from .._core.errors import ArgumentError
+from .._core.pickling import Remade
+from .._core.trees import Const
+from .._transforms.call import Inputs, check_argnums, check_function, name_of
+from .form import METHODS, Form
+from .partial_evaluation import At, filled_out
+from .signature import Signature
+
+X = TypeVar("X")
+Y = TypeVar("Y")
+OnChange: TypeAlias = Literal["record", "raise"]
+
+
+class Prepared(Remade, Generic[X, Y]):
+    """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
+
+    def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
+        self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
+        self.of, self.argnums, self.on_change = f, argnums, on_change
+        self.f = f
+        self.name = f"prepare({name_of(f)})"
+        self.__name__ = self.name
+        self.nums = Inputs(self.name, argnums, args).nums
+        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]), True)
+        self.forms = {method: Form(self, method) for method in METHODS}
+
+    def _made(self) -> tuple:
+        return Prepared, (self.of, self.args, self.argnums, self.on_change, self.compile, self.cuda_graph)
+
+    def __repr__(self) -> str:
+        return f"<{self.name}>"
+
+    def value(self, *args: object, out: object = None) -> Y:
+        """f(*args)."""
+        return self.given("value", self.forms["value"](args), out)
+
+    __call__ = value
+
+    def grad(self, *args: object, out: object = None) -> X:
+        """The gradient, as `tapegrad.grad` gives it."""
+        return self.given("grad", self.forms["grad"](args), out)
+
+    def value_and_grad(self, *args: object, out: object = None) -> tuple[Y, X]:
+        """(value, gradient); `out` is for the gradient."""
+        value, gradient = self.forms["value_and_grad"](args)
+        return value, self.given("value_and_grad", gradient, out)
+
+    def jacobian(self, *args: object, out: object = None) -> Any:
+        """The Jacobian, as `tapegrad.jacobian` gives it."""
+        return self.given("jacobian", self.forms["jacobian"](args), out)
+
+    def hessian(self, *args: object, out: object = None) -> Any:
+        """The Hessian, as `tapegrad.hessian` gives it."""
+        return self.given("hessian", self.forms["hessian"](args), out)
+
+    def jvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, Y]:
+        """(f(x, *args), J v); `out` is for J v."""
+        value, slope = self.product("jvp", x, v, args)
+        return value, self.given("jvp", slope, out)
+
+    def vjp(self, x: X, w: Y, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X]:
+        """(f(x, *args), J^H w); `out` is for J^H w."""
+        value, pulled = self.product("vjp", x, w, args)
+        return value, self.given("vjp", pulled, out)
+
+    def hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
+        """H v, the Hessian of f(x, *args) by x times v."""
+        return self.given("hvp", self.product("hvp", x, v, args), out)
+
+    def hmp(self, x: X, V: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
+        """H times each of the rows of V."""
+        return self.given("hmp", self.product("hmp", x, V, args), out)
+
+    def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
+        """(value, gradient, H v); `out` is for H v."""
+        value, gradient, hv = self.product("value_grad_hvp", x, v, args)
+        return value, gradient, self.given("value_grad_hvp", hv, out)
+
+    def given(self, method: str, y: Any, out: Any) -> Any:
+        return y if out is None else filled_out(f"{self.name}.{method}", y, out)
+
+    def product(self, method: str, x: Any, v: Any, args: tuple) -> Any:
+        if self.nums != (0,):
+            raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
+        return self.forms[method]((x, v, *args))
+
+    def at(self, x: X, *args: object) -> At:
+        """The function at the point x: its products pay only for what depends on their direction.
+
+        >>> import numpy as np, tapegrad as tg
+        >>> here = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2)).at(np.array([1.0, 2.0]))
+        >>> [here.hvp(v) for v in np.eye(2)]
+        [array([6., 0.]), array([ 0., 12.])]
+        """
+        return At(self, x, args)
+
+    def report(self) -> str:
+        """What is recorded, and how it is run."""
+        lines = [f"{self.name}"]
+        for method, form in self.forms.items():
+            lines += [f"  .{method}: {line}" for line in form.report()]
+        return "\n".join(lines if len(lines) > 1 else [*lines, "  nothing is recorded yet"])
+
+
+@overload
+def prepare(
+    f: Callable[Concatenate[X, ...], Y],
+    x: X,
+    /,
+    *args: object,
+    argnums: Literal[0] = 0,
+    on_change: OnChange = "record",
+    compile: bool | Literal["auto"] = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared[X, Y]: ...
+@overload
+def prepare(
+    f: Callable[..., Y],
+    *args: object,
+    argnums: int | tuple[int, ...],
+    on_change: OnChange = "record",
+    compile: bool | Literal["auto"] = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared[Any, Y]: ...
+def prepare(
+    f: Callable,
+    *args: Any,
+    argnums: Any = 0,
+    on_change: str = "record",
+    compile: bool | str = "auto",
+    shadow: bool = True,
+    cuda_graph: bool = False,
+) -> Prepared:
+    """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
+
+    `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
+    `p.value_and_grad`, `p.jacobian`, `p.hessian` take the arguments of f; `p.jvp(x, v)`, `p.vjp(x, w)`, `p.hvp(x, v)`, `p.hmp(x, V)`
+    and `p.value_grad_hvp(x, v)` take further arguments of f in `args`.  Results are fresh arrays, or written to `out`.
+
+    Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
+    number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
+    GuardError.  A function that cannot be recorded, for it counts its calls, say, is run as it is: `p.report()` tells.
+    With `cuda_graph=True` a replay on CuPy that looks at no conditions is one CUDA graph, launched at once.
+
+    What is done to large arrays is compiled into loops, by `compile='auto'` once the replays so far have cost about as much as that
+    might, by True at the second replay, by False not at all.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
+    >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
+    (array([ 3., 12.]), array([6., 0.]))
+    """
+    check_function("prepare", f)
+    check_argnums("prepare", argnums)
+    if not args:
+        raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
+    if on_change not in ("record", "raise"):
+        raise ArgumentError(f"prepare({name_of(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
+    if not (type(compile) is bool or compile == "auto"):
+        raise ArgumentError(f"prepare({name_of(f)}): compile={compile!r}; it is True, False or 'auto'")
+    return Prepared(f if shadow else Const(f), args, argnums, on_change, compile, cuda_graph)
+
+
+def _shadowed(shadow: Any, x: Prepared) -> Prepared:
+    """Within a transform it is the function whose captured arrays that transform follows."""
+    f = shadow(x.of)
+    return x if f is x.of else Prepared(f, x.args, x.argnums, x.on_change, x.compile, x.cuda_graph)
+
+
+MAKERS[Prepared] = _shadowed

@@ -1,0 +1,262 @@
+"""The program of a recording: what is needed of its instructions, each done once, and how it is run at other values.
+
+`run` does the instructions in order, each by the body of its operation: what all other ways of running it are judged by."""
+
+import copy
+import functools
+import itertools
+import threading
+from collections.abc import Iterable
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, kept, owned, room_laid, same_bits, xp_of
+from .._core.float_errors import LOUD
+from .._core.primitive import READ, Primitive
+from .._core.reverse import Pause
+from .._core.scope import now, opened, put, setting
+from .._dispatch.random import DRAW
+from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
+from .record.recorder import Guard, Instruction, Recorded
+
+GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
+
+
+class Heard(threading.local):
+    """What NumPy has noted in this thread since a replay began."""
+
+    shown: Any = None  # a flag that a plain call would show; LOUD: the function may hear of it
+    unsafe: Any = None  # an invalid operation in a product that was not guarded against 0 times inf
+
+
+HEARD = Heard()
+
+
+def shown(kind: str, flag: int) -> None:
+    HEARD.shown = HEARD.shown or kind
+
+
+def loud(kind: str, flag: int) -> None:
+    HEARD.shown = LOUD
+
+
+def unsafe(kind: str, flag: int) -> None:
+    HEARD.unsafe = kind
+
+
+QUIET = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=unsafe)
+
+
+@functools.cache
+def setting_of(watched: tuple) -> Any:
+    """While instructions run of which a plain call would show these flags."""
+    if not watched:
+        return QUIET
+    modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
+    return setting(**modes, call=loud if LOUD in watched else shown)
+
+
+def same_value(a: Any, b: Any) -> bool:
+    """Does a guard hold?"""
+    if xp_of(a) is not np or xp_of(b) is not np:
+        return np.shape(a) == np.shape(b) and bool((a == b).all())
+    a, b = np.asarray(a), np.asarray(b)
+    return a.shape == b.shape and a.dtype == b.dtype and same_bits(a, b)
+
+
+class Program:
+    """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
+    that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
+    leaf is always); `written`: (array, number);
+    `may_raise`: numbers of what may raise, and in `asked` those that nobody reads;
+    `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
+    must not overlap?"""
+
+    def __init__(self, recorded: Recorded):
+        trace = recorded.trace
+        what, operands, known, same = trace.what, trace.operands, trace.known, trace.same
+        self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
+        self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
+        self.written = [(array, same.get(k, k)) for array, k in trace.written]
+        self.finite = trace.finite  # only for inputs without nan and infinity
+        self.guards: dict[int, list[Guard]] = {}
+        self.conditions = [*trace.guards.values()]
+        for g in trace.guards.values():
+            self.guards.setdefault(same.get(g.k, g.k), []).append(g)
+        self.size = len(what)
+        self.needed = needed = [False] * self.size
+        for k in (*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.guards):
+            needed[k] = True
+        drawn = [k for k, w in enumerate(what) if w[0] is DRAW] if trace.generators else []
+        for k in drawn:
+            needed[k] = True
+        self.constants: dict = {}
+        self.captured: list = []
+        self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
+        numbers, self.may_raise = [], asked(trace)
+        self.asked = []
+        for k in range(self.size - 1, -1, -1):
+            if k in self.may_raise and not needed[k]:
+                self.asked.append(k)
+                needed[k] = True
+            if needed[k]:
+                ks = operands[k]
+                if ks is not None:
+                    for j in ks:
+                        needed[j] = True
+                    numbers.append(k)
+                elif what[k][0] is CONSTANT:
+                    self.constants[k] = known[k]
+                elif what[k][0] is CAPTURED:
+                    self.captured.append((k, known[k]))
+        numbers.reverse()
+        self.numbers, self.what, self.operands = numbers, [what[k] for k in numbers], [operands[k] for k in numbers]
+        self.looks, self.views = trace.looks, {k for k, v in enumerate(known) if getattr(v, "base", None) is not None}
+        at = {k for k in self.arguments if len(self.arguments) > 1}
+        writes = [k for k, (prim, *_) in enumerate(what) if type(prim) is Primitive and prim.writes] if at else []
+        self.writes_arguments = any([operands[k][0] in at for k in writes])
+        self.generators = list({id(real): real for real in [what[k][1]["real"] for k in drawn]}.values())
+
+    @property
+    def ends(self) -> list:
+        """Numbers of what is to be made, and of no use for other instructions."""
+        return [*[k for k, _ in self.outputs if k is not None], *[k for _, k in self.written], *self.asked]
+
+    @functools.cached_property
+    def code(self) -> list:
+        """(A recording that is never replayed has no need of it.)"""
+        with opened():
+            Pause()
+            each = zip(self.numbers, self.what, self.operands, strict=True)
+            return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
+
+    @functools.cached_property
+    def warns(self) -> bool:
+        """May an operation give a warning of its own, of which the function may hear?"""
+        return any([LOUD in i.watched and not is_total(i.prim) for _, i in self.code])
+
+    @functools.cached_property
+    def shown(self) -> dict:
+        """What the values look like."""
+        return {k: self.looks[k][2 if k in self.views else 1] for k, n in enumerate(self.needed) if n}
+
+    def run(self, values: list) -> Any:
+        """The values of the instructions, or the guard that failed."""
+        env: list = [None] * self.size
+        for k, v in (*zip(self.arguments, values, strict=True), *self.captured, *self.constants.items()):
+            env[k] = v
+        for k in (*self.arguments, *[k for k, _ in self.captured]):
+            failed = self.failing(k, env[k])
+            if failed is not None:
+                return failed
+        HEARD.shown = None
+        last, guards = [-1] * self.size, self.guards  # the memory of what is read no more serves what comes
+        for n, (_, i) in enumerate(self.code):
+            for j in i.args:
+                last[j] = n
+        for k in self.ends:
+            last[k] = -1
+        watched: Any = None
+        own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
+        before = now()
+        try:
+            put(QUIET)
+            for n, (k, i) in enumerate(self.code):
+                if i.watched is not watched and i.watched != watched:
+                    watched = i.watched
+                    put(setting_of(watched))
+                ks, prim = i.args, i.prim
+                args = [env[j] for j in ks]
+                if type(prim) is Primitive and prim.writes:
+                    in_place = ks[0] in own and last[ks[0]] == n and ks.count(ks[0]) == 1
+                    env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
+                    own.add(k)
+                else:
+                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
+                    if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
+                        own.difference_update(ks)
+                failed = self.failing(k, env[k]) if k in guards else None
+                if failed is not None:
+                    return failed
+                for j in ks:
+                    if last[j] == n:
+                        env[j] = None
+        finally:
+            put(before)
+        out = [leaf if k is None else env[k] for k, leaf in self.outputs]
+        return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
+
+    def fixed(self, values: dict) -> "Program | None":
+        """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
+        arrays count as known.  None where a guard fails, or a plain call would warn."""
+        env = {**values, **self.constants, **dict(self.captured)}
+        rest = copy.copy(self)
+        rest.arguments = [k for k in self.arguments if k not in values]
+        rest.captured, rest.code = [], []
+        HEARD.shown = None
+        for k, i in self.code:
+            if all([j in env for j in i.args]):
+                before = now()
+                try:
+                    put(setting_of(i.watched))
+                    env[k] = done(i, [env[j] for j in i.args])
+                finally:
+                    put(before)
+            else:
+                rest.code.append((k, i))
+        if HEARD.shown is not None or any([self.failing(k, env[k]) is not None for k in self.guards if k in env]):
+            return None
+        rest.asked = [k for k in self.asked if k not in env]
+        rest.guards = {k: g for k, g in self.guards.items() if k not in env}
+        read = {j for _, i in rest.code for j in i.args} | {k for k, _ in self.outputs}
+        rest.constants = {k: v for k, v in env.items() if k in read}
+        return rest
+
+    def other_way(self, conditions: Iterable) -> str | None:
+        """What tells the way of another recording, with these conditions, from that of this one; None: it is the same."""
+        for g, h in itertools.zip_longest(self.conditions, conditions):
+            if g is None or (h is not None and h.raised and g.place != h.place):
+                return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
+            if h is None or g.place != h.place or not same_value(g.value, h.value):
+                return str(g)
+        return None
+
+    def failing(self, k: int, value: Any) -> Guard | None:
+        for g in self.guards.get(k, ()):
+            if not (bool(value) is g.value if g.truth else same_value(value, g.value)):
+                return g
+        return None
+
+
+def asked(trace: Any) -> set:
+    """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
+    whether it reads what they give or not."""
+    what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
+    for (prim, *_), ks in zip(what, operands, strict=True):
+        if ks is not None and prim not in known:
+            known[prim] = not is_total(prim)
+    places = {k for k, look in enumerate(looks) if look[5] is not None and look[5].kind in "iu" and what[k][0] is not CONSTANT}
+    by_places = {prim for prim in known if type(prim) is Primitive and prim.batch != "elementwise"} if places else set()
+    return {
+        same.get(k, k)
+        for k, ((prim, _, watched), ks) in enumerate(zip(what, operands, strict=True))
+        if ks is not None and (LOUD in watched or known[prim] or (prim in by_places and not places.isdisjoint(ks)))
+    }
+
+
+def done(i: Instruction, args: list) -> Any:
+    if i.prim is PART:
+        return args[0][i.params]
+    if i.prim is LAID:
+        return laid(args[0], *i.params)
+    if i.prim.writes:
+        args[0] = kept(args[0])
+    return i.prim.run(*args, **i.params)
+
+
+def laid(v: Any, shape: tuple, strides: tuple) -> Any:
+    """A copy of v with these strides."""
+    fresh = room_laid(xp_of(v), shape, strides, v.dtype)
+    fresh[...] = v
+    return fresh

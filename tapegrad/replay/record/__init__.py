@@ -1,0 +1,1 @@
+"""The recording of a program: a trace below all others."""

@@ -1,0 +1,653 @@
+"""Recording: one more trace, below all others.  What reaches it is the program of the function, derivative sweeps included, for rules
+are written in the same operations.
+
+At this level a Variable's slot says which instruction made its value; what lies under it has shape, dtype and memory order, and no
+values (_core.abstract_arrays.py), which the trace keeps: it runs each instruction as it notes it.  A write gives a new value, so the program has no
+variables that change: who sees what after a write was decided when the handle moved (_core.variable.py).  Where a value is asked for, by
+`if` or as an index, the answer is a condition on which the program holds.
+
+Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
+
+import functools
+import sys
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import float64, ndarray
+
+from ..._capture.dependencies import state
+from ..._core.abstract_arrays import hollow, read_only_as
+from ..._core.arrays import is_array, is_scalar, kept, room_like, settled, xp_of
+from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
+from ..._core.float_errors import LOUD, Listening, looked_at
+from ..._core.primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
+from ..._core.reverse import fixed
+from ..._core.scope import OPEN, now, opened
+from ..._core.trees import Const, leaves, tree_map
+from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
+from ..._dispatch.random import DRAW
+from ..._transforms.call import Inputs, entered, overlapping, returned, run_once, value_out
+from .abstract_values import LOOKS, given, look_at, look_of
+from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
+from .nested_tape import TapeOver
+from .raised_errors import RAISED, conditions
+from .settings_keys import FEW, NO_STEPS, key_of, settled_of
+
+WEAK = 2  # an argument that is a number of Python
+KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
+SINGLE = ("f2", "f4", "c8")
+NUMBERS = frozenset((float, int, bool, complex, np.float64))
+NOTHING: dict = {}
+INPUT = {word: (word, None, ()) for word in (ARGUMENT, CAPTURED, CONSTANT)}
+
+
+def is_single(x: Any) -> bool:
+    """Has it a dtype that Python's numbers leave as it is, and NumPy's do not?"""
+    return (is_array(x) or is_scalar(x)) and x.dtype.str[1:] in SINGLE
+
+
+class Instruction:
+    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`: which flags of floating-point
+    arithmetic a plain call would look at."""
+
+    __slots__ = ("prim", "args", "params", "watched")
+
+    def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
+        self.prim, self.args, self.params, self.watched = prim, args, params, watched
+
+    def __repr__(self) -> str:
+        name = self.prim.name if isinstance(self.prim, Primitive) else self.prim
+        return f"{name}{self.args}{self.params or ''}"
+
+
+class Guard:
+    """A condition on which a program holds: the value number `k` is `value` (its truth, if `truth`)."""
+
+    __slots__ = ("k", "value", "truth", "place", "raised")
+
+    def __init__(self, k: int, value: Any, truth: bool, place: str | None, raised: str = ""):
+        """`raised`: it is about this error of an operation."""
+        self.k, self.value, self.truth, self.place, self.raised = k, value, truth, place, raised
+
+    def __str__(self) -> str:
+        if self.raised:
+            return f"{self.place}: {self.raised} is no longer raised"
+        return f"{self.place}: {'a condition' if self.truth else 'a value that the function asked for'} is no longer {self.value!r}"
+
+
+@functools.lru_cache(1024)
+def element_at(at: Any) -> dict:
+    """The settings with which an element is read."""
+    return {"path": NO_STEPS, "at": at, "copy": False}
+
+
+def refuse_tracked(v: Variable) -> None:
+    """Raise where a transform around the recording watches v: a replay has no derivative by it."""
+    if is_tracked(v):
+        raise ArgumentError(
+            f"{callers_line()}: the function reads a value that an open transform watches, and what is recorded or sparse holds no "
+            "derivative by it: use tapegrad.jacobian or hessian there, or cut the derivative with tapegrad.value(x)"
+        )
+
+
+class Record(Trace):
+    """What the instructions are, by their numbers: `what` is done, as (operation, settings, flags), one tuple for many of them; `operands`,
+    None for an input; what each gave, `known`, and what that looks like, `looks`.  `guards`; `written`: (captured array, number of what is
+    left in it).
+
+    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
+    its result may be written in turn, `same` tells the earlier one."""
+
+    __slots__ = ()
+    hides = holds = adopts = tells = notes_draws = True
+    tape = TapeOver
+
+    def __init__(self, constants: list, catches: bool = True):
+        """`catches`: may the function catch a warning that is an error?"""
+        super().__init__()
+        self.what: list = []
+        self.operands: list = []
+        self.known: list = []
+        self.looks: list = []
+        self.guards: dict = {}
+        self.asked = 0  # how often values were asked for
+        self.adopted: list = []  # (handle, its array, number of the input)
+        self.written: list = []
+        self.constants = frozenset(map(id, constants))
+        self.fixed: dict = {}  # constants that stay as they are: id -> number
+        self.constant: dict = {}  # others that are numbers or small: what they are -> number
+        self.drawn: str | None = None  # why random numbers cannot be drawn anew
+        self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
+        self.setting, self.watched = self, ()  # the flags looked at now
+        self.filters = self.outside = warnings.filters
+        self.catches = catches
+        self.raised = False  # has an operation raised an error?
+        self.finite = False  # was it asked whether values are finite?
+        self.unkept: str | None = None  # why a replay cannot stand for this call
+        self.mets: dict = {}
+        self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
+        self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
+        self.elements: dict = {}  # (number of an array, index of one element) -> number of that
+        self.same: dict = {}
+        self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
+        self.placed: set = set()  # writes that were done where the buffer lay
+        self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
+        self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
+        self.around = sys.exception()
+
+    # --- what it is for others ---
+
+    def new(self, value: Any, what: tuple, operands: tuple | None = None) -> int:
+        self.what.append(what)
+        self.operands.append(operands)
+        self.known.append(value)
+        self.looks.append(look_at(value))
+        return len(self.known) - 1
+
+    def watch(self, value: Any, kind: Any = True) -> Variable:
+        """An argument."""
+        x = self.handles(self.new(value, INPUT[ARGUMENT]))
+        x._value = read_only_as(value, x._value)
+        x._saved = True
+        if kind == WEAK:
+            self.weak.add(x._slot)
+        return x
+
+    def adopt(self, x: Variable) -> None:
+        """An array that the function captured: read anew in each replay."""
+        if type(x) is View:
+            x._seen, x._value, x = -1, None, x._base
+        array = x._value
+        if x._trace is not None or not is_array(array) or (xp_of(array) is np and not array.flags.writeable):
+            return
+        k = self.new(array, INPUT[CAPTURED])
+        self.adopted.append((x, array, k))
+        x._value, x._trace, x._slot = hollow(xp_of(array), array.shape, array.dtype, array.strides), self, k
+        x._version, x._saved = getattr(x, "_version", 0), True
+
+    def values(self, x):
+        """(A copy: whoever asks may write it.)"""
+        k = x._slot
+        v = self.known[k]
+        self.asked += 1
+        if (k, False) not in self.guards:
+            self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
+        return kept(v) if is_array(v) else v
+
+    def truth(self, x):
+        k = x._slot
+        v = bool(self.known[k])
+        self.asked += 1
+        if (k, True) not in self.guards:
+            self.guards[k, True] = Guard(k, v, True, callers_line())
+        return v
+
+    def seems_finite(self, x):
+        """(The program is for finite inputs then.  What becomes infinite in between is heard.)"""
+        self.finite = True
+        return bool(np.isfinite(self.known[x._slot]).all())
+
+    def draw(self, hidden, params):
+        """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
+        real = params["real"]
+        first = self.settled(real)
+        params = {name: p if name == "real" else fixed(p) for name, p in params.items()}
+        hidden = [live(a) for a in hidden]
+        operands = [lower(a, self) for a in hidden]
+        ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
+        try:
+            out = DRAW.run(*[self.known[k] for k in ks], **params)
+        except Exception as error:
+            self.unkept = f"{callers_line()}: {type(error).__name__} of numpy.random.{params['name']}"
+            raise
+        self.generators[id(real)] = real, first, state(real)
+        if out is not None and np.asarray(out).dtype.kind not in "biufc":
+            self.refuse(params["name"])
+            return out
+        k = self.new(out, (DRAW, params, ()), ks)
+        return None if out is None else self.handles(k)
+
+    def plainly(self, real, name, args, kwargs):
+        """A draw into memory that is nobody's."""
+        self.refuse(name)
+        return getattr(real, name)(*values_in(args), **values_in(kwargs))
+
+    def refuse(self, name):
+        self.drawn = f"{callers_line()}: numpy.random: {name}() draws random numbers that are no operation"
+
+    def settled(self, real):
+        """Its state before the first draw."""
+        before = state(real)
+        _, first, last = self.generators.get(id(real), (real, before, before))
+        if before != last:
+            self.drawn = f"{callers_line()}: numpy.random: numbers of one generator are drawn in two ways"
+        return first
+
+    def picks(self, x):
+        """Integers are inputs like others; a number tells a view, or a length."""
+        v = self.known[x._slot]
+        return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
+
+    def looped(self, name):
+        self.by_samples[name] = None
+
+    def is_number(self, x):
+        return x._slot in self.weak
+
+    def memory(self, slot):
+        return None
+
+    def alike(self, i, j):
+        """May the value j be in the place of i, in the hands of several?"""
+        same = self.looks[i][3] == self.looks[j][3] and is_array(self.known[j])
+        if same:
+            self.alone.discard(j)
+        return same and self.known[j].base is None
+
+    def copied_slot(self, slot, x):
+        """`copied(x)` is packed in the order of its axes."""
+        self.alone.discard(slot)
+        v = self.known[slot]
+        if not is_array(v) or (v.ndim < 2 and v.base is None):
+            return slot
+        c = kept(v)
+        if c.strides == v.strides:
+            return slot
+        return self.new(c, (LAID, (c.shape, c.strides), ()), (self.same.get(slot, slot),))
+
+    def laid_slot(self, slot, value):
+        v = self.known[slot]
+        fresh = room_like(value)
+        fresh[...] = v
+        return self.new(fresh, (LAID, (fresh.shape, fresh.strides), ()), (self.same.get(slot, slot),))
+
+    def close(self):
+        """Captured arrays as the function left them; if it failed, as they were before."""
+        failed = sys.exception() is not self.around
+        for x, array, k in self.adopted:
+            if x._trace is not self:
+                continue
+            if failed or x._slot == k:
+                x._value, x._trace, x._slot, x._version, x._saved = array, None, None, 0, True
+            else:
+                self.written.append((array, x._slot))
+                x._value, x._trace, x._slot = self.known[x._slot], None, None
+        for x in self.risen:
+            if x._trace is self:
+                x._value = self.beneath(x)
+        for real, *_ in self.generators.values():
+            self.settled(real)
+        super().close()
+        self.__class__ = Closed
+
+    def beneath(self, x):
+        v = self.known[x._slot]
+        return kept(v) if is_array(v) else v
+
+    # --- what an operation is ---
+
+    def operand(self, a: Any, v: Any) -> int:
+        """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
+        if type(v) in NUMBERS and type(a) not in HANDLES:
+            key = (type(v), v) if v and v == v else key_of(v)  # (there is a zero of either sign)
+            found = self.constant.get(key)
+            if found is None:
+                found = self.constant[key] = self.new(v, INPUT[CONSTANT])
+            return found
+        found = self.fixed.get(id(v))
+        if found is not None:
+            return found
+        stays = id(v) in self.constants
+        if isinstance(v, Variable):
+            refuse_tracked(v)
+            v = values_of(v)
+        if isinstance(a, Variable):
+            a._saved = stays = True
+        elif not stays and is_array(v):
+            stays = settled(v)
+            if not stays:
+                if type(v) is ndarray and v.size <= FEW:
+                    key = v.shape, v.strides, v.dtype, v.tobytes()
+                    found = self.constant.get(key)
+                    if found is None:
+                        found = self.constant[key] = self.new(kept(v), INPUT[CONSTANT])
+                    return found
+                v = kept(v)
+        k = self.new(v, INPUT[CONSTANT])
+        if stays:
+            self.fixed[id(v)] = k
+        return k
+
+    def step(self, prim, args, inputs, slots, params):
+        if None in slots:
+            slots = tuple([self.operand(a, v) if t is None else t for a, v, t in zip(args, inputs, slots, strict=True)])
+        return self.done(prim, slots, params)
+
+    def element(self, x, at):
+        i = j = x._slot
+        if self.same:
+            j = self.same.get(i, i)
+        k = self.elements.get((j, at))
+        if k is None:
+            out = self.known[i][at]
+            if type(out) is not float64:
+                return self.done(READ, (i,), dict(element_at(at)))
+            self.elements[j, at] = k = self.new(out, (READ, element_at(at), self.watched), (j,))
+        shown = self.looks[k][0]
+        y = new(CLASSES[type(shown)])
+        y._value = shown
+        y._trace = self
+        y._slot = k
+        return y
+
+    def single(self, prim, x, v, i):
+        setting = now()
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and i in self.weak):
+            return self.done(prim, (i,), NOTHING)
+        short = self.short.get(prim)
+        if not short:
+            short = self.shortened(prim) if short is None else short
+            if not short:
+                return self.done(prim, (i,), NOTHING)
+        run, met, to_look, what = short
+        slots = (i if not self.same else self.same.get(i, i),)
+        looks = self.looks
+        k = met.get(slots)
+        if k is not None:
+            look = looks[k]
+        else:
+            known = self.known
+            k = len(known)
+            out = run(known[i])
+            look = to_look.get(looks[i][3])
+            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                look = to_look[looks[i][3]] = look_at(out)
+            self.what.append(what)
+            self.operands.append(slots)
+            known.append(out)
+            looks.append(look)
+            met[slots] = k
+        y = new(CLASSES[type(look[0])])
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
+
+    def pair(self, prim, a, b, v, w, i, j):
+        if i is None:
+            i = self.operand(a, v)
+        if j is None:
+            j = self.operand(b, w)
+        setting = now()
+        if setting is not self.setting or warnings.filters is not self.filters or (self.weak and not self.weak.isdisjoint((i, j))):
+            return self.done(prim, (i, j), NOTHING)
+        short = self.short.get(prim)
+        if not short:
+            short = self.shortened(prim) if short is None else short
+            if not short:
+                return self.done(prim, (i, j), NOTHING)
+        run, met, to_look, what = short
+        slots = (i, j) if not self.same else (self.same.get(i, i), self.same.get(j, j))
+        looks = self.looks
+        k = met.get(slots)
+        if k is not None:
+            look = looks[k]
+        else:
+            known = self.known
+            k = len(known)
+            out = run(known[i], known[j])
+            of_looks = looks[i][3], looks[j][3]
+            look = to_look.get(of_looks)
+            if look is None or type(out) is not look[4] or out.dtype is not look[5]:
+                look = to_look[of_looks] = look_at(out)
+            self.what.append(what)
+            self.operands.append(slots)
+            known.append(out)
+            looks.append(look)
+            met[slots] = k
+        y = new(CLASSES[type(look[0])])
+        y._value = look[0]
+        y._trace = self
+        y._slot = k
+        return y
+
+    def apply(self, prim, args, params):
+        slots = []
+        for a in args:
+            kind = type(a)
+            if kind in HANDLES and a._trace is self:
+                slots.append(a._slot)
+            else:
+                v, slot = lower(a, self)
+                slots.append(self.operand(a, v) if slot is None else slot)
+        return self.done(prim, tuple(slots), params)
+
+    def heed(self, setting):
+        self.setting, self.filters = self if setting is None else setting, warnings.filters
+        self.flagged(looked_at(setting, self.outside, self.catches))
+
+    def flagged(self, watched):
+        self.watched = watched
+        self.met, self.short = self.mets.setdefault(watched, ({}, {}))
+
+    def shortened(self, prim):
+        """(body, what of it was met: operands -> number, what results look like, what is done) of an elementwise operation of tapegrad's
+        own, or ()."""
+        run, pure, fresh = ways_of(prim)
+        short = ()
+        if pure and fresh and prim.batch == "elementwise" and not prim.multi and LOUD not in self.watched:
+            short = run, {}, given(prim), (prim, NOTHING, self.watched)
+        self.short[prim] = short
+        return short
+
+    def done(self, prim, slots, params, numbers=False):
+        """The operation, whatever it is.  `numbers`: it is one of Python's, on its numbers."""
+        if not numbers:
+            setting = now()
+            if setting is not self.setting or warnings.filters is not self.filters:
+                self.heed(setting)
+            if self.weak and not self.weak.isdisjoint(slots):
+                return self.weakly(prim, slots, params)
+        ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
+        run, pure, fresh = ways_of(prim)
+        key = found = None
+        met = self.met
+        if not params:
+            params, key = NOTHING, (prim, ks)
+            short = self.short.get(prim)
+            if short:
+                met, key = short[1], ks
+        else:
+            params, of_params = settled_of(prim, params)
+            key = None if of_params is None else (prim, ks, of_params)
+        if not pure:
+            key = None
+        elif key is not None:
+            found = met.get(key)
+            if found is not None and not prim.writes:
+                return self.handles(found)
+        known = self.known
+        values = [known[k] for k in slots]
+        if prim.writes:
+            self.move(slots[0], values)
+        watched = self.watched
+        try:
+            if LOUD in watched:
+                out, watched = self.listened(prim, values, params)
+            else:
+                out = run(*values, **params)
+        except Exception as error:
+            self.ended(prim, ks, params, error)
+            raise
+        if not fresh and not prim.writes and is_of_another(out, values):
+            self.alone.difference_update(slots)
+        self.what.append((prim, params, watched))
+        self.operands.append(ks)
+        known.append(out)
+        kind = type(out)
+        if kind is ndarray:
+            of_key = out.shape, out.strides, out.dtype
+            look = LOOKS.get(of_key) or look_of(np, *of_key)
+        else:
+            look = LOOKS.get(kind) or look_at(out)
+        self.looks.append(look)
+        k: Any = len(known) - 1
+        if kind is tuple or kind is list:
+            k = tuple([self.new(o, (PART, n, ()), (k,)) for n, o in enumerate(out)])
+        elif prim.writes:
+            self.alone.add(k)
+            if found is not None:
+                self.same[k] = found
+                return self.handles(k)
+        if key is not None:
+            met[key] = k
+        if type(k) is tuple:
+            return self.handles(k)
+        return variable(look[0], self, k)
+
+    def listened(self, prim, values, params):
+        """What the operation gives, and the kinds of errors at which a replay looks: not those of which nobody hears."""
+        with Listening() as told:
+            try:
+                out = ways_of(prim)[0](*values, **params)
+            finally:
+                if told.heard:
+                    self.unkept = f"{callers_line()}: the function may hear of {prim.name}: {told.heard[0]}"
+        return out, tuple([kind for kind in self.watched if kind not in told.flagged])
+
+    def ended(self, prim, ks, params, error):
+        """The operation has raised an error: that it does so is a condition, for the function may catch it."""
+        if isinstance(error, OfTracked):
+            return
+        self.raised, self.asked = True, self.asked + 1
+        place, what = callers_line(), f"{type(error).__name__} of {prim.name}"
+        if prim.writes:
+            self.unkept = f"{place}: {what}, which writes an array"
+            return
+        k = self.new(True, (RAISED, conditions(prim, params, error, LOUD in self.watched), ()), ks)
+        self.guards[k, True] = Guard(k, True, True, place, what)
+
+    def move(self, slot, values):
+        """A write is done where the buffer lies if nobody else holds that, else in a copy."""
+        if slot in self.alone:
+            self.alone.discard(slot)
+            self.placed.add(len(self.known))
+        else:
+            values[0] = kept(values[0])
+
+    def weakly(self, prim, slots, params):
+        """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
+        known = [self.known[k] for k in slots]
+        if not prim.writes and any([is_single(v) for v in known]):
+            raise BatchError("a Python number beside an array of single precision")
+        if any([is_array(v) or (is_scalar(v) and k not in self.weak) for k, v in zip(slots, known, strict=True)]):
+            return self.done(prim, slots, params, True)
+        before = self.watched
+        self.flagged(KINDS)
+        y = self.done(prim, slots, params, True)
+        self.flagged(before)
+        if type(y) in HANDLES:
+            if not np.isfinite(self.known[y._slot]):
+                raise BatchError("Python's arithmetic would raise")
+            self.weak.add(y._slot)
+        return y
+
+    def handles(self, k: Any) -> Any:
+        if type(k) is tuple:
+            return tuple([self.handles(n) for n in k])
+        return variable(self.looks[k][0], self, k)
+
+
+class Closed(Ended):
+    """A recording after its function: its Variables are the values that it had."""
+
+    __slots__ = ()
+    hides = True
+    beneath, memory = Record.beneath, Record.memory
+
+    def values(self, x):
+        return self.beneath(x)
+
+
+def values_in(x: Any) -> Any:
+    """Arguments of a draw, Variables as their values."""
+    if type(x) in (list, tuple):
+        return type(x)([values_in(v) for v in x])
+    return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
+
+
+# --- one run ---
+
+
+class Leaves(Inputs):
+    """The arguments of a call, of which `watched` says which leaves are inputs of the program."""
+
+    def __init__(self, call: str, args: tuple, chosen: list):
+        super().__init__(call, (), args)
+        self.chosen = chosen
+
+    def enter(self, watch: Callable) -> list:
+        shared = overlapping([x for xs in self.flat for x in xs])
+        aliased, out, chosen = {}, [], iter(self.chosen)
+        for a, flat in zip(self.args, self.flat, strict=True):
+            if isinstance(a, Const):
+                next(chosen)
+                out.append(a.value)
+                continue
+            members = []
+            for x in flat:
+                kind = next(chosen)
+                v = watch(entered(x), kind) if kind else x.value if isinstance(x, Const) else x
+                if v is not x and is_array(x):
+                    self.given.append((x, v))
+                    if id(x) in shared:
+                        aliased[id(v)] = v
+                members.append(v)
+            out.append(self.rebuilt(a, members))
+        if aliased:
+            OPEN.aliased = {**self.outer, **aliased}
+        return out
+
+
+class Recorded:
+    """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
+    `arrays`: ids of arrays that a replay reads anew."""
+
+    def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
+        """`check` is given the recording before captured arrays are written, and may raise."""
+        inputs = Leaves(call, args, chosen)
+        self.check = check
+        self.outputs: list = []
+        self.leaves: list = []
+        with opened():
+            self.trace = trace = Record(inputs.constants, catches)
+            entered_args = inputs.enter(trace.watch)
+            self.inputs = len(trace.known)
+            shadow = run_once(f, trace, inputs, entered_args, {}, self.read, lift)
+            hold = shadow.hold if shadow.on else ()
+            self.arrays = {id(x): x for x in hold if is_array(x) and isinstance(shadow.seen.get(id(x)), Variable)}
+            shadow.finish()
+
+    def read(self, y: Any) -> None:
+        self.check(self.trace)
+        y = returned(y)
+        self.tree = tree_map(lambda _: 0, y)  # (a program keeps it: with the leaves it would keep all that was recorded)
+        for v in leaves(y):
+            if isinstance(v, Variable):
+                v = live(v)
+                if v._trace is self.trace:
+                    self.outputs.append(v._slot)
+                    self.leaves.append(None)
+                    continue
+                refuse_tracked(v)
+                v = bottom(v)
+            self.outputs.append(None)
+            self.leaves.append(np.float64(v) if type(v) is float else v.copy() if is_array(v) else v)
+
+    def result(self) -> Any:
+        """What the recorded call gives."""
+        known = self.trace.known
+        found = iter([value_out(leaf if k is None else known[k]) for k, leaf in zip(self.outputs, self.leaves, strict=True)])
+        return tree_map(lambda _: next(found), self.tree)

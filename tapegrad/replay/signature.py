@@ -1,0 +1,205 @@
+"""What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
+
+import pickle
+import zlib
+from typing import Any
+
+import numpy as np
+
+from .._capture.arrays import acts_as_array
+from .._capture.dependencies import Environment, Status, restore, state, walked
+from .._core.arrays import is_array, is_scalar, kept, settled, shares_memory, xp_of
+from .._core.trees import Const, Rest, children, flattened, is_node, leaves, structure, ways_of
+from .._transforms.call import number
+from .record.recorder import WEAK, is_single
+
+NUMBERS = (float, complex)
+READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
+ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
+
+
+def is_input(x: Any, active: bool, numbers: bool) -> Any:
+    """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones: beside arrays they count as less
+    than an array's dtype.  (Where they are differentiated they are those of NumPy.)"""
+    if is_array(x):
+        return x.dtype.kind in "biufc" and (type(x) is np.ndarray or xp_of(x) is not np)
+    if type(x) in NUMBERS:
+        return True if active else WEAK if numbers else False
+    return is_scalar(x) and x.dtype.kind in "fc"
+
+
+def tree_of(x: Any) -> Any:
+    """What two trees share that are alike."""
+    if not is_node(x):
+        return None
+    beside = tuple(x) if isinstance(x, dict) else None if ways_of(type(x)) is None else Rest(flattened(x)[1])
+    return type(x), beside, tuple([tree_of(c) for c in children(x)])
+
+
+class Leaf:
+    """What is asked of one leaf of the arguments.  `chosen`: is it an input?  `packed`: has it the strides of its copy?"""
+
+    __slots__ = ("kind", "layout", "value", "chosen", "packed")
+
+    def __init__(self, x: Any, chosen: bool):
+        self.kind, self.value, self.layout, self.chosen, self.packed = type(x), x, None, chosen, True
+        if chosen:
+            self.value = None
+            if is_array(x):
+                self.layout = x.shape, x.strides, x.dtype
+                self.packed = kept(x).strides == x.strides
+
+    def holds(self, x: Any) -> bool:
+        if type(x) is not self.kind:
+            return False
+        if self.layout is not None:
+            return (x.shape, x.strides, x.dtype) == self.layout
+        if self.value is None or x is self.value:
+            return True
+        if type(x) is Const:
+            return x.value is self.value.value
+        return (type(x) in ATOMS or is_scalar(x)) and repr(x) == repr(self.value)
+
+    def differs(self, x: Any) -> str:
+        return f"{described(x)} instead of {described(self.value) if self.layout is None else layout_text(*self.layout)}"
+
+
+def layout_text(shape: tuple, strides: tuple, dtype: Any) -> str:
+    return f"an array of shape {shape}, {dtype}"
+
+
+def described(x: Any) -> str:
+    if is_array(x):
+        return layout_text(x.shape, x.strides, x.dtype)
+    return repr(x) if type(x) in ATOMS else structure(x)
+
+
+class Signature:
+    """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
+
+    def __init__(self, args: tuple, active: tuple, numbers: bool):
+        """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python numbers inputs?"""
+        self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
+        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
+        self.chosen = [is_input(x, on, numbers) for x, on in pairs]
+        self.weak = WEAK in self.chosen
+        self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
+        counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
+        self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
+        self.single = all([t is None for t in self.trees])
+        self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
+
+    def values(self, args: tuple) -> list | None:
+        """The inputs of a call, None if it is another kind of call."""
+        if len(args) != len(self.trees):
+            return None
+        if self.single:
+            flat: Any = args
+        else:
+            if tuple([None if isinstance(a, Const) else tree_of(a) for a in args]) != self.trees:
+                return None
+            flat = [x for a in args for x in flat_of(a)]
+        found = []
+        for n, leaf in enumerate(self.leaves):
+            x = flat[n]
+            if not leaf.holds(x):
+                return None
+            if leaf.chosen:
+                found.append(number(x) if leaf.layout is None else x if leaf.packed else kept(x))
+        return found
+
+    def difference(self, args: tuple) -> str:
+        """How a call differs from that which was recorded."""
+        if len(args) != len(self.trees):
+            return f"{len(args)} arguments instead of {len(self.trees)}"
+        start = 0
+        for n, (a, tree) in enumerate(zip(args, self.trees, strict=True)):
+            flat = flat_of(a)
+            if (None if isinstance(a, Const) else tree_of(a)) != tree:
+                return f"argument {n} is {structure(a)}, a tree of another form"
+            for x, leaf in zip(flat, self.leaves[start : start + len(flat)], strict=True):
+                if not leaf.holds(x):
+                    return f"argument {n} is {leaf.differs(x)}"
+            start += len(flat)
+        return "nothing"
+
+
+def flat_of(a: Any) -> list:
+    return [a] if isinstance(a, Const) else leaves(a)
+
+
+class Surroundings:
+    """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays by their layout, which
+    the program reads anew; other arrays by their content."""
+
+    def __init__(self, roots: list):
+        self.roots = roots
+        self.content: list = []  # (array, checksum)
+        walk = walked(roots, self.noted)
+        self.form, self.unknown = walk.form, walk.unknown
+        self.sources = [(x, state(x)) for x in walk.sources]
+
+    def noted(self, x: Any) -> bool:
+        if not is_followed(x):
+            return False
+        if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
+            self.content.append((x, checksum(x)))
+        return True
+
+    def has_single(self) -> bool:
+        return any([is_single(x) for x, _ in self.content])
+
+    def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
+        which it draws by operations, its state before the first)."""
+        if walked(self.roots, is_followed).form != self.form:
+            return f"a call changes {READ}"
+        first = {id(bits_of(x)): (x, found) for x, found in drawn}
+        for x, before in self.sources:
+            if first.get(id(bits_of(x)), (x, state(x))) != (x, before):
+                return "a call draws random numbers"
+        if anew is not None and any([id(x) not in anew and checksum(x) != before for x, before in self.content]):
+            return "a call writes an array that the recording does not follow"
+        return None
+
+    def rewind(self) -> None:
+        """What was drawn is not drawn."""
+        for x, before in self.sources:
+            if state(x) != before:
+                restore(x, pickle.loads(before))
+
+    def settle(self, anew: dict, program: Any, drawn: Any = ()) -> str | None:
+        """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason if no program can stand for
+        the function.  (An array that was followed, and of which the program reads nothing, is compared.)"""
+        read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
+        known = {id(x) for x in read}
+        used = {k for k, x in anew.items() if k in known or any([shares_memory(x, y) for y in read])}
+        self.environment = Environment(self.roots, lambda x: id(x) in used or settled(x))
+        self.unknown = self.environment.unknown
+        reason = self.unsure() or self.disturbed(anew, drawn)
+        self.content = self.sources = []
+        return reason
+
+    def unsure(self) -> str | None:
+        return None if self.unknown is None else f"it reads {self.unknown}, and nothing tells whether that has changed"
+
+    def changed(self) -> bool:
+        return self.environment.status() is not Status.UNCHANGED
+
+    def compared(self) -> int:
+        """Bytes of arrays that are compared at each call."""
+        return sum([x.nbytes for x in self.environment.walk.arrays])
+
+
+def bits_of(x: Any) -> Any:
+    """Where the random numbers of a generator come from."""
+    return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
+
+
+def checksum(x: np.ndarray) -> int:
+    return zlib.crc32(np.ascontiguousarray(x))
+
+
+def is_followed(x: Any) -> bool:
+    """(A masked array is left alone.)"""
+    return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or acts_as_array(x, type(x)))

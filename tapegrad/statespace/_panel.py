@@ -1,0 +1,414 @@
+"""Maximum likelihood of one model for many series at once: one kernel for all, and an optimiser that takes each to its own end."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from .. import numpy as np
+from .._core.errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
+from .._core.scope import entry
+from .._core.trees import Const
+from .._transforms.transforms import hvp, jvp, vjp
+from ..kernels.generated.map import Map, map_
+from ..kernels.library.observation import predicted
+from ..optimize._many import solve_many
+from ._fit import fit, require_function, require_model
+from ._model import SMALL, LinearGaussian, Observations, system
+from ._parameters import Parameters
+from ._pattern import Pattern, pattern
+from ._search import FLAT
+from ._structural import Structural
+from .filters.arrays import NotCompiled
+from .filters.augmented import LostDigits, start_of
+from .filters.diffuse_start import Begin, begin_of, collapsed_path, last_step
+from .filters.step_kernel import FIELDS, compiled, path_of, triangle
+
+
+@dataclass(frozen=True)
+class ManyFits:
+    """What `fit_many` found for k series and p parameters: `names` (p,), `estimates` and `standard_errors` (k, p), `unconstrained` (k, p),
+    `loglik` (k,), `converged` (k,); `message` (k,) says how the search of each ended.  A parameter that ran into the bound of its
+    constraint has standard error nan, and so have all of a series that has not converged."""
+
+    names: list[str]
+    estimates: numpy.ndarray
+    standard_errors: numpy.ndarray
+    loglik: numpy.ndarray
+    converged: numpy.ndarray
+    unconstrained: numpy.ndarray
+    message: numpy.ndarray
+    way: str
+
+    def report(self) -> str:
+        """How the likelihood was computed, and how many series have converged."""
+        return f"{self.way}\n{int(self.converged.sum())} of {len(self.converged)} series converged"
+
+    def __repr__(self) -> str:
+        return f"<{len(self.converged)} series, {int(self.converged.sum())} converged, of {', '.join(self.names)}>"
+
+
+@entry
+def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
+    """Maximise the log-likelihood of `build(params)` for each series of Y, (k, T) or a list of series (T,) of any lengths, nan where
+    missing; start and constraints as in `fit`, for all series.
+
+    The model function becomes a kernel for all series at once, so it must be one that `tapegrad.kernels.map` takes: no `if` on a
+    parameter.  What has no kernel is fitted series by series; `report()` says so.  A series that fails does not stop the others.
+
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> Y = np.random.default_rng(0).normal(size=(3, 50)).cumsum(axis=1) + np.random.default_rng(1).normal(size=(3, 50))
+    >>> r = ss.fit_many(lambda p: ss.local_level(p["a"], p["b"]), Y, {"a": 1.0, "b": 1.0}, ss.positive())
+    >>> r.estimates.shape, r.converged
+    ((3, 2), array([ True,  True,  True]))
+    """
+    require_function("fit_many", build, Y)
+    if isinstance(build, Structural):
+        raise ArgumentError("fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian")
+    series = _series(Y)
+    parameters = Parameters(start, constraints)
+    require_model("fit_many", build, parameters)
+    try:
+        together, least, found = None, 0, None
+        while found is None:
+            together = _Together(build, series, parameters, least)
+            try:
+                found = together.solved()
+            except LostDigits:
+                least = min(2 * together.groups[0].steps, series.shape[1])
+        rest, way = together.rest, together.way
+    except (NotCompiled, KernelError) as error:
+        found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
+    for b in rest:
+        _one(found, b, build, series[b], start, constraints)
+    return ManyFits(parameters.names, *found, way)
+
+
+def _series(Y: Any) -> numpy.ndarray:
+    """(k, T) with nan behind shorter series."""
+    try:
+        rows = [numpy.asarray(y, float) for y in (Y.values() if isinstance(Y, Mapping) else Y)]
+    except (TypeError, ValueError) as error:
+        raise ArgumentError(
+            f"fit_many: Y is a {type(Y).__name__}; wanted (k, T) numbers, a row for each series, or a list of series"
+        ) from error
+    if not rows or any(y.ndim != 1 or not y.size for y in rows):
+        shape = getattr(Y, "shape", None) or [y.shape for y in rows][:3]
+        raise ShapeError(f"fit_many: Y has shape {shape}; wanted (k, T), a row for each series, or a list of series (T,)")
+    made = numpy.full((len(rows), max(y.size for y in rows)), numpy.nan)
+    for row, y in zip(made, rows, strict=True):
+        row[: y.size] = y
+    for b, t in numpy.argwhere(numpy.isinf(made))[:1]:
+        raise DataError(f"Y[{b}, {t}] is {made[b, t]}: infinite values cannot be filtered; nan means a missing value")
+    for b in numpy.flatnonzero(numpy.isnan(made).all(axis=1))[:1]:
+        raise DataError(f"fit_many: all observations of series {b} are missing (nan); there is nothing to fit")
+    return made
+
+
+def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
+    """estimates, standard_errors, loglik, converged, unconstrained, message of k series of which nothing is known."""
+    unknown = numpy.full((k, parameters.start.size), numpy.nan)
+    return [unknown, unknown.copy(), numpy.full(k, numpy.nan), numpy.zeros(k, bool), unknown.copy(), numpy.full(k, "", object)]
+
+
+def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any) -> None:
+    """Fit one series by itself."""
+    estimates, errors, loglik, converged, unconstrained, message = found
+    try:
+        r = fit(build, y, start, constraints, progress=False)
+    except (ConvergenceError, DataError, numpy.linalg.LinAlgError) as error:
+        message[b] = str(error)
+        return
+    estimates[b], errors[b], unconstrained[b] = r.estimates, r.standard_errors, r.unconstrained
+    loglik[b], converged[b], message[b] = r.loglik, True, r.message
+
+
+class _Group:
+    """Series that begin in one way: `members` of the series.
+
+    As in `Pattern`, theta = constant + slope @ x(u).  Where a few first observations determine a diffuse start, constants differ by series,
+    for these enter them, and a group has them at the same steps.  Otherwise all series are one group, whose `begins` say how each of them
+    begins, and x is the theta of what runs over their first rows."""
+
+    def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map, begins: Sequence[Begin] = ()):
+        self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
+        self.steps = p.numbers.data.steps - p.rows.shape[1]
+        self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
+        first = numpy.nan_to_num(series[members, : self.steps])
+        if p.begins is not None:
+            self.constant[:m] += ((first - p.numbers.data.values[: self.steps, 0]) @ p.begins.errors).T
+        self.start = begins[0].start if begins else None
+        if self.start:
+            A = self.start.columns
+            centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
+            spreads = numpy.stack([((A * begin.start.spread) @ A.T).ravel()[triangle(m)[0]] for begin in begins], axis=1)
+            self.known, self.rows = numpy.concatenate([centres, spreads]), rows_of_series(p, series[members], 0)[:, : self.steps + 1]
+
+    def theta(self, which: numpy.ndarray) -> Callable:
+        """The function from U (p, b) of these members to (q + 1, b): the kernel's theta, and below it the log-likelihood of the first
+        steps."""
+        p, constant = self.pattern, self.constant[:, which]
+        if p.numbers.head is None:
+            begun = numpy.full((1, which.size), p.begun)
+            return lambda U: np.concatenate([constant + p.slope @ self.numbers(U), begun])
+        if not self.start:
+            return lambda U: np.concatenate([self.numbers(U), numpy.zeros((1, which.size))])
+        m, k, columns, whole = p.layout.states, self.steps, 1 + self.start.rank, not p.rows.shape[1]
+        path, rows, known = path_of(p.layout, columns), numpy.ascontiguousarray(self.rows[:, :, which]), Const(self.known[:, which])
+
+        def theta(U: Any) -> Any:
+            x = self.numbers(U, known)
+            begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
+            return np.concatenate([begun[:-1], x[m * columns + triangle(m)[0].size :], begun[-1:]])
+
+        return theta
+
+
+def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
+    """The data rows of a kernel for many series (k, T), (r, T - begin, k)."""
+    rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
+    y = series[:, begin:]
+    rows[0] = numpy.nan_to_num(y).T
+    if p.layout.gaps:
+        rows[1] = ~numpy.isnan(y).T
+    return rows
+
+
+class _Together:
+    """All series that one kernel takes: `here`; `rest` are the others.  `least`: the augmented filter runs over so many steps."""
+
+    def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
+        self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
+        self.groups = self._grouped(series)
+        self.here = numpy.concatenate([g.members for g in self.groups])
+        self.rest = numpy.setdiff1d(numpy.arange(self.total), self.here)
+        self.group = numpy.repeat(numpy.arange(len(self.groups)), [g.members.size for g in self.groups])
+        self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
+        self.natural = map_(parameters.flat)
+        self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
+        self.kernel, self.rows = compiled(self.layout), self._rows(series)
+        self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
+        if self.rest.size:
+            self.way += f"; {self.rest.size} series that begin as few others do one by one"
+
+    def _grouped(self, series: numpy.ndarray) -> list[_Group]:
+        gaps = bool(numpy.isnan(series).any())
+        p = self._pattern(series[0], gaps)
+        if p.numbers.head is not None:
+            return [self._one_group(series, gaps, p)]
+        if p.begins is None:
+            return [_Group(numpy.arange(self.total), p, series, map_(_traced(self.build, self.parameters, p)))]
+        s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0])))
+        members: dict[bytes, list[int]] = {}
+        for b, here in enumerate(~numpy.isnan(series)):
+            key = next((here[:n].tobytes() for n in {len(key) for key in members} if here[:n].tobytes() in members), None)
+            if key is None:
+                begin = begin_of(s, Observations(series[b]), False, False)
+                if begin.constants is None or begin.constants.loglik != p.begun:
+                    continue
+                key = here[: begin.steps].tobytes()
+            members.setdefault(key, []).append(b)
+        groups: list[_Group] = []
+        for found in sorted(members.values(), key=lambda found: -len(found)):
+            p = self._pattern(series[found[0]], gaps)
+            numbers = groups[0].numbers if groups else map_(_traced(self.build, self.parameters, p))
+            groups.append(_Group(numpy.array(found), p, series, numbers))
+        return groups
+
+    def _one_group(self, series: numpy.ndarray, gaps: bool, p: Pattern) -> _Group:
+        """All series whose data determine as much of the start; the augmented filter runs over the same steps of all."""
+        s = system(self.build(self.parameters.tree(self.parameters.start)), p.numbers.data)
+        head, members, begins = p.numbers.head, [], []
+        known: dict[bytes, int] = {}
+        for b, y in enumerate(series):
+            data = Observations(y)
+            start = start_of(s, data)
+            if start is None:
+                begin = head
+            else:
+                start, here = start.seen(), (~numpy.isnan(y)).tobytes()
+                if not numpy.array_equal(start.columns, head.start.columns):
+                    continue
+                if here not in known:
+                    known[here] = last_step(s, data, start, False)
+                begin = Begin(known[here], None, start)
+            members.append(b)
+            begins.append(begin)
+        steps = max([begin.steps for begin in begins])
+        p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
+        return _Group(numpy.array(members), p, series, map_(_traced(self.build, self.parameters, p)), begins)
+
+    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: Begin | None = None) -> Pattern:
+        y = y.copy()
+        y[-1] = numpy.nan if gaps else y[-1]
+        return pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
+
+    def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
+        """The data rows of all series, which begin behind their first steps; where these are more than those of others, steps without
+        observations follow."""
+        steps = min(g.steps for g in self.groups)
+        rows = []
+        for g in self.groups:
+            own = rows_of_series(g.pattern, series[g.members], g.steps)
+            more = numpy.repeat(own[:, -1:], g.steps - steps, axis=1)
+            more[: 1 + self.layout.gaps] = 0.0
+            rows.append(numpy.concatenate([own, more], axis=1))
+        return numpy.ascontiguousarray(numpy.concatenate(rows, axis=2))
+
+    def solved(self) -> list[numpy.ndarray]:
+        p = self.parameters
+        U = numpy.repeat(p.start[:, None], self.count, axis=1)
+        found = _nothing(self.total, p)
+        with numpy.errstate(all="ignore"):
+            self._require_same()
+            r = solve_many(self.value_and_grad, self.hessian, U)
+            errors = self._errors(r.x, r.hessian)
+            natural = numpy.asarray(self.natural(r.x)).T
+            flat, message = ~r.hessian.any(axis=(1, 2)), r.message.astype(object)
+        message[flat] = "its observed values do not determine the parameters: the log-likelihood does not depend on them"
+        converged = r.converged & ~flat
+        errors[~converged] = numpy.nan
+        for whole, part in zip(found, (natural, errors, -r.fun, converged, r.x.T, message), strict=True):
+            whole[self.here] = part
+        return found
+
+    def _require_same(self) -> None:
+        """The traced numbers are those of the patterns."""
+        u = self.parameters.start[:, None]
+        for g in self.groups:
+            p = g.pattern
+            wanted = p.constant + p.slope @ p.known[p.used]
+            if not numpy.allclose(g.theta(numpy.array([0]))(u)[:-1, 0], wanted, rtol=1e-9, atol=1e-12):
+                raise NotCompiled("its numbers differ when it is traced")
+
+    def _parts(self, which: numpy.ndarray) -> list[tuple[Any, Callable]]:
+        """For each group its columns among these series, and its theta."""
+        if len(self.groups) == 1:
+            return [(slice(None), self.groups[0].theta(which))]
+        at = [(numpy.flatnonzero(self.group[which] == k), g) for k, g in enumerate(self.groups)]
+        return [(columns, g.theta(self.place[which[columns]])) for columns, g in at if columns.size]
+
+    def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
+        """(b,) and (p, b)."""
+        gradient = numpy.empty_like(U)
+        with numpy.errstate(all="ignore"):
+            pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
+            theta = self._joined(pulled, which.size)
+            value, by_theta = self.kernel.value_and_grad(theta[:-1], self.rows[:, :, which])
+            by_theta = numpy.concatenate([by_theta, numpy.ones((1, which.size))])
+            for at, _, pull in pulled:
+                gradient[:, at] = pull(-by_theta[:, at])
+        return -(value + theta[-1]), gradient
+
+    def _joined(self, parts: list, b: int) -> numpy.ndarray:
+        """The columns of all groups."""
+        if len(parts) == 1:
+            return parts[0][1]
+        made = numpy.empty((parts[0][1].shape[0], b))
+        for at, x, *_ in parts:
+            made[:, at] = x
+        return made
+
+    def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
+        """(b, p, p): all directions of all series in one launch."""
+        k, b = U.shape
+        parts = self._parts(which)
+        units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
+        with numpy.errstate(all="ignore"):
+            theta = self._joined([(at, f(U[:, at])) for at, f in parts], b)
+            D = numpy.stack([self._joined([(at, jvp(f, (U[:, at],), (e[:, at],))[1]) for at, f in parts], b) for e in units])
+            many = numpy.tile(which, k)
+            repeated, rows = numpy.tile(theta[:-1], k), self.rows[:, :, many]
+            curved = self.kernel.hvp(repeated, numpy.concatenate(list(D[:, :-1]), axis=1), rows).reshape(-1, k, b)
+            w = numpy.concatenate([self.kernel.grad(theta[:-1], rows[:, :, :b]), numpy.ones((1, b))])
+            bent = numpy.stack([self._joined([(at, _bent(f, U[:, at], e[:, at], w[:, at])) for at, f in parts], b) for e in units])
+        H = -(numpy.einsum("iqb,qjb->bij", D[:, :-1], curved) + bent.transpose(2, 0, 1))
+        return (H + H.transpose(0, 2, 1)) / 2
+
+    def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
+        """Standard errors of the parameters themselves, from the inverse of H; nan at a bound."""
+        k, b = U.shape
+        J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
+        curvature = numpy.einsum("bii->bi", H)
+        bound = self.parameters.bounded & (curvature < FLAT)
+        free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)
+        good = numpy.isfinite(free).all(axis=(1, 2))
+        good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
+        errors = numpy.full((b, k), numpy.nan)
+        J = J.transpose(2, 1, 0)[good] * ~bound[good][:, None, :]  # (series, parameter, free parameter)
+        errors[good] = numpy.sqrt(numpy.einsum("bpi,bij,bpj->bp", J, numpy.linalg.inv(free[good]), J))
+        return numpy.where(bound, numpy.nan, errors)
+
+
+def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
+    """Second derivatives of <w, f> along e."""
+    return hvp(lambda U: (w * f(U)).sum(), U, e)
+
+
+def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable:
+    """u (p,) to the numbers of the model that the kernel's theta is made of, for the tracer of kernels: `system` without its checks,
+    which have been made.  If the first steps depend on these numbers, to the theta of what runs over them: then there is an argument more,
+    what the series says of a diffuse start."""
+    m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
+    model = build(parameters.tree(parameters.start))
+    keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
+    passes = _passes(found, model, m) if model.start.stationary else 0
+    if head and set(at) != set(FIELDS):
+        raise NotCompiled("it varies over time, and its first steps are not the same for all parameters")
+
+    def numbers(u: Any, *known: Any) -> Any:
+        model = build(parameters.tree(u))
+        T, R = numpy.reshape(model.transition, (m, m)), model.selection
+        Q = _square(model.transition_cov, m if R is None else numpy.shape(R)[-1])
+        Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
+        c = model.transition_offset * numpy.ones(m)
+        mean, cov = model.start.mean * keep, _square(model.start.cov, m) * numpy.outer(keep, keep)
+        if model.start.stationary:
+            mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), _stationary(T, Q, m, passes)
+        Z = model.observation * numpy.ones(m)
+        fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": model.observation_offset}
+        flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
+        if head is None:
+            return flat[used]
+        if head.start is not None:
+            mean = numpy.concatenate([(mean + known[0][:m])[:, None], head.start.columns], axis=1)
+            cov = cov + known[0][m:][triangle(m)[1]]
+            c = numpy.concatenate([c[:, None], numpy.zeros((m, head.start.rank))], axis=1)
+        if model.start.predict_first:
+            mean, cov = predicted(mean, cov, T, Q, c)
+        k = mean.size if hasattr(mean, "size") else m
+        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle(m)[0]]]
+        return numpy.concatenate([*begun, flat[found.numbers.form.at]])
+
+    return numbers
+
+
+def _square(x: Any, n: int) -> Any:
+    """A covariance from a variance, variances or itself."""
+    return x if numpy.ndim(x) == 2 else x * numpy.eye(n)
+
+
+def _stationary(T: Any, Q: Any, m: int, passes: int) -> Any:
+    """P = T P T' + Q, as `_model._stationary_cov` finds it."""
+    if m <= SMALL:
+        P = numpy.linalg.solve(numpy.eye(m * m) - numpy.kron(T, T), numpy.reshape(Q, (m * m,)))
+        return numpy.reshape(P, (m, m))
+    A, P = T, Q
+    for _ in range(passes):
+        P = P + A @ P @ numpy.swapaxes(A, 0, 1)
+        A = A @ A
+    return P
+
+
+def _passes(found: Pattern, model: LinearGaussian, m: int) -> int:
+    """How many doublings the covariance of a stationary start takes."""
+    if m <= SMALL:
+        return 0
+    if found.free[found.numbers.at["T"]].any():
+        raise NotCompiled(f"it starts in a stationary state of more than {SMALL} elements with a transition that depends on the parameters")
+    A, passes = numpy.reshape(model.transition, (m, m)), 0
+    while numpy.linalg.norm(A) >= 1e-9:
+        A, passes = A @ A, passes + 1
+    return passes

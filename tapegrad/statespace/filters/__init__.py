@@ -1,0 +1,1 @@
+"""Kalman filters and smoothers, on arrays and compiled."""

@@ -1,0 +1,375 @@
+"""The Kalman filter on arrays: states and log-likelihood of what has no compiled filter, and the reference of that.
+
+Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
+element divides by its variance, one with several solves with their covariance.  With a diffuse start the mean is
+a matrix (`filters.augmented`).  `scalar_loglik` is the same recursion in plain numbers, for models with one state and one
+observation.
+
+The structure (which elements are observed, what a diffuse start depends on) is settled on the host before anything
+is differentiated; the arithmetic never looks at a value.
+"""
+
+import math
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy
+
+from ... import numpy as np
+from ..._core.errors import NotPositiveDefiniteError
+from ..._core.primitive import seen
+from ..._transforms.tape import value
+from ...ops.linalg.factorizations import solve_triangular
+from .._model import LinearGaussian, Observations, System, checked_fields, checked_start
+from .augmented import DiffuseStart
+
+LOG_2PI = math.log(2 * math.pi)
+
+
+class NotCompiled(Exception):
+    """Why a model has no kernel, in words."""
+
+
+@dataclass(frozen=True)
+class FilterResult:
+    """What the filter knows before (`predicted`) and after (`filtered`) it sees y[t].
+
+    Means are (n, m), covariances (n, m, m), innovations y - E(y | past) (n, p), nan where y is missing, with
+    covariances (n, p, p).  `loglik_terms` (n,) sum to `loglik`.  During the first `diffuse_steps` steps of a
+    diffuse start a covariance is infinite: then `predicted_cov`, `filtered_cov`, `innovation_cov` hold the
+    finite part, and `predicted_diffuse_cov` (diffuse_steps, m, m) what multiplies infinity.
+    """
+
+    predicted_mean: Any
+    predicted_cov: Any
+    filtered_mean: Any
+    filtered_cov: Any
+    innovations: Any
+    innovation_cov: Any
+    loglik_terms: Any
+    loglik: Any
+    diffuse_steps: int
+    predicted_diffuse_cov: Any
+
+
+@dataclass(frozen=True)
+class ForecastResult:
+    """Forecasts of the observations, mean (steps, p) and cov (steps, p, p), and of the states behind them."""
+
+    mean: Any
+    cov: Any
+    state_mean: Any
+    state_cov: Any
+
+
+@dataclass
+class Path:
+    """Means and covariances before each observation, and the innovations: (step, v, F) with a variance F of one element, or a covariance of
+    several.  A mean may be a matrix (m, k), and v has an axis of k more: see `filters.augmented`."""
+
+    mean: list[Any] = field(default_factory=list)
+    cov: list[Any] = field(default_factory=list)
+    innovations: list[tuple[int, Any, Any]] = field(default_factory=list)
+
+    def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
+        """For elements, then for blocks of each size: at which steps, log det 2 pi F, (N,), and the innovations in units of F, (N, i, k).
+        Raises where F is not positive definite."""
+        same: dict[int, list[tuple[int, Any, Any]]] = {}
+        for x in self.innovations:
+            same.setdefault(x[2].shape[0] if getattr(x[2], "ndim", 0) else 0, []).append(x)
+        found = []
+        for size, steps in same.items():
+            at, v, F = numpy.array([t for t, *_ in steps]), np.stack([v for _, v, _ in steps]), np.stack([F for *_, F in steps])
+            v = v.reshape((len(at), max(size, 1), -1))
+            found.append((at, *(whitened_blocks(at, v, F) if size else whitened_elements(at, v, F))))
+        return found
+
+
+def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    plain = value(F)
+    if type(plain) is numpy.ndarray and (plain <= 0).any():
+        i = int(numpy.argmax(plain <= 0))
+        raise NotPositiveDefiniteError(f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number")
+    return LOG_2PI + np.log(F), v / np.sqrt(F)[:, None, None]
+
+
+def whitened_blocks(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    try:
+        L = np.linalg.cholesky(F)
+    except numpy.linalg.LinAlgError as error:
+        bad = [t for t, S in zip(at, value(F), strict=True) if not (numpy.linalg.eigvalsh(S) > 0).all()]
+        raise _not_positive_definite(bad[0] if bad else at[0]) from error
+    size = LOG_2PI * v.shape[1] + 2.0 * np.sum(np.log(np.diagonal(L, axis1=-2, axis2=-1)), axis=-1)
+    return size, solve_triangular(L, v, lower=True)
+
+
+@dataclass(frozen=True)
+class Moments:
+    """Of each step: mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,), and the
+    innovations in units of F, (n, p, k), zeros where an element is missing.  k is 1, and more for a diffuse start."""
+
+    mean: Any
+    cov: Any
+    size: Any
+    white: Any
+
+    def first(self, steps: int) -> "Moments":
+        """The first steps alone."""
+        return Moments(self.mean[:steps], self.cov[:steps], self.size[:steps], self.white[:steps])
+
+    def rows(self, begin: int, end: int) -> Any:
+        """The innovations of these steps, (N, k)."""
+        return self.white[begin:end].reshape((-1, self.white.shape[-1]))
+
+
+@dataclass(frozen=True)
+class OnArrays:
+    """The filter of a model by operations on arrays."""
+
+    s: System
+    data: Observations
+    joseph: bool
+
+    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+        """Those of steps begin to end, from the state before the first of them.  Raises if a variance is not positive."""
+        s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
+        with numpy.errstate(divide="ignore", invalid="ignore"):
+            path = recursion(s, self.data, self.joseph, mean, cov, begin, end)
+            found = path.whitened()
+        # step by step and element by element, zeros where nothing is
+        step, place, steps, rows = numpy.full(n, len(path.innovations)), numpy.full((n, p), self.data.count), 0, 0
+        for at, *_ in found:
+            here = [(t - begin, i) for t in at for i in self.data.rows[t]]
+            step[at - begin] = steps + numpy.arange(len(at))
+            place[tuple(zip(*here, strict=True))] = rows + numpy.arange(len(here))
+            steps, rows = steps + len(at), rows + len(here)
+        place[place == self.data.count] = rows
+        size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
+        white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
+        return Moments(np.stack(path.mean).reshape((n, -1, k)), np.stack(path.cov), size, white)
+
+    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+        """r <- u + L' r and N <- W + L' N L of each step, from zeros behind the last: (n, m, k) and (n, m, m)."""
+        r, N, found = u[-1], W[-1], []
+        for t in reversed(range(len(u))):
+            r, N = (u[t] + L[t].T @ r, W[t] + L[t].T @ N @ L[t]) if found else (r, N)
+            found.append((r, N))
+        return np.stack([r for r, _ in found[::-1]]), np.stack([N for _, N in found[::-1]])
+
+
+def first_state(s: System, start: DiffuseStart | None) -> tuple[Any, Any]:
+    """Mean and covariance before the first observation."""
+    mean, cov = (s.mean, s.cov) if start is None else start.state(s)
+    return _predictor(s)(0, mean, cov) if s.predict_first else (mean, cov)
+
+
+def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
+    """Run the filter over steps begin to end, from mean and covariance before the first of these."""
+    end = data.steps if end is None else end
+    eye = s.xp.eye(len(s.diffuse)) if joseph else None
+    unit = None if a.ndim == 1 else s.xp.asarray(numpy.eye(1, a.shape[1])[0])
+    predict, read = _predictor(s), _reader(s, data)
+    path = Path()
+    for t in range(begin, end):
+        path.mean.append(a)
+        path.cov.append(P)
+        count = len(data.rows[t])
+        if count:
+            a, P, v, F = (_update_scalar if count == 1 else _update_block)(a, P, read(t), eye, unit, t)
+            path.innovations.append((t, v, F))
+        if t + 1 < end:
+            a, P = predict(t + 1 if s.predict_first else t, a, P)
+    return path
+
+
+def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p, k) and covariances (n, p, p) of Z x from those of the states x, steps begin to end.  With a diffuse start, to go on with
+    these keeps digits that a covariance of the states with large entries has lost."""
+    Z = s.Z[begin:end] if "Z" in s.varying else s.Z
+    return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
+
+
+def with_noise(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+    """Means (n, p) and covariances (n, p, p) of the observations from those of Z x."""
+    H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
+    return mean + d, cov + H
+
+
+def _predictor(s: System):
+    """(t, a, P) one transition on.  P enters halved and is added to its transpose: symmetric to the last
+    bit, so that the antisymmetric part of the rounding errors, which no observation damps, cannot grow."""
+    constant = "T" not in s.varying
+    T, c = s.T, s.c
+    half, transposed = (T * 0.5, T.T) if constant else (None, None)
+    shifted = "c" in s.varying or not is_number(c, 0.0)
+
+    def predict(t: int, a: Any, P: Any) -> tuple[Any, Any]:
+        Tt = T if constant else T[t]
+        back = transposed if constant else Tt.T
+        a = Tt @ a
+        if shifted and a.ndim == 1:
+            a = a + s.at(t, "c")
+        elif shifted:
+            a = np.concatenate([a[:, :1] + np.reshape(s.at(t, "c"), (-1, 1)), a[:, 1:]], axis=1)
+        X = (half if constant else Tt * 0.5) @ P @ back
+        return a, X + X.T + s.at(t, "Q")
+
+    return predict
+
+
+def _reader(s: System, data: Observations):
+    """t to what is observed at time t, of y = Z x + d: (Z, H, y - d), as (m,), scalar, scalar if it is a
+    single element."""
+    fixed: dict[tuple[int, ...], tuple[Any, Any]] = {}
+    constant = not s.varying & {"Z", "H"}
+    shifted = "d" in s.varying or not is_number(s.d, 0.0)
+    y, full = data.values, data.width
+
+    def select(t: int, rows: list[int]) -> tuple[Any, Any]:
+        Z, H = s.at(t, "Z"), s.at(t, "H")
+        if len(rows) == 1:
+            return Z[rows[0]], H[rows[0], rows[0]]
+        at = numpy.array(rows)
+        return (Z, H) if len(rows) == full else (Z[at], H[at[:, None], at])
+
+    def read(t: int) -> tuple[Any, Any, Any]:
+        rows = data.rows[t]
+        if constant:
+            key = tuple(rows)
+            if key not in fixed:
+                fixed[key] = select(t, rows)
+            Z, H = fixed[key]
+        else:
+            Z, H = select(t, rows)
+        e = y[t]
+        if shifted:
+            e = e - s.at(t, "d")
+        if len(rows) == 1:
+            e = e[rows[0]]
+        elif len(rows) < full:
+            e = e[numpy.array(rows)]
+        return Z, H, e
+
+    return read
+
+
+def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
+    z, h, e = seen
+    v = (e if unit is None else e * unit) - z @ a
+    M = P @ z
+    F = z @ M + h
+    K = M / F
+    if eye is None:
+        P = P - np.outer(M, K)
+    else:
+        G = eye - np.outer(K, z)
+        P = G @ P @ G.T + np.outer(K * h, K)
+    return a + (K * v if unit is None else np.outer(K, v)), P, v, F
+
+
+def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
+    Z, H, e = seen
+    U = Z @ P
+    S = U @ Z.T + H
+    try:
+        G = np.linalg.solve(S, U)
+    except numpy.linalg.LinAlgError as error:
+        raise _not_positive_definite(t) from error
+    v = (e if unit is None else np.outer(e, unit)) - Z @ a
+    if eye is None:
+        P = P - U.T @ G
+    else:
+        I_KZ = eye - G.T @ Z
+        P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
+    return a + G.T @ v, P, v, S
+
+
+def _not_positive_definite(t: int) -> NotPositiveDefiniteError:
+    return NotPositiveDefiniteError(f"the covariance of y[{t}] given the past is not positive definite")
+
+
+def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> Any:
+    """-1/2 [count log 2 pi + sum(log F + v^2 / F)]."""
+    total = -0.5 * LOG_2PI * count
+    if not v:
+        return total
+    v, F = np.stack(v), np.stack(F)
+    plain = value(F)
+    if type(plain) is numpy.ndarray and (plain <= 0).any():
+        i = int(numpy.argmax(plain <= 0))
+        raise NotPositiveDefiniteError(f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number")
+    return total - 0.5 * np.sum(np.log(F) + v * v / F)
+
+
+def is_number(x: Any, number: float) -> bool:
+    """Is x this very number, known on the host and not tracked?"""
+    return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
+
+
+def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
+    """The log-likelihood of a model with one state and one observation in numbers, 7 operations a step for a
+    local level; None if the model is not of that kind.  A diffuse level that nothing multiplies is the first
+    observation."""
+    field, m = checked_fields(model, data)
+    mean, cov, mark = checked_start(model.start, m, data)
+    n, first, unknown = data.steps, model.start.predict_first, mark.any()
+    if m > 1 or getattr(field["R"], "shape", (1, 1))[-1] > 1:
+        return None
+    T, Z, Q, H, c, d = (_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")
+    if field["R"] is not None:
+        Q = [q * r * r for q, r in zip(Q, _series(field["R"], n, 2), strict=True)]
+    still, direct = _all_are(T, 1.0), _all_are(Z, 1.0)
+    if unknown and not (still and direct):
+        return None
+    moving = not (still and _all_are(c, 0.0))
+    y = _series(data.values[:, 0], n, 0)
+    if not _all_are(d, 0.0):
+        y = [e - x for e, x in zip(y, d, strict=True)]
+    a, P = _series(mean, 1, 2)[0], _series(cov, 1, 2)[0]
+    if model.start.stationary:
+        if unknown or any(x[0] is not x[-1] for x in (T, Q, c)):
+            return None
+        shown = T[0] if type(T[0]) is float else seen(T[0])
+        if shown is not None and not abs(shown) < 1.0:
+            return None  # the long way says so
+        a, P = c[0] / (1.0 - T[0]), Q[0] / (1.0 - T[0] * T[0])
+    v, F, steps = [], [], []
+    for t in range(n):
+        if t or first:
+            i = t if first else t - 1
+            if moving:
+                a = a * T[i] + c[i]
+            P = P + Q[i] if still else P * T[i] * T[i] + Q[i]
+        if not data.rows[t]:
+            continue
+        if unknown:
+            a, P, unknown = y[t], H[t], False
+            continue
+        if direct:
+            e, f = y[t] - a, P + H[t]
+            K = P / f
+            P = K * H[t]
+        else:
+            M = Z[t] * P
+            e, f = y[t] - Z[t] * a, M * Z[t] + H[t]
+            K, P = M / f, P * H[t] / f
+        a = a + K * e
+        v.append(e)
+        F.append(f)
+        steps.append(t)
+    return _sum_of_terms(v, F, steps, data.count)
+
+
+def _series(x: Any, n: int, axes: int) -> list[Any]:
+    """The numbers of a field with one element, step by step; a field of more than `axes` axes varies.  Data
+    (axes 0) become Python's floats, the fastest partners of a tracked number; the rest stay NumPy's, for
+    which 0 / 0 is nan."""
+    if x.ndim > axes:
+        if type(x) is numpy.ndarray:
+            return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))
+        return [x[(t,) + (0,) * axes] for t in range(n)]
+    return [x[(0,) * x.ndim] if x.ndim else x] * n
+
+
+def _all_are(series: list[Any], number: float) -> bool:
+    return is_number(series[0], number) and all(x is series[0] for x in series)

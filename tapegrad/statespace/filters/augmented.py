@@ -1,0 +1,293 @@
+"""A start with diffuse elements, exactly: the augmented filter (P. de Jong, Annals of Statistics 19 (1991) 1073-1083; DK 5.7).
+
+The first state is x[0] = mean + A delta + a finite part, with a column of A for each diffuse element and a flat prior on delta.  The filter
+runs for all delta at once: its mean is a matrix (m, 1 + q), whose first column belongs to delta = 0, and whose others say how the mean
+moves with delta.  The first column sees the data, the others zeros; the covariance P is the same for all.  The innovations in units of
+their covariance are e in the first column and -W in the others, and delta is their regression.  With W = Q R and u = Q'e,
+
+    delta ~ N(R^-1 u, R^-1 R^-T),    log-likelihood = -1/2 (sum of log det 2 pi F + |e - Q u|^2) - log |det R|.
+
+Three choices leave these figures as they are.  A constant on delta, so that the first column stands near the data.  A small finite
+covariance along A, so that F is positive for models without observation noise.  Directions of delta that the transition and observation
+matrices hide from all data count for nothing: A is turned so that its last columns are these.
+
+After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^-1 R^-T A'), and the ordinary filter goes on.  The
+relative error of that is the rounding error times the square of the condition number of W, so that number is to be small."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy
+
+from ... import numpy as np
+from ..._core.arrays import to_host, xp_of
+from ..._core.errors import DataError
+from ..._core.primitive import layout_of, primal_of, seen
+from ..._core.variable import Variable
+from ..._transforms.tape import value
+from ...ops.linalg.factorizations import solve_triangular
+from .._model import Observations, System
+from .step_kernel import triangle
+
+# Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
+# and a start that was collapsed has lost digits.
+HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 3e-4
+ENOUGH = 1e3  # condition number of the diffuse columns at which no more rows are looked at
+SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
+
+
+class IllConditionedError(DataError, numpy.linalg.LinAlgError):
+    """The data determine the diffuse elements of a start too poorly.  A search takes it for a point outside of the model."""
+
+
+class Regression(NamedTuple):
+    """delta ~ N(estimate, root root'), (q,) and (q, r); `square` is |e - Q u|^2, `log_det` is log |det R|; R (r, r) and u (r,)."""
+
+    estimate: Any
+    root: Any
+    square: Any
+    log_det: Any
+    R: Any
+    u: Any
+
+
+def regression(white: Any, rank: int, columns: int, known: Regression | None = None, judge: Callable | None = None) -> Regression:
+    """The regression on rows white (..., N, 1 + q), whose first `rank` columns behind the first depend on delta; `known`: what rows before
+    these gave; `judge` raises where it does not accept R."""
+    e, W = white[..., 0], -white[..., 1 : 1 + rank]
+    square, xp = 0.0, xp_of(layout_of(white))
+    if not rank:
+        return Regression(xp.zeros(columns), xp.zeros((columns, 0)), _dot(e, e), xp.zeros(()), xp.zeros((0, 0)), xp.zeros(0))
+    if known is not None:
+        e, W, square = np.concatenate([known.u, e]), np.concatenate([known.R, W]), known.square
+    Q, R = np.linalg.qr(W)
+    if judge is not None:
+        judge(R)
+    back = np.swapaxes(Q, -1, -2)
+    u = _times(back, e)
+    left = e - _times(Q, u)
+    more = _times(back, left)  # once more, for the digits of what is left
+    left, u = left - _times(Q, more), u + more
+    root = solve_triangular(R, xp.eye(rank) + xp.zeros(R.shape))
+    estimate, padding = _times(root, u), columns - rank
+    if padding:
+        estimate = np.concatenate([estimate, xp.zeros(padding)])
+        root = np.concatenate([root, xp.zeros((padding, rank))])
+    log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
+    if judge is not None and (R.ndim > 2 or seen(R) is None):  # of many models one must not stop the others: nan where digits were lost
+        size = np.sqrt(np.sum(R * R, axis=-2))
+        lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
+        log_det, estimate = log_det + lost, estimate + lost[..., None]
+    return Regression(estimate, root, square + _dot(left, left), log_det, R, u)
+
+
+def _times(X: Any, v: Any) -> Any:
+    return (X @ v[..., None])[..., 0]
+
+
+def _dot(x: Any, y: Any) -> Any:
+    return np.sum(x * y, axis=-1)
+
+
+def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
+    """Mean and covariance of states (..., m), from those for each delta: (..., m, 1 + q) and (..., m, m)."""
+    if x is None:
+        return mean[..., 0], cov
+    A = mean[..., 1:]
+    Y = A @ x.root
+    return mean[..., 0] + _times(A, x.estimate), cov + Y @ np.swapaxes(Y, -1, -2)
+
+
+def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
+    """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
+    given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
+    m, c = start.columns.shape[0], white.shape[-1]
+    x = regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
+    mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
+    Y = mean[..., 1:] @ x.root
+    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle(m)[0]]
+    total = -0.5 * x.square - x.log_det
+    return np.concatenate([mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1)
+
+
+def _conditioned(R: numpy.ndarray, least: float) -> Any:
+    """Are the singular values of the columns of R (..., r, r), scaled to length 1, above this part of the largest?"""
+    size = numpy.linalg.norm(R, axis=-2, keepdims=True)
+    scaled = R / numpy.where(size > 0, size, 1.0)
+    good = numpy.isfinite(scaled).all(axis=(-2, -1))
+    found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
+    return found[..., -1] >= least * found[..., 0]
+
+
+def condition(X: numpy.ndarray) -> float:
+    """The condition number of columns scaled to length 1; infinite where that has no meaning."""
+    if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
+        return numpy.inf
+    size = numpy.linalg.norm(X, axis=0)
+    found = numpy.linalg.svd(X / numpy.where(size > 0, size, 1.0), compute_uv=False)
+    return float(found[0] / found[-1]) if found[-1] > 0 else numpy.inf
+
+
+class LostDigits(Exception):
+    """The diffuse start was collapsed too early for these numbers of the model."""
+
+
+@dataclass(frozen=True)
+class DiffuseStart:
+    """What transition, observation matrix and data say of a diffuse start: constants for every derivative.
+
+    `columns` (m, q) is A, of which observations see the first `rank`, in `rows` (N, rank) without noise; these are of steps and elements
+    `at` (N, 2).  They see nothing of the others, of which nothing is left after `dropped` steps (None: something is left for ever).
+    `centre` (q,) is the constant on delta, `spread` (q,) the finite variance, `names` (m,) are those of the states."""
+
+    columns: numpy.ndarray
+    rank: int
+    rows: numpy.ndarray
+    at: numpy.ndarray
+    dropped: int | None
+    names: tuple[str, ...]
+    centre: numpy.ndarray | None = None
+    spread: numpy.ndarray | None = None
+
+    def state(self, s: System) -> tuple[Any, Any]:
+        """The mean (m, 1 + q) and the covariance before the first observation, or before the first transition."""
+        A = self.columns
+        mean = np.concatenate([(s.mean + s.xp.asarray(A @ self.centre))[:, None], s.xp.asarray(A)], axis=1)
+        return mean, s.cov + s.xp.asarray((A * self.spread) @ A.T)
+
+    def seen(self) -> "DiffuseStart":
+        """Without the columns of which no observation depends: the log-likelihood needs no more."""
+        r = self.rank
+        return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
+
+    def independent(self) -> numpy.ndarray:
+        """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
+        basis, picked = numpy.zeros((self.rank, 0)), []
+        scale = numpy.linalg.norm(self.rows, axis=0)
+        for row, at in zip(self.rows / scale, self.at, strict=True):
+            left = row - basis @ (basis.T @ row)
+            left = left - basis @ (basis.T @ left)
+            if numpy.linalg.norm(left) > DEPENDENT * numpy.linalg.norm(row):
+                basis = numpy.column_stack([basis, left / numpy.linalg.norm(left)])
+                picked.append(at)
+            if len(picked) == self.rank:
+                break
+        return numpy.array(picked, int).reshape(-1, 2)
+
+    def require_determined(self, call: str, step: int, first: bool = True) -> None:
+        """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
+        if self.dropped is None or self.dropped > step:
+            raise DataError(
+                f"{call}: the data do not determine every diffuse element of the start, whose variance is infinite, of these states: "
+                f"{self.named(self.columns[:, self.rank :])}; give more data, or a start with a finite covariance"
+            )
+        if first and self.rank < self.centre.size:
+            raise DataError(
+                f"{call}: the transition leaves out {self.centre.size - self.rank} of {self.centre.size} diffuse elements of the start "
+                "before an observation tells what they are, so that the first states have an infinite variance; give the start a finite "
+                "covariance there"
+            )
+
+    def require_conditioned(self, R: Any, whole: bool) -> None:
+        """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of the `whole` sample."""
+        R = seen(R)
+        if R is None or (whole and R.ndim > 2) or _conditioned(R, DEPENDENT if whole else LOST).all():
+            return
+        if not whole:
+            raise LostDigits
+        _, found, V = numpy.linalg.svd(R / numpy.linalg.norm(R, axis=0))
+        poor = found < found[0] * DEPENDENT
+        raise IllConditionedError(
+            f"the data hardly determine the diffuse start of these states: {self.named(self.columns[:, : self.rank] @ V[poor].T)}; to "
+            f"{-numpy.log10(DEPENDENT):.0f} digits the effect of one on the observations is a sum of those of others.  Give more data, "
+            "fewer waves, or a start with a finite covariance"
+        )
+
+    def named(self, directions: numpy.ndarray) -> str:
+        """The states with a part in these directions, (m, k)."""
+        return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
+
+
+def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
+    """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
+    if not s.diffuse.any():
+        return None
+    key = None
+    if not s.varying & {"T", "Z"}:
+        key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
+    known = data.start
+    if known is None or key is None or known[0] != key:
+        known = data.start = key, _found(s, data)
+    if placed and known[1].centre is None:
+        known = data.start = key, _placed(s, data, known[1])
+    return known[1]
+
+
+def _found(s: System, data: Observations) -> DiffuseStart:
+    E = numpy.eye(len(s.diffuse))[:, s.diffuse]
+    q = E.shape[1]
+    X, at, found, V, size = _rows(s, data, E, q)
+    hidden = found <= HIDDEN * max(found[0], HIDDEN)
+    if not hidden.any():
+        return DiffuseStart(E, q, X, at, 0, s.names)
+    r = q - int(hidden.sum())
+    turned = numpy.linalg.qr((V[hidden] / size).T, mode="complete")[0]
+    A = E @ numpy.concatenate([turned[:, q - r :], turned[:, : q - r]], axis=1)
+    return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
+
+
+def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
+    """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
+    r, q = start.rank, start.columns.shape[1]
+    centre, spread = numpy.zeros(q), numpy.zeros(q)
+    X, at, *_ = (start.rows, start.at) if len(start.at) >= 2 * r else _rows(s, data, start.columns[:, :r], 2 * r)
+    if r:
+        y = to_host(value(data.raw)).astype(float)[at[:, 0], at[:, 1]]
+        scale = numpy.linalg.norm(X, axis=0)
+        centre[:r] = numpy.linalg.lstsq(X / scale, y, rcond=DEPENDENT)[0] / scale
+        left = y - X @ centre[:r]
+        size = SPREAD * (left @ left or y @ y or 1.0) / scale**2
+        spread[:r] = 4.0 ** numpy.round(numpy.log2(size) / 2)  # its root is exact
+    return replace(start, centre=centre, spread=spread)
+
+
+def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
+    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell, and `enough` rows.
+    Also the singular values (q,) and right vectors of the columns, scaled to length 1, and the lengths before."""
+    q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
+    for t in range(data.steps):
+        if s.predict_first:
+            A = s.host(t, "T") @ A
+        if data.rows[t]:
+            rows.append(s.host(t, "Z")[data.rows[t]] @ A)
+            at += [(t, i) for i in data.rows[t]]
+        if len(at) >= enough or t + 1 == data.steps:
+            enough *= 2
+            X = numpy.concatenate(rows)
+            size = numpy.linalg.norm(X, axis=0)
+            size = numpy.where(size > 0, size, 1.0)
+            _, found, V = numpy.linalg.svd(X / size if len(X) <= q else numpy.linalg.qr(X / size, mode="r"))
+            found = numpy.concatenate([found, numpy.zeros(q - found.size)])
+            if found[-1] * ENOUGH >= found[0] > 0:
+                break
+        if not s.predict_first and t + 1 < data.steps:
+            A = s.host(t, "T") @ A
+    return X, numpy.array(at, int).reshape(-1, 2), found, V, size
+
+
+def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
+    """After how many steps nothing is left of A.  Rounding is told from zero by the size of the terms."""
+    for t in range(steps):
+        if t or s.predict_first:
+            T = s.host(t if s.predict_first else t - 1, "T")
+            A = numpy.where(numpy.abs(T @ A) > 1e-9 * (numpy.abs(T) @ numpy.abs(A)), T @ A, 0.0)
+        if not A.any():
+            return t
+    return None
+
+
+def plain(s: System) -> dict[str, Any] | None:
+    """The numbers of a model on the host, or None where a transform hides one of them."""
+    found = {name: primal_of(getattr(s, name)) for name in ("T", "Z", "Q", "H", "c", "d", "mean", "cov")}
+    return None if any(isinstance(x, Variable) for x in found.values()) else {name: to_host(x) for name, x in found.items()}

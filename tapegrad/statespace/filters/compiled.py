@@ -1,0 +1,235 @@
+"""The compiled filter of one model, and the choice between it and the filter on arrays.
+
+Nothing is known here of where the model comes from, so each entry of a field that is tracked is a number of the kernel's theta (or of its
+rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ... import numpy as np
+from ..._core.errors import ArgumentError, KernelError
+from ..._core.primitive import is_tracked, seen
+from ..._core.scope import lock
+from ...kernels.launch import stored
+from .._model import LinearGaussian, Observations, System, given, system
+from .arrays import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, through, with_noise
+from .augmented import LostDigits, at_estimate, start_of
+from .data_rows import flat, rows_of
+from .diffuse_start import begin_of, loglik_on_arrays, moments_by_kernel
+from .gains import delta_of, filtered
+from .host import brought, on_processor
+from .step_kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
+
+FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
+FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
+LOCK = lock()
+ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
+
+
+@dataclass(frozen=True)
+class Run:
+    """The compiled filter of a model: its form, its constant fields in one vector, and what it runs on."""
+
+    form: Form
+    x: Any
+    s: System
+    data: Observations
+    joseph: bool
+
+    def loglik(self) -> Any:
+        """By the ordinary filter behind the first steps."""
+        form, x, s, data = self.form, self.x, self.s, self.data
+        moving = is_tracked(s.T) or is_tracked(s.Z)
+        begin = begin_of(s, data, moving, self.joseph)
+        if begin is None:
+            return compiled(form.layout)(x[form.begun], rows_of(form, s, data, 0))
+        try:
+            begun = begin.state(form, x, s, data)
+        except LostDigits:
+            begin = begin_of(s, data, moving, self.joseph, anew=True)
+            begun = begin.state(form, x, s, data)
+        if begin.steps == data.steps:
+            return begun[-1]
+        return compiled(form.layout)(np.concatenate([begun[:-1], x[form.at]]), rows_of(form, s, data, begin.steps)) + begun[-1]
+
+    def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+        """As `OnArrays` gives them, which says what is wrong where they are not finite."""
+        found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
+        size = seen(found.size)
+        if size is None or numpy.isfinite(size).all():
+            return found
+        return OnArrays(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
+
+    def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
+        """As `OnArrays` gives them."""
+        n, m, k = u.shape
+        upper, full = triangle(m)
+        rows = np.concatenate([x.reshape((n, -1)) for x in (L, u)] + [W.reshape((n, m * m))[:, upper]], axis=1)[::-1].T
+        found = weights(m, k).path(numpy.zeros(m * k + upper.size), rows)[:, ::-1].T
+        return found[:, : m * k].reshape((n, m, k)), found[:, m * k :][:, full]
+
+
+def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
+    """The log-likelihood of y (n,) or (n, p) under the model, nan meaning missing; differentiable in model
+    and data.
+
+    With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
+    the longer update of the covariance that loses no digits when an observation is far more exact than the
+    state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
+    `NotPositiveDefiniteError` if a covariance has an eigenvalue below 0, or the variance of an observation is
+    not positive (on NumPy; on CuPy the value is nan).
+
+    It runs as a compiled filter where that pays: see docs/state-space.md.
+
+    >>> import numpy as np, tapegrad as tg
+    >>> from tapegrad import statespace as ss
+    >>> f = lambda v: ss.loglik(ss.local_level(v[0], v[1]), [0.1, 0.4, -0.2, 0.3])
+    >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
+    array([-1.026835, -0.764213])
+    """
+    data = given("loglik", model, y)
+    single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
+    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # numbers of float32 stay float32
+        at, there = _for_kernels(model, data)
+        s = system(at, there)
+        try:
+            total = run(s, there, joseph, there is not data).loglik()
+        except (NotCompiled, KernelError):
+            return loglik_on_arrays(model, data, joseph, s if there is data else None)
+        shown = seen(total)
+        if there is not data or shown is None or numpy.isfinite(shown):
+            return brought(total, data.xp)
+    return loglik_on_arrays(model, data, joseph)
+
+
+def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> FilterResult:
+    """Predicted and filtered states, innovations and log-likelihood terms; arguments and errors as in
+    `loglik`.
+
+    >>> from tapegrad import statespace as ss
+    >>> r = ss.filter(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])
+    >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
+    (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
+    """
+    data = given("filter", model, y)
+    of = runner(model, data, joseph)
+    x, terms, infinite = filtered(of)
+    fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
+    found = (x.mean, x.cov, x.filtered_mean, x.filtered_cov, of.data.raw - fitted, spread, terms, np.sum(terms))
+    return brought(FilterResult(*found, len(infinite), infinite), data.xp)
+
+
+def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
+    """Mean and covariance of the next `steps` observations and states given y; arguments and errors as in
+    `loglik`.
+
+    Matrices that vary over time need values for the steps ahead too.  Raises `DataError` if the data
+    leave a diffuse element undetermined: its forecast has infinite variance.
+
+    >>> from tapegrad import statespace as ss
+    >>> r = ss.forecast(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3], steps=3)
+    >>> r.cov[:, 0, 0].round(6)
+    array([2.00..., 2.50..., 3.00...])
+    """
+    if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
+        raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
+    data = given("forecast", model, y)
+    n = data.steps
+    data = data.extended(steps)
+    of = runner(model, data, joseph)
+    s, start = of.s, start_of(of.s, of.data)
+    if start:
+        start.require_determined("forecast", n, first=False)
+    x = of.moments(*first_state(s, start), 0, n + steps)
+    delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
+    signal = at_estimate(*through(s, *ahead, n, n + steps), delta)
+    return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
+
+
+def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:
+    """The filter of a model: compiled, on the host; on arrays, where the data are, if there is none or it does not pay."""
+    s = None
+    if data.steps >= FEW:
+        at, there = _for_kernels(model, data)
+        host = system(at, there)
+        s = host if there is data else None
+        try:
+            return run(host, there, joseph, there is not data, True)
+        except (NotCompiled, KernelError):
+            pass
+    return OnArrays(s or system(model, data), data, joseph)
+
+
+def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
+    """The compiled filter of a model, with `path` for its moments.  Raises `NotCompiled` where there is none, and, unless `always`,
+    where it is not worth it yet."""
+    form, x = _form(s, data, joseph)
+    tracked = any(map(is_tracked, [x, data.values, *(getattr(s, name) for name in s.varying)]))
+    use = f"{'path' if path else 'loglik'}{' differentiated' if tracked else ''}"
+    if not (always or use in form.ready or _pays(form, use, data.steps)):
+        raise NotCompiled("it is too short for a kernel to be worth while")
+    return Run(form, x, s, data, joseph)
+
+
+def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
+    """A model and data of a device on the host, when so many steps have been filtered on the device that a kernel pays, and that what is
+    moved with each call costs little beside them; till then nothing leaves the device."""
+    if data.xp is not numpy:
+        with LOCK:
+            form = getattr(model.transition, "shape", ()), data.width
+            ON_DEVICE[form] += data.steps
+            if ON_DEVICE[form] < FILTERED:
+                return model, data
+    return on_processor(model, data)
+
+
+def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
+    """The form of a model, and its constant fields in one vector."""
+    if data.xp is not numpy:
+        raise NotCompiled("the data are on a device")
+    m, p = len(s.diffuse), data.width
+    size, at = sizes(m, p), starts(m, p, s.varying)
+    values = {name: getattr(s, name) for name in at}
+    x = np.concatenate([flat(value, size[name]) for name, value in values.items()])
+    host = x  # what is tracked need not be looked at
+    if is_tracked(x):
+        host = numpy.concatenate([numpy.zeros(size[name]) if is_tracked(v) else flat(seen(v), size[name]) for name, v in values.items()])
+    codes = codes_of(host)
+    for name, place in at.items():
+        if name in LETTERS:
+            code = codes[place]
+            if is_tracked(values[name]):
+                code[:] = OWN
+                if name in s.zeros:
+                    code[s.zeros[name]] = 0
+            elif name in "QH":  # a variance is a number of its own, whatever it is: at another call it will be another
+                code[host[place] != 0] = OWN
+    if s.varying:
+        codes = numpy.concatenate([_codes_of_series(s, name, data) if name in s.varying else codes[at[name]] for name in LETTERS])
+    else:
+        codes = codes[m + m * m :]
+    return form_of(m, p, data.count < data.steps * p, joseph, s.varying, codes.tobytes()), x
+
+
+def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
+    x = getattr(s, name)
+    if is_tracked(x):
+        return numpy.full(x[0].size, OWN, numpy.int8)
+    x = seen(x)[: data.steps].reshape(data.steps, -1)
+    return codes_of(x[0], (x != x[0]).any(axis=0))
+
+
+def _pays(form: Form, use: str, steps: int) -> bool:
+    """Is the kernel on disk for this use, or have arrays filtered so much that its compilation is due?"""
+    with LOCK:
+        name = f"{key_of(form.layout)} {use}"
+        if use not in form.filtered and stored.noted(name):
+            form.ready.add(use)
+        form.filtered[use] += steps
+        if use not in form.ready and form.filtered[use] >= FILTERED:
+            form.ready.add(use)
+            stored.note(name)
+        return use in form.ready

@@ -1,0 +1,193 @@
+"""How the ordinary filter begins behind a diffuse start: the state behind the first steps, and their log-likelihood.
+
+Where the first observations are as many as the diffuse elements, and determine them well, the state behind them is an affine map of the
+model's numbers (`Constants`).  Otherwise the augmented filter (`filters.augmented`) runs until it may be collapsed."""
+
+import math
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy
+
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._core.primitive import is_tracked
+from ..._transforms.tape import value
+from .._model import LinearGaussian, Observations, System, system
+from .arrays import Moments, OnArrays, first_state, recursion, scalar_loglik
+from .augmented import DiffuseStart, collapsed, condition, plain, start_of
+from .data_rows import rows_of, upper
+from .step_kernel import Form, path_of, triangle
+
+COLLAPSE = 300.0  # condition number of the whitened diffuse columns from which on the start may be collapsed
+
+
+@dataclass(frozen=True)
+class Begin:
+    """`steps` of the data are filtered before the ordinary kernel begins: by `constants`, or with the columns of `start`."""
+
+    steps: int
+    constants: "Constants | None" = None
+    start: DiffuseStart | None = None
+
+    def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
+        """Mean and upper triangle of the covariance of the state at the next step, and the log-likelihood of these steps, in one vector.
+        `x`: the constant fields of the model, of this form.  Raises `LostDigits` if the numbers want more steps."""
+        if self.constants is not None:
+            return np.concatenate([upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])])
+        mean, cov = first_state(s, self.start)
+        if not self.steps:
+            return np.concatenate([upper(mean, cov), numpy.zeros(1)])
+        n, whole = self.steps, self.steps == data.steps
+        rows = rows_of(form, s, data, 0)[:, : n if whole else n + 1]
+        found = path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
+        return collapsed_path(found, n, form.layout.width, self.start, whole)
+
+
+def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
+    """The vector that `Begin.state` gives, from what the kernel of the augmented filter hands out, (..., steps, numbers)."""
+    c = 1 + start.rank
+    white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
+    begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
+    return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
+
+
+def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+    """Those of steps begin to end, from the state before the first of them; `numbers`: those of the kernel behind the first state."""
+    m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
+    theta = np.concatenate([upper(mean, cov), numbers])
+    x = path_of(form.layout, columns).path(theta, rows_of(form, s, data, begin)[:, : end - begin]).T
+    cuts = numpy.cumsum([1, p * columns, m * columns])
+    white, mean = x[:, 1 : cuts[1]].reshape((end - begin, p, columns)), x[:, cuts[1] : cuts[2]].reshape((end - begin, m, columns))
+    return Moments(mean, x[:, cuts[2] :][:, triangle(m)[1]], x[:, 0], white)
+
+
+def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
+    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        total = scalar_loglik(model, data) if data.width == 1 else None
+        if total is not None:
+            return total
+        s = s or system(model, data)
+        constants, begin, start = constants_of(s, data, is_tracked(s.T) or is_tracked(s.Z)), 0, None
+        if constants is not None:
+            (a, P), total, begin = constants.state(s, data), constants.loglik, constants.steps
+        else:
+            start = start_of(s, data)
+            start = start.seen() if start else None
+            (a, P), total = first_state(s, start), 0.0
+        path = recursion(s, data, joseph, a, P, begin)
+        found = path.whitened()
+        if start is None or not start.rank:
+            return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
+        size, white = (np.concatenate([x[i].reshape((-1, *x[i].shape[2:])) for x in found]) for i in (1, 2))
+        return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
+
+
+def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | None:
+    """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated;
+    `anew`: how it began for the same data before does not matter."""
+    bare = start_of(s, data, placed=False)
+    if bare is None:
+        return Begin(0) if s.predict_first else None
+    known = data.begin
+    if known is None or anew or known[0] is not bare.rows or known[1] != moving:
+        constants = constants_of(s, data, moving)
+        if constants is not None:
+            found = Begin(constants.steps, constants)
+        else:
+            start = start_of(s, data).seen()
+            found = Begin(last_step(s, data, start, joseph), None, start)
+        known = data.begin = bare.rows, moving, found
+    return known[2]
+
+
+def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
+    """The first steps of a diffuse start, if these observations determine it and are no more than its elements."""
+    start = start_of(s, data, placed=False)
+    if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
+        return None
+    return Constants(s, data, start) if condition(start.rows[: start.rank]) <= COLLAPSE else None
+
+
+def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
+    """After how many steps the start may be collapsed; where numbers are hidden, that is not known, and the whole sample is augmented."""
+    numbers, r, n = plain(s), start.rank, data.steps
+    if numbers is None or not r:
+        return n if r else 0
+    if is_tracked(data.values) or data.xp is not numpy:
+        data = Observations(to_host(value(data.raw)))
+    s, steps = replace(s, **numbers, xp=numpy), int(start.at[min(r, len(start.at)) - 1, 0]) + 1
+    while True:
+        x = OnArrays(s, data, joseph).moments(*first_state(s, start), 0, steps)
+        well = lambda k, x=x: condition(x.rows(0, k)[:, 1:]) <= COLLAPSE
+        if well(steps):
+            break
+        if steps == n:
+            return n
+        steps = min(2 * steps, n)
+    low = r - 1
+    while steps - low > 1:
+        middle = (low + steps) // 2
+        low, steps = (low, middle) if well(middle) else (middle, steps)
+    return steps
+
+
+class Constants:
+    """The first steps of one series, as many as delta has elements: these observations determine it, whatever their covariance.
+
+    With rows X of the noise-free observations, delta is X^-1 of what they leave, and the state behind them is T^k A delta and more: a sum
+    over the inputs.  What enters as w leaves as X w, and its covariance W as X W X'."""
+
+    def __init__(self, s: System, data: Observations, start: DiffuseStart):
+        m, r = len(s.diffuse), start.rank
+        self.steps = n = int(start.at[r - 1, 0]) + 1
+        rows, at = start.rows[:r], start.at[:r, 0]
+        self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
+        A = start.columns[:, :r]
+        for t in range(n):
+            A = s.host(t, "T") @ A
+        gains = numpy.zeros((n, m))
+        gains[at] = numpy.linalg.solve(rows.T, A.T)
+        X, noise = numpy.eye(m), []
+        for t in reversed(range(n)):
+            noise.append(X)
+            X = X @ s.host(t, "T") - numpy.outer(gains[t], s.host(t, "Z")[0])
+        self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
+
+    def state(self, s: System, data: Observations) -> tuple[Any, Any]:
+        """Mean and covariance, of whatever is tracked in the system and the data."""
+        n, noise, errors = self.steps, self.noise, self.errors
+        c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
+        a = self.first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
+        if "c" in s.varying:
+            a = a + np.sum(noise @ c[:, :, None], axis=0)[:, 0]
+        elif is_tracked(c) or c.any():
+            a = a + noise.sum(axis=0) @ (c * numpy.ones(len(s.diffuse)))
+        P = np.sum(noise @ Q @ noise.transpose(0, 2, 1), axis=0) + (errors.T * H[..., 0, 0]) @ errors
+        if is_tracked(s.cov) or s.cov.any():
+            P = P + self.first @ s.cov @ self.first.T
+        return a, (P + P.T) * 0.5
+
+    def slope(self, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
+        """The derivative of mean and upper triangle of the covariance by the numbers that are used."""
+        m = self.first.shape[0]
+        made = numpy.zeros((m + triangle(m)[0].size, used.size))
+        for k, e in enumerate(used):
+            name = next(name for name, place in at.items() if place.start <= e < place.stop)
+            i, j = divmod(int(e) - at[name].start, m)
+            a, P = numpy.zeros(m), numpy.zeros((m, m))
+            if name == "mean":
+                a = self.first[:, j]
+            elif name == "c":
+                a = self.noise[:, :, j].sum(axis=0)
+            elif name == "d":
+                a = -self.errors.sum(axis=0)
+            elif name == "cov":
+                P = numpy.outer(self.first[:, i], self.first[:, j])
+            elif name == "Q":
+                P = self.noise[:, :, i].T @ self.noise[:, :, j]
+            elif name == "H":
+                P = self.errors.T @ self.errors
+            made[:, k] = upper(a, (P + P.T) / 2)
+        return made

@@ -1,0 +1,65 @@
+"""The smoother: what all data say of each state, by the backward recursion of DK 4.4 and 6.4.5.
+
+With predicted covariance P, gain K and G = I - K Z, an observation turns the weights (r, N) of the later
+innovations into
+
+    r <- Z' F^-1 v + G' r,        N <- Z' F^-1 Z + G' N G,
+
+a transition into T' r and T' N T, and the smoothed state at t is a + P r with covariance P - P N P, where a
+and P are the filtered moments at t and (r, N) stand before the update of t.  Nothing is inverted but F.
+
+With a diffuse start (`filters.augmented`) a, v and r have a column for each diffuse element more, so that this is the state for each delta; and
+delta is what all data say of it.  The start is not collapsed: P stays small, and no digits are lost.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+from ... import numpy as np
+from .._model import LinearGaussian, given
+from .arrays import first_state, through
+from .augmented import at_estimate, start_of
+from .compiled import runner
+from .gains import delta_of, gains
+from .host import brought
+
+
+@dataclass(frozen=True)
+class SmootherResult:
+    """States given all data: mean (n, m) and cov (n, m, m); and what they say of the noise-free observations
+    Z x + d: `signal` (n, p) and `signal_cov` (n, p, p)."""
+
+    mean: Any
+    cov: Any
+    signal: Any
+    signal_cov: Any
+
+
+def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResult:
+    """Mean and covariance of every state given all of y; arguments and errors as in `loglik`.
+
+    Right from the first step of a diffuse start on.  Raises `DataError` if the data leave a diffuse
+    element undetermined.
+
+    >>> from tapegrad import statespace as ss
+    >>> ss.smooth(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3]).mean[:, 0].round(6)
+    array([0.154118, 0.181176, 0.098824, 0.165882])
+    """
+    data = given("smooth", model, y)
+    of = runner(model, data, joseph)
+    s, n, start = of.s, data.steps, start_of(of.s, of.data)
+    if start:
+        start.require_determined("smooth", n - 1)
+    x = of.moments(*first_state(s, start), 0, n)
+    g = gains(s, of.data, x, 0, n)
+    mean, P = g.updated(x, joseph)
+    r, N = of.weights(g.L, np.swapaxes(g.Y, -1, -2) @ g.v, np.swapaxes(g.Z, -1, -2) @ g.Y)
+    last = s.xp.zeros((1, *P.shape[1:]))
+    r, N = np.concatenate([r[1:], last[:, :, :1] + s.xp.zeros((1, 1, r.shape[2]))]), np.concatenate([N[1:], last])
+    X = P @ np.swapaxes(g.T, -1, -2)
+    V = P - X @ N @ np.swapaxes(X, -1, -2)
+    delta, all_given = delta_of(x, start), (mean + X @ r, (V + np.swapaxes(V, -1, -2)) * 0.5)
+    mean, cov = at_estimate(*all_given, delta)
+    signal, signal_cov = at_estimate(*through(s, *all_given, 0, n), delta)
+    d = s.d[:n] if "d" in s.varying else s.d
+    return brought(SmootherResult(mean, (cov + np.swapaxes(cov, -1, -2)) * 0.5, signal + d, signal_cov), data.xp)

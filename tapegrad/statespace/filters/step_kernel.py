@@ -1,0 +1,222 @@
+"""The filter as a kernel: one step of the recursion, written once for all models, and compiled for the pattern of a model's matrices.
+
+A matrix entry is a place in a pool of numbers: the constants 0, 1 and -1, the numbers that the kernel gets for all steps (`theta`),
+and those of a step (a row of data each).  The places alone tell the kernel, so models of one form share it, and it is on disk from an
+earlier process.  Zeros and ones cost nothing: what they multiply is never computed.
+
+    theta   the first state (m,), the upper triangle of its covariance, then the other numbers
+    row     y (p,), with gaps 1 or 0 for each element, then what varies over time
+"""
+
+import functools
+import hashlib
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ...kernels.generated.kernel import Recursion, named_recursion
+from ...kernels.library import observation
+
+CONSTANTS = (0.0, 1.0, -1.0)
+LETTERS = "TZQHcd"
+
+
+class Layout(NamedTuple):
+    """`places`: for each letter the places of its entries, as bytes of an int64 array; `gaps`: are elements missing?  `apart`: are the
+    errors of the elements independent?  `joseph`: the longer update of the covariance."""
+
+    states: int
+    width: int
+    places: tuple[bytes, ...]
+    gaps: bool
+    apart: bool
+    joseph: bool
+
+
+def key_of(layout: Layout) -> str:
+    return "filter " + hashlib.sha256(repr(layout).encode()).hexdigest()
+
+
+@functools.lru_cache(maxsize=64)
+def compiled(layout: Layout) -> Recursion:
+    """The kernel of this pattern: value, gradient and all that kernels give, at theta (q,) or (q, B) and rows (r, n)."""
+    return named_recursion(key_of(layout), *definition(layout))
+
+
+@functools.lru_cache(maxsize=64)
+def path_of(layout: Layout, columns: int) -> Recursion:
+    """The kernel of the augmented filter, whose `path` gives, step by step, what `augmented` says."""
+    return named_recursion(f"{key_of(layout)} augmented {columns}", *augmented(layout, columns))
+
+
+OWN = len(CONSTANTS)
+
+
+@dataclass
+class Form:
+    """A layout, and where the numbers of the kernel come from: `sources`, entries of constant fields, stand in theta behind the first
+    state; `lines`, entries of fields that vary over time, in the rows behind the data.  `filtered`: how many steps arrays have filtered,
+    for each use of the kernel; `ready`: the uses for which it is compiled, or is to be."""
+
+    layout: Layout
+    sources: tuple[tuple[str, int], ...]
+    lines: tuple[tuple[str, int], ...]
+    varying: frozenset[str]
+    filtered: Counter[str] = field(default_factory=Counter)
+    ready: set[str] = field(default_factory=set)
+
+    @functools.cached_property
+    def at(self) -> np.ndarray:
+        """The places of the sources in the vector of all constant fields."""
+        first = starts(self.layout.states, self.layout.width, self.varying)
+        return np.array([first[name].start + e for name, e in self.sources], int)
+
+    @functools.cached_property
+    def begun(self) -> np.ndarray:
+        """The same behind those of the first state."""
+        m = self.layout.states
+        return np.concatenate([np.arange(m), m + triangle(m)[0], self.at])
+
+
+def codes_of(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
+    """For each number its place among the constants, or OWN: it gets a place of its own."""
+    codes = np.full(x.size, OWN, np.int8)
+    for place, constant in enumerate(CONSTANTS):
+        codes[x == constant] = place
+    codes[own] = OWN
+    return codes
+
+
+FIELDS = ("mean", "cov", *LETTERS)
+
+
+@functools.cache
+def sizes(m: int, p: int) -> dict[str, int]:
+    """How many entries the fields have."""
+    return {"mean": m, "cov": m * m, "T": m * m, "Z": p * m, "Q": m * m, "H": p * p, "c": m, "d": p}
+
+
+@functools.lru_cache(maxsize=256)
+def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
+    """Where the fields that do not vary stand in the vector of their entries."""
+    at, first = {}, 0
+    for name, size in sizes(m, p).items():
+        if name not in varying:
+            at[name] = slice(first, first + size)
+            first += size
+    return at
+
+
+@functools.lru_cache(maxsize=256)
+def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> Form:
+    """The form of models of m states and p observations; `codes`: of the entries of the fields LETTERS, one behind the other.  Of a
+    covariance the upper triangle counts."""
+    size, code, first = sizes(m, p), np.frombuffer(codes, np.int8), 0
+    places, own = {}, {}
+    for name in LETTERS:
+        here = code[first : first + size[name]].astype(np.int64)
+        first += here.size
+        n = {"Q": m, "H": p}.get(name, 0)
+        mirrored = [min(e, e % n * n + e // n) if n else e for e in range(here.size)]
+        own[name] = [e for e, other in enumerate(mirrored) if e == other and here[e] == OWN]
+        places[name] = here, mirrored
+    sources = [(name, e) for name in LETTERS if name not in varying for e in own[name]]
+    lines = [(name, e) for name in sorted(varying) for e in own[name]]
+    at = {entry: OWN + k for k, entry in enumerate(sources)}
+    at |= {entry: OWN + len(sources) + (2 if gaps else 1) * p + k for k, entry in enumerate(lines)}
+    placed = {
+        name: np.array([at[name, e] if here[e] == OWN else here[e] for e in mirrored], np.int64)
+        for name, (here, mirrored) in places.items()
+    }
+    apart = not np.triu(placed["H"].reshape(p, p), 1).any()
+    layout = Layout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph)
+    return Form(layout, tuple(sources), tuple(lines), varying)
+
+
+@functools.cache
+def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
+    """The upper triangle of an m x m matrix, as flat places; and of each entry of the matrix its place among them."""
+    upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
+    number = np.zeros(m * m, np.int64)
+    number[upper] = np.arange(upper.size)
+    number = number.reshape(m, m)
+    return upper, np.triu(number) + np.triu(number, 1).T
+
+
+def reader(layout: Layout) -> Callable:
+    """(numbers of theta behind the first state, row) to the arguments of a step: T, Q, Z, errors, y - d, c."""
+    m, p = layout.states, layout.width
+    shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
+    T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
+    constants, H = np.array(CONSTANTS), np.diag(H) if layout.apart else H
+
+    def read(numbers: Any, row: Any) -> tuple:
+        pool = np.concatenate([constants, numbers, row])
+        return pool[T], pool[Q], pool[Z], pool[H], row[:p] - pool[d], pool[c]
+
+    return read
+
+
+def definition(layout: Layout) -> tuple[Callable, Callable]:
+    """init(theta) and step(carry, theta, row) of the filter."""
+    m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
+    full, first = triangle(m)[1], m + m * (m + 1) // 2
+
+    def init(theta: Any) -> Any:
+        return theta[:m], theta[m:first][full]
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        T, Q, Z, errors, e, c = read(theta[first:], row)
+        seen = row[p : 2 * p] > 0.5 if gaps else None
+        return observation.step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)[:2]
+
+    return init, step
+
+
+def augmented(layout: Layout, columns: int) -> tuple[Callable, Callable]:
+    """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and the others zeros.
+
+        theta   the mean, the upper triangle of the covariance, then the other numbers
+
+    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and mean and upper triangle of the
+    covariance before the observation."""
+    m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
+    full, pairs, k = triangle(m)[1], np.triu_indices(m), m * columns
+    first = k + m * (m + 1) // 2
+
+    def init(theta: Any) -> Any:
+        return np.reshape(theta[:k], (m, columns)), theta[k:first][full]
+
+    def beside(x: Any) -> Any:
+        return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        T, Q, Z, errors, e, c = read(theta[first:], row)
+        seen = row[p : 2 * p] > 0.5 if gaps else None
+        after, size, white = observation.whitened_step(*carry, T, Q, Z, errors, beside(e), seen, layout.apart, beside(c), layout.joseph)
+        return after, np.concatenate(
+            [np.reshape(size, (1,)), np.reshape(white, (p * columns,)), np.reshape(carry[0], (k,)), carry[1][pairs]]
+        )
+
+    return init, step
+
+
+@functools.lru_cache(maxsize=16)
+def weights(m: int, columns: int) -> Recursion:
+    """The backward recursion of the smoother, from zeros: a row holds L, u (m, columns) and the triangle of W of a step, the last step
+    first.  `path` gives r <- u + L' r and N <- W + L' N L of each."""
+    full, pairs, size, k = triangle(m)[1], np.triu_indices(m), m * m, m * columns
+
+    def init(theta: Any) -> Any:
+        return np.reshape(theta[:k], (m, columns)), theta[k:][full]
+
+    def step(carry: Any, theta: Any, row: Any) -> Any:
+        L = row[:size].reshape(m, m)
+        r = np.reshape(row[size : size + k], (m, columns)) + L.T @ carry[0]
+        N = row[size + k :][full] + L.T @ carry[1] @ L
+        return (r, N), np.concatenate([np.reshape(r, (k,)), N[pairs]])
+
+    return named_recursion(f"weights of the smoother {m} {columns}", init, step)

@@ -1,0 +1,1 @@
+"""What a fit found, and how it is shown."""

@@ -1,0 +1,150 @@
+"""Likelihood profiles, and the limits that they give."""
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy
+
+from ... import numpy as np
+from ..._core.arrays import to_host
+from ..._core.errors import ArgumentError
+from ..._transforms.transforms import grad, hessian
+from ...optimize import Objective
+from .._problem import Problem
+from .forecast import normal_quantile
+
+STEPS = 40
+
+
+@dataclass(frozen=True)
+class Profile:
+    """`loglik` (n,), maximised over all parameters but one, where that one has each of the `values` (n,); `estimates` (n, k)
+    are all parameters there.  nan where no maximum was found."""
+
+    name: str
+    values: numpy.ndarray
+    loglik: numpy.ndarray
+    estimates: numpy.ndarray
+
+
+class _Target:
+    """One parameter as a function of the free ones, with its derivatives."""
+
+    def __init__(self, problem: Problem, i: int):
+        def value(u: Any) -> Any:
+            return np.sum(problem.parameters.flat(u)[i])
+
+        place = problem.data.xp.asarray
+        self.value = lambda u: float(to_host(value(place(u))))
+        self.slope = lambda u: to_host(grad(value)(place(u)))
+        self.curvature = lambda u: to_host(hessian(value)(place(u)))
+
+
+def _index(fit: Any, name: str) -> int:
+    if name not in fit.names:
+        raise ArgumentError(f"profile: {name!r} is not a parameter; wanted one of {', '.join(fit.names)}")
+    if name in fit.at_bound:
+        raise ArgumentError(f"profile: {name} is at the bound of its constraint, where the likelihood is flat")
+    return fit.names.index(name)
+
+
+def profile_of(fit: Any, name: str, values: Any = None) -> Profile:
+    i = _index(fit, name)
+    target, objective, best = _Target(fit.problem, i), fit.problem.objective(), fit.unconstrained
+    values = _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
+    found: dict[int, numpy.ndarray | None] = {}
+    upwards = [k for k, v in enumerate(values) if v >= fit.estimates[i]]
+    downwards = [k for k, v in reversed(list(enumerate(values))) if v < fit.estimates[i]]
+    for side in (upwards, downwards):
+        u = best
+        for k in side:
+            found[k] = None if u is None else _held(objective, target, u, values[k])
+            u = found[k]
+    nothing = numpy.full(best.size, numpy.nan)
+    flat = fit.problem.parameters.flat
+    estimates = [nothing if found[k] is None else to_host(flat(fit.data.xp.asarray(found[k]))) for k in range(len(values))]
+    loglik = [numpy.nan if found[k] is None else -objective(found[k])[0] for k in range(len(values))]
+    return Profile(name, values, numpy.array(loglik), numpy.array(estimates))
+
+
+def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 21) -> numpy.ndarray:
+    """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter behind it."""
+    u, slope = fit.unconstrained, target.slope(fit.unconstrained)
+    if numpy.count_nonzero(slope) > 1 or slope[i] == 0:
+        return fit.estimates[i] + numpy.linspace(-width, width, count) * fit.standard_errors[i]
+    steps = numpy.linspace(-width, width, count) * fit.standard_errors[i] / abs(slope[i])
+    return numpy.sort([target.value(u + step * (numpy.arange(u.size) == i)) for step in steps])
+
+
+def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> numpy.ndarray | None:
+    """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a multiplier."""
+    multiplier, k = 0.0, u.size
+    for _ in range(STEPS):
+        _, gradient = objective(u)
+        slope, miss = target.slope(u), target.value(u) - v
+        rest = gradient + multiplier * slope
+        if abs(miss) <= 1e-10 * max(1.0, abs(v)) and abs(rest).max() <= 1e-7 * max(1.0, abs(gradient).max()):
+            return u
+        system = numpy.zeros((k + 1, k + 1))
+        system[:k, :k] = objective.hessian(u) + multiplier * target.curvature(u)
+        system[:k, k] = system[k, :k] = slope
+        step = _solved(system, -numpy.append(rest, miss))
+        moved = None if step is None else _inside(objective, u, step[:k])
+        if moved is None:
+            return None
+        u, multiplier = moved, multiplier + step[k]
+    return None
+
+
+def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
+    """Where the profile has fallen by half the quantile of chi-squared (D. J. Venzon and S. H. Moolgavkar, Applied Statistics
+    37 (1988) 87-94): f(u) = best + z^2 / 2 and grad f = multiplier * grad target, by Newton's method."""
+    fall = normal_quantile(alpha) ** 2 / 2
+    if name in fit.at_bound:
+        return numpy.nan, numpy.nan
+    target, objective, H = _Target(fit.problem, fit.names.index(name)), fit.problem.objective(), fit.stop.hessian
+    direction = _solved(H, target.slope(fit.unconstrained))
+    if direction is None:
+        return numpy.nan, numpy.nan
+    direction = direction / numpy.sqrt(direction @ H @ direction)
+    return tuple(_fallen(objective, target, fit, side * numpy.sqrt(2 * fall) * direction, fall) for side in (-1, 1))
+
+
+def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray, fall: float) -> float:
+    u, k = _inside(objective, fit.unconstrained, move), fit.unconstrained.size
+    if u is None:
+        return numpy.nan
+    slope = target.slope(u)
+    multiplier = float(objective(u)[1] @ slope / (slope @ slope))
+    for _ in range(STEPS):
+        value, gradient = objective(u)
+        slope = target.slope(u)
+        rest, miss = gradient - multiplier * slope, value - fit.stop.value - fall
+        if abs(miss) <= 1e-9 and abs(rest).max() <= 1e-7 * max(1.0, abs(gradient).max()):
+            return target.value(u)
+        system = numpy.zeros((k + 1, k + 1))
+        system[:k, :k] = objective.hessian(u) - multiplier * target.curvature(u)
+        system[:k, k], system[k, :k] = -slope, gradient
+        step = _solved(system, -numpy.append(rest, miss))
+        moved = None if step is None else _inside(objective, u, step[:k])
+        if moved is None:
+            return numpy.nan
+        u, multiplier = moved, multiplier + step[k]
+    return numpy.nan
+
+
+def _solved(A: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray | None:
+    try:
+        return numpy.linalg.solve(A, b)
+    except numpy.linalg.LinAlgError:
+        return None
+
+
+def _inside(objective: Objective, u: numpy.ndarray, step: numpy.ndarray) -> numpy.ndarray | None:
+    """u + step, the step no longer than 2 in any free parameter and halved until the likelihood is finite."""
+    step = step * min(1.0, 2.0 / max(abs(step).max(), 1e-300))
+    for _ in range(20):
+        if numpy.isfinite(objective(u + step)[0]):
+            return u + step
+        step = step / 2
+    return None

@@ -1,0 +1,137 @@
+"""Pictures of a fit.  matplotlib is imported when the first is drawn."""
+
+from typing import Any
+
+import numpy
+from scipy.special import ndtri
+
+from ..._core.arrays import to_host
+from ..._core.errors import ArgumentError
+from ..._core.registry import load
+from .diagnostics import autocorrelations
+from .forecast import normal_quantile
+
+SHADE = {"alpha": 0.2, "linewidth": 0}
+
+
+def _panels(rows: int, columns: int, size: tuple[float, float], **settings: Any) -> tuple[Any, numpy.ndarray]:
+    """A figure and its axes (rows, columns)."""
+    try:
+        pyplot = load("matplotlib.pyplot")
+    except ImportError as error:
+        raise ArgumentError("a picture needs the package matplotlib: pip install matplotlib, or 'tapegrad[plot]'") from error
+    return pyplot.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **settings)
+
+
+def _axis(places: Any) -> numpy.ndarray:
+    """Places in time as matplotlib draws them: dates, numbers, or the number of the step."""
+    if hasattr(places, "to_timestamp"):
+        places = places.to_timestamp()
+    values = places.to_numpy() if hasattr(places, "to_numpy") else numpy.asarray(places)
+    return values if values.dtype.kind in "Mmiuf" else numpy.arange(len(values))
+
+
+def plot(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
+    """Data, one-step forecasts and forecasts, a panel for each series."""
+    data, z = fit.data, normal_quantile(alpha)
+    names, r = data.labels.columns, fit.filtered
+    if ax is None:
+        figure, axes = _panels(data.width, 1, (9.0, 1.5 + 2.8 * data.width), sharex=True)
+        axes = axes[:, 0]
+    else:
+        axes = numpy.atleast_1d(ax).reshape(-1)
+        if len(axes) != data.width:
+            raise ArgumentError(f"plot: ax holds {len(axes)} axes and there are {data.width} series; wanted one for each")
+        figure = axes[0].figure
+    y = to_host(data.raw)
+    mean = fit.foretold
+    half = z * numpy.sqrt(numpy.maximum(numpy.diagonal(to_host(r.innovation_cov), axis1=1, axis2=2), 0.0))
+    x, begin = _axis(data.labels.places(data.steps)), r.diffuse_steps
+    ahead = fit.forecast(steps, exog) if steps else None
+    for i, (axis, name) in enumerate(zip(axes, names, strict=True)):
+        axis.plot(x, y[:, i], "k.-", lw=0.6, ms=4, label=name)
+        axis.plot(x[begin:], mean[begin:, i], "C0", lw=1.2, label="one-step forecast")
+        axis.fill_between(x[begin:], (mean - half)[begin:, i], (mean + half)[begin:, i], color="C0", **SHADE)
+        seen = [y[:, i], mean[begin:, i]]
+        if ahead is not None:
+            then = _axis(ahead.dates)
+            centre = numpy.asarray(ahead.mean).reshape(steps, -1)[:, i]
+            reach = z * numpy.asarray(ahead.standard_errors).reshape(steps, -1)[:, i]
+            axis.plot(then, centre, "C1", label="forecast")
+            axis.fill_between(then, centre - reach, centre + reach, color="C1", label=f"{100 * (1 - alpha):g} % intervals", **SHADE)
+            seen += [centre - reach, centre + reach]
+        low, high = (f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max))
+        axis.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))  # the first intervals after a diffuse start are wide
+        axis.set_ylabel(name)
+        axis.legend(loc="best", frameon=False, fontsize=8)
+    axes[-1].set_xlabel(_time(data))
+    return figure
+
+
+def _time(data: Any) -> str:
+    index = data.labels.index
+    return str(index.name) if getattr(index, "name", None) is not None else "step" if index is None else "time"
+
+
+def plot_components(fit: Any, alpha: float) -> Any:
+    """Each part with its interval, given all data."""
+    parts, z = fit.components(), normal_quantile(alpha)
+    x = _axis(fit.data.labels.places(fit.data.steps))
+    figure, axes = _panels(len(parts), 1, (9.0, 1.0 + 1.9 * len(parts)), sharex=True)
+    for axis, (name, part) in zip(axes[:, 0], parts.items(), strict=True):
+        mean, half = numpy.asarray(part.mean), z * numpy.asarray(part.standard_errors)
+        if name == "level" and fit.data.width == 1:
+            axis.plot(x, to_host(fit.data.raw)[:, 0], "k.", ms=3, alpha=0.5, label=fit.data.labels.columns[0])
+        else:
+            axis.axhline(0.0, color="k", lw=0.5, alpha=0.5)
+        axis.plot(x, mean, "C0", lw=1.2, label=name)
+        axis.fill_between(x, mean - half, mean + half, color="C0", label=f"{100 * (1 - alpha):g} % interval", **SHADE)
+        axis.set_ylabel(name)
+        axis.legend(loc="best", frameon=False, fontsize=8)
+    axes[-1, 0].set_xlabel(_time(fit.data))
+    return figure
+
+
+def plot_diagnostics(fit: Any, series: int | str, lags: int) -> Any:
+    """Standardised residuals in time, their distribution, quantiles and autocorrelations."""
+    names = fit.data.labels.columns
+    if isinstance(series, str) and series not in names:
+        raise ArgumentError(f"plot_diagnostics: {series!r} is not a series; wanted one of {', '.join(names)}")
+    i = names.index(series) if isinstance(series, str) else series
+    begin = fit.filtered.diffuse_steps
+    e, x = fit.standardised[begin:, i], _axis(fit.data.labels.places(fit.data.steps))[begin:]
+    seen = numpy.sort(e[~numpy.isnan(e)])
+    if seen.size < 3:
+        raise ArgumentError(f"plot_diagnostics: {seen.size} residuals are too few for pictures of their distribution")
+    figure, ((time, histogram), (quantiles, correlogram)) = _panels(2, 2, (10.0, 7.0))
+    time.plot(x, e, "C0.-", lw=0.7, ms=3)
+    time.axhline(0.0, color="k", lw=0.5)
+    time.set(title=f"standardised residuals of {names[i]}", xlabel=_time(fit.data), ylabel="residual")
+    time.tick_params(axis="x", rotation=30)
+    grid = numpy.linspace(min(-3.5, seen[0] - 0.5), max(3.5, seen[-1] + 0.5), 200)
+    histogram.hist(seen, bins="auto", density=True, color="C0", alpha=0.4, edgecolor="white", label="residuals")
+    histogram.plot(grid, _smooth_density(seen, grid), "C0", label="kernel density")
+    histogram.plot(grid, numpy.exp(-0.5 * grid**2) / numpy.sqrt(2 * numpy.pi), "k--", lw=1, label="N(0, 1)")
+    histogram.set(title="distribution", xlabel="residual", ylabel="density")
+    histogram.legend(frameon=False, fontsize=8)
+    normal = ndtri((numpy.arange(seen.size) + 0.5) / seen.size)
+    quantiles.plot(normal, seen, "C0.", ms=4)
+    quantiles.plot(normal[[0, -1]], normal[[0, -1]], "k--", lw=1)
+    quantiles.set(title="normal quantiles", xlabel="quantile of N(0, 1)", ylabel="quantile of residuals")
+    lags = min(lags, seen.size - 1)
+    r, bound = autocorrelations(e, lags)[1:], normal_quantile(0.05) / numpy.sqrt(seen.size)
+    correlogram.vlines(numpy.arange(1, lags + 1), 0.0, r, "C0")
+    correlogram.plot(numpy.arange(1, lags + 1), r, "C0o", ms=4)
+    correlogram.axhspan(-bound, bound, color="C0", label="95 % if white noise", **SHADE)
+    correlogram.axhline(0.0, color="k", lw=0.5)
+    reach = max(1.3 * bound, 1.15 * abs(r).max())
+    correlogram.set(title="autocorrelations", xlabel="lag", ylabel="autocorrelation", ylim=(-reach, reach))
+    correlogram.xaxis.get_major_locator().set_params(integer=True)
+    correlogram.legend(frameon=False, fontsize=8)
+    return figure
+
+
+def _smooth_density(x: numpy.ndarray, grid: numpy.ndarray) -> numpy.ndarray:
+    """A Gaussian kernel density with D. W. Scott's width."""
+    width = x.std(ddof=1) * x.size ** (-1 / 5)
+    return numpy.exp(-0.5 * ((grid[:, None] - x) / width) ** 2).mean(1) / (width * numpy.sqrt(2 * numpy.pi))

@@ -1,0 +1,106 @@
+"""The table of a fit, as text and as HTML."""
+
+from dataclasses import dataclass
+from html import escape
+from typing import Any
+
+import numpy
+from scipy.special import ndtr
+
+from .._labels import date_text
+
+
+@dataclass(frozen=True)
+class Tables:
+    """Title, pairs of name and text for the head, the rows of parameters under `columns`, tests of residuals, remarks."""
+
+    title: str
+    head: list[tuple[str, str]]
+    columns: list[str]
+    rows: list[list[str]]
+    tests: list[list[str]]
+    remarks: list[str]
+
+
+TESTS = ["residuals", "Ljung-Box (1)", "P", "Jarque-Bera", "P", "skew", "kurtosis", "heterosk.", "P"]
+
+
+def tables(fit: Any, alpha: float, cov: str, covariance: str, diffuse: str) -> Tables:
+    criteria, data, problem = fit.criteria(diffuse), fit.data, fit.problem
+    index, n = data.labels.index, data.steps
+    head = [
+        ("Data", ", ".join(data.labels.columns[:6]) + (", ..." if data.width > 6 else "")),
+        ("Observations", f"{fit.observations}" + (f" of {n * data.width}" if fit.observations < n * data.width else "")),
+        ("Sample", f"{date_text(index[0])} to {date_text(index[-1])}" if index is not None else f"0 to {n - 1}"),
+        ("Log-likelihood", f"{fit.loglik:.10f}"),
+        ("Model", problem.described.title if problem.described else "a function of the parameters"),
+        ("AIC", f"{criteria.aic:.6f}"),
+        ("Method", f"{'maximum likelihood' if problem.prior is None else 'maximum a posteriori'}, {fit.method}"),
+        ("AICc", f"{criteria.aicc:.6f}"),
+        ("Covariance", covariance),
+        ("BIC", f"{criteria.bic:.6f}"),
+        ("Search", f"{fit.iterations} + {fit.newton_steps} Newton, gradient {fit.gradient:.1e}"),
+        ("HQIC", f"{criteria.hqic:.6f}"),
+    ]
+    errors, limits = numpy.sqrt(numpy.diag(fit.cov(cov))), fit.conf_int(alpha, cov)
+    with numpy.errstate(divide="ignore", invalid="ignore"):
+        z = fit.estimates / errors
+    rows = [
+        [name, f"{x:#.10g}", _number(e, "#.10g"), _number(s, ".3f"), _number(2 * ndtr(-abs(s)), ".3f"), f"{_number(a)}", f"{_number(b)}"]
+        for name, x, e, s, (a, b) in zip(fit.names, fit.estimates, errors, z, limits, strict=True)
+    ]
+    columns = ["", "estimate", "std. error", "z", "P>|z|", f"[{alpha / 2:.4g}", f"{1 - alpha / 2:.4g}]"]
+    tests = [_tests(name, found) for name, found in zip(data.labels.columns, fit.diagnostics, strict=True)]
+    return Tables("State space model", head, columns, rows, tests, _remarks(fit, diffuse))
+
+
+def _number(x: float, form: str = ".7g") -> str:
+    return "" if numpy.isnan(x) else format(x, form)
+
+
+def _tests(name: str, d: Any) -> list[str]:
+    pairs = [d.ljung_box, d.jarque_bera, d.heteroskedasticity]
+    a, b, c = ([_number(x.statistic, ".4g"), _number(x.p_value, ".3f")] for x in pairs)
+    return [name, *a, *b, _number(d.skewness, ".2f"), _number(d.kurtosis, ".2f"), *c]
+
+
+def _remarks(fit: Any, diffuse: str) -> list[str]:
+    remarks = []
+    if fit.at_bound:
+        remarks.append(f"at the bound of the constraint, no standard error: {', '.join(fit.at_bound)}")
+    count = fit.diffuse_states - fit.problem.used_up
+    if count:
+        how = "counted among the parameters in" if diffuse == "counted" else "not counted in"
+        remarks.append(f"exact diffuse start: {count} element{'s' if count > 1 else ''}, {how} the criteria")
+    return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])
+
+
+def text_table(t: Tables) -> str:
+    body = _aligned([t.columns, *t.rows])
+    tests = _aligned([TESTS, *t.tests])
+    left, right = _aligned([list(pair) for pair in t.head[::2]], "<"), t.head[1::2]
+    width = max(len(body[0]), len(tests[0]), len(left[0]) + 3 + max(len(a) + len(b) + 2 for a, b in right))
+    head = [line + "   " + name + figure.rjust(width - len(line) - 3 - len(name)) for line, (name, figure) in zip(left, right, strict=True)]
+    double, single = "=" * width, "-" * width
+    parts = [t.title.center(width).rstrip(), double, *head, double, body[0], single, *body[1:], double, tests[0], *tests[1:], double]
+    return "\n".join([*parts, *t.remarks])
+
+
+def _aligned(rows: list[list[str]], side: str = ">") -> list[str]:
+    """Rows as lines: the first column to the left, the others to the `side`, two blanks between."""
+    wide = [max(len(row[k]) for row in rows) for k in range(len(rows[0]))]
+    return [row[0].ljust(wide[0]) + "".join(f"  {x:{side}{w}}" for x, w in zip(row[1:], wide[1:], strict=True)) for row in rows]
+
+
+def html_table(t: Tables) -> str:
+    def table(rows: list[list[str]], head: bool) -> str:
+        lines = []
+        for k, row in enumerate(rows):
+            cell = "th" if head and k == 0 else "td"
+            lines.append("<tr>" + "".join(f"<{cell}>{escape(x)}</{cell}>" for x in row) + "</tr>")
+        return "<table>\n" + "\n".join(lines) + "\n</table>"
+
+    pairs = [[*a, *b] for a, b in zip(t.head[::2], t.head[1::2], strict=True)]
+    parts = [f"<b>{escape(t.title)}</b>", table(pairs, False), table([t.columns, *t.rows], True)]
+    parts.append(table([TESTS, *t.tests], True))
+    return "\n".join([*parts, *(f"<p>{escape(x)}</p>" for x in t.remarks)])

@@ -1,0 +1,206 @@
+"""Who may look at the values under a Variable, over the whole package.
+
+A value that is taken past a trace that hides it (batching, recording) is a wrong number in silence.  So `values_of` asks the trace,
+and stands where nothing but values will do; `bottom` and `_value` go past it, and stand where the engine handles memory and
+layout; what `layout_of` gives is used for its layout only."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import tapegrad
+
+PACKAGE = Path(tapegrad.__file__).parent
+
+# `values_of`: the shape of a result, a Python number or memory in other hands depends on values.
+ASKING = {
+    "_transforms.call": "a direction without a trace",
+    "_batching.trace": "what is the same for all samples",
+    "_core.lent_memory": "what is written into memory in other hands",
+    "implicit.sequential": "memory in other hands, whether it was written",
+    "implicit": "what a solver is given, and gave",
+    "_core.primitive": "where it stands; the truth of an array",
+    "_scipy.namespaces": "functions without a derivative, and on untracked arrays",
+    "_dispatch.random": "probabilities of NumPy's generators",
+    "_transforms.custom_rule": "what all samples gave beside what the first one gave",
+    "statespace._model": "parameters without a trace",
+    "testing": "checks compare values",
+    "kernels.generated.arguments": "data, which are constant",
+    "kernels.generated.kernel": "the sum of squares at a fixed point; a check of finite terms",
+    "kernels.generated.map": "marked constants",
+    "kernels.library.autoregression": "a check of missing data",
+    "kernels.library.carma": "checks; parameters at which roots are found",
+    "kernels.library.celerite": "checks of times and variances",
+    "kernels.library.filters": "matrices that are constant",
+    "kernels.raw_code.check": "checks compare values",
+    "kernels.raw_code.kernel": "what a launch is given",
+    "_capture.dependencies": "fingerprints of constants",
+    "replay.record.recorder": "constants of a recording",
+    "ops.variable_methods": "int(x), operator.index(x), memory and numbers of untracked arrays",
+    "ops.protocols": "functions on untracked arrays",
+    "ops.creation": "lengths of ranges, plain results of untracked numbers",
+    "ops.linalg.degenerate_spectra": "which eigenvalues are equal",
+    "ops.piecewise": "where(condition), whose shape depends on values",
+    "ops.indexing.gathering": "indices, counts, and masks that make shapes",
+    "ops.linalg.norms": "the order of a norm",
+    "ops.indexing.traced_indices": "indices that are the same for all samples",
+    "ops.sorting": "unique and bincount, whose shape depends on values",
+    "ops.coefficients": "sets and remainders, whose shape depends on values",
+    "ops.special.mathieu_spheroidal": "orders of functions",
+    "ops.special.ellipsoidal": "degrees; the order of eigenvalues",
+    "ops.linalg.schur": "signs, pivots and the order of eigenvalues",
+    "ops.histograms": "which cells elements are in",
+    "ops.special.kolmogorov": "sizes of samples",
+    "ops.special.orthogonal_polynomials": "degrees",
+    "ops.special.gamma": "orders of functions",
+    "ops.special.error_functions": "orders of functions",
+    "ops.linalg.decompositions": "pivots; tolerances that are numbers",
+    "ops.statistics": "the place of a quantile",
+    "stats._multivariate": "the rank of a constant covariance",
+    "ops.indexing.traced_masks": "what is left of chosen elements after the transform",
+    "ops.indexing.views": "indices, shapes",
+    "ops.indexing.writes": "plain targets",
+    "ops.zero_derivative": "nonzero, texts",
+    "_debug.audit": "numbers that are compared, of calls that have ended",
+    "_transforms.tape": "a value that was written since; numbers of Duals",
+    "optimize._flat": "starts of searches, which must not be tracked",
+    "stats._hypotheses": "checks; how many terms of a series SciPy takes",
+    "stats._integrated": "counts",
+    "stats._samples": "which elements are kept; where a search ended; the edges of bins",
+}
+# `bottom` and `_value`: layout, memory and the levels of a handle.
+PASSING = {
+    "kernels.trace.symbolic": "rules run on symbols, at a level that hides values",
+    "_core.variable": "where they stand",
+    "ops.layouts": "how operands and results lie",
+    "replay.record.recorder": "captured arrays become its own; results",
+    "replay.record.nested_tape": "what a tape over a recording shows",
+    "_core.primitive": "levels, views and writes",
+    "_batching.watched_traces": "what each level holds, shown to who watches",
+    "_debug.profile": "memory that is kept",
+    "_debug.audit": "captured memory, filled with nan",
+    "_transforms.tape": "values and tangents of Duals; values of a tape by hand",
+    "_core.reverse": "layout of what is kept and summed",
+    "_fast.entries": "generated texts",
+    "_fast.products": "short ways",
+    "_fast.regions": "short ways",
+    "_fast.stacks": "short ways",
+    "_core.lent_memory": "memory in other hands",
+    "_transforms.call": "arguments and results of transforms that have ended",
+    "_transforms.rebind": "values that leave such a function",
+    "_batching.trace": "stacks, and what shows their layout",
+    "_batching.rules": "layout of stacks",
+    "_batching.captured_marks": "layout of captured arrays",
+    "_transforms.side_effects": "does a value lie on this trace?",
+    "_capture.arrays": "captured memory",
+    "_capture.restore": "captured memory",
+    "_capture.routes": "captured memory",
+    "_capture.threads": "captured memory",
+    "_scipy.optimize.callback_search": "one element at its own level",
+    "ops.declare": "shape",
+    "ops.variable_methods": "shape and dtype; views",
+    "ops.linalg.degenerate_spectra": "levels below all transforms",
+    "ops.indexing.gathering": "the short way to a diagonal",
+    "ops.indexing.regions": "layout of buffers",
+    "ops.linalg.factorizations": "the short way of solve, which asks for shapes",
+    "ops.indexing.views": "a diagonal",
+}
+LAYOUT = {"shape", "ndim", "size", "dtype", "strides", "flags", "nbytes", "itemsize", "base", "__dlpack_device__", "_value"}
+PARTS = {"reshape", "transpose", "diagonal", "real"}  # of a layout are layouts
+SHOWN = ("ops.indexing.views", "ops.indexing.writes", "ops.variable_methods")  # where `shown` gives one too
+TAKERS = {
+    "xp_of", "is_array", "is_scalar", "is_differentiable", "shares_memory", "type", "isinstance", "getattr", "hasattr", "len", "dtype",
+    "ndim", "shape", "region", "laid_out", "room_like", "_plain_out", "delitem", "like", "library",
+}  # fmt: skip
+
+
+TREES = {
+    ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix(".__init__"): ast.parse(path.read_text(encoding="utf-8"))
+    for path in sorted(PACKAGE.rglob("*.py"))
+}
+
+
+def names_in(tree):
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Attribute) and node.attr == "_value":
+            yield node.attr
+        elif isinstance(node, ast.Name) and node.id in ("values_of", "bottom"):
+            yield node.id
+
+
+def test_values_of_stands_where_values_are_needed():
+    assert {name for name, tree in TREES.items() if "values_of" in names_in(tree)} == set(ASKING)
+
+
+def test_nobody_else_goes_past_the_traces():
+    assert {name for name, tree in TREES.items() if {"bottom", "_value"} & {*names_in(tree)}} == set(PASSING)
+
+
+def called(node):
+    """The name of the function that is called, or None."""
+    f = getattr(node, "func", None)
+    return f.id if isinstance(f, ast.Name) else f.attr if isinstance(f, ast.Attribute) else None
+
+
+def of_layout(node, parents):
+    """Is this expression, which shows a layout, used for that only?"""
+    above = parents[node]
+    if isinstance(above, (ast.IfExp, ast.BoolOp, ast.Subscript, ast.ListComp, ast.Starred)):  # a part of it is one too
+        return of_layout(above, parents)
+    if isinstance(above, ast.Attribute):
+        whole = parents[above] if isinstance(parents[above], ast.Call) else above
+        return above.attr in LAYOUT or above.attr in PARTS and of_layout(whole, parents)
+    if isinstance(above, (ast.Call, ast.keyword)):
+        return called(above) in TAKERS
+    if isinstance(above, ast.Compare):  # `is`
+        return all(isinstance(op, (ast.Is, ast.IsNot)) for op in above.ops)
+    return isinstance(above, (ast.Expr, ast.Assign))  # who is named is followed by its name
+
+
+def misused(tree, givers):
+    """The lines on which what `layout_of` gives is used for more than its layout."""
+    parents = {child: node for node in ast.walk(tree) for child in ast.iter_child_nodes(node)}
+    for node in ast.walk(tree):
+        if called(node) not in givers or not isinstance(node, ast.Call):
+            continue
+        while isinstance(parents[node], ast.IfExp):
+            node = parents[node]
+        above = parents[node]
+        named = above.targets[0].id if isinstance(above, ast.Assign) and isinstance(above.targets[0], ast.Name) else None
+        if named is None:
+            if not of_layout(node, parents):
+                yield node.lineno
+            continue
+        inside = above
+        while not isinstance(inside, (ast.FunctionDef, ast.Lambda)):
+            inside = parents[inside]
+        for use in ast.walk(inside):
+            if isinstance(use, ast.Name) and use.id == named and isinstance(use.ctx, ast.Load) and use.lineno > node.lineno:
+                if not of_layout(use, parents):
+                    yield use.lineno
+
+
+ASKS = {
+    n: t for n, t in TREES.items() if any(isinstance(i, ast.ImportFrom) and "layout_of" in [a.name for a in i.names] for i in ast.walk(t))
+}
+
+
+@pytest.mark.parametrize("name, tree", [pytest.param(n, t, id=n) for n, t in ASKS.items()])
+def test_a_layout_is_used_as_one(name, tree):
+    misuses = list(misused(tree, ("layout_of", "shown") if name in SHOWN else ("layout_of",)))
+    # what `shown` gives is one itself; so are the arguments whose shapes and dtypes a raw kernel compares
+    assert len(misuses) == (1 if name in ("ops.indexing.views", "kernels.raw_code.kernel") else 0), misuses
+
+
+@pytest.mark.parametrize(
+    "text, lines",
+    [
+        ("def f(x):\n    v = layout_of(x)\n    return v.shape, xp_of(v)", []),
+        ("def f(x):\n    v = layout_of(x)\n    return v > 0", [3]),
+        ("def f(x):\n    return layout_of(x).sum()", [2]),
+        ("def f(x, y):\n    v = y if y else layout_of(x)\n    return is_array(v), np.exp(v)", [3]),
+    ],
+)
+def test_misuse_is_seen(text, lines):
+    assert list(misused(ast.parse(text), ("layout_of",))) == lines

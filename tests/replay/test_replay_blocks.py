@@ -1,0 +1,632 @@
+"""Small operations of a program as one call of the interpreter: each of its operations, views, writes, guards, and what NumPy does."""
+
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import scipy.linalg
+
+import tapegrad as tg
+from tapegrad._core.trees import leaves
+from tapegrad.replay import form as _form
+from tapegrad.replay.interpreter import arena as _arena
+from tapegrad.replay.interpreter import blocks
+from tapegrad.replay.interpreter.arena import steps_of, viewed
+from tapegrad.replay.interpreter.blocks import BINARY, COMPARED, UNARY
+from tapegrad.replay.interpreter.foreign_calls import LOOPS, UFUNCS, loop_of
+from tapegrad.replay.interpreter.machine_code import CHECKED, IN_LINES, NUMBER, OPERATIONS, OWN, PAIRED, interpreter
+
+X = np.array([0.3, 0.7, 1.2, 0.4])
+
+
+@pytest.fixture(autouse=True)
+def blocks_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(blocks, "MOVED", 0)
+
+
+def blocked(f, *points, inside=None):
+    """f at each point by a replay with blocks, the same as plainly."""
+    p = tg.prepare(f, *points[0])
+    for args in (points[0], points[0], points[0], *points):
+        with np.errstate(all="ignore"):
+            got, want = leaves(p.value(*args)), leaves(f(*args))
+        for a, b in zip(got, want, strict=True):
+            assert type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, 4e-16 if inside is None else inside, 1e-300)
+    kept = p.forms["value"].programs[0]
+    assert kept.emitted.blocks > 0 and not kept.failures
+    return p
+
+
+def test_the_interpreter_is_there():
+    assert interpreter() is not None
+
+
+@pytest.mark.parametrize("name", sorted({prim.name for prim in (*UNARY, *BINARY)} - {"tanh_slope"}))
+def test_each_operation_is_that_of_its_primitive(name):
+    g = tg.ops.declare.PRIMITIVES[name]
+    two = name in {prim.name for prim in BINARY}
+
+    def f(x, y):
+        x, y = x + 0.0 * y, y + 0.0 * x
+        z = g(x, y) if two else g(x)
+        z = g(z, y) if two else g(abs(z) + 0.1)
+        return z, z * 1.0, z + x
+
+    blocked(f, (X, X[::-1] + 0.1), (X * 1.1, X + 0.5), inside=1e-14)
+
+
+def test_the_slope_of_tanh_far_out():
+    f = tg.grad(lambda x: (np.tanh(x * 1.0) * np.tanh(x * 2.0)).sum())
+    blocked(f, (X,), (X * 5,), (X * 30,), (-X * 5,), inside=1e-13)
+
+
+@pytest.mark.parametrize("name", COMPARED)
+def test_comparisons_choose(name):
+    compare = getattr(np, name)
+    f = lambda x, y: (np.where(compare(x + 0.0, y * 1.0), x * 2.0, y * 3.0 + x), compare(x * 1.0, 0.4), x + y)
+    blocked(f, (X, X[::-1].copy()), (X[::-1].copy(), X), (X, X.copy()))
+
+
+def test_every_operation_of_the_interpreter_is_met():
+    met = {*UNARY.values(), *BINARY.values(), *[name for name, _ in COMPARED.values()]}
+    assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard"}
+
+
+def views(x):
+    m = (x * 2.0).reshape(2, 2)
+    y = m.T + m
+    y = y[::-1, 1:] * m[:, :1] + np.broadcast_to(x[:2], (2, 2)) - x[[0, 3]][:, None]
+    z = np.concatenate([y.ravel(), x * 0.5, np.array([x[0] * x[1], 2.0])])
+    return y, z.sum(), z[1::2] * 3.0, np.stack([z, z[::-1]]).sum(axis=0), np.pad(x * 1.0, 1), np.roll(x * 1.0, 1), m @ m, m @ x[:2], x @ x
+
+
+def test_views_products_and_sums():
+    blocked(views, (X,), (X * 1.3,), inside=1e-14)
+    p = tg.prepare(views, X)
+    weighed = lambda x: sum([(v * v).sum() for v in views(x)])
+    p = tg.prepare(weighed, X)
+    for k in range(1, 6):
+        np.testing.assert_allclose(p.grad(X * k), tg.grad(weighed)(X * k), 1e-12)
+        np.testing.assert_allclose(p.hvp(X * k, X), tg.hvp(weighed, X * k, X), 1e-12)
+
+
+def writes(x):
+    a = np.zeros(4)
+    a[:] = x * 2.0
+    before = a[1:3] * 1.0
+    seen = a[::2]
+    b = a.copy()
+    a[1:] += a[:-1]
+    a[::-1] *= x
+    a[[0, 0, 2]] = x[1:] * 2.0
+    np.add.at(a, [1, 1, 3], x[:3])
+    m = np.asfortranarray((x * 1.0).reshape(2, 2))
+    m[0] += m[1]
+    m.T[1] = x[:2]
+    return a, b, before, seen * 1.0, m, m.ravel(order="K") * 1.0
+
+
+def test_writes_and_who_sees_them():
+    blocked(writes, (X,), (X * 1.3,))
+
+
+def test_arrays_in_another_memory_order():
+    f = lambda m, x: (m * 2.0 + m.T, (m + x)[:, 0] * 1.0, m.T.ravel(order="K") * x[0], (m * x).copy(order="F") + 1.0)
+    m = np.arange(16.0).reshape(4, 4)
+    for order in ("C", "F"):
+        blocked(f, (np.array(m, order=order), X), (np.array(m + 1, order=order), X * 2))
+
+
+def test_a_captured_buffer_within_a_block():
+    buffer, total = np.zeros((3, 4)), np.zeros(())
+
+    def f(x):
+        for k in range(3):
+            buffer[k] = np.sin(x * (k + 1.0)) + buffer[k - 1] * 0.5
+        total[...] += (buffer * buffer).sum()
+        return total * 1.0
+
+    p, other, found = tg.prepare(f, X), [], []
+    for k in range(1, 7):
+        found.append((p.grad(X * k), buffer.copy(), total.copy()))
+    buffer[:], total[...] = 0.0, 0.0
+    for k in range(1, 7):
+        other.append((tg.grad(f)(X * k), buffer.copy(), total.copy()))
+    for got, want in zip(found, other, strict=True):
+        for a, b in zip(got, want, strict=True):
+            np.testing.assert_allclose(a, b, 1e-13)
+    assert p.forms["grad"].programs[0].emitted.blocks and recordings(p) == 1
+
+
+def recordings(p, method="grad"):
+    return p.forms[method].recordings
+
+
+def test_a_branch_within_a_block():
+    def f(x):
+        y = x * 2.0 + 1.0
+        y = y * x if y[0] > x[1] else y - x
+        y = y * y + x
+        return (y * x).sum() if y.sum() > 1.0 else (y - x).sum()
+
+    p = tg.prepare(f, X)
+    for x in (X, X, X, -X, X * 0.1, X, -X, X * 0.1, -2 * X):
+        np.testing.assert_allclose(p.grad(x), tg.grad(f)(x), 1e-14)
+    strict = tg.prepare(f, X, on_change="raise")
+    for _ in range(4):
+        strict.grad(X)
+    with pytest.raises(tg.errors.GuardError, match=r"a condition is no longer True"):
+        strict.grad(np.array([-3.0, 0.7, 1.2, 0.4]))
+
+
+def test_what_is_not_finite_is_left_to_numpy():
+    f = lambda x: (np.where(x > 0, np.log(x) * x, 0.0) + x * x * 2.0 + x).sum()
+    p = tg.prepare(f, X)
+    zero = np.array([0.0, 0.5, 1.0, 2.0])
+    with np.errstate(all="ignore"):
+        for x in (X, X, X, zero, X, zero, X * np.inf, X * np.nan):
+            np.testing.assert_array_equal(p.grad(x), tg.grad(f)(x))
+    for x in (X, X, X):
+        p.value(x)
+    with pytest.warns(RuntimeWarning) as heard:
+        value = p.value(zero)
+    with pytest.warns(RuntimeWarning) as plainly:
+        assert value == f(zero)
+    assert {str(w.message) for w in heard} == {str(w.message) for w in plainly}
+
+
+def test_single_precision_integers_and_complex_are_left_to_numpy():
+    f = lambda x: ((x * 2 + x * x) * x - x, x * x + x)
+    for x in (X.astype(np.float32), X + 1j, np.arange(4)):
+        p = tg.prepare(f, x) if x.dtype.kind != "i" else tg.prepare(lambda y: f(x)[0] * y.sum(), X)
+        at = x if x.dtype.kind != "i" else X
+        for k in range(4):
+            got = leaves(p.value(at * k))
+            want = leaves(f(at * k)) if x.dtype.kind != "i" else [f(x)[0] * (at * k).sum()]
+            for a, b in zip(got, want, strict=True):
+                assert a.dtype == b.dtype
+                np.testing.assert_array_equal(a, b)
+
+
+def test_results_of_blocks_are_fresh():
+    f = lambda x: (x * 2.0 + x, (x * 3.0 - x)[1:], ((x * x) + 1.0).reshape(2, 2).T)
+    p = tg.prepare(f, X)
+    kept = []
+    for k in range(6):
+        kept.append([y.copy() for y in p.value(X * k)])
+        for y in p.value(X * k):
+            y[...] = -1.0
+    for k, ys in enumerate(kept):
+        for a, b in zip(ys, f(X * k), strict=True):
+            np.testing.assert_array_equal(a, b)
+
+
+def test_places_that_are_a_view_and_places_that_are_none():
+    arena = np.arange(20.0)
+    for at in (
+        np.arange(6).reshape(2, 3).T,
+        np.arange(12)[::-2],
+        np.array(3),
+        np.broadcast_to(np.arange(3), (2, 3)),
+        np.zeros((0, 2), int),
+    ):
+        np.testing.assert_array_equal(viewed(arena, at.shape, steps_of(at)), arena[at])
+    assert steps_of(np.array([3, 1, 2, 19])) is None and steps_of(np.array([0, 19, 19])) is None
+
+
+# --- operations on small matrices ---
+
+
+def spd(n, k=0):
+    a = np.random.default_rng(n + k).normal(size=(n, n))
+    return a @ a.T + np.eye(n)
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
+def test_small_systems(n):
+    general = lambda k: np.random.default_rng(10 * n + k).normal(size=(n, n))
+    b = np.random.default_rng(n).normal(size=(n, 3))
+
+    def f(a, s, b):
+        a, s = a * 1.0 + 0.0, s * 1.0 + 0.0
+        L = np.linalg.cholesky(s)
+        return np.linalg.solve(a, b), np.linalg.solve(a.T, b[:, 0]), L, np.linalg.solve(s, b) + 0.0, np.trace(s) * 2.0, np.tril(a) * 1.0
+
+    blocked(f, *[(general(k), spd(n, k), b * (k + 1)) for k in range(4)], inside=1e-11)
+    weighed = lambda a, s, b: sum([(v * v).sum() for v in f(a, s, b)])
+    p = tg.prepare(weighed, general(0), spd(n), b, argnums=(0, 1, 2))
+    for k in range(4):
+        args = general(k), spd(n, k), b * (k + 1)
+        for got, want in zip(p.grad(*args), tg.grad(weighed, (0, 1, 2))(*args), strict=True):
+            np.testing.assert_allclose(got, want, 1e-9, 1e-9 * abs(want).max())
+    assert p.forms["grad"].programs[0].emitted.blocks
+
+
+@pytest.mark.parametrize("trans", [0, 1])
+@pytest.mark.parametrize("lower", [False, True])
+@pytest.mark.parametrize("unit", [False, True])
+def test_small_triangles(trans, lower, unit):
+    a, b = spd(3), np.arange(6.0).reshape(3, 2) - 2.0
+
+    def f(a, b):
+        a, b = a * 1.0 + 0.0, b + 1.0
+        solved = scipy.linalg.solve_triangular(a, b, trans, lower, unit)
+        return solved * 1.0, scipy.linalg.solve_triangular(a, b[:, 0] * 1.0, trans, lower, unit) + 0.0
+
+    blocked(f, (a, b), (a + 1.0, b * 2.0), inside=1e-13)
+
+
+def test_a_larger_pivot_is_taken():
+    f = lambda a, b: np.linalg.solve(a * 1.0 + 0.0, b * 2.0 + 1.0) * 1.0 + 0.0
+    b = np.array([1.0, 2.0, 3.0])
+    swapped = np.array([[0.0, 1.0, 2.0], [1e-20, 2.0, 0.5], [3.0, 0.0, 1.0]])
+    blocked(f, (spd(3), b), (swapped, b), (swapped[::-1].copy(), b), (swapped.T.copy(), b), inside=1e-13)
+
+
+def test_singular_and_indefinite_matrices_raise_as_they_do_plainly():
+    solve = tg.prepare(lambda a, b: np.linalg.solve(a * 1.0, b + 1.0) * 2.0 + 1.0, spd(2), np.ones(2))
+    factor = tg.prepare(lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) * 2.0 + 1.0) * 2.0, spd(2))
+    for _ in range(3):
+        solve.value(spd(2), np.ones(2))
+        factor.value(spd(2))
+    for bad in (np.ones((2, 2)), np.zeros((2, 2))):
+        with pytest.raises(np.linalg.LinAlgError):
+            solve.value(bad, np.ones(2))
+    for bad in (-np.eye(2), np.ones((2, 2)), np.zeros((2, 2)), np.array([[1.0, 3.0], [3.0, 1.0]])):
+        with pytest.raises(np.linalg.LinAlgError):
+            factor.value(bad)
+    assert np.allclose(solve.value(spd(2), np.ones(2)), np.linalg.solve(spd(2), 2 * np.ones(2)) * 2 + 1)
+
+
+def test_derivatives_of_a_factor_by_whether_its_matrix_is_symmetric():
+    f = lambda a: (np.linalg.cholesky(a * 1.0 + 0.0) ** 2 * np.arange(9.0).reshape(3, 3)).sum()
+    p = tg.prepare(f, spd(3))
+    lower = np.tril(spd(3))
+    for a in (spd(3), spd(3, 1), spd(3), lower, spd(3) + 1e-3 * np.triu(np.ones((3, 3)), 1), np.diag([1.0, 2.0, 3.0]), spd(3, 2)):
+        np.testing.assert_allclose(p.grad(a), tg.grad(f)(a), 1e-11, 1e-12)
+    assert p.forms["grad"].programs[0].emitted.blocks
+
+
+def test_what_was_read_at_repeated_indices_is_written_element_by_element():
+    def f(x):
+        y = np.sin(x)[np.array([1, 1, 0])]
+        y[1] = x[0]
+        y[2] += y[0] * x[1]
+        return (y * np.array([1.0, 2.0, 3.0])).sum() * x[2] + np.cos(y[0])
+
+    p = tg.prepare(f, X)
+    for k in range(4):
+        assert np.allclose(p.value(X * (1 + k)), f(X * (1 + k)), rtol=1e-13)
+        assert np.allclose(p.grad(X * (1 + k)), tg.grad(f)(X * (1 + k)), rtol=1e-13)
+    assert "blocks" in p.report()
+
+
+# --- lines: rows and columns, steps, what is broadcast, sums ---
+
+
+def a_view(rng, x):
+    """A part of x, or x turned."""
+    for _ in range(rng.integers(0, 4)):
+        kind = rng.integers(0, 6)
+        if kind == 0 and x.ndim:
+            at = [slice(None)] * x.ndim
+            step = int(rng.choice([1, 1, 2, -1, -2]))
+            at[rng.integers(x.ndim)] = slice(None, None, step) if rng.integers(2) else slice(1, None) if step > 0 else slice(None, -1)
+            part = x[tuple(at)]
+            x = part if 0 not in part.shape else x
+        elif kind == 1:
+            x = x.transpose([int(k) for k in rng.permutation(x.ndim)])
+        elif kind == 2 and x.ndim < 4:
+            x = np.expand_dims(x, int(rng.integers(x.ndim + 1)))
+        elif kind == 3 and x.ndim > 1:
+            x = x[int(rng.integers(len(x)))]
+        elif kind == 4:
+            x = x.reshape(-1)
+        elif kind == 5 and x.ndim:
+            axis = int(rng.integers(x.ndim))
+            x = np.concatenate([x, x], axis) if x.size < 200 else x
+    return x
+
+
+def line_program(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple([int(n) for n in rng.integers(1, 10, size=rng.integers(1, 4))])
+    draws = [int(n) for n in rng.integers(0, 2**31, size=60)]
+
+    def f(x, y):
+        given, values = iter(draws), [x, y, x * 2.0]
+        for _ in range(12):
+            r = np.random.default_rng(next(given))
+            a, b = [a_view(r, values[r.integers(len(values))]) for _ in range(2)]
+            kind = r.integers(0, 8)
+            try:
+                to = np.broadcast_shapes(a.shape, b.shape)
+            except ValueError:
+                b, to = b.sum() * 0.1, a.shape
+            if kind < 4:
+                z = (a + b, a - b, a * b, a / (1.5 + b * b))[kind]
+            elif kind == 4:
+                z = np.where(a > b, a * 0.5, -b)
+            elif kind == 5:
+                z = a.sum(axis=int(r.integers(a.ndim))) if a.ndim else a * 1.0
+            elif kind == 6 and a.ndim == 2:
+                z = a @ a.T * 0.3
+            else:
+                z = np.broadcast_to(a, to) + np.zeros(to)
+                if z.ndim:
+                    z[..., ::2] = 0.25
+                    z[..., 1:] += 0.5 * z[..., :-1]
+            if z.size < 800:
+                values.append(z / (1.0 + abs(z).sum() / z.size))
+        return values[3:]
+
+    return f, rng.normal(size=shape), rng.normal(size=shape)
+
+
+def judged_lines(seeds):
+    lines = 0
+    for seed in seeds:
+        f, x, y = line_program(seed)
+        weighed = lambda x, y, f=f: sum([(v * v).sum() for v in f(x, y)])
+        p, q = tg.prepare(f, x, y), tg.prepare(weighed, x, y)
+        for k in range(4):
+            at = x + 0.01 * k, y - 0.01 * k
+            for got, want in zip(p.value(*at), f(*at), strict=True):
+                np.testing.assert_allclose(got, want, 1e-11, 1e-13, err_msg=f"seed {seed}")
+            np.testing.assert_allclose(q.grad(*at), tg.grad(weighed)(*at), 1e-10, 1e-12, err_msg=f"seed {seed}")
+        for form in (p.forms["value"], q.forms["grad"]):
+            kept = form.programs[0]
+            assert not kept.failures
+            if kept.emitted is not None:
+                lines += sum([block.along for block in kept.emitted.made])
+    assert lines > 20 * len(seeds), lines
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_lines_of_every_layout():
+    judged_lines(range(8))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("seeds", [range(k, k + 250) for k in range(100_000, 103_000, 250)], ids=str)
+def test_lines_of_three_thousand_programs(seeds):
+    judged_lines(seeds)
+
+
+OF_ROWS = {
+    "add": np.add, "sub": np.subtract, "mul": np.multiply, "div": np.divide, "sqrt": np.sqrt, "copy": np.positive, "neg": np.negative,
+    "abs": np.abs, "lt": np.less, "le": np.less_equal, "eq": np.equal, "ne": np.not_equal, "select": lambda c, x, y: np.where(c != 0, x, y),
+    "tanh_slope": lambda x, y: np.where(y * y < 0.99, 1 - y * y, 1 / np.cosh(x) ** 2),
+    **{
+        f"{a}_{b}": lambda x, y, z, f=f, g=g: g(f(x, y), z)
+        for a, f in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract))
+        for b, g in (("mul", np.multiply), ("add", np.add), ("sub", np.subtract), ("rsub", lambda p, z: z - p))
+    },
+}  # fmt: skip
+OF_ROWS |= {name: getattr(np, name) for name in OWN}
+WITHIN = {"addto": 1e-15, "muladd": 1e-15, "tanh_slope": 1e-15, "sin": 4e-16, "cos": 4e-16}
+
+
+@pytest.mark.parametrize("row", IN_LINES)
+@pytest.mark.parametrize("shape", [(4,), (5,), (3, 6), (2, 3, 9)], ids=str)
+def test_each_kind_of_line(row, shape):
+    """In a few lines of lines that are no one line, and where something is not finite."""
+    name, way, rng = row.split()[0], row.split()[-1], np.random.default_rng(0)
+    wide = (*shape[:-1], shape[-1] + 2)
+    for bad in (False, True):
+        arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
+        values = [rng.integers(0, 4, size=wide) / 2 + 0.5 for _ in range(1 + len(way))]
+        if name == "select":
+            values[1] -= 1.0
+        if bad:
+            values[-1][..., 0] = np.inf
+        places = [arena.taken_for_ever(v)[..., :-2] for v in values]
+        values = [v[..., :-2] for v in values]
+        stays = ["0" if " sum " in row else "1", *way]
+        for k, goes in enumerate(stays):
+            if goes == "0":
+                places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
+        block = object.__new__(blocks.Block)
+        block.arena, block.rows, block.along = arena, [], 0
+        block.row(name, *places)
+        memory = _arena.Memory(arena)
+        arena.settle()
+        block.settle()
+        assert block.code[0] == NUMBER[row] and block.along == 1
+        with np.errstate(invalid="ignore"):
+            old, made = values[0], OF_ROWS[name](*values[1:]) if name in OF_ROWS else values[1] * values[2] if way[1:] else values[1]
+        if name not in OF_ROWS:
+            made = (old[..., 0] + made.sum(-1))[..., None] if " sum " in row else old + made
+        found = block.run(*block.before, memory.address)
+        np.testing.assert_allclose(memory.arena[places[0]], np.broadcast_to(made, shape), WITHIN.get(name, 0))
+        checked = (name in CHECKED or name in PAIRED) and not np.isfinite(made).all()
+        assert found == checked, (found, made)
+
+
+def bare_block(*values):
+    """A block without a program, and the places of these values."""
+    arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
+    block = object.__new__(blocks.Block)
+    block.arena, block.rows, block.along, block.listed = arena, [], 0, None
+    block.nothing, block.temporary = arena.nothing, arena.temporary
+    return block, [arena.taken_for_ever(v) for v in values]
+
+
+def run_of(block):
+    memory = _arena.Memory(block.arena)
+    block.arena.settle()
+    block.settle()
+    return memory.arena, block.run(*block.before, memory.address)
+
+
+# --- what others do: NumPy's loops, BLAS ---
+
+
+@pytest.mark.parametrize("name", UFUNCS)
+def test_functions_along_lines_have_the_bits_of_numpy(name):
+    assert name in LOOPS
+    for shape, bad in (((4,), False), ((3, 37), False), ((2, 3, 9), True)):
+        x = np.random.default_rng(0).uniform(0.1, 2.0, size=(*shape[:-1], shape[-1] + 2))
+        x[..., 1] = np.nan if bad else 0.5
+        block, (at, to) = bare_block(x, np.zeros(shape))
+        block.row(name, to, at[..., :-2])
+        assert [row[0] for row in block.rows] == [NUMBER["called"]]
+        found, answer = run_of(block)
+        np.testing.assert_array_equal(found[to], UFUNCS[name](x[..., :-2]))
+        assert answer == bad
+
+
+@pytest.mark.parametrize("name", OWN)
+def test_own_functions_along_lines(name):
+    """Within two units in the last place, also near zeros far out; nan is noted from 2^47 on, where others do the work; the bits do not
+    depend on the place in a line."""
+    rng, f = np.random.default_rng(0), getattr(np, name)
+    for x in (rng.uniform(-4, 4, (3, 37)), np.arange(40) * np.pi, 2.0 ** rng.uniform(-60, 46.9, 55), np.full(7, 2.0**48)):
+        block, (at, to) = bare_block(x, np.zeros(x.shape))
+        block.row(name, to, at)
+        assert [row[0] for row in block.rows] == [NUMBER[f"{name} 1"]]
+        found, answer = run_of(block)
+        assert answer == (x.flat[0] >= 2.0**47) == np.isnan(found[to]).any()
+        if not answer:
+            np.testing.assert_array_less(np.abs(found[to] - f(x)), 2.0 * np.spacing(np.abs(f(x))) + 1e-300)
+    found = [run_of(row_of(name, np.full(n, 2.5)))[0][-1] for n in (4, 5, 6, 7, 9)]
+    assert len(set(found)) == 1
+
+
+def row_of(name, x):
+    block, (at, to) = bare_block(x, np.zeros(x.shape))
+    block.row(name, to, at)
+    return block
+
+
+def test_only_the_loop_of_a_ufunc_of_one_number_is_taken():
+    assert loop_of(np.add) is None and loop_of(np.isnan) is None and loop_of(np.modf) is None and loop_of(np.sqrt) is not None
+
+
+# How the places of a matrix of a shape lie: the shape of the array, and the view of it.
+LAID_OUT = {
+    "as it is": (lambda s: s, lambda v: v),
+    "transposed": (lambda s: s[::-1], lambda v: v.T),
+    "every other row": (lambda s: (2 * s[0], *s[1:]), lambda v: v[::2]),
+    "every other column": (lambda s: (*s[:-1], 2 * s[-1]), lambda v: v[..., ::2]),
+    "backwards": (lambda s: s, lambda v: v[::-1]),
+    "a corner": (lambda s: tuple([n + 1 for n in s]), lambda v: v[tuple([slice(1, None)] * v.ndim)]),
+    "broadcast": (lambda s: (1, *s[1:]), lambda v: np.broadcast_to(v, v.shape) if v.size == 1 else v),
+}
+PRODUCTS = [
+    ((6, 4), (4, 3)), ((1, 8), (8, 5)), ((5, 8), (8, 1)), ((8, 1), (1, 8)), ((1, 1), (1, 1)),
+    ((6, 4), (4,)), ((4,), (4, 6)), ((1, 4), (4,)),
+    ((3, 6, 4), (3, 4, 2)), ((1, 6, 4), (3, 4, 2)), ((6, 4), (3, 4, 2)), ((2, 1, 3, 3), (3, 3, 3)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("one", LAID_OUT)
+@pytest.mark.parametrize("other", LAID_OUT)
+def test_products_by_blas(monkeypatch, one, other):
+    monkeypatch.setattr(blocks, "OF_BLAS", 0)
+    monkeypatch.setattr(blocks, "OF_VECTORS", 0)
+    rng = np.random.default_rng(1)
+    for shapes in PRODUCTS:
+        values = [rng.normal(size=LAID_OUT[how][0](shape)) for how, shape in zip((one, other), shapes, strict=True)]
+        shown = lambda pair, shapes=shapes: [
+            np.broadcast_to(LAID_OUT[how][1](v), shape) for how, v, shape in zip((one, other), pair, shapes, strict=True)
+        ]
+        a, b = shown(values)
+        for bad in (False, True):
+            block, places = bare_block(*values)
+            to = block.arena.consecutive((a @ b).shape, ())
+            block.matmul(to, *shown(places))
+            block.arena.free_temporaries()
+            assert {row[0] for row in block.rows} & {NUMBER["dgemm"], NUMBER["dgemv"]}
+            memory = _arena.Memory(block.arena)
+            memory.arena[to] = np.nan  # what was there before is of no account
+            memory.arena[shown(places)[0].flat[0]] = np.inf if bad else a.flat[0]
+            block.arena.settle()
+            block.settle()
+            assert block.run(*block.before, memory.address) == bad
+            if not bad:
+                np.testing.assert_allclose(memory.arena[to], a @ b, 1e-13, 1e-13)
+
+
+def test_rolled_arrays_are_cut_into_boxes():
+    x = np.arange(40.0 * 12).reshape(40, 12)
+    block, (at, to) = bare_block(x, np.zeros(x.shape))
+    given = np.roll(at, (5, 3), (0, 1))
+    block.row("add", to, given, at)
+    assert len(block.rows) == 4
+    found, answer = run_of(block)
+    np.testing.assert_array_equal(found[to], np.roll(x, (5, 3), (0, 1)) + x)
+    assert answer == 0
+
+
+def test_what_is_written_twice_is_written_in_order():
+    x = np.arange(200.0)
+    block, (at, to) = bare_block(x, np.zeros(150))
+    places = to[np.r_[0:100, 50:150][::-1]]
+    block.row("copy", places, at)
+    found, _ = run_of(block)
+    want = np.zeros(150)
+    want[np.r_[0:100, 50:150][::-1]] = x
+    np.testing.assert_array_equal(found[to], want)
+
+
+def test_values_that_are_often_not_finite_end_blocks():
+    mask = np.where(np.arange(40) % 2, 0.0, -np.inf)
+
+    def f(x):
+        y = np.exp(x + mask) * 2.0
+        return (y * y + np.exp(mask * 3.0 + x)).sum()
+
+    x = np.linspace(0.1, 0.4, 40)
+    p = tg.prepare(f, x)
+    for k in range(1, 12):
+        np.testing.assert_allclose(p.value(x * k), f(x * k), 1e-14)
+        if k == 3:
+            assert p.forms["value"].programs[0].emitted.blocks
+    kept = p.forms["value"].programs[0]
+    assert not kept.emitted.blocks and not kept.failures and "often not finite" in p.report()
+    assert kept.replays > _form.REFUSALS + 1
+
+
+# --- two operations in one row ---
+
+LONG = np.linspace(0.3, 0.9, 40)
+
+
+def paired(x, y):
+    """Products, sums and differences with one reader, with more, and with operands that are written meanwhile."""
+    a, b = x * y, x - y
+    buffer = x * 1.5
+    held = buffer * y
+    buffer[:7] = y[:7] * 2.0
+    both = (x * 0.7 + y) * b - (x + 0.5) * (y - 0.25) + held
+    often, sums = a * x, (buffer[None] * np.stack([x, y])).sum(axis=1)
+    return both, b - a * 3.0, often + often, (x * b).sum(), sums, (x + y) * 0.5 - x * 0.3, held * 1.0
+
+
+def test_two_operations_in_one_row(monkeypatch):
+    names = set()
+    lines = blocks.Block.lines
+    monkeypatch.setattr(blocks.Block, "lines", lambda self, name, *rest: lines(self, name, *rest) and names.add(name) is None)
+    blocked(paired, (LONG, LONG[::-1].copy()), (LONG * 1.3, LONG * LONG), inside=1e-15)
+    assert {"mul_add", "mul_rsub", "add_mul", "muladd"} <= names, names
+
+
+def test_a_product_that_a_later_block_reads():
+    def f(x, y):
+        p = x * y
+        q = np.cumsum(p + x) * 2.0
+        return q - p * 3.0 + (p * y) * 0.5, q.sum() * x
+
+    blocked(f, (LONG, LONG + 1), (LONG * 2, LONG), inside=1e-14)
+
+
+def test_two_operations_of_which_the_first_is_not_finite():
+    f = lambda x, y: (x * y) * 0.0 + (x * y + 1.0) + (x - y) * (x + y)
+    big = np.full(40, 1e200)
+    with np.errstate(all="ignore"):
+        p = tg.prepare(f, LONG, LONG)
+        for at in (LONG, LONG, LONG, big, LONG):
+            np.testing.assert_array_equal(p.value(at, at), f(at, at))

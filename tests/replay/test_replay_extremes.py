@@ -1,0 +1,159 @@
+"""Compiled loops over extremes, counts of masks, and integers as operands: what NumPy gives."""
+
+import numpy as np
+import pytest
+
+import tapegrad as tg
+from tapegrad._core.trees import leaves
+from tapegrad.replay import emitted
+from tapegrad.replay.fusion import compiled_groups
+
+RNG = np.random.default_rng(11)
+X = RNG.normal(size=(37, 53))
+
+
+@pytest.fixture(autouse=True)
+def all_that_can_be(monkeypatch):
+    """Each instruction that can be is in a group, whether it pays or not."""
+    monkeypatch.setattr(emitted, "runs", lambda program, *_: [])
+    monkeypatch.setattr(compiled_groups.Group, "gain", lambda self, now: 1.0)
+
+
+def grouped(f, *points, method="value", names=(), rtol=1e-12):
+    """f at each point by a replay with groups in it, and by a plain call; `names`: what must be in a group."""
+    p = tg.prepare(f, points[0], compile=True)
+    plain = f if method == "value" else getattr(tg, method)(f)
+    for x in (points[0], points[0], points[0], *points):
+        with np.errstate(all="ignore"):
+            got, want = leaves(getattr(p, method)(x)), leaves(plain(x))
+        for a, b in zip(got, want, strict=True):
+            assert type(a) is type(b) and a.dtype == b.dtype and a.shape == b.shape
+            np.testing.assert_allclose(a, b, rtol, rtol)
+    kept = p.forms[method].programs[0]
+    inside = {name for group in kept.emitted.groups for _, name in group.names}
+    assert inside.issuperset(names) and not kept.failures, (inside, p.report())
+    return kept
+
+
+@pytest.mark.parametrize("axis", [None, 0, 1, (0, 1)])
+@pytest.mark.parametrize("dtype", ["f8", "f4"])
+def test_extremes(axis, dtype):
+    x = X.astype(dtype)
+    several = x.copy()
+    several[3, 5], several[7, 2:4], several[9] = np.nan, np.inf, -np.inf
+    f = lambda x: ((x * 2).max(axis=axis), (x + 1).min(axis=axis), (x * x).sum())
+    points = x, several, np.full_like(x, -np.inf), np.zeros_like(x)
+    grouped(f, *points, names={"highest", "lowest"}, rtol=1e-12 if dtype == "f8" else 1e-4)
+
+
+@pytest.mark.parametrize("n", [1, 2, 15, 16, 17, 4095, 4097, 9000])
+def test_extremes_of_any_length(n):
+    x = RNG.normal(size=n)
+    grouped(lambda x: ((x * 3).max(), (x - 1).min()), x, -x, np.abs(x), -np.abs(x))
+    grouped(lambda x: (np.stack([x, -x, x * x]) * 2.0).max(axis=0), x, -x)
+
+
+def softmax(x):
+    z = x - x.max(axis=1, keepdims=True)
+    e = np.exp(z)
+    p = e / e.sum(axis=1, keepdims=True)
+    return (p * p).sum()
+
+
+@pytest.mark.parametrize("method", ["value", "grad"])
+def test_softmax(method):
+    ties = np.round(X)
+    grouped(softmax, X, X * 3, ties, method=method, names={"highest"} | ({"equal", "divide", "copy"} if method == "grad" else set()))
+
+
+def test_the_gradient_of_an_extreme_is_shared_out_among_equals():
+    grouped(lambda x: (x.max(axis=0) * 2.0).sum() + x.min() ** 2, np.round(X), X, method="grad", names={"equal", "sum"})
+
+
+def test_counts_that_others_read_are_integers():
+    f = lambda x: ((x > 0.1).sum(axis=1), x / (x > 0.1).sum(axis=1, keepdims=True), (x * 2).sum())
+    for x in (X, X + 0.5):
+        p = tg.prepare(f, x, compile=True)
+        for _ in range(4):
+            for a, b in zip(p.value(x), f(x), strict=True):
+                assert a.dtype == b.dtype
+                np.testing.assert_allclose(a, b, 1e-13)
+
+
+def test_counts_by_an_instruction_alone(monkeypatch):
+    """What a group takes for floats is made so, where another instruction gives integers."""
+    f = lambda x: x / np.sum(np.sort(x, axis=1) > 0.1, axis=1, keepdims=True) + 1.0
+    gain = lambda self, now: -1.0 if any([i.prim is tg.ops.shaping.sum.prim for _, i in now.code]) else 1.0
+    monkeypatch.setattr(compiled_groups.Group, "gain", gain)
+    kept = grouped(f, X, X + 0.5, names={"divide"})
+    assert kept.emitted.alone
+
+
+@pytest.mark.parametrize("kind", ["i8", "i4"])
+def test_integers_as_operands(kind):
+    large = RNG.integers(-(2**31), 2**31 - 1, size=X.shape).astype(kind)
+    if kind == "i8":
+        large = large * 2**31 + large
+    few = np.arange(53, dtype=kind)
+    for whole in (large, large[::-1], large.T.copy().T, few, large[:, :1]):
+        f = lambda x, whole=whole: (x * whole + 0.5, np.where(x > 0, x, whole), (x - whole).sum(), whole / (x * x + 1.0))
+        grouped(f, X, -X, names={"multiply", "select", "subtract"})
+    exact = lambda x: (x * 2.0, large > 2**40 if kind == "i8" else large > 5, large // 2, x + (large == large + 1))
+    grouped(exact, X)
+
+
+def test_integers_beside_float32_are_numpys():
+    whole = np.arange(53)
+    f = lambda x: (x * whole + x, x * whole.astype("i2"), x * 2)
+    grouped(f, X.astype("f4"), rtol=1e-6)
+
+
+def program(seed):
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 40, size=rng.integers(1, 4)).tolist())
+    steps = rng.integers(0, 9, size=rng.integers(2, 6)).tolist()
+    whole, axis = rng.integers(-5, 6, size=shape), int(rng.integers(len(shape)))
+
+    def f(x):
+        total = 0.0
+        for s in steps:
+            if s == 0:
+                x = x - x.max(axis=axis, keepdims=True)
+            elif s == 1:
+                x = x * whole + 0.1
+            elif s == 2:
+                x = np.exp(-x * x)
+            elif s == 3:
+                x = x / ((x > 0.2).sum(axis=axis, keepdims=True) + 1.0)
+            elif s == 4:
+                total = total + x.min() * 2.0
+            elif s == 5:
+                x = np.where(x > whole, x, whole) * 0.5
+            elif s == 6:
+                total = total + (x * x).sum(axis=axis).max()
+            elif s == 7:
+                x = x[::-1] + x
+            else:
+                total = total + np.ptp(x, axis=axis).sum()
+        return (x * x).sum() + total
+
+    return f, rng.normal(size=shape), np.round(rng.normal(size=shape))
+
+
+def search(seeds):
+    for seed in seeds:
+        f, x, ties = program(seed)
+        for method in ("value", "grad"):
+            try:
+                grouped(f, x, ties, -x, method=method, rtol=1e-9)
+            except AssertionError as error:
+                raise AssertionError(f"seed {seed}, {method}: {error}") from error
+
+
+def test_random_programs():
+    search(range(8))
+
+
+@pytest.mark.long
+def test_many_random_programs():
+    search(range(100, 350))
