@@ -31,7 +31,7 @@ from ._transforms.transforms import value_and_grad as value_and_grad
 from ._transforms.transforms import value_grad_hvp as value_grad_hvp
 from ._transforms.transforms import vjp as vjp
 from ._transforms.vmap import vmap as vmap
-from .ops import variable_methods as _variable_methods
+from .ops import variable_methods as _variable_methods  # noqa: F401
 
 if os.environ.get("TAPEGRAD_FAST") != "0":  # the engine runs without it, slower
     from . import _fast as _fast

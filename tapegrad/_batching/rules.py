@@ -1,4 +1,4 @@
-"""How operations run on stacks: arrays of all samples along a first axis (_batching.trace.py).
+"""How operations run on stacks: arrays of all samples along a first axis (_batching/trace.py).
 
 A way takes (trace, prim, operands, params), the operands being pairs (value, is it a stack?), and gives the stack of the result.  There is
 one for each word of `Primitive.batch`, and some operations have one of their own.  Reading order: operands; the words; operations;

@@ -1,8 +1,8 @@
 """Batching: all samples at once.  At this level a Variable's slot is the stack of its values for all samples, the samples along a
-first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_core.abstract_arrays.py).
+first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_core/abstract_arrays.py).
 
 An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
-other.  How each operation does that: _batching.rules.py.  Arrays that the function captured: _batching.captured_marks.py.
+other.  How each operation does that: _batching/rules.py.  Arrays that the function captured: _batching/captured_marks.py.
 
 What an operation raises, or warns where the function may hear of it, decides which way that goes, as a condition does: it must be the
 same for all samples (`compare`)."""

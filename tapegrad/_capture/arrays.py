@@ -53,7 +53,7 @@ class Arrays:
         return x
 
     def noted(self, x: Any) -> None:
-        """What is not followed is compared after a run for many samples (_capture.snapshots.py)."""
+        """What is not followed is compared after a run for many samples (_capture/snapshots.py)."""
         for trace in OPEN.hiding:
             if trace.samples:
                 trace.note(x)
@@ -65,7 +65,7 @@ class Arrays:
                 trace.advance()
 
     def adopted(self, x: Variable) -> None:
-        """What comes from outside of a vmap gets marks there (_batching.captured_marks.py), and is an input of what is recorded."""
+        """What comes from outside of a vmap gets marks there (_batching/captured_marks.py), and is an input of what is recorded."""
         for trace in OPEN.hiding[self.within_hiding :]:
             if trace.adopts:
                 trace.adopt(x)

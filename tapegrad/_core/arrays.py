@@ -1,6 +1,6 @@
 """NumPy or CuPy: which library holds an array, and the few places where they differ.
 
-What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_core.variable.py)."""
+What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_core/variable.py)."""
 
 import functools
 import sys

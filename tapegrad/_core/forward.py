@@ -9,7 +9,7 @@ from .primitive import READ, Trace, bind, handle, lower, settled
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
 # Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
-# arithmetic did not go wrong in a plain call (_core.float_errors.py).
+# arithmetic did not go wrong in a plain call (_core/float_errors.py).
 FORWARD: dict = {}
 
 

@@ -26,7 +26,7 @@ class Primitive:
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
     a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
-    which may give NotImplemented (sample by sample), or a `Way` (_batching.rules.py), which is told what the samples share:
+    which may give NotImplemented (sample by sample), or a `Way` (_batching/rules.py), which is told what the samples share:
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
       "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
       "matrix"       it acts on the last axes, however many stand before
@@ -99,7 +99,7 @@ class Trace:
         *("records", "copies", "trusted", "saved_bytes", "swept", "layouts", "look"),
     )
     levels = itertools.count(1)
-    lent = False  # is it a loan (_core.lent_memory.py)?
+    lent = False  # is it a loan (_core/lent_memory.py)?
     over = False  # was it open?
     lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
     hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
@@ -107,7 +107,7 @@ class Trace:
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
-    samples = False  # does it run the function once for many samples (_batching.trace.py)?
+    samples = False  # does it run the function once for many samples (_batching/trace.py)?
     tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so

@@ -1,4 +1,5 @@
-"""The one registry of arrows that no import statement shows.  tests/project/test_layers.py reads it, and finds every arrow that is not here.
+"""The one registry of arrows that no import statement shows.  tests/project/test_layers.py reads it, and finds every arrow that is not
+here.
 
 `GIVEN`: a function that lower floors call as `late.name`, and a higher one gives.  `LOADED`: a module that is imported when it is first
 needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""
@@ -162,6 +163,8 @@ class Whole:
             table.update(before)
         for name in sys.modules.keys() - self.modules:
             if name.startswith("tapegrad."):
+                folder, _, module = name.rpartition(".")
+                vars(sys.modules.get(folder, late)).pop(module, None)  # else `from folder import module` would find the half of it
                 del sys.modules[name]
 
 

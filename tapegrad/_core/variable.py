@@ -29,7 +29,7 @@ Every field, and every state that it can be in:
   _trace    None                                     plain: no open transform watches it
             a Tape, a Dual, another open Trace       watched; `_slot` is that trace's
             an Ended trace                           its transform is over: it counts as its `_value`
-            a Loan                                   its memory is in foreign hands: read by copy each time (_core.lent_memory.py)
+            a Loan                                   its memory is in foreign hands: read by copy each time (_core/lent_memory.py)
   _slot     None                                     of a plain handle, a Loan
             a number                                 of a Tape: the index of the record that made the value
             an array, number or Variable             of a Dual: the tangent, laid out in memory like the value

@@ -1,6 +1,6 @@
 """Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
 
-Not where no code can read a name before it has bound it (_capture.liveness.py).  Else a loop might show each sample what the one before has
+Not where no code can read a name before it has bound it (_capture/liveness.py).  Else a loop might show each sample what the one before has
 kept.  So the function is run again, each sample beside what the one before kept
 in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
 the first sample was right in the first run, and each further one has now seen what the loop would have shown it.

@@ -1,4 +1,4 @@
-"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _transforms.call.py.
+"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _transforms/call.py.
 
 `OPEN.inside`: while a kernel function is traced, those that stand for them there (kernels/trace/derivatives.py)."""
 

@@ -3,7 +3,8 @@ begins, and what the data rows hold.
 
 All numbers of a model stand in one vector (`Numbers`); the kernel's theta is an affine map of those of them that depend on the
 parameters.  Where as many observations as a diffuse start has elements determine it, under a transition that the parameters leave alone,
-the state behind these is affine in the numbers (`filters.diffuse_start.Constants`).  Otherwise the augmented filter runs over the first steps, and the
+the state behind these is affine in the numbers (`filters.diffuse_start.Constants`).  Otherwise the augmented filter runs over the first
+steps, and the
 state behind them joins the numbers."""
 
 from collections.abc import Callable

@@ -5,12 +5,14 @@ Inputs are NumPy arrays away from corners and edges of the domain; f gets them o
 functions.  Families stand in files cases_*.py, each with a list CASES."""
 
 import importlib
+import inspect
 import pathlib
 import zlib
 from dataclasses import dataclass
 
 import numpy as np
 
+from tapegrad.ops import on_demand
 from tapegrad.ops.declare import NUMPY
 
 
@@ -120,9 +122,12 @@ def covered(cases):
     return {c.name.split()[0] for c in cases}.union(*[c.covers for c in cases])
 
 
+ON_DEMAND = ("tapegrad.ops.special.declare", *[x.__name__ for x in vars(on_demand).values() if inspect.ismodule(x)])
+
+
 def declared_late(entry):
     """Is the operation, or the composition, one of those that are declared with tapegrad.scipy or tapegrad.stats?"""
-    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith(("tapegrad.ops.on_demand", "tapegrad.stats"))
+    return getattr(getattr(entry, "prim", None), "run", entry).__module__.startswith((*ON_DEMAND, "tapegrad.stats"))
 
 
 def of_subpackage(entry):

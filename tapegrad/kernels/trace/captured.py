@@ -1,6 +1,7 @@
 """What a kernel function can read from its surroundings, as it was when it was traced.
 
-It is constant in the compiled code.  So before each launch it is compared with what it is now (_capture.dependencies.py): a kernel whose surroundings
+It is constant in the compiled code.  So before each launch it is compared with what it is now (_capture/dependencies.py): a kernel whose
+surroundings
 have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
 derivative through that array would be lost."""
 

@@ -1,7 +1,8 @@
 """A group of instructions as one call of compiled loops.
 
 A value of a group has no memory of its own: where another one is made of it, its text stands there, at the places asked for
-(fusion.regions.py).  What others read, results and what the caller gets, is written; the rest never leaves the registers.  Stencils come out
+(fusion.regions.py).  What others read, results and what the caller gets, is written; the rest never leaves the registers.  Stencils come
+out
 as one loop for the interior and one for each border, whose texts differ."""
 
 import ctypes

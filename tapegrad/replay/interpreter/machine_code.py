@@ -1,10 +1,12 @@
 """The machine code that runs blocks of small operations: an interpreter, compiled once for all programs and kept on disk.
 
 A row says an operation, how many elements it has, and where in one array of float64, the arena, those of the result and of the operands
-lie: one element, or lines of them (interpreter.strided_rows.py), or each at a place that a table tells.  So a slice, a transpose, a broadcast or a reshape
+lie: one element, or lines of them (interpreter.strided_rows.py), or each at a place that a table tells.  So a slice, a transpose, a
+broadcast or a reshape
 is no row, but other places.
 
-A row may also call NumPy's loop of a function or BLAS (interpreter.foreign_calls.py), or stand for a compiled loop over many rows (interpreter.loop_rerolling.py).  The
+A row may also call NumPy's loop of a function or BLAS (interpreter.foreign_calls.py), or stand for a compiled loop over many rows
+(interpreter.loop_rerolling.py).  The
 answer says whether a result was not finite: what NumPy would note there is found out by who asked."""
 
 import ctypes

@@ -2,8 +2,9 @@
 are written in the same operations.
 
 At this level a Variable's slot says which instruction made its value; what lies under it has shape, dtype and memory order, and no
-values (_core.abstract_arrays.py), which the trace keeps: it runs each instruction as it notes it.  A write gives a new value, so the program has no
-variables that change: who sees what after a write was decided when the handle moved (_core.variable.py).  Where a value is asked for, by
+values (_core/abstract_arrays.py), which the trace keeps: it runs each instruction as it notes it.  A write gives a new value, so the
+program has no
+variables that change: who sees what after a write was decided when the handle moved (_core/variable.py).  Where a value is asked for, by
 `if` or as an index, the answer is a condition on which the program holds.
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
