@@ -44,8 +44,8 @@ def same(a: Any, b: Any) -> bool:
 
 
 class Surroundings:
-    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read (_capture/dependencies.py).  The numbers that f
-    changes itself are as it leaves them, and may be changed again."""
+    """What f read outside of its arguments: float arrays by a copy, all else by what its code can read
+    (_capture/dependencies.py).  The numbers that f changes itself are as it leaves them, and may be changed again."""
 
     def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
