@@ -79,6 +79,9 @@ class Batch(Trace):
         x._saved = True
         return x
 
+    def held(self, x: Variable) -> Any:
+        return getattr(x._slot, "value", x._slot)
+
     def taken(self, x: Variable) -> Variable:
         """x as a value that no sample hands on, whoever writes it: an argument of a transform inside."""
         y = frozen(x)

@@ -56,7 +56,7 @@ class Noted(list):
 
     def append(self, record: Any) -> None:
         place, watcher = users_place(), self.watcher
-        if OPEN.invalid is not None and watcher.sweeping is not None and place == watcher.asked:  # no code of the user's in the sweep
+        if OPEN.sweeping and watcher.sweeping is not None and place == watcher.asked:  # no code of the user's in the sweep
             place, self.origins[len(self)] = watcher.sweeping
         super().append(record)
         self.lines.append(place)
@@ -112,7 +112,7 @@ def shown_name(prim: Primitive) -> str:
 def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     """The operation, done by `way` of the class beneath, and told, unless it is part of another one or of a sweep."""
     watcher = OPEN.watcher
-    if watcher is None or OPEN.within or OPEN.invalid is not None:
+    if watcher is None or OPEN.within or OPEN.sweeping:
         return way(trace, prim, args, *more)
     with changed(within=True):
         out = way(trace, prim, args, *more)

@@ -199,7 +199,7 @@ def refusal(error: BaseException, dropped: list) -> TapegradError | None:
     """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
     scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
     kind, text = type(error), str(error)
-    if dropped and (kind is SystemError or kind.__name__ == "error"):
+    if dropped and (kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")):
         kind, text, place = dropped[-1]
         return kind(f"{place}: {text}")
     if kind is not TypeError or not REFUSED.search(text):

@@ -24,7 +24,8 @@ class Primitive:
     with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar`: what it is in a kernel
     (`ops/_define.primitive`).
 
-    `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
+    `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
+    `batch` says how the body does many samples at once, each array with
     a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
     which may give NotImplemented (sample by sample), or a `Way` (_batching/rules.py), which is told what the samples share:
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
@@ -52,6 +53,7 @@ class Primitive:
         "aliases",
         "same",
         "linear",
+        "multilinear",
         "batch",
         "scalar",
     )
@@ -60,7 +62,7 @@ class Primitive:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
         self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
-        self.joint = self.same = self.linear = False
+        self.joint = self.same = self.linear = self.multilinear = False
         self.batch = None
         self._keeps = {}
 
@@ -108,6 +110,7 @@ class Trace:
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     samples = False  # does it run the function once for many samples (_batching/trace.py)?
+    pulled = False  # was a tape over it swept?
     tells = False  # does it hide values, and yet tell them, on condition that they stay so?
     notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
     adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
@@ -159,6 +162,10 @@ class Trace:
     def values(self, x: Variable) -> Any:
         """What x is one level down.  A trace that hides its values may answer, answer on condition that they stay so, or refuse."""
         return x._value
+
+    def held(self, x: Variable) -> Any:
+        """What x is one level down, of a trace that hides its values, for who does not hand it on; None: nobody knows."""
+        return None
 
     def truth(self, x: Variable) -> bool:
         """The truth of x, one element of a trace that hides its values; likewise."""

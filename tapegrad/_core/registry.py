@@ -14,6 +14,7 @@ late = SimpleNamespace()
 # name -> (who gives it, who calls it)
 GIVEN = {
     "fit": ("ops.shaping", ("_core.variable", "_core.reverse")),
+    "careful": ("ops.elementwise", ("_core.reverse",)),
     "conj": ("ops.shaping", ("_core.reverse",)),
     "widened": ("ops.shaping", ("ops.declare",)),
     "stacked": ("ops.shaping", ("_core.foreign", "ops.declare")),
@@ -113,7 +114,6 @@ FILLED = {
     "_core.primitive.READ": ("ops.indexing.regions",),
     "_core.primitive.ASSIGN": ("ops.indexing.regions",),
     "_core.primitive.ADD_AT": ("ops.indexing.regions",),
-    "_core.reverse.SAFE": ("ops.elementwise", "_fast.numbers"),
     "_core.forward.FORWARD": ("_fast.entries",),
     "ops.declare.NUMPY": ("ops.", "stats", "_scipy.namespaces"),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),

@@ -13,6 +13,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
 What no rule of the record reads is None, or a `Like` that tells its shape.  A rule knows the primitive to which it belongs, so
 each record names its own (`primitive_of`).  Records are data: they can be read by others."""
 
+import copy
 import gc
 import os
 import sys
@@ -77,7 +78,7 @@ class Fold:
     pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
     broadcasting and promotion."""
 
-    __slots__ = ("rule", "shape", "dtype", "conjugate", "other")
+    __slots__ = ("rule", "shape", "dtype", "conjugate")
 
     def __init__(self, rule, v, holomorphic):
         v = bottom(v)
@@ -96,14 +97,6 @@ class Fold:
 
     def fold(self, c):
         return late.fit(c, self.shape, self.dtype)
-
-    def made_with(self, rule):
-        """The same fit around another rule; made once, for one rule is asked for (`SAFE`)."""
-        other = getattr(self, "other", None)
-        if other is None or other.rule is not rule:
-            self.other = other = Fold.__new__(Fold)
-            other.rule, other.shape, other.dtype, other.conjugate = rule, self.shape, self.dtype, self.conjugate
-        return other
 
 
 def keep(trace: "Tape", a: Any) -> Any:
@@ -315,97 +308,74 @@ def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
     return h
 
 
-SAFE: dict = {}  # reverse rule -> the rule to take instead where it multiplied a zero cotangent by inf (ops/elementwise.py)
+SWEEPING = setting(divide="ignore", over="ignore", under="ignore", invalid="ignore")
 
 
-SWEEPING = setting(divide="ignore", over="ignore", under="ignore", invalid="call", call=lambda *_: OPEN.invalid.append(True))
+class Undefined(Exception):
+    """The gradient of a leaf has a nan."""
 
 
-class Unknown:
-    """Stands for the notes of invalid operations where nobody can tell."""
-
-    def append(self, x):
-        pass
-
-    def clear(self):
-        pass
-
-
-def pull(trace: Trace, seeds: list, last: bool = False) -> list:
+def pull(trace: Trace, seeds: list) -> list:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
-    `last`: no other sweep follows, so each record is dropped as it is read.
 
-    NumPy notes an invalid operation, 0 times inf for instance, at no cost; then a safe rule is taken instead: a zero cotangent
-    stays zero.  Where a trace hides the values, there is nothing to note, and the safe rule is taken always; but where it runs many
-    samples, they are noted for all, and CuPy notes nothing anyway."""
+    A sweep that gives a leaf a nan is repeated with careful rules (ops.elementwise)."""
     state = OPEN.__dict__
     if state["block"] is None:
         with opened():
-            return pull(trace, seeds, last)
-    outer, hiding, before = state["invalid"], state["hiding"], now()
+            return pull(trace, seeds)
+    outer, before = state["sweeping"], now()
     pause = Pause() if len(trace.records) > LONG else None
-    unknown = hiding and not all([t.samples for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
-    invalid: Any = Unknown() if unknown else []
+    for t in state["hiding"]:
+        t.pulled = True
     try:
-        state["invalid"] = invalid
+        state["sweeping"] = True
         put(SWEEPING)
-        if type(invalid) is Unknown:
-            return _sweep(trace, list(trace.records), seeds, last, [], invalid)
-        return _sweep(trace, trace.records, seeds, last, invalid, invalid)
+        try:
+            return _sweep(trace, seeds, None)
+        except Undefined:
+            pass
+        return _sweep(trace, seeds, not any([is_tracked_zero(g) for _, g in seeds]))
     finally:
-        state["invalid"] = outer
+        state["sweeping"] = outer
         put(before)
         if pause is not None:
             pause.end()
 
 
-def safe_record(record: tuple) -> tuple:
-    """The record with safe rules."""
-    rule, i, second, j, *rest = record
-    if rule is None and second is None:
-        return record
-    return (rule and safest(rule), i, second if second is None or type(second) is Form else safest(second), j, *rest)
-
-
-def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of_many: Any) -> list:
-    """`of_many`: what is known of invalid operations in general records.  Where nobody can tell of any, the rules are to be safe, and
-    the list of records is the sweep's own."""
-    safe = type(of_many) is Unknown
-
+def _sweep(trace: Tape, seeds: list, again: bool | None) -> list:
+    """`again`: None in the first sweep; in the second, may it be careful?"""
+    records = list(trace.records) if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made, owned = getattr(records, "cotangents", None), set()
     G: list = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
-    invalid.clear()
-    if trace.sweeps is None:
-        _swept(records if not safe else [safe_record(r) for r in records], G, owned, top, -1, last, invalid, of_many)
-        return G
 
     def run(k: int, stop: int) -> None:
-        if safe:
-            records[stop + 1 : k + 1] = [safe_record(r) for r in records[stop + 1 : k + 1]]
-        _swept(records, G, owned, k, stop, last, invalid, of_many)
+        if again:
+            records[stop + 1 : k + 1] = [careful_record(r) for r in records[stop + 1 : k + 1]]
+        _swept(records, G, owned, k, stop, again)
 
-    trace.sweeps(records, G, owned, top, run)
+    if trace.sweeps is None:
+        run(top, -1)
+    else:
+        trace.sweeps(records, G, owned, top, run)
     return G
 
 
-def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, invalid: Any, of_many: Any) -> None:
+def _swept(records: list, G: list, owned: set, top: int, stop: int, again: bool | None) -> None:
     for k in range(top, stop, -1):
         g = G[k]
         if g is None:
             continue
         rule, i, second, j, out, x, y = records[k]
-        if last:
-            records[k] = None
         if second is None:  # one argument
-            if rule is None:
-                continue  # a leaf
+            if rule is None:  # a leaf
+                if again is None and has_nan(g):
+                    raise Undefined
+                continue
             G[k] = None
             c = rule(g, out, x)
-            if invalid:
-                c = made_safe(invalid, c, rule, g, out, x)
             h = G[i]
             if h is None:
                 G[i] = c
@@ -417,8 +387,6 @@ def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, 
             G[k] = None
             if rule is not None:
                 c = rule(g, out, x, y)
-                if invalid:
-                    c = made_safe(invalid, c, rule, g, out, x, y)
                 h = G[i]
                 if h is None:
                     G[i] = c
@@ -428,8 +396,6 @@ def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, 
                     G[i] = summed(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
-                if invalid:
-                    c = made_safe(invalid, c, second, g, out, x, y)
                 h = G[j]
                 if h is None:
                     G[j] = c
@@ -457,7 +423,7 @@ def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, 
             joint(G, owned, rule(g, out, (i is not None, j is not None), x, y), i, j, x, y)
         elif second is MANY:
             G[k] = None
-            many(G, owned, of_many, g, rule, i, out, x, y)
+            many(G, owned, g, rule, i, out, x, y)
         else:  # one of several outputs
             G[k] = None
             if G[i] is None:
@@ -465,31 +431,48 @@ def _swept(records: list, G: list, owned: set, top: int, stop: int, last: bool, 
             G[i][j] = g
 
 
-def pulled(invalid: Any, rule: Any, g: Any, *args: Any, **params: Any) -> Any:
-    if type(invalid) is Unknown:
-        return safest(rule)(g, *args, **params)
-    c = rule(g, *args, **params)
-    return made_safe(invalid, c, rule, g, *args) if invalid else c
+def careful_record(record: tuple) -> tuple:
+    rule, i, second, j, *rest = record
+    if rule is None and second is None or second in (REGION, ELEMENT, PART):
+        return record
+    rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule)
+    return (rule, i, second if second is None or type(second) is Form else late.careful(second), j, *rest)
 
 
-def safest(rule: Any) -> Any:
-    """The safe rule instead of this one, if there is one."""
-    folded = type(rule) is Fold
-    safe = SAFE.get(rule.rule if folded else rule)
-    return rule if safe is None else rule.made_with(safe) if folded else safe
+def careful_primitive(prim: Primitive) -> Primitive:
+    other = copy.copy(prim)
+    other.vjp = tuple(map(late.careful, prim.vjp))
+    return other
 
 
-def made_safe(invalid: Any, c: Any, rule: Any, g: Any, *args: Any) -> Any:
-    """The rule's result c, which has an invalid operation behind it, or that of a safe rule."""
-    invalid.clear()
-    safe = safest(rule)
-    if safe is not rule:
-        c = safe(g, *args)
-        invalid.clear()
-    return c
+def known(g: Any) -> tuple:
+    """(the values of a cotangent, of all samples, or None; is it tracked?)  They choose between two sweeps where the first is right for
+    other values, so that hidden ones may be looked at."""
+    tracked = False
+    while type(g) is not ndarray and isinstance(g, Variable):
+        trace = g._trace
+        hides = trace is not None and trace.hides
+        tracked |= trace is not None and not hides
+        g = trace.held(g) if hides else g._value
+    return g, tracked
 
 
-def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
+def is_tracked_zero(g: Any) -> Any:
+    """Is a cotangent that is given zero somewhere, and yet no constant?  Then it does not stay zero: its derivative is asked for."""
+    g, tracked = known(g)
+    return tracked and (g is None or np.any(g == 0))
+
+
+def has_nan(g: Any) -> bool:
+    """(Nobody asks a device.)"""
+    g, _ = known(g)
+    if type(g) is ndarray:
+        s = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
+        return s != s
+    return isinstance(g, (float, complex, np.generic)) and g != g
+
+
+def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
     """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
     records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
@@ -498,7 +481,7 @@ def many(G: list, owned: set, invalid: Any, g: Any, prim: Any, slots: list, out:
     if prim.joint:
         terms = prim.vjp[0](g, out, tuple([s is not None for s in slots]), *inputs, **params)
     else:
-        terms = [None if s is None else pulled(invalid, rule, g, out, *inputs, **params) for rule, s in zip(prim.vjp, slots, strict=True)]
+        terms = [None if s is None else rule(g, out, *inputs, **params) for rule, s in zip(prim.vjp, slots, strict=True)]
     for n, (s, c) in enumerate(zip(slots, terms, strict=True)):
         if s is not None and c is not None:
             v = bottom(inputs[n])

@@ -30,7 +30,7 @@ class Open(threading.local):
     hiding: Any  # those that hide values
     copies: tuple  # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
-    invalid: Any  # what NumPy notes while a tape is swept (_core.reverse)
+    sweeping: Any  # is a tape being swept (_core.reverse)?
     watcher: Any  # who looks at each operation (_debug.anomalies)
     within: bool  # is an operation being done that the watcher is told of?
     again: bool  # are functions called again that SciPy has called (_transforms.rebind.once_more)?
@@ -53,7 +53,7 @@ CLOSED = {
     **dict.fromkeys(("depth", "sweeps"), 0),
     **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
     **dict.fromkeys(("of_one", "within", "again", "source"), False),
-    **dict.fromkeys(("invalid", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
+    **dict.fromkeys(("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
     "aliased": MappingProxyType({}),
 }
 OPEN = Open()

@@ -117,7 +117,7 @@ class Anomalies(Watcher):
                 continue
             sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0  # the last axis
             try:
-                with changed(within=False, invalid=None):
+                with changed(within=False, sweeping=False):
                     rerun(sample)
             except AnomalyError as error:
                 raise AnomalyError(f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}") from None

@@ -5,7 +5,7 @@ from typing import Any
 from numpy import float64, ndarray, vecdot
 
 from .._core.arrays import F8
-from .._core.reverse import SAFE, Fold
+from .._core.reverse import Fold
 from ..ops.elementwise import add, divide, multiply, subtract
 from ..ops.shaping import PAIRWISE, ones
 
@@ -52,15 +52,13 @@ def shorter(rule: Any, summed: Any) -> Any:
                 return c
         return FOLDS[rule](g, out, x, y)
 
-    short.prim, short.turned = rule.prim, False
+    short.prim, short.turned, short.general = rule.prim, False, FOLDS[rule]
     return short
 
 
 FOLDS = {rule: Fold(rule, float64(), rule.prim.holomorphic) for rule in SUMS}
 for _rule, _summed in SUMS.items():
     SHORT[_rule] = shorter(_rule, _summed)
-    if _rule in SAFE:
-        SAFE[SHORT[_rule]] = FOLDS[_rule].made_with(SAFE[_rule])
 
 
 def fitted(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:

@@ -478,15 +478,15 @@ class Recorded:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def gradient(self, cotangents: list, last: bool = False) -> dict:
+    def gradient(self, cotangents: list) -> dict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
-        found, plain, watched = self.pull(cotangents, last), not OPEN.depth, self.inputs.watched
+        found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
         if len(watched) == 1:
             ((key, x),) = watched.items()
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: list, last: bool = False) -> dict:
+    def pull(self, cotangents: list) -> dict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
         seeds = []
         for (_, s), g in zip(self.low, cotangents, strict=True):
@@ -495,12 +495,12 @@ class Recorded:
         if not seeds:
             return {}
         if not THREADS:  # nobody has captured anything
-            G = reverse.pull(self.tape, seeds, last)
+            G = reverse.pull(self.tape, seeds)
         else:
             with opened(), mine() as own:
                 if own.stashed or len(THREADS) > 1:
                     protect(self.tape.records)
-                G = reverse.pull(self.tape, seeds, last)
+                G = reverse.pull(self.tape, seeds)
         found, top = {}, len(G)
         for key, s in self.slots.items():
             if s < top:

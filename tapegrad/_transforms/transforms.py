@@ -154,7 +154,7 @@ def _pulled(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict, 
         r = Recorded(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
-        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)], last=True))
+        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)]))
         r.finish()
         return value, plain_tree(r.aux) if has_aux else None, gradient
 

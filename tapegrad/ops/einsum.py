@@ -109,6 +109,7 @@ def _contract_jvp(t, out, *xs, subscripts, optimize):
 
 
 rules(contract, joint=_contract_vjp, jvp=_contract_jvp)
+contract.prim.multilinear = True
 LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 

@@ -4,6 +4,7 @@ Rules are written as transposes for real arrays; for complex ones the engine con
 is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
 `where(x > 0, sqrt(x), 0)` has no nan."""
 
+import copy
 import functools
 import math
 from typing import Any
@@ -13,7 +14,8 @@ import numpy as np
 from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import NoRuleError
 from .._core.primitive import primal_of, seen
-from .._core.reverse import SAFE
+from .._core.registry import late
+from .._core.reverse import Fold, has_nan
 from .._core.variable import Variable
 from .declare import Gated, Written, dtype, implements, primitive, rules, same
 from .nondifferentiable import meets, note, users_line, warn
@@ -107,9 +109,6 @@ rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
 rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
 rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
 rules(negative, lambda g, out, x: -g, jvp=same)
-# times0 in every product would slow the hot path: the sweep takes these where it has met 0 times inf
-SAFE[multiply.prim.vjp[0]] = lambda g, out, x, y: times0(g, y)
-SAFE[multiply.prim.vjp[1]] = lambda g, out, x, y: times0(g, x)
 # a zero cotangent c stays zero too, though g may be infinite: it is a tangent where forward mode has been differentiated
 rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
@@ -168,6 +167,49 @@ def where_not(c: Any, g: Any) -> Any:
 def zero_of(g: Any) -> Any:
     """A zero that leaves the dtype of g as it is."""
     return dtype(g).type(0)
+
+
+def filled(x: Any, v: float) -> Any:
+    """x, and v where it is not finite."""
+    if not (is_array(x) or isinstance(x, (Variable, np.generic))):
+        return x
+    r = primal_of(x)
+    return select(r - r == 0, x, zero_of(x) + v)
+
+
+def careful(rule: Any) -> Any:
+    """The reverse rule, by which a zero cotangent stays zero, also in further derivatives, where what multiplies it is not finite."""
+    rule = getattr(rule, "general", rule)
+    if type(rule) is Fold:
+        rule = copy.copy(rule)
+        rule.rule = careful(rule.rule)
+        return rule
+    prim = getattr(rule, "prim", None)
+
+    def settled(g, *values, **params):
+        def pulled(g, values):
+            c = rule(g, *values, **params)
+            return tuple(c) if prim.joint else (c,)
+
+        terms = pulled(g, values)
+        if prim.multilinear:
+            if any(map(has_nan, terms)):  # a factor that does not matter may be any number
+                found = zip(terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True)
+                terms = [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
+        elif prim.batch in ("elementwise", "axis") and not prim.multi:
+            h, plain = primal_of(g), list(map(primal_of, values))
+            zero = zeros_like(h)
+            slopes = pulled(zero + 1, plain)
+            if any([d is not None and has_nan(d - d) for d in slopes]):
+                reached = pulled(select(h == 0, zero, zero + math.nan), [filled(x, 1.0) for x in plain])
+                found = zip(terms, slopes, reached, strict=True)
+                terms = [c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found]
+        return terms if prim.joint else terms[0]
+
+    return settled if prim else rule
+
+
+late.careful = careful
 
 
 # --- absolute value, and lengths, whose derivative at zero is zero ---

@@ -364,6 +364,7 @@ rules(
     jvp=lambda t, out, x, y: convolve_full(t[0], y) if t[1] is None else convolve_full(x, t[1]) if t[0] is None
     else convolve_full(t[0], y) + convolve_full(x, t[1]),
 )  # fmt: skip
+matmul.prim.multilinear = convolve_full.prim.multilinear = True
 
 
 def _moded(a: Any, v: Any, mode: Any, same_start: int) -> Any:

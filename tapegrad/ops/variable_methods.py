@@ -5,6 +5,7 @@ a tracked Variable; the protocols by which NumPy and CuPy functions reach us (op
 
 import abc
 import dis
+import functools
 import math
 import operator
 import sys
@@ -349,22 +350,35 @@ def _array(x, dtype=None, copy=None):
 
 
 V.__array__ = _array
-V.__bool__ = truth_of
 STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
 
 
-def _int(x):
-    """`int(x)`, a constant; NumPy asks for it too where x is stored in an array of integers, which would lose the derivative unseen."""
-    frame = sys._getframe(1)
-    if frame.f_code.co_code[frame.f_lasti] in STORES and is_tracked(x) and dtype_of(x).kind in "fc":
-        raise DroppedDerivativeError(
-            "storing a tracked value in an array of integers would cut off its fraction and drop its derivative in silence; make the array "
-            "of floats, numpy.zeros(n), or store int(tapegrad.value(x))"
-        )
-    return int(values_of(x))
+@functools.lru_cache(999)
+def is_store(code: Any, at: int) -> bool:
+    """Is the instruction a store, or a call of `a.fill`?  (A call and the method that it calls begin at the same place of the source.)"""
+    if code.co_code[at] in STORES:
+        return True
+    begins = {i.offset: (i.positions.lineno, i.positions.col_offset, i.argval) for i in dis.get_instructions(code)}
+    return (*begins[at][:2], "fill") in begins.values()
 
 
-V.__int__ = _int
+def _stored(convert: Callable, what: str) -> Callable:
+    """A constant.  NumPy asks for it too where x is stored in an array of `what`, which would lose the derivative unseen."""
+
+    def method(x):
+        frame = sys._getframe(1)
+        if dtype_of(x).kind in "fc" and is_store(frame.f_code, frame.f_lasti) and is_tracked(x):
+            raise DroppedDerivativeError(
+                f"storing a tracked value in an array of {what} would drop its derivative in silence; make the array "
+                "of floats, numpy.zeros(n), or store tapegrad.value(x)"
+            )
+        return convert(x)
+
+    return method
+
+
+V.__bool__ = _stored(truth_of, "truth values")
+V.__int__ = _stored(lambda x: int(values_of(x)), "integers")
 V.__trunc__, V.__floor__, V.__ceil__ = [lambda x, to=f: to(values_of(x)) for f in (math.trunc, math.floor, math.ceil)]
 V.is_integer = lambda x: values_of(x).is_integer()
 V.as_integer_ratio = _dropping("x.as_integer_ratio()", lambda a: a.as_integer_ratio())
@@ -449,3 +463,17 @@ for _name, _f in [*vars(V).items()]:
             setattr(_c, _name, _f)
 ArrayVariable.__hash__ = None
 NumberVariable.__iter__ = None  # Python would iterate by `__getitem__`, which numbers have
+
+
+def _repeating(op: Callable) -> Callable:
+    """A product, which Python makes of a sequence by repeating it."""
+
+    def method(a, b):
+        return NotImplemented if isinstance(b, (list, tuple, str, bytes)) else op(a, b)
+
+    return method
+
+
+for _kind, _c in NUMBER_CLASSES.items():
+    if issubclass(_kind, np.integer):
+        _c.__mul__, _c.__rmul__ = _repeating(V.__mul__), _repeating(V.__rmul__)

@@ -16,7 +16,7 @@ from .._core.errors import BatchError, DroppedDerivativeError, GuardError, Repla
 from .._core.float_errors import LOUD, warned
 from .._core.primitive import live, watching
 from .._core.registry import load
-from .._core.reverse import Pause
+from .._core.reverse import Pause, has_nan
 from .._core.scope import OPEN, now, opened
 from .._core.trees import Const, filled, is_node, leaves, tree_map
 from .._core.variable import Variable, frozen
@@ -60,7 +60,7 @@ def _vjp(f: Callable, argnums: Any) -> Callable:
             r = Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {})
             ws = leaves_like("vjp", "cotangent", w, r.tree)
             gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
-            return r.value(), r.inputs.results(r.gradient(gs, last=True))
+            return r.value(), r.inputs.results(r.gradient(gs))
 
     return pulled
 
@@ -364,10 +364,11 @@ class Kept:
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
         found = self.heard(values, before) if program.warns else self.found(values, before)
-        if type(found) is not tuple:
+        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))  # by another sweep it may be a number
+        if plainly or type(found) is not tuple:
             for x, state in before:
                 restore(x, state)
-            return found
+            return None if plainly else found
         results, written = found
         for array, v in written:
             array[...] = v

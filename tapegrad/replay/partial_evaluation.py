@@ -6,6 +6,7 @@ from .._core.arrays import is_array, kept, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import watching
 from .._core.registry import load
+from .._core.reverse import has_nan
 from .._core.scope import OPEN
 from .._core.trees import is_node, leaves, structure, tree_map
 from .form import EMITTER, Form, Kept, broken, has_variable
@@ -52,7 +53,7 @@ class Folded:
             self.run = lambda *free: self.program.run(list(free))
             broken(self.kept.name, failure, "its operations are called one after the other from now on")
             return None
-        if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None:
+        if found is None or type(found) is Guard or HEARD.shown is not None or HEARD.unsafe is not None or any(map(has_nan, found[0])):
             return None
         each = iter(found[0])
         return tree_map(lambda _: next(each), self.program.tree)

@@ -79,6 +79,7 @@ class Program:
         self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
         self.outputs = [(same.get(k, k), leaf) for k, leaf in zip(recorded.outputs, recorded.leaves, strict=True)]
         self.written = [(array, same.get(k, k)) for array, k in trace.written]
+        self.pulled = trace.pulled
         self.finite = trace.finite  # only for inputs without nan and infinity
         self.guards: dict[int, list[Guard]] = {}
         self.conditions = [*trace.guards.values()]

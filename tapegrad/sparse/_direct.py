@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from .._core.reverse import has_nan
 from ..replay.form import Kept
 from ..replay.fusion.compiled_groups import Code, State, packed
 from ..replay.fusion.elements import Exact
@@ -226,6 +227,8 @@ class Direct:
             data[self.loose] = loose
         if self.rest.size and not self.code.is_sum:
             data[self.rest] = 0.0
+        if has_nan(data):
+            return None  # by a sweep it may be a number
         env.update(zip(self.stored, stored, strict=True))
         for array, k in program.written:
             array[...] = env[k]

@@ -199,8 +199,8 @@ def test_truths_and_counts_are_guards():
         at_both(lambda x: x[: int((x > 0).sum())], (X,), (-X,))
 
 
-def test_the_safe_rule_does_not_wait_for_a_flag():
-    """Recorded where no product is invalid, right where one is: 0 times inf."""
+def test_a_nan_of_one_lane_repeats_the_sweep():
+    """Right where a product is 0 times inf, and where none is."""
     f = tg.grad(lambda x: np.where(x > 0, np.log(x) * x, 0.0).sum())
     points = np.array([0.5, 2.0]), np.array([0.0, 2.0])
     with np.errstate(all="ignore"):

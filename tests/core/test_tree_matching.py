@@ -156,9 +156,21 @@ def test_integers_in_a_tree_are_not_moved(seed):
     assert type(r.x["rest"][0]) is type(whole)
 
 
-@pytest.mark.parametrize("dtype", [int, np.int8, np.uint16])
+@pytest.mark.parametrize("dtype", [int, np.int8, np.uint16, bool])
 @pytest.mark.parametrize(
-    "text", ["a[0] = x[0]", "a[:2] = x", "a[...] = x[0]", "a[[0, 1]] = x", "a[a > 5] = x[0]", "a[0] += x[0]", "a.flat[0] = x[0]"]
+    "text",
+    [
+        "a[0] = x[0]",
+        "a.fill(x[0])",
+        "a.fill(\n        x.max())",
+        "b = [a]; b[0].fill(x[0])",
+        "a[:2] = x",
+        "a[...] = x[0]",
+        "a[[0, 1]] = x",
+        "a[a > 5] = x[0]",
+        "a[0] += x[0]",
+        "a.flat[0] = x[0]",
+    ],
 )
 def test_storing_in_an_array_of_integers_raises(text, dtype):
     space = {"np": np, "dtype": dtype}
@@ -169,3 +181,16 @@ def test_storing_in_an_array_of_integers_raises(text, dtype):
     plain = {"np": np, "dtype": dtype}
     exec("def f(x):\n    a = np.full(2, 9, dtype)\n    a[0] = int(x[0])\n    return a[0] * x[1]", plain)
     assert tg.grad(plain["f"])(np.array([1.5, 2.5])).tolist() == [0.0, 1.0]
+    exec("def f(x):\n    a = np.full(2, 9, dtype)\n    a.fill(int(x[0]))\n    return a[0] * x[1]", plain)
+    assert tg.grad(plain["f"])(np.array([1.5, 2.5])).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize("text", ["a[0] = x[0]", "a.fill(x[0])"])
+@pytest.mark.parametrize("dtype", [int, bool])
+def test_the_error_is_ours(text, dtype):
+    space = {"np": np, "dtype": dtype}
+    exec(f"def f(x):\n    a = np.zeros(2, dtype)\n    {text}\n    return a.sum() * x[1]", space)
+    x = np.array([1.5, 2.5])
+    for run in (tg.grad, lambda f: lambda x: tg.vmap(tg.grad(f))(x[None]), lambda f: lambda x: tg.prepare(f, x).grad(x)):
+        with pytest.raises(tg.errors.DroppedDerivativeError, match="dtype|storing"):
+            run(space["f"])(x)

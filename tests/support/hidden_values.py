@@ -104,6 +104,10 @@ class Hidden(Trace):
             raise Escaped(f"values of dtype {bottom(a).dtype} that the trace keeps to itself")
         return a
 
+    def held(self, x):
+        """A nan where either lane has one."""
+        return x._slot[0] + x._slot[1]
+
     def truth(self, x):
         a, b = [bool(v) for v in self.lanes(x)]
         if a != b:

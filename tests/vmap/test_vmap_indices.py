@@ -1,5 +1,6 @@
 """`tg.vmap` of functions that read and write at indices that differ from sample to sample, against a loop."""
 
+import collections
 import itertools
 
 import numpy as np
@@ -317,3 +318,28 @@ def test_an_integer_on_which_all_samples_agree_is_one(integer, use):
     if len({int(INTEGERS[integer](a)) for a in other}) > 1 and use not in ("shift", "iterator"):
         with pytest.raises(BatchError):
             tg.vmap(f)(other)
+
+
+SEQUENCES = [
+    "len([1, 2] * n)", "len(n * [1, 2])", "len((1, 2) * n)", "len('ab' * n)", "len(b'ab' * n)",
+    "len(bytearray(b'ab') * n)", "len(n * 'ab')", "(x[[0] * n]).sum()", "len([x[0]] * n)", "[3, 1, 2][n]",
+    "(3, 1, 2)[n]", "sum(range(n + 1))", "range(5, 9)[n]", "len([3, 1, 2][:n])", "x[:n].sum()", "n in {1, 2}",
+    "n in [1, 2]", "n in range(1, 3)", "{0: 4, 1: 5, 2: 6}[n]", "{0: 4, 2: 6}.get(n, 9)",
+    "[2, 0, 1].index(n)", "[2, 0, 2].count(n)", "[4, 5, 6].pop(n)", "len(deque([1, 2]) * n)", "1 << n",
+    "float(str(n))", "len([1, 2] * (x > 2).sum())",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", SEQUENCES)
+def test_a_hidden_integer_counts_and_chooses_as_it_does_plainly(text):
+    f = eval(f"lambda x: (lambda n: 1.0 * ({text}))(np.argmax(x)) * x[0]", {"np": np, "deque": collections.deque})
+    X = np.array([[1.5, 2.5, 3.5], [5.0, 2.5, 3.5], [1.5, 2.5, 9.0]])
+    expected = [f(x) for x in X]
+    prepared = tg.prepare(f, X[0])
+    assert [prepared(x) for x in X] == [prepared(x) for x in X] == expected
+    for run in (tg.vmap(f), lambda X: tg.vmap(tg.value_and_grad(f))(X)[0]):
+        try:
+            found = run(X)
+        except tg.errors.BatchError:
+            continue
+        assert found.tolist() == expected

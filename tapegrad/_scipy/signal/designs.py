@@ -235,7 +235,6 @@ def freqs_zpk(z, p, k, worN=200):
 
 # --- by critical frequencies ---
 
-BANDS = {"l": "lowpass", "h": "highpass", "bands": "bandstop", "band": "bandpass", "p": "bandpass", "s": "bandstop"}
 KINDS = {
     "butter": lambda N, rp, rs, norm: sig.buttap(N),
     "cheby1": lambda N, rp, rs, norm: prototype(sig.cheb1ap, N, rp),

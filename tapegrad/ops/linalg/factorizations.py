@@ -358,14 +358,6 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
 
 
-def right_solve(p: Any, s: Any) -> Any:
-    """p s^-1 for Hermitian positive definite s."""
-    p, s = two(p, s)
-    if ndim(p) == 1:
-        return conj(cho_solve((cholesky(s), True), conj(p)))
-    return H(cho_solve((cholesky(s), True), H(p)))
-
-
 # --- general systems ---
 
 

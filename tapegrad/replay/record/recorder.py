@@ -177,6 +177,9 @@ class Record(Trace):
             self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
         return kept(v) if is_array(v) else v
 
+    def held(self, x):
+        return self.known[x._slot]
+
     def truth(self, x):
         k = x._slot
         v = bool(self.known[k])
