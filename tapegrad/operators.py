@@ -333,21 +333,23 @@ class Derivative:
 
 
 def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
-    with changed(depth=0):
-        if v.ndim == 1:
-            return end.joined(p.often(sweep, start.cut(v)))
-        if not len(v):
-            return xp_of(v).zeros((0, end.size), end.dtype)
-        lead, at_once = v.shape[:1], together(p.recorded)
-        if p.plain and at_once == 1 and (sweep in p.replays or largest(p.recorded) > ALONE):
-            out = xp_of(v).empty((len(v), end.size), end.dtype)
-            for k in range(len(v)):
-                out[k] = end.joined(p.often(sweep, start.cut(v[k])))
-            return out
-        p.asked[sweep] = p.asked.get(sweep, 0) + len(v)
-        rows, each = start.cut(v, lead), getattr(p, sweep)
-        found = swept_at_once(p.call, each, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
-        return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
+    if OPEN.depth:
+        with changed(depth=0):
+            return applied(p, sweep, v, start, end)
+    if v.ndim == 1:
+        return end.joined(p.often(sweep, start.cut(v)))
+    if not len(v):
+        return xp_of(v).zeros((0, end.size), end.dtype)
+    lead, at_once = v.shape[:1], together(p.recorded)
+    if p.plain and at_once == 1 and (sweep in p.replays or largest(p.recorded) > ALONE):
+        out = xp_of(v).empty((len(v), end.size), end.dtype)
+        for k in range(len(v)):
+            out[k] = end.joined(p.often(sweep, start.cut(v[k])))
+        return out
+    p.asked[sweep] = p.asked.get(sweep, 0) + len(v)
+    rows, each = start.cut(v, lead), getattr(p, sweep)
+    found = swept_at_once(p.call, each, rows, len(v), at_once) if at_once > 1 and len(v) > 1 else None
+    return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
 
 
 def rows_of(V: Any) -> Any:

@@ -28,7 +28,8 @@ def __getattr__(name):
         found = globals()[name] = _load(_ON_USE[name]).stand_in
         return found
     if name == "stats":
-        return _load("tapegrad.stats")
+        found = globals()[name] = _load("tapegrad.stats")
+        return found
     if name == "get_array_module":
         return _load("tapegrad.cupy").get_array_module
     return getattr(_scipy, name)

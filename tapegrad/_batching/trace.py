@@ -257,7 +257,8 @@ class Batch(Trace):
         if self.loud:
             return self.listened(prim, args, inputs, slots, params)
         try:
-            return self.done(prim, args, inputs, slots, params)
+            out = self.in_place(prim, inputs, slots, params) if prim.batch == "elementwise" else None
+            return self.done(prim, args, inputs, slots, params) if out is None else self.made(out)
         except Exception as error:
             self.compare(error, [], prim, inputs, slots, params)
             raise
@@ -304,11 +305,7 @@ class Batch(Trace):
         return ending(error, told.heard)
 
     def done(self, prim, args, inputs, slots, params):
-        if prim.batch == "elementwise":
-            out = self.in_place(prim, inputs, slots, params)
-            if out is not None:
-                return self.made(out)
-        elif prim.batch == "inside":
+        if prim.batch == "inside":
             return prim.run(*args, **params)
         given, target = [], None
         for k, t in enumerate(slots):

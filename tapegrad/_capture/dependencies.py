@@ -123,11 +123,16 @@ def words(code: types.CodeType) -> frozenset:
     return frozenset(found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)]))
 
 
+@functools.lru_cache(maxsize=64)
+def instructions(code: types.CodeType) -> tuple:
+    return tuple(dis.get_instructions(code))
+
+
 @functools.lru_cache(maxsize=4096)
 def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
     """The names of globals, and of modules, that a function's code looks up."""
     names, modules = {}, {}
-    for i in dis.get_instructions(code):
+    for i in instructions(code):
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
             names[i.argval] = None
         elif i.opname == "IMPORT_NAME":
@@ -144,7 +149,7 @@ def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
 def chains(code: types.CodeType) -> dict:
     """name -> the attributes that a function's code asks of it, one after the other, wherever it looks the name up."""
     found: dict = {}
-    steps = list(dis.get_instructions(code))
+    steps = instructions(code)
     for k, i in enumerate(steps):
         if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
             asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])

@@ -100,14 +100,15 @@ MISSED = (None, None)
 
 
 def around() -> tuple:
-    """The handler for a function that runs under the setting in force, and the setting with it; within another transform nothing."""
+    """The handler for a function that runs under the setting in force, and the setting with it; within another transform None, and the
+    handler in charge."""
     modes = np.geterr()
     key = tuple(modes.values())
     found = HANDLERS.get(key)
     if found is None:
         user = np.geterrcall()
         if type(user) is Handler:
-            return None, None
+            return None, user
         handler = Handler(modes, user)
         found = handler, setting(**handler.settings(), call=handler)
         if "call" not in key and "log" not in key:  # without a callback
@@ -125,6 +126,8 @@ def watch() -> Any:
             if len(KNOWN) > 15:
                 KNOWN.clear()
             KNOWN[id(current)] = current, found
+            if found[0] is not None:
+                KNOWN[id(found[1])] = found[1], (None, found[0])
     if found[0] is not None:
         STATE.changed = False
         put(found[1])
@@ -169,6 +172,7 @@ def warned() -> str:
 
 # --- what the user's code may hear ---
 
+SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of them
 
 
@@ -176,6 +180,9 @@ def modes_of(setting: Any) -> dict:
     """What is done about each kind under the setting in force."""
     if setting is SWEEPING:
         return {}
+    known, found = KNOWN.get(id(setting), MISSED)
+    if known is setting is not None and found[0] is None:
+        return found[1].modes
     handler, modes = np.geterrcall(), np.geterr()
     if type(handler) is Handler:
         return handler.modes
@@ -189,8 +196,9 @@ def looked_at(setting: Any, outside: Any, errors: bool = False) -> tuple:
     quiet = ("ignore", "warn") if own and warned() == "ignore" else ("ignore",)
     modes = modes_of(setting)
     found = [kind for kind, mode in modes.items() if mode not in quiet]
-    heard = own or (errors and warned() == "error")
-    return (*found, LOUD) if any([heard or modes[kind] != "warn" for kind in found]) else tuple(found)
+    if found and (own or not SHOWN.issuperset(modes.values()) or (errors and warned() == "error")):
+        found.append(LOUD)
+    return tuple(found)
 
 
 class Listening:

@@ -218,7 +218,8 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
 
     with opened():
         trace = Batch(call, count)
-        OPEN.unfinished = (*OPEN.unfinished, trace)
+        waiting = OPEN.unfinished
+        OPEN.unfinished = (*waiting, trace)
         trace.adopt_outer()
         entered_args = inputs.enter(trace.watch)
         counts = counts_before(trace)
@@ -247,6 +248,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             )
         tree, stacks = found[0], iter([value_out(v) for v in found[1]])
         shadow.finish()
+        OPEN.unfinished = waiting  # the trace is closed
         return tree_map(lambda v: None if v is None else next(stacks), tree)
 
 

@@ -170,7 +170,8 @@ class Observations(OnLibrary):
         self.lines: Any = None  # and the data rows of kernels
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))
-        self.rows = [everything if not gap.any() else numpy.flatnonzero(~gap).tolist() for gap in missing]
+        full = (~missing.any(axis=1)).tolist()
+        self.rows = [everything if all_there else numpy.flatnonzero(~gap).tolist() for all_there, gap in zip(full, missing, strict=True)]
 
     def first(self, steps: int) -> "Observations":
         """The first rows alone."""
@@ -213,7 +214,8 @@ class System:
 
     def host(self, t: int, name: str) -> numpy.ndarray:
         """The plain numbers of a field on the host, for decisions about structure."""
-        return to_host(value(self.at(t, name)))
+        field = self.at(t, name)
+        return field if type(field) is numpy.ndarray else to_host(value(field))
 
 
 def given(call: str, model: LinearGaussian, y: Any) -> Observations:

@@ -13,18 +13,19 @@ from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked, layout_of, primal_of
 from .._core.registry import load
-from .._core.scope import OPEN
-from .._core.variable import Variable
+from .._core.scope import OPEN, now, put, setting
+from .._core.variable import FLOAT, Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
 from ..ops.elementwise import exp, expm1, log, log1p, select
 from ..ops.protocols import any_tracked
 
 LOG_2 = math.log(2.0)
+QUIET = setting(all="ignore")
 
 
 def array_of(x: Any) -> Any:
-    return shaping.stacked(x) if isinstance(x, (list, tuple)) else x
+    return shaping.stacked(x) if issubclass(type(x), (list, tuple)) else x  # (`isinstance` asks a Variable for its class)
 
 
 def number_like(a: Any, x: Any) -> Any:
@@ -39,6 +40,8 @@ def wide(x: Any) -> Any:
     """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no scipy.stats, as it is."""
     if type(x) in (int, float):
         return np.float64(x)
+    if type(x) in (np.float64, FLOAT):
+        return x
     below = layout_of(x)
     if xp_of(below) is not np or not (is_array(below) or is_scalar(below)) or below.dtype.kind not in "fiub" or below.dtype.itemsize >= 8:
         return x
@@ -56,11 +59,11 @@ def scipy_stats() -> ModuleType:
 def settled(xs: Any) -> bool:
     """Are these plain values that SciPy takes, none of them tracked?"""
     for x in xs:
-        if isinstance(x, (list, tuple)):
-            if not settled(x):
-                return False
-        elif isinstance(x, Variable):
+        if isinstance(x, Variable):
             if is_tracked(x) or xp_of(layout_of(x)) is not np:
+                return False
+        elif isinstance(x, (list, tuple)):
+            if not settled(x):
                 return False
         elif not issubclass(type(x), (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
             return False
@@ -130,14 +133,14 @@ def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> An
     below = layout_of(y)
     if not (is_array(below) or is_scalar(below)):
         return y  # in a kernel
-    xs = tuple(map(primal_of, xs))
+    xs = [primal_of(x) for x in xs]
     if xp_of(below) is not np or any([t.tells for t in OPEN.hiding]):
         ok = family.allowed(*xs[1:])
         plain = not isinstance(ok, Variable) and xp_of(ok) is np
         return y if plain and np.all(ok) else select(ok, y, dtype(y).type(math.nan))
     if not OPEN.hiding:
         certain = family.certain(call, primal_of(y), *xs)
-        if certain is True or certain.all():
+        if np.all(certain) if is_array(certain) else certain:
             return y
     return scipys_where_uncertain(y, *xs, name=family.name, call=call)
 
@@ -219,6 +222,26 @@ def positive(*shapes: Any) -> Any:
     return ok
 
 
+def of_value(call: str, *outside: float) -> Callable:
+    """The method `call` of a continuous family; `outside`: its value below and above the support."""
+
+    def method(self: Any, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
+        return self._answer(call, x, args, loc, scale, given, *outside)
+
+    method.__name__ = call
+    return derived(method)
+
+
+def of_count(call: str, answer: Callable, *outside: float) -> Callable:
+    """The method `call` of a discrete family."""
+
+    def method(self: Any, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
+        return answer(self, call, k, args, loc, given, *outside)
+
+    method.__name__ = call
+    return derived(method)
+
+
 class Continuous(Distribution):
     """A family of densities with location and scale.  Its functions of the standardised z and the shape parameters are given
     as texts of mathematics below: `logpdf` and, where known, the distribution function in the forms that are exact.
@@ -227,7 +250,8 @@ class Continuous(Distribution):
     formula is not finite, the value is what SciPy's distribution gives; see `_as_scipy`."""
 
     def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = positive, **functions):
-        self.name, self._shapes, self.low, self.high, self.valid = name, shapes.split(), low, high, valid
+        self.name, self._shapes, self.valid = name, shapes.split(), valid
+        self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
         self.functions, self._nan_at = completed(functions), {}
         FAMILIES[name] = self
 
@@ -254,8 +278,7 @@ class Continuous(Distribution):
 
     def _limits(self, shapes: tuple) -> list:
         """The ends of the support of the standardised z; None for an infinite one."""
-        ends = [end(*shapes) if callable(end) else end for end in (self.low, self.high)]
-        return [None if type(end) is float and math.isinf(end) else end for end in ends]
+        return [end(*shapes) if callable(end) else end for end in (self.low, self.high)]
 
     def _edges(self, call: str, z: Any, y: Any, shapes: tuple, below: float, above: float) -> Any:
         """y, and constants outside the support, and at its ends where the formula is nan."""
@@ -287,9 +310,9 @@ class Continuous(Distribution):
         ok = self.allowed(*params) & (abs(y) < math.inf)
         if call in ("ppf", "isf"):
             return ok & (x > 0) & (x < 1)
-        low, high = self._limits(params[:-2])
-        if low is None and high is None:
+        if self.low is self.high is None:
             return ok
+        low, high = self._limits(params[:-2])
         z = (x - params[-2]) / params[-1]
         inside = True
         if low is not None:
@@ -300,38 +323,23 @@ class Continuous(Distribution):
 
     def _answer(self, call: str, x: Any, args: tuple, loc: Any, scale: Any, given: dict, below: float, above: float) -> Any:
         x, shapes, loc, scale = self._parameters(call, x, args, loc, scale, given)
-        with np.errstate(all="ignore"):
+        before = now()
+        put(QUIET)
+        try:
             z = (x - loc) / scale
             name = "logpdf" if call == "pdf" else call
             y = self._function(name)(z, *shapes)
             y = y - log(scale) if name == "logpdf" else y
-            y = self._edges(name, z, y, shapes, below, above)
+            if not self.low is self.high is None:
+                y = self._edges(name, z, y, shapes, below, above)
             y = exp(y) if call == "pdf" else y
+        finally:
+            put(before)
         return as_scipy(self, call, y, x, *shapes, loc, scale)
 
-    @derived
-    def logpdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("logpdf", x, args, loc, scale, given, -math.inf, -math.inf)
-
-    @derived
-    def pdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("pdf", x, args, loc, scale, given, -math.inf, -math.inf)
-
-    @derived
-    def cdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("cdf", x, args, loc, scale, given, 0.0, 1.0)
-
-    @derived
-    def sf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("sf", x, args, loc, scale, given, 1.0, 0.0)
-
-    @derived
-    def logcdf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("logcdf", x, args, loc, scale, given, -math.inf, 0.0)
-
-    @derived
-    def logsf(self, x: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
-        return self._answer("logsf", x, args, loc, scale, given, 0.0, -math.inf)
+    logpdf, pdf = of_value("logpdf", -math.inf, -math.inf), of_value("pdf", -math.inf, -math.inf)
+    cdf, sf = of_value("cdf", 0.0, 1.0), of_value("sf", 1.0, 0.0)
+    logcdf, logsf = of_value("logcdf", -math.inf, 0.0), of_value("logsf", 0.0, -math.inf)
 
     def _quantile(self, call: str, q: Any, args: tuple, loc: Any, scale: Any, given: dict) -> Any:
         q, shapes, loc, scale = self._parameters(call, q, args, loc, scale, given)
@@ -436,14 +444,6 @@ class Discrete(Distribution):
             y = exp(y) if call == "pmf" else y
         return as_scipy(self, call, y, k, *args, loc)
 
-    @derived
-    def logpmf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._mass("logpmf", k, args, loc, given)
-
-    @derived
-    def pmf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._mass("pmf", k, args, loc, given)
-
     def _of_value(self, call: str, k: Any, args: tuple, loc: Any, given: dict, below: float, above: float) -> Any:
         k, loc, args = self._parameters(call, k, args, loc, given)
         if call not in self.functions:
@@ -457,18 +457,6 @@ class Discrete(Distribution):
             y = select(at < self._first, dtype(y).type(below), select(inside, y, dtype(y).type(above)))
         return as_scipy(self, call, y, k, *args, loc)
 
-    @derived
-    def cdf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._of_value("cdf", k, args, loc, given, 0.0, 1.0)
-
-    @derived
-    def sf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._of_value("sf", k, args, loc, given, 1.0, 0.0)
-
-    @derived
-    def logcdf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._of_value("logcdf", k, args, loc, given, -math.inf, 0.0)
-
-    @derived
-    def logsf(self, k: Any, *args: Any, loc: Any = 0, **given: Any) -> Any:
-        return self._of_value("logsf", k, args, loc, given, 0.0, -math.inf)
+    logpmf, pmf = of_count("logpmf", _mass), of_count("pmf", _mass)
+    cdf, sf = of_count("cdf", _of_value, 0.0, 1.0), of_count("sf", _of_value, 1.0, 0.0)
+    logcdf, logsf = of_count("logcdf", _of_value, -math.inf, 0.0), of_count("logsf", _of_value, 0.0, -math.inf)

@@ -214,6 +214,18 @@ def test_fewer_observations_than_elements():
     np.testing.assert_array_equal(nothing.predicted_diffuse_cov[3], [[10.0, 3.0], [3.0, 1.0]])
 
 
+@pytest.mark.parametrize("unseen", [3, 12])
+def test_data_that_tell_nothing_of_the_start_have_their_own_terms(unseen):
+    """Steps at which the observation matrix is zero, before others or alone."""
+    y, Z = np.random.default_rng(0).normal(size=12), np.ones((12, 1, 2))
+    Z[:unseen] = 0.0
+    T = np.array([[1.0, 1.0], [0.0, 1.0]])
+    found = ss.filter(ss.LinearGaussian(T, Z, np.ones(2), 0.7), y)
+    wanted = -0.5 * (np.log(2 * np.pi * 0.7) + y**2 / 0.7)
+    np.testing.assert_allclose(found.loglik_terms[:unseen], wanted[:unseen], rtol=1e-13)
+    np.testing.assert_allclose(found.loglik, ss.loglik(ss.LinearGaussian(T, Z, np.ones(2), 0.7), y), rtol=1e-13)
+
+
 def test_the_fit_of_a_model_whose_parts_are_alike_names_them():
     with pytest.raises(DataError, match=r"seasonal \(wave 3\)"):
         ss.fit(ss.level() + ss.seasonal(8766, harmonics=5), series(150))

@@ -94,7 +94,7 @@ class Captured:
         >>> before, c.changed()
         (False, True)
         """
-        return not self.steady or self.environment.status() is not Status.UNCHANGED
+        return not (self.steady and (self.environment.seen[1]() or self.environment.status() is Status.UNCHANGED))
 
     def refuse_written(self, kernel: str) -> None:
         """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""

@@ -108,7 +108,7 @@ def sizes(to: Any) -> tuple:
 
 
 def whole_number(n: Any) -> int:
-    n = values_of(n)
+    n = n if type(n) is int else values_of(n)
     return operator.index(n.item() if is_array(n) else n)  # CuPy's arrays of one integer have no `__index__`
 
 

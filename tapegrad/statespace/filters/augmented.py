@@ -14,6 +14,7 @@ matrices hide from all data count for nothing: A is turned so that its last colu
 After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^-1 R^-T A'), and the ordinary filter goes on.  The
 relative error of that is the rounding error times the square of the condition number of W, so that number is to be small."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
@@ -52,15 +53,14 @@ class Regression(NamedTuple):
     u: Any
 
 
-def regression(white: Any, rank: int, columns: int, known: Regression | None = None, judge: Callable | None = None) -> Regression:
-    """The regression on rows white (..., N, 1 + q), whose first `rank` columns behind the first depend on delta; `known`: what rows before
-    these gave; `judge` raises where it does not accept R."""
+def regression(white: Any, rank: int, columns: int, judge: Callable | None = None) -> Regression:
+    """The regression on rows white (..., N, 1 + q), whose first `rank` columns behind the first depend on delta; `judge` raises where it
+    does not accept R."""
     e, W = white[..., 0], -white[..., 1 : 1 + rank]
-    square, xp = 0.0, xp_of(layout_of(white))
+    xp = xp_of(layout_of(white))
     if not rank:
-        return Regression(xp.zeros(columns), xp.zeros((columns, 0)), _dot(e, e), xp.zeros(()), xp.zeros((0, 0)), xp.zeros(0))
-    if known is not None:
-        e, W, square = np.concatenate([known.u, e]), np.concatenate([known.R, W]), known.square
+        of = lambda *size: xp.zeros(e.shape[:-1] + size)
+        return Regression(of(columns), of(columns, 0), _dot(e, e), of(), of(0, 0), of(0))
     Q, R = np.linalg.qr(W)
     if judge is not None:
         judge(R)
@@ -79,7 +79,7 @@ def regression(white: Any, rank: int, columns: int, known: Regression | None = N
         size = np.sqrt(np.sum(R * R, axis=-2))
         lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
         log_det, estimate = log_det + lost, estimate + lost[..., None]
-    return Regression(estimate, root, square + _dot(left, left), log_det, R, u)
+    return Regression(estimate, root, _dot(left, left), log_det, R, u)
 
 
 def _times(X: Any, v: Any) -> Any:
@@ -161,15 +161,21 @@ class DiffuseStart:
         r = self.rank
         return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
 
+    @property
+    def least(self) -> int:
+        """After how many steps there are as many rows as elements, if there ever are."""
+        return int(self.at[min(self.rank, len(self.at)) - 1, 0]) + 1
+
     def independent(self) -> numpy.ndarray:
         """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
-        basis, picked = numpy.zeros((self.rank, 0)), []
+        basis, picked = numpy.zeros((self.rank, self.rank)), []
         scale = numpy.linalg.norm(self.rows, axis=0)
         for row, at in zip(self.rows / scale, self.at, strict=True):
-            left = row - basis @ (basis.T @ row)
-            left = left - basis @ (basis.T @ left)
-            if numpy.linalg.norm(left) > DEPENDENT * numpy.linalg.norm(row):
-                basis = numpy.column_stack([basis, left / numpy.linalg.norm(left)])
+            left = row - (basis @ row) @ basis
+            left = left - (basis @ left) @ basis
+            size = math.sqrt(left @ left)
+            if size > DEPENDENT * math.sqrt(row @ row):
+                basis[len(picked)] = left / size
                 picked.append(at)
             if len(picked) == self.rank:
                 break
@@ -227,7 +233,7 @@ def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart
 def _found(s: System, data: Observations) -> DiffuseStart:
     E = numpy.eye(len(s.diffuse))[:, s.diffuse]
     q = E.shape[1]
-    X, at, found, V, size = _rows(s, data, E, q)
+    X, at, found, V, size = _rows(s, data, E, 2 * q)
     hidden = found <= HIDDEN * max(found[0], HIDDEN)
     if not hidden.any():
         return DiffuseStart(E, q, X, at, 0, s.names)
@@ -241,7 +247,7 @@ def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
     """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
     r, q = start.rank, start.columns.shape[1]
     centre, spread = numpy.zeros(q), numpy.zeros(q)
-    X, at, *_ = (start.rows, start.at) if len(start.at) >= 2 * r else _rows(s, data, start.columns[:, :r], 2 * r)
+    X, at = start.rows, start.at
     if r:
         y = to_host(value(data.raw)).astype(float)[at[:, 0], at[:, 1]]
         scale = numpy.linalg.norm(X, axis=0)
@@ -267,7 +273,7 @@ def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple
             X = numpy.concatenate(rows)
             size = numpy.linalg.norm(X, axis=0)
             size = numpy.where(size > 0, size, 1.0)
-            _, found, V = numpy.linalg.svd(X / size if len(X) <= q else numpy.linalg.qr(X / size, mode="r"))
+            _, found, V = numpy.linalg.svd(X / size, full_matrices=len(X) < q)
             found = numpy.concatenate([found, numpy.zeros(q - found.size)])
             if found[-1] * ENOUGH >= found[0] > 0:
                 break

@@ -104,10 +104,15 @@ def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bo
 
 def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
     """The first steps of a diffuse start, if these observations determine it and are no more than its elements."""
+    return Constants(s, data, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
+
+
+def is_determined(s: System, data: Observations, moving: bool) -> bool:
+    """Do as many observations as there are diffuse elements determine a diffuse start well?"""
     start = start_of(s, data, placed=False)
     if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
-        return None
-    return Constants(s, data, start) if condition(start.rows[: start.rank]) <= COLLAPSE else None
+        return False
+    return condition(start.rows[: start.rank]) <= COLLAPSE
 
 
 def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
@@ -117,7 +122,7 @@ def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) 
         return n if r else 0
     if is_tracked(data.values) or data.xp is not numpy:
         data = Observations(to_host(value(data.raw)))
-    s, steps = replace(s, **numbers, xp=numpy), int(start.at[min(r, len(start.at)) - 1, 0]) + 1
+    s, steps = replace(s, **numbers, xp=numpy), start.least
     while True:
         x = OnArrays(s, data, joseph).moments(*first_state(s, start), 0, steps)
         well = lambda k, x=x: condition(x.rows(0, k)[:, 1:]) <= COLLAPSE
@@ -141,7 +146,7 @@ class Constants:
 
     def __init__(self, s: System, data: Observations, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
-        self.steps = n = int(start.at[r - 1, 0]) + 1
+        self.steps = n = start.least
         rows, at = start.rows[:r], start.at[:r, 0]
         self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
         A = start.columns[:, :r]

@@ -2,6 +2,7 @@
 the states given the rows so far."""
 
 from dataclasses import dataclass, fields
+from functools import cached_property
 from typing import Any
 
 import numpy
@@ -12,33 +13,43 @@ from ..._core.primitive import is_tracked, layout_of
 from .._model import Observations, System
 from .arrays import Moments, first_state, through
 from .augmented import DiffuseStart, Regression, regression, start_of
-from .diffuse_start import begin_of
+from .diffuse_start import begin_of, is_determined
 
 
 @dataclass(frozen=True)
 class Gains:
-    """Of each step: Z and H, in which a missing element is seen as nothing with an error of variance 1, Y = F^-1 Z, the gain K, the
-    innovations v (n, p, k), the transition T out of the step, and L = T (I - K Z).  `here`: which elements are there, or None for all."""
+    """Of each step: Z and H, in which a missing element is seen as nothing with an error of variance 1, U = Z P, the gain K = U' F^-1, the
+    innovations v (n, p, k), and the transition T out of the step.  `here`: which elements are there, or None for all."""
 
     Z: Any
     H: Any
+    U: Any
     F: Any
-    Y: Any
     K: Any
     v: Any
     T: Any
-    L: Any
     here: Any
+
+    @cached_property
+    def Y(self) -> Any:
+        """F^-1 Z."""
+        Z = self.Z + xp_of(layout_of(self.F)).zeros((len(self.F), 1, 1))
+        return Z / self.F if Z.shape[1] == 1 else np.linalg.solve(self.F, Z)
+
+    @cached_property
+    def L(self) -> Any:
+        """T (I - K Z)."""
+        return self.T - (self.T @ self.K) @ self.Z
 
     def updated(self, x: Moments, joseph: bool) -> tuple[Any, Any]:
         """Mean and covariance behind the observations."""
-        KZ = self.K @ self.Z
+        K = self.K
         if joseph:
-            G, K = numpy.eye(x.cov.shape[-1]) - KZ, self.K
+            G = numpy.eye(x.cov.shape[-1]) - K @ self.Z
             P = G @ x.cov @ np.swapaxes(G, -1, -2) + K @ self.H @ np.swapaxes(K, -1, -2)
         else:
-            P = x.cov - KZ @ x.cov
-        return x.mean + self.K @ self.v, (P + np.swapaxes(P, -1, -2)) * 0.5
+            P = x.cov - K @ self.U
+        return x.mean + K @ self.v, (P + np.swapaxes(P, -1, -2)) * 0.5
 
 
 def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Gains:
@@ -54,11 +65,9 @@ def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Ga
     seen = y[:, :, None] if k == 1 else np.concatenate([y[:, :, None], xp.zeros((n, data.width, k - 1))], axis=2)
     U = Z @ x.cov
     F = U @ np.swapaxes(Z, -1, -2) + H
-    Z_each = Z + xp.zeros((n, 1, 1))
-    G, Y = (U / F, Z_each / F) if data.width == 1 else (np.linalg.solve(F, U), np.linalg.solve(F, Z_each))
-    K = np.swapaxes(G, -1, -2)
+    K = np.swapaxes(U / F if data.width == 1 else np.linalg.solve(F, U), -1, -2)
     T = s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)] if "T" in s.varying else s.T
-    return Gains(Z, H, F, Y, K, seen - Z @ x.mean, T, T - (T @ K) @ Z, here)
+    return Gains(Z, H, U, F, K, seen - Z @ x.mean, T, here)
 
 
 @dataclass(frozen=True)
@@ -80,14 +89,11 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
     start = start_of(s, data)
     if start is None:
         return *_ordinary(of, *first_state(s, None), 0), s.xp.zeros((0, *s.cov.shape))
-    hidden = n if start.dropped is None else start.dropped  # so long the variance of some states is infinite
-    k = max(begin_of(s, data, is_tracked(s.T) or is_tracked(s.Z), of.joseph).steps, hidden)
+    moving, dropped = is_tracked(s.T) or is_tracked(s.Z), n if start.dropped is None else start.dropped
+    k = max(start.least if is_determined(s, data, moving) else begin_of(s, data, moving, of.joseph).steps, dropped)
     x = of.moments(*first_state(s, start), 0, min(k + 1, n))
     head = x.first(k)
-    known, picked = [RowsSoFar.none(start, s.xp)], start.independent()
-    for t in range(k):
-        known.append(known[-1].more(head, start, picked[picked[:, 0] <= t], t) if data.rows[t] else known[-1])
-    estimate, root, minus = (np.stack([getattr(step, name) for step in known]) for name in ("estimate", "root", "minus"))
+    estimate, root, minus, free, logs, partial = rows_so_far(head, start, numpy.array([len(rows) > 0 for rows in data.rows[:k]], bool))
 
     def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
         A = mean[..., 1:]
@@ -99,14 +105,10 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
     before = slice(0, k)
     signal = marginal(*through(s, head.mean, head.cov, 0, k), before)
     found = States(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
-    logs = np.stack([0.5 * step.square + step.log_det for step in known])
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
-    factors = [
-        head.mean[t][:, 1:] @ known[t].free[:, : None if t < hidden else start.rank]
-        for t in range(k)
-        if t < hidden or known[t].count < start.rank
-    ]
-    infinite = np.stack([f @ f.T for f in factors]) if factors else s.xp.zeros((0, *s.cov.shape))
+    last = min(max(dropped, partial), k)  # so long something is infinite
+    factors = head.mean[:last, :, 1:] @ free[:last]
+    infinite = factors @ np.swapaxes(factors, -1, -2)
     if k == n:
         return found, terms, infinite
     later, more = _ordinary(of, *marginal(x.mean[k:], x.cov[k:], slice(k, k + 1)), k)
@@ -125,52 +127,55 @@ def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[States, Any]:
     return States(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
 
 
-@dataclass(frozen=True)
-class RowsSoFar:
-    """What the rows so far, `count` of them independent, say of the q elements of delta: N(estimate, root root' - minus minus'), and
-    infinite variance along `free` (q, q).  The limit of a start of covariance kappa I, along which there is no finite variance."""
+BLOCK = 16  # steps of which the rows are factorised at once
 
-    count: int
-    estimate: Any
-    root: Any
-    minus: Any
-    free: Any
-    square: Any
-    log_det: Any
-    found: Regression | None = None
 
-    @staticmethod
-    def none(start: DiffuseStart, xp: Any) -> "RowsSoFar":
-        """Before the first observation."""
-        q = start.centre.size
-        zero, spread = xp.zeros(()), xp.asarray(numpy.diag(numpy.sqrt(start.spread)))
-        return RowsSoFar(0, xp.asarray(-start.centre), xp.zeros((q, start.rank)), spread[:, : start.rank], xp.eye(q), zero, zero)
+def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tuple[Any, ...]:
+    """What the rows before each step, and all rows behind the last one, say of the q elements of delta: N(estimate, root root' - minus
+    minus'), and infinite variance along `free` (q, q).  The limit of a start of covariance kappa I, along which there is no finite
+    variance.  Also half the square that is left, and log |det R|; and before how many steps there are too few rows.  `observed`: at which
+    steps there are rows.
 
-    def more(self, x: Moments, start: DiffuseStart, picked: numpy.ndarray, t: int) -> "RowsSoFar":
-        """With the rows of step t; `picked`: those of the rows so far that are independent."""
-        r, q, xp = start.rank, start.centre.size, xp_of(layout_of(x.white))
-        if self.found is not None:
-            return RowsSoFar.all_seen(regression(x.rows(t, t + 1), r, q, self.found), start, xp)
-        if len(picked) == r:
-            return RowsSoFar.all_seen(regression(x.rows(0, t + 1), r, q), start, xp)
-        if not len(picked):
-            return self
-        U = np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0]  # the rows of W so far, orthogonal
-        rows = x.rows(0, t + 1)
-        part = regression(np.concatenate([rows[:, :1], rows[:, 1 : r + 1] @ U], axis=1), len(picked), len(picked))
-        free = xp.eye(r) - U @ U.T
-        wide = lambda y: np.concatenate([np.concatenate([y, xp.zeros((r, r - y.shape[1]))], axis=1), xp.zeros((q - r, r))])
-        estimate = U @ part.estimate - free @ xp.asarray(start.centre[:r])
-        root, minus = wide(U @ part.root), wide(free * xp.asarray(numpy.sqrt(start.spread[:r])))
-        free = np.concatenate([wide(free), xp.eye(q)[:, r:]], axis=1)
-        return RowsSoFar(len(picked), np.concatenate([estimate, xp.zeros(q - r)]), root, minus, free, part.square, part.log_det)
-
-    @staticmethod
-    def all_seen(found: Regression, start: DiffuseStart, xp: Any) -> "RowsSoFar":
-        """Where all that can be seen has been seen; what is left is hidden."""
-        q, r = start.centre.size, start.rank
-        free = xp.asarray(numpy.diag(1.0 * (numpy.arange(q) >= r)))
-        return RowsSoFar(r, found.estimate, found.root, xp.zeros((q, r)), free, found.square, found.log_det, found)
+    The first independent rows span the same as all rows so far.  So until they are as many as elements, delta is regressed in orthogonal
+    directions of theirs, as many as they are.  A row of its own stands for each of the others: all steps of a block are of one shape."""
+    r, q, xp = start.rank, start.centre.size, xp_of(layout_of(x.white))
+    picked, at = start.independent(), numpy.flatnonzero(observed)
+    count = (picked[:, 0] <= at[:, None]).sum(axis=1)
+    eye, centre, c = xp.eye(q), xp.asarray(start.centre[:, None]), len(picked)
+    plain = U = eye[:, :c]
+    if (count < r).any():
+        U = np.concatenate([np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))])
+    each, above, square = numpy.arange(c), xp.zeros((0, 1 + q)), 0.0
+    tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
+    for k in range(0, at.size, BLOCK):
+        now, known = at[k : k + BLOCK], count[k : k + BLOCK, None]
+        n, used = now.size, 1.0 * (each < known)
+        here = numpy.repeat(numpy.tril(numpy.ones((n, n))), x.white.shape[1], axis=1)
+        here = xp.asarray(numpy.concatenate([numpy.ones((n, above.shape[0])), here], axis=1)[:, :, None])
+        others = numpy.zeros((n, c, 1 + c))
+        others[:, each, 1 + each] = 1.0 - used
+        used = xp.asarray(used[:, None])
+        basis = np.where(xp.asarray(known < r)[:, :, None], U, plain)
+        rows = np.concatenate([above, x.white[now].reshape((-1, 1 + q))]) * here
+        white = np.concatenate([rows[:, :, :1], rows[:, :, 1:] @ basis * used], axis=2)
+        part = regression(np.concatenate([white, xp.asarray(others)], axis=1), c, c)
+        back = np.swapaxes(basis, -1, -2)
+        free = eye - (basis * used) @ back
+        tables.append(np.concatenate([basis @ part.estimate[:, :, None] - free @ centre, basis @ (part.root * used), free], axis=2))
+        logs.append(0.5 * (part.square + square) + part.log_det)
+        above = np.concatenate([part.u[-1][:, None], -(part.R[-1] * used[-1].T) @ back[-1]], axis=1)
+        square = square + part.square[-1]
+    step = numpy.concatenate([[0], numpy.cumsum(observed)])
+    table, partial = np.concatenate(tables)[step], (numpy.concatenate([[0], count])[step] < r).sum()
+    free = table[:, :, 1 + c :]
+    return (
+        table[:, :, 0],
+        table[:, :, 1 : 1 + c],
+        free * xp.asarray(numpy.sqrt(start.spread)),
+        free,
+        np.concatenate(logs)[step],
+        int(partial),
+    )
 
 
 def delta_of(x: Moments, start: DiffuseStart | None) -> Regression | None:
