@@ -88,7 +88,9 @@ METRICS = {
     "mahalanobis": mahalanobis,
     "jensenshannon": jensenshannon,
 }
-CONSTANT = ("dice", "hamming", "jaccard", "rogerstanimoto", "russellrao", "sokalsneath", "yule")  # of truths, or counts
+CONSTANT = tuple(
+    "dice hamming jaccard kulczynski1 rogerstanimoto russellrao sokalmichener sokalsneath yule".split()
+)  # of truths, or counts
 ALIASES = {name: info.canonical_name for info in sd._METRIC_INFOS for name in info.aka} if hasattr(sd, "_METRIC_INFOS") else {}
 
 

@@ -22,6 +22,7 @@ from types import FunctionType
 from typing import Any
 
 import numpy as np
+import scipy
 
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import DeviceError
@@ -37,6 +38,7 @@ PRIMITIVES: dict = {}  # name -> entry point
 COMPOSED: dict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
+SCIPY = tuple([int(n) for n in scipy.__version__.split(".")[:2]])  # for functions that mean something else in older releases
 
 
 def coerced(b: Any, other: Any) -> Any:

@@ -5,13 +5,12 @@ from collections import namedtuple
 from typing import Any
 
 import numpy as np
-import scipy
 import scipy.special as sp
 
 from .._core.errors import ArgumentError
 from .._core.primitive import primal_of, values_of
 from ..ops import reductions as red
-from ..ops.declare import ndim, shape
+from ..ops.declare import SCIPY, ndim, shape
 from ..ops.elementwise import absolute, log, log1p, power, select, sqrt, square
 from ..ops.indexing.gathering import diff
 from ..ops.indexing.views import moveaxis
@@ -31,7 +30,7 @@ from ._statistics import kurtosis, linregress, sample, skew, statistic, yeojohns
 from ._statistics import sample as sample_of
 
 # What SciPy changed: relative frequencies are of the sum of the weights, and transformed samples are a tuple.
-SINCE_18 = tuple([int(n) for n in scipy.__version__.split(".")[:2]]) >= (1, 18)
+SINCE_18 = SCIPY >= (1, 18)
 
 # --- descriptions ---
 

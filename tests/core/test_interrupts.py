@@ -242,8 +242,7 @@ def struck(program, k):
     return tracer, error, call, check
 
 
-def strike(name, k):
-    program, expected = PROGRAMS[name]
+def strike(name, program, expected, k):
     before = settings()
     tracer, error, call, check = struck(program, k)
     if tracer.done and tracer.place not in DESTRUCTORS:
@@ -262,7 +261,7 @@ def places(name, share):
 @pytest.mark.parametrize("name", USUAL)
 def test_an_exception_at_an_instruction(name):
     for k in places(name, 1 if name in LONG else 3):
-        strike(name, k)
+        strike(name, *PROGRAMS[name], k)
 
 
 @pytest.mark.long
@@ -270,7 +269,7 @@ def test_an_exception_at_an_instruction(name):
 def test_an_exception_at_every_instruction(name):
     """(Of the longest programs at 2,000.)"""
     for k in places(name, 2_000 if name in LONG else 40_000):
-        strike(name, k)
+        strike(name, *PROGRAMS[name], k)
 
 
 # --- real signals ---

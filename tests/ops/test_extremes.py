@@ -16,6 +16,7 @@ from _modes import close, host
 
 import tapegrad as tg
 from tapegrad.errors import NonDifferentiableWarning
+from tapegrad.ops.declare import SCIPY
 from tapegrad.testing import nested
 
 WORDS2 = ["".join(w) for w in itertools.product("FR", repeat=2)]
@@ -350,7 +351,8 @@ def test_functions_of_matrices_across_a_branch_cut(name, values):
 
 
 def test_the_root_of_a_singular_matrix_is_loud():
-    with pytest.warns(scipy.linalg.LinAlgWarning, match="singular"):
+    said = pytest.warns(scipy.linalg.LinAlgWarning, match="singular") if SCIPY >= (1, 17) else nullcontext()
+    with said:  # by SciPy
         assert np.isnan(tg.grad(lambda a: scipy.linalg.sqrtm(a).sum())(np.zeros((2, 2)))).all()
 
 

@@ -10,7 +10,7 @@ import pytest
 import scipy.linalg
 from _modes import host
 from hosted_cupy import stats
-from keyword_calls import SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
+from keyword_calls import NUMPY_24, SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, NoRuleError
@@ -151,7 +151,10 @@ def test_every_keyword_has_another_value():
             if p.default is not p.empty and p.kind is not p.POSITIONAL_ONLY and (f, n) not in given:
                 without.add(f"{f.__name__}({n})")
     by_place = {"arange(stop)", "clip(a_min)", "clip(a_max)", "tensorinv(ind)", "zeta(q)"}
-    assert without == by_place | {"array(ndmax)"}
+    if NUMPY_24:
+        assert without == by_place | {"array(ndmax)"}
+    else:  # of `array` there is no signature, of these another one
+        assert without - {"where(x)", "where(y)", "reshape(shape)", "convolve(mode)", "correlate(mode)"} == by_place
 
 
 def test_the_judge_finds_a_keyword_in_another_place(monkeypatch):

@@ -7,6 +7,8 @@ import scipy.stats
 from families import DISCRETE
 from plain_values import LAWS, MODES, NO_REFERENCE, array_calls, count_calls, difference, law_calls, outcome
 
+from tapegrad.ops.declare import SCIPY
+
 # Of these the values under a transform are other ones by design (vectors of equal eigenvalues follow the tangent, triangles that nobody
 # reads are zero), derivatives do not exist at many of the points, or the plain function does not return from them.
 NOT_SEARCHED = set(
@@ -38,10 +40,16 @@ def compared(calls, modes, rtol, each=False):
     return count
 
 
+def finite(y):
+    return isinstance(y, np.ndarray) and np.all(np.isfinite(y))
+
+
 def own_arguments(name):
     """The calls of a function of matrices that mean something."""
     settings = {"cholesky": 1, "norm": 1, "cond": 1, "det": 1, "inv": 1, "expm": 1, "logm": 1}
     for text, f, x in array_calls(FUNCTIONS[name]):
+        if name == "scipy.linalg.solve" and SCIPY < (1, 17) and not finite(outcome(f, x.copy())):
+            continue  # (a matrix of zeros was solved as a diagonal one)
         if name.rpartition(".")[2] not in settings or "), (" not in text:
             yield text, f, x
 

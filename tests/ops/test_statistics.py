@@ -11,6 +11,7 @@ from tapegrad._core.trees import leaves
 from tapegrad.testing import check_grads
 
 
+@pytest.mark.filterwarnings("ignore:`kurtosistest` p-value may be inaccurate")  # before SciPy 1.17
 @pytest.mark.parametrize("name", CALLS)
 def test_statistics(name):
     """Values, plain and inside of a transform; by default some of the derivatives, in the long run all."""
@@ -38,7 +39,7 @@ def derivatives(name):
 def test_every_statistic_is_called():
     from tapegrad.stats import _statistics
 
-    assert {name.split()[0] for name in CALLS} == {*_statistics.OURS, *_statistics.CLASSES}
+    assert {name.split()[0] for name in CALLS} == {n for n in (*_statistics.OURS, *_statistics.CLASSES) if hasattr(scipy.stats, n)}
 
 
 def test_unmodified_names():

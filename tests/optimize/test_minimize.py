@@ -65,8 +65,9 @@ def in_place(x):
 
 @pytest.mark.parametrize("method", GRADIENT + SECOND + WITHOUT)
 def test_captured_buffers(method):
-    found = tg.optimize.minimize(in_place, np.array([0.5, 0.0, 2.0]), method=method)
-    expected = tg.optimize.minimize(bowl, np.array([0.5, 0.0, 2.0]), method=method)
+    tol = 1e-10 if method == "COBYLA" else None  # by default its course decides on more digits than are compared
+    found = tg.optimize.minimize(in_place, np.array([0.5, 0.0, 2.0]), method=method, tol=tol)
+    expected = tg.optimize.minimize(bowl, np.array([0.5, 0.0, 2.0]), method=method, tol=tol)
     assert found.success and np.allclose(found.x, expected.x, rtol=0, atol=1e-7 if method in (*WITHOUT, "trust-constr") else 1e-9)
     assert type(WORK) is np.ndarray and np.isfinite(WORK).all()
 

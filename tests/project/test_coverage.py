@@ -21,10 +21,15 @@ EXECUTED = executed.read()
 IN_PARTS = 71  # of which the default run executes one, another one each day
 
 
+# Deprecated in the oldest releases and removed since: refused, as all that has no rule.
+REMOVED = {"in1d", "trapz", "clpmn", "lpmn", "lpn", "sph_harm", "kron", "find_repeats"}
+
+
 @pytest.mark.parametrize("space", TABLE)
 def test_one_thing_is_said_of_each_function(space):
     assert len(TABLE[space]) > 10
-    assert {name: said for name, said in TABLE[space].items() if len(said) != 1} == {}
+    known = {name: said for name, said in TABLE[space].items() if said or name not in REMOVED}
+    assert {name: said for name, said in known.items() if len(said) != 1} == {}
 
 
 def test_shares():
@@ -83,7 +88,8 @@ def test_every_differentiated_name_is_executed():
     for name, entry in EXECUTED.items():
         assert {entry.numpy[mode] for mode in ("reverse", "forward", "second")} == {executed.RIGHT}, name
         assert executed.WRONG not in {*entry.numpy.values(), *(entry.cupy or {}).values()}, name
-        assert entry.lines and set(entry.lines) <= set(executed.lines()), name
+        if hasattr(importlib.import_module(name[0]), name[1]):  # in this release
+            assert entry.lines and set(entry.lines) <= set(executed.lines()), name
 
 
 def kept(said, now, name):

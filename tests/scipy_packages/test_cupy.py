@@ -13,6 +13,7 @@ import scipy.spatial.distance
 import scipy.stats
 
 import tapegrad as tg
+from tapegrad.ops.declare import SCIPY
 
 X = np.sin(np.arange(12.0) ** 2) + 2
 CALLS = {
@@ -98,7 +99,7 @@ def sections(s, b, a, x):
     return s.sosfilt(sos, y, zi=zf)[0] + b[0] + a[1]
 
 
-@pytest.mark.parametrize("f", [from_rest, in_two_parts, after_others, sections])
+@pytest.mark.parametrize("f", [from_rest, in_two_parts, sections, *([after_others] if SCIPY >= (1, 16) else [])])  # before, a[0] was 1
 def test_a_state_of_a_filter_is_that_of_its_library(xp, f):
     """CuPy's is made of the last inputs and outputs, SciPy's is not; within one library the results are the same."""
     s = signal_of(xp)

@@ -115,7 +115,7 @@ def lfilter(b, a, x, axis=-1, zi=None):
         return to_device(scipy.signal.lfilter(b, a, x, axis))
     m = len(b) - 1
     past = np.moveaxis(host_view(zi), axis, -1)
-    start = lambda z: scipy.signal.lfiltic(b, a, z[m:][::-1], z[:m][::-1])
+    start = lambda z: scipy.signal.lfiltic(b / a[0], a / a[0], z[m:][::-1], z[:m][::-1])
     y = scipy.signal.lfilter(b, a, x, axis, np.moveaxis(np.apply_along_axis(start, -1, past), -1, axis))[0]
     last = [np.moveaxis(v, axis, -1)[..., v.shape[axis] + 1 - len(c) :] for v, c in ((x, b), (y, a))]
     return to_device(y), to_device(np.moveaxis(np.concatenate(last, -1), -1, axis))

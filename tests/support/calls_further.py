@@ -215,11 +215,12 @@ t("bsr_matrix of csr", lambda d, x: sparse.bsr_matrix(csr(d)) @ x, d, b, samples
 t("bsr_array of csr", lambda d, x: sparse.bsr_array(csr(d)) @ x, d, b, samples=False)
 t("dia_matrix", lambda D, x: sparse.dia_matrix((D, [-1, 0, 1]), shape=(N, N)) @ x, X, b)
 COO = lambda d: sparse.coo_array((d, (ROW, COL)), shape=(N, N))
-t("permute_dims", lambda d: sparse.permute_dims(COO(d), (1, 0)).toarray(), d)
-t("swapaxes", lambda d: sparse.swapaxes(COO(d), 0, 1).toarray(), d)
+if hasattr(sparse, "permute_dims"):  # from SciPy 1.17 on
+    t("permute_dims", lambda d: sparse.permute_dims(COO(d), (1, 0)).toarray(), d)
+    t("swapaxes", lambda d: sparse.swapaxes(COO(d), 0, 1).toarray(), d)
+    t("expand_dims", lambda d: sparse.expand_dims(sparse.coo_array(d), axis=0).toarray(), d)
 if hasattr(sparse, "matrix_transpose"):  # of SciPy 1.18
     t("transpose of matrices", lambda d: sparse.matrix_transpose(COO(d)).toarray(), d)
-t("expand_dims", lambda d: sparse.expand_dims(sparse.coo_array(d), axis=0).toarray(), d)
 for name in ("csr", "csc", "coo"):
     t(f"{name} of its numbers", lambda d, x, k=name: getattr(sparse, k + "_matrix")((d, (ROW, COL)), shape=(N, N)) @ x, d, b)
 t("tril of csr", lambda d: sparse.tril(csr(d)).toarray(), d)

@@ -53,4 +53,5 @@ t(
     exact=1e-9,
 )
 t("onenormest", lambda d: l.onenormest(mk(d)), d, exact=1e-9)
-t("funm_krylov", lambda d, b: l.funm_multiply_krylov(scipy.linalg.expm, mk(d) * 0.1, b, rtol=1e-10), d, v9, exact=1e-9, rtol=1e-6)
+if hasattr(l, "funm_multiply_krylov"):  # from SciPy 1.16 on
+    t("funm_krylov", lambda d, b: l.funm_multiply_krylov(scipy.linalg.expm, mk(d) * 0.1, b, rtol=1e-10), d, v9, exact=1e-9, rtol=1e-6)

@@ -41,6 +41,7 @@ REQUIRED = {
     "test_elements": V, "prototype": A, "ar": A, "keys": (V, V), "object": [A, A], "fill_value": 0.7, "d": 2,
 }  # fmt: skip
 # Functions that need other arguments.
+NUMPY_24 = np.lib.NumpyVersion(np.__version__) >= "2.4.0"  # has another default, and another signature in places
 L, C3 = np.linalg, (SQUARE, np.array([0.3, -0.8, 0.5]))
 LINE = (np.array([0.2, 0.35, 1.2]), RANGE, np.array([0.3, -0.4, 0.5, 0.1]))
 ARGUMENTS = {
@@ -58,7 +59,8 @@ ARGUMENTS = {
     np.insert: (V, 1, 0.7), np.select: ([MASK, A > -0.4], [A, A * 2]), np.choose: (INTS[:4], [A[0], A[1], A[2], A[0] * 2]),
     np.piecewise: (A, [MASK], [0.3, 2.0]), np.append: (A, A * 0.3), np.roll: (A, 1), np.block: ([[A, A * 2], [A * 3, A]],),
     np.trapezoid: (A,), np.gradient: (A,), np.interp: LINE, np.trim_zeros: (np.array([0.0, 0.3, 0.4, 0.0]),), np.vander: (V,),
-    np.take_along_axis: (A, np.array([[0, 2, 1, 0]])), np.quantile: (A, 0.37), np.percentile: (A, 37.3), np.nanquantile: (A, 0.37),
+    np.min_scalar_type: (A,), np.take_along_axis: (A, np.array([[0, 2, 1, 0]]), *[-1][NUMPY_24:]),
+    np.quantile: (A, 0.37), np.percentile: (A, 37.3), np.nanquantile: (A, 0.37),
     np.nanpercentile: (A, 37.3), np.real_if_close: (A + 0j,), np.shares_memory: (A, A), np.asarray_chkfinite: (A,), np.diag: (SQUARE,),
     scipy.linalg.solve_triangular: C3, scipy.linalg.solve: C3, L.solve: C3, scipy.linalg.inv: (SQUARE,), L.inv: (SQUARE,),
     scipy.linalg.det: (SQUARE,), L.det: (SQUARE,), L.slogdet: (SQUARE,), L.matrix_power: (SQUARE, 3), L.cholesky: (SYMMETRIC,),
@@ -119,6 +121,7 @@ OTHERS = {
     "prefix": [">"], "formatter": [{"float": str}], "threshold": [3], "edgeitems": [1], "sign": ["+"], "floatmode": ["fixed"],
     "suffix": ["<"], "legacy": ["1.13"], "einsum_call": [], "count": [1], "decimals": [2], "condition": [], "y": [A * 0.5], "ind": [1],
     "wrap": [True], "shape": [(2, 2)], "args": [], "kw": [], "kwargs": [], "varargs": [], "test_elements": [V], "constant_values": [0.3],
+    "style": [], "newshape": [],  # before NumPy 2.4
     "end_values": [0.4], "stat_length": [2], "reflect_type": ["odd"],
     (np.lib.stride_tricks.sliding_window_view, "axis"): [(1, 0)], (np.lib.stride_tricks.sliding_window_view, "writeable"): [False],
     "bins": [RANGE], "xi": [], "fill": [], (np.bincount, "weights"): [V], (np.average, "weights"): [abs(A)],
@@ -134,6 +137,8 @@ OTHERS = {
 
 
 NOT_AS_DECLARED = {(np.array, "ndmax")}  # its default is not the number that the signature shows
+if not NUMPY_24:  # takes other names of modes for these
+    NOT_AS_DECLARED |= {(np.convolve, "mode"), (np.correlate, "mode")}
 
 
 @dataclass

@@ -82,7 +82,7 @@ def given(name, x):
 
 
 SPHEROIDAL = [
-    *[line(f.__name__, lambda c, f=f: f(1, np.array([3, 2]), c), C, **EIGEN) for f in (sp.pro_cv, sp.obl_cv)],
+    *[line(name, lambda c, name=name: getattr(sp, name)(1, np.array([3, 2]), c), C, **EIGEN) for name in ("pro_cv", "obl_cv")],
     *[number(f.__name__, f, 1, 4, **EIGEN) for f in (face.pro_cv_seq, face.obl_cv_seq)],
     *[
         line(f"{f.__name__} {m} {n}", lambda c, x, f=f, m=m, n=n: f(m, n, c, x), C, x, **EIGEN)

@@ -9,7 +9,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ..._core.errors import ArgumentError
-from ...ops.declare import ndim, shape
+from ...ops.declare import SCIPY, ndim, shape
 from ..linear_maps import along, remembers
 from ..namespaces import array, bare, constant, fixed, integer, tracked
 from ..ndimage.labelled_regions import footprint_of, neighbours
@@ -170,7 +170,7 @@ def lfiltic(b, a, y, x=None):
     of_x, of_y = past(b, x, m), past(a, y, n)
     zero = 0.0 * a[0]
     rows = [(of_x[i] if i < m else zero) - (of_y[i] if i < n else zero) for i in range(max(m, n))]
-    return np.stack(rows) / a[0]
+    return np.stack(rows) / (a[0] if SCIPY >= (1, 16) else 1.0)  # (before, SciPy takes a[0] for 1)
 
 
 @SIGNAL.rule(sig.sos2tf)

@@ -4,7 +4,7 @@ import numpy as np
 import scipy.linalg
 
 from ..._core.arrays import xp_of
-from ..declare import implements, linear, ndim, primitive, rules, shape, xp
+from ..declare import SCIPY, implements, linear, ndim, primitive, rules, shape, xp
 from ..products import backwards
 from ..shaping import arrays_of, broadcast_to, concatenate, conj, embed, layer, layered, reshape, slice_of
 from ..sorting import taken_back
@@ -26,10 +26,11 @@ def block_diag(*arrays):
 
 @implements(scipy.linalg.toeplitz)
 def toeplitz(c, r=None):
-    """Constant along each diagonal, with first column c and first row r (by default conj(c)); of stacks of these a stack."""
+    """Constant along each diagonal, with first column c and first row r (by default conj(c)); of stacks of these a stack, from
+    SciPy 1.17 on; before that arrays are flattened."""
     c = arrays_of([c])[0]
     r = conj(c) if r is None else arrays_of([r])[0]
-    c, r = [x if ndim(x) else reshape(x, to=(1,)) for x in (c, r)]
+    c, r = [x if ndim(x) and SCIPY >= (1, 17) else reshape(x, to=(int(np.prod(shape(x))),)) for x in (c, r)]
     n, m = shape(c)[-1], shape(r)[-1]
     stack = np.broadcast_shapes(shape(c)[:-1], shape(r)[:-1])
     if stack:
