@@ -2,6 +2,9 @@
 
 import contextlib
 import gc
+import os
+import shutil
+import tempfile
 
 import numpy as np
 import pytest
@@ -28,24 +31,57 @@ def pytest_addoption(parser):
     parser.addoption("--sealed", action="store_true", help="hash every array that a record keeps, and compare it when it is swept")
 
 
+CACHE = None if "TAPEGRAD_CACHE" in os.environ else tempfile.mkdtemp(prefix="tapegrad_tests_")  # of all processes of a session
+if CACHE:
+    os.environ["TAPEGRAD_CACHE"] = CACHE
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_cmdline_main(config):
+    """Without -n: as many processes as there are cores, at most 4, where pytest-xdist is installed."""
+    option = config.option
+    if not config.pluginmanager.hasplugin("xdist") or hasattr(config, "workerinput"):
+        return
+    if option.numprocesses is None and option.dist == "no" and not option.tx:
+        option.numprocesses, option.maxprocesses = "auto", option.maxprocesses or 4
+    if option.numprocesses and option.dist == "no":
+        option.dist = "worksteal"
+
+
+def pytest_unconfigure():
+    if CACHE:
+        shutil.rmtree(CACHE, ignore_errors=True)
+
+
 def pytest_configure(config):
     if config.getoption("--sealed"):
         Tape.Records = Sealed
 
 
-# g++ takes a third less than with -O2; the arithmetic is the same.
-host.FLAGS = tuple(["-O1" if flag == "-O2" else flag for flag in host.FLAGS])
+# g++ takes less than half the time that it takes with -O2; the arithmetic is the same.
+host.FLAGS = tuple(["-O0" if flag == "-O2" else flag for flag in host.FLAGS])
+
+
+gc.disable()  # until the tests are collected: they and their packages are no garbage
 
 
 def pytest_collection_finish(session):
-    """Twenty thousand tests and their packages are no garbage: the collector, which many tests ask, need not visit them."""
+    """The collector, which many tests ask, need not visit twenty thousand tests."""
     gc.collect()
     gc.freeze()
+    gc.enable()
 
 
 @pytest.fixture(autouse=True)
 def unsealed(request):
     with sealed(list) if request.node.get_closest_marker("unsealed") else contextlib.nullcontext():
+        yield
+
+
+@pytest.fixture
+def quiet():
+    """Without warnings of floating-point arithmetic."""
+    with np.errstate(all="ignore"):
         yield
 
 
@@ -62,10 +98,21 @@ def xp(request):
     return pytest.importorskip("cupy")
 
 
+def pytest_ignore_collect(collection_path, config):
+    """`-m smoke` need not import the files that have no such test."""
+    if config.option.markexpr == "smoke" and collection_path.suffix == ".py":
+        return "pytest.mark.smoke" not in collection_path.read_text(encoding="utf-8") or None
+    return None
+
+
 def pytest_collection_modifyitems(config, items):
-    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy alone."""
+    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy alone.  `-m smoke` leaves out
+    what the default leaves out."""
+    smoke = config.option.markexpr == "smoke"
 
     def exists(item):
+        if smoke and (item.get_closest_marker("long") or item.get_closest_marker("gpu")):
+            return False
         params = getattr(getattr(item, "callspec", None), "params", {})
         if "xp" not in params:
             return True

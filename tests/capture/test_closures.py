@@ -6,9 +6,12 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, host, nested
+from _modes import check_first, check_second, complex_step, nested
+from comparison import close, host
 
 import tapegrad as tg
+
+pytestmark = pytest.mark.smoke
 
 GLOBAL = np.zeros(1)
 BOX = np.array(0.0)

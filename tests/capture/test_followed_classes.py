@@ -14,16 +14,13 @@ from typing import Generic, NamedTuple, Protocol, TypeVar, runtime_checkable
 
 import numpy as np
 import pytest
-from followed import W, X, check, check_half_way, module
+from followed import W, X, check, check_half_way, collected, module
 
 import tapegrad as tg
 
-CASES = []
+pytestmark = pytest.mark.smoke
 
-
-def case(make):
-    CASES.append(make)
-    return make
+CASES, case = collected()
 
 
 SHARED = np.zeros(3)

@@ -10,16 +10,13 @@ from typing import NamedTuple
 
 import numpy as np
 import pytest
-from followed import W, X, check, check_half_way, differences
+from followed import W, X, check, check_half_way, collected, differences
 
 import tapegrad as tg
 
-CASES = []
+pytestmark = pytest.mark.smoke
 
-
-def case(make):
-    CASES.append(make)
-    return make
+CASES, case = collected()
 
 
 @case

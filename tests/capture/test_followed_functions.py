@@ -8,18 +8,13 @@ import sys
 
 import numpy as np
 import pytest
-from followed import W, X, check, check_half_way, module
+from followed import W, X, check, check_half_way, collected, module
 from scipy.stats import norm
 
 import tapegrad as tg
 from tapegrad.errors import AliasError
 
-CASES = []
-
-
-def case(make):
-    CASES.append(make)
-    return make
+CASES, case = collected()
 
 
 @case

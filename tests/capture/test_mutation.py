@@ -4,9 +4,12 @@ import tracemalloc
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, host, second_difference
+from _modes import check_first, check_second, complex_step, second_difference
+from comparison import close, host
 
 import tapegrad as tg
+
+pytestmark = pytest.mark.smoke
 
 
 def second(f, x, v, H):

@@ -3,10 +3,12 @@ and the engine usable afterwards."""
 
 import numpy as np
 import pytest
-from _modes import close, host
+from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.errors import DeviceError, DroppedDerivativeError
+
+pytestmark = pytest.mark.smoke
 
 TRANSFORMS = {
     "grad": lambda f, x: tg.grad(f)(x),

@@ -47,7 +47,8 @@ def named(x):
     return f"{x.start}-{x.stop - 1}" if isinstance(x, range) else x
 
 
-@pytest.mark.parametrize("seeds", batches(80), ids=named)
+@pytest.mark.smoke
+@pytest.mark.parametrize("seeds", batches(20), ids=named)
 @pytest.mark.parametrize("kind", SEARCHERS)
 def test_programs(kind, seeds):
     run(kind, seeds)
@@ -70,7 +71,12 @@ def one_route(name: str, expression: str, back: bool) -> Text:
 
 def both(names, *ids: str):
     """Parameters (name, back)."""
-    pairs = [pytest.param(name, back, id=f"{name}-{ids[back]}") for name in names for back in (False, True)]
+    marks = [[], pytest.mark.long]  # by default each name in one of the two orders
+    pairs = [
+        pytest.param(name, back, id=f"{name}-{ids[back]}", marks=marks[(k + back) % 2])
+        for k, name in enumerate(names)
+        for back in (False, True)
+    ]
     return pytest.mark.parametrize("name, back", pairs)
 
 

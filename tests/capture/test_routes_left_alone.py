@@ -206,8 +206,8 @@ def right_or_route_error(program, right):
 
 
 def few(names, searched):
-    """All names; of those that end in a search of the whole process, which takes seconds in one with many objects, two by default."""
-    late = [name for name in names if name in searched][2:]
+    """All names; of those that end in a search of the whole process, which takes seconds in one with many objects, one by default."""
+    late = [name for name in names if name in searched][1:]
     return [pytest.param(name, marks=pytest.mark.long) if name in late else name for name in names]
 
 

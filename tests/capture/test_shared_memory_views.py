@@ -10,6 +10,8 @@ from tapegrad._core.variable import variable
 from tapegrad.errors import AliasError, ArgumentError
 from tapegrad.ops.indexing.regions import region
 
+pytestmark = pytest.mark.smoke
+
 
 def arrays():
     g = np.random.default_rng(3)

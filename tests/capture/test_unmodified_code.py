@@ -5,7 +5,8 @@ import warnings
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, differences
+from _modes import check_first, check_second, complex_step, differences
+from comparison import close
 
 import tapegrad as tg
 
@@ -138,10 +139,16 @@ def lotka_volterra(p):
 PARAMETERS = np.array([1.5, 1.0, 0.8, 2.0])
 
 
+def loaded(name, as_numbers):
+    """`as_numbers`: its coefficients are floats already; else nodepy asks SymPy for them, and its caches, at each call."""
+    method = runge_kutta.loadRKM(name)
+    return method.__num__() if as_numbers else method
+
+
 @pytest.mark.parametrize("name", ["RK44", "SSP33", "BS5"])
 def test_runge_kutta(name):
     """Work arrays `y[i][:] = u`, `fy[i][:] = f(...)`, `y[i] += ...` in nodepy's step."""
-    method = runge_kutta.loadRKM(name)
+    method = loaded(name, as_numbers=name != "SSP33")
 
     def f(p):
         problem = nodepy_ivp.IVP(f=lotka_volterra(p), u0=np.array([1.0, 0.5]) * p[0], T=1.0)
@@ -156,7 +163,7 @@ def test_runge_kutta(name):
 
 def test_adaptive_runge_kutta():
     """Steps accepted and rejected by comparisons: the derivative of the steps taken."""
-    method = runge_kutta.loadRKM("BS5")
+    method = loaded("BS5", as_numbers=True)
 
     def f(p):
         problem = nodepy_ivp.IVP(f=lotka_volterra(p), u0=np.array([1.0, 0.5]), T=1.0)

@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from _modes import close, host
+from comparison import close, host
 
 import tapegrad as tg
 from tapegrad import numpy as tnp
@@ -18,6 +18,8 @@ from tapegrad.errors import (
     ShapeError,
     TapegradError,
 )
+
+pytestmark = pytest.mark.smoke
 
 
 def square(x):

@@ -17,20 +17,8 @@ import numpy as np
 import pytest
 import scipy.interpolate
 import scipy.special
-from _modes import (
-    check_first,
-    check_second,
-    close,
-    complex_step,
-    derivative,
-    differences,
-    first_orders,
-    host,
-    library,
-    nested,
-    second_difference,
-    second_orders,
-)
+from _modes import check_first, check_second, complex_step, derivative, differences, first_orders, nested, second_difference, second_orders
+from comparison import close, host, library
 
 import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError, TapegradError

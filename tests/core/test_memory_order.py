@@ -19,6 +19,8 @@ from tapegrad._core.reverse import fixed
 from tapegrad.errors import TapegradError
 from tapegrad.replay.record.instructions import product
 
+pytestmark = pytest.mark.smoke
+
 # --- every function and keyword, its operands in any order ---
 
 # scipy.linalg.logm of a singular matrix: SciPy gives the real part of a complex array, or not, by the values.

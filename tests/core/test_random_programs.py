@@ -61,7 +61,8 @@ def named(seeds):
     return f"{seeds.start}-{seeds.stop - 1}"
 
 
-@pytest.mark.parametrize("seeds", batches(0, 200), ids=named)
+@pytest.mark.smoke
+@pytest.mark.parametrize("seeds", batches(0, 80), ids=named)
 def test_programs(seeds):
     run(seeds)
 
@@ -73,7 +74,7 @@ def test_programs_without_a_shadow(seeds):
 
 
 @pytest.mark.cupy_only
-@pytest.mark.parametrize("seeds", [range(10), range(20, 30), pytest.param(range(30, 90), marks=pytest.mark.long)], ids=named)
+@pytest.mark.parametrize("seeds", [range(6), pytest.param(range(6, 90), marks=pytest.mark.long)], ids=named)
 def test_programs_on_cupy(xp, seeds):
     run(seeds, xp, cupy=True)
 

@@ -8,6 +8,8 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
 
+pytestmark = pytest.mark.smoke
+
 
 class Layer:
     """Nothing tells from outside what it holds."""

@@ -11,6 +11,8 @@ import pytest
 import tapegrad as tg
 from tapegrad.errors import AnomalyError
 
+pytestmark = pytest.mark.smoke
+
 
 def line_of(f):
     """'file:line' of the line of f that says HERE."""

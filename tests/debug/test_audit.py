@@ -13,6 +13,8 @@ from random_programs import draw, source
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
 
+pytestmark = pytest.mark.smoke
+
 X = np.array([0.3, 1.1, -0.7])
 
 

@@ -6,6 +6,8 @@ import pytest
 import tapegrad as tg
 from tapegrad.testing import check_grads
 
+pytestmark = pytest.mark.smoke
+
 
 def test_trees_and_arguments_without_derivative(xp):
     def f(p, n, x):

@@ -9,6 +9,8 @@ import pytest
 import tapegrad as tg
 from tapegrad._debug.graph import layers
 
+pytestmark = pytest.mark.smoke
+
 BUFFER = np.full(3, 0.5)
 
 

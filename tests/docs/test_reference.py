@@ -11,6 +11,8 @@ import pytest
 
 from tapegrad._core import registry
 
+pytestmark = pytest.mark.smoke
+
 REFERENCE = Path(__file__).resolve().parents[2] / "docs" / "reference"
 FACES = ("numpy", "cupy", "scipy")  # NumPy's names, CuPy's, SciPy's: docs/coverage.md lists them
 MODULES = ["tapegrad", "tapegrad.cache", "tapegrad.errors", *(f"tapegrad.{name}" for name in registry.PUBLIC if name not in FACES)]

@@ -12,6 +12,8 @@ import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError
 from tapegrad.kernels.trace import tracing
 
+pytestmark = pytest.mark.smoke
+
 kernels = tg.kernels
 Y = np.array([1.0, 2.0, 4.0])
 THETA = np.array([[1.0, 3.0]])

@@ -4,7 +4,8 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.linalg
-from light_curves import DATA, VARIANCE, T, Y, agrees, close, log_density
+from comparison import close
+from light_curves import DATA, VARIANCE, T, Y, agrees, log_density
 from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg

@@ -5,9 +5,10 @@ import shutil
 import mpmath
 import numpy as np
 import pytest
+from comparison import close
 from library_models import by_source
-from light_curves import DATA, VARIANCE, T, Y, agrees, close, log_density
-from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from light_curves import DATA, VARIANCE, T, Y, agrees, log_density
+from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

@@ -15,6 +15,8 @@ from scipy import stats
 import tapegrad as tg
 from tapegrad.errors import KernelError
 
+pytestmark = pytest.mark.smoke
+
 kernels = tg.kernels
 A = np.array([0.5, -1.5, 2.0])
 SMOOTH = {

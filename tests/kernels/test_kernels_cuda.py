@@ -40,6 +40,7 @@ def test_threads_in_any_order_give_the_same_bits(name):
             assert all(np.array_equal(a, b) for a, b in zip(outs, expected, strict=True))
 
 
+@pytest.mark.smoke
 @needs_compiler
 @pytest.mark.parametrize("every", [1, 3, 64])
 @pytest.mark.parametrize("name, per_sample", [("local level", True), ("kalman 3", False), ("kepler", False), ("substeps", True)])

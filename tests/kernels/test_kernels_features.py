@@ -1,16 +1,15 @@
 """Generated kernels: derivatives by the data, contributions and final carries, scores, second order, inner loops."""
 
-import os
 import re
-import tempfile
 import tracemalloc
 
 import numpy as np
 import pytest
 from _cuda_host import needs_compiler
 from _kernel_cases import case
+from comparison import close
 from kernel_on_host import on_host
-from kernel_programs import GAUSSIAN, GRADIENT, THETA, X, close, kernels, random_program
+from kernel_programs import GAUSSIAN, GRADIENT, THETA, X, kernels, random_program
 from kernel_recursions import DIFFUSE, KNOWN, MODELS, NILE, POINTS, summed
 
 import tapegrad as tg
@@ -23,7 +22,6 @@ from tapegrad.kernels.launch import cpu, waiting
 from tapegrad.kernels.launch.cpu import Launcher
 from tapegrad.kernels.launch.cuda import cubin
 
-os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 RNG = np.random.default_rng(0)
 
 

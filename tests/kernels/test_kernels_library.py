@@ -8,9 +8,10 @@ import mpmath
 import numpy as np
 import pytest
 import scipy.stats
+from comparison import close, host
 from kernel_programs import GRADIENT, SECOND, THETA, VALUE, X
 from library_models import CHUNK, DESIGN, INVALID, MODELS, RNG, SAMPLE, YES, agree, arrays, batch_of, by_source, mp_student
-from raw_device import host, launched_on_host  # noqa: F401 (a fixture)
+from raw_device import launched_on_host  # noqa: F401 (a fixture)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError
@@ -20,10 +21,6 @@ from tapegrad.kernels.library.handwritten import PRELUDE
 from tapegrad.kernels.library.own_functions import device_functions
 
 REALS = [np.float64, np.float32]
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
 
 
 # --- the models: kernel, one vector of parameters, data, log density by scipy.stats, by mpmath ---

@@ -6,8 +6,9 @@ import importlib
 import numpy as np
 import pytest
 from _cuda_host import Loader
-from library_recursions import close, consts, model, series, varying
-from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from comparison import close, host
+from library_recursions import consts, model, series, varying
+from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.stats
+from comparison import close, host
 from kernel_recursions import DIFFUSE, KNOWN, MANY, NILE, formula
 from library_models import agree, by_source
-from library_recursions import CASES, close, consts, garch_theta, markov_theta, model, partial, series, varying
-from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from library_recursions import CASES, consts, garch_theta, markov_theta, model, partial, series, varying
+from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ShapeError

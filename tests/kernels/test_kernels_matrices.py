@@ -11,6 +11,7 @@ import pytest
 import scipy.linalg
 import scipy.stats
 from _cuda_host import run_on_host
+from comparison import close
 from kernel_programs import random_program
 from kernel_recursions import MODELS, summed
 
@@ -24,10 +25,6 @@ from tapegrad.kernels.launch.cuda import cubin
 os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 kernels = tg.kernels
 LOG2PI = np.log(2 * np.pi)
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
 
 
 def limits(monkeypatch, elements, row, products):
@@ -602,7 +599,7 @@ def test_wrong_shapes_are_refused():
 
 
 @pytest.mark.skipif(shutil.which("g++") is None, reason="NOT RUN: CUDA C on the CPU, for there is no g++")
-@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("dtype", [np.float64, pytest.param(np.float32, marks=pytest.mark.long)])
 @pytest.mark.parametrize("n, d, gain", [(12, 2, "inv"), (12, 9, "solve"), (20, 10, "cholesky")])
 def test_cuda_source_gives_the_bits_of_the_cpu_kernel(n, d, gain, dtype):
     init, step, theta, data = kalman(n, d, gain)

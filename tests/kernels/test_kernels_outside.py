@@ -9,6 +9,8 @@ import scipy.stats
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")  # of packages that statsmodels imports
     from statsmodels.tsa.statespace.mlemodel import MLEModel

@@ -7,6 +7,8 @@ import scipy.special as sp
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 TABLE = {
     np.exp: (mp.exp, [(-80, 80)]),
     np.expm1: (mp.expm1, [(-1e-3, 1e-3), (-30, 30)]),

@@ -5,7 +5,8 @@ import shutil
 import numpy as np
 import pytest
 import sympy
-from raw_device import host, launched_on_host  # noqa: F401
+from comparison import host
+from raw_device import launched_on_host  # noqa: F401
 from raw_kernels import (
     GAUSSIAN,
     GIVEN,

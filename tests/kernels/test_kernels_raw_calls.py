@@ -11,8 +11,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from comparison import host
 from numba import njit
-from raw_device import host, launched_on_host  # noqa: F401
+from raw_device import launched_on_host  # noqa: F401
 from raw_kernels import (
     GAUSSIAN,
     GIVEN,

@@ -4,8 +4,9 @@ import itertools
 
 import numpy as np
 import pytest
+from comparison import host
 from looped import forms, further_forms, same
-from raw_device import host, launched_on_host  # noqa: F401
+from raw_device import launched_on_host  # noqa: F401
 from raw_kernels import LOOP, THETA, X, gaussian, kernel, linear, raw, recursion, reduction, scale, stencil, while_loop
 
 import tapegrad as tg

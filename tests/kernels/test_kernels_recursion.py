@@ -1,21 +1,14 @@
 """Generated kernels for recursions: the Nile, a Kalman filter with matrices, GARCH, a hidden Markov model, missing data."""
 
-import os
-import tempfile
-
 import numpy as np
 import pytest
+from comparison import close
 from kernel_recursions import DIFFUSE, KNOWN, LOG2PI, MANY, MODELS, NILE, POINTS, formula, kalman, kernels, known, step, summed, unseen
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
 
-os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
-
+pytestmark = pytest.mark.smoke
 
 # --- the local level model of the Nile, parameters log variances ---
 

@@ -1,8 +1,6 @@
 """Special functions in generated kernels: values to units in the last place, derivatives of all orders, the same bits in CUDA C."""
 
 import math
-import os
-import tempfile
 
 import mpmath
 import numpy as np
@@ -10,14 +8,14 @@ import pytest
 import scipy.special
 import scipy.stats
 from _cuda_host import needs_compiler
+from comparison import close
 from kernel_on_host import on_host
-from kernel_programs import close, kernels
+from kernel_programs import kernels
 
 import tapegrad as tg
 from tapegrad.errors import KernelError
 from tapegrad.kernels.launch.cpu import Launcher
 
-os.environ.setdefault("TAPEGRAD_CACHE", tempfile.mkdtemp())
 RNG = np.random.default_rng(0)
 
 

@@ -8,6 +8,8 @@ import pytest
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.parametrize("mistake", mistakes.MISTAKES, ids=lambda mistake: mistake.what)
 def test_what_is_printed(mistake):

@@ -14,11 +14,12 @@ import numpy as np
 import pytest
 from _calls_seen import calls
 from cases import all_cases, all_lines, declared_late
+from comparison import floats, leaves_of
 from grid import derivatives, on
 from hidden_values import at_both
 
 import tapegrad as tg
-from tapegrad._core.arrays import is_array, shares_memory
+from tapegrad._core.arrays import shares_memory
 from tapegrad._core.primitive import READ
 from tapegrad._core.variable import Variable
 from tapegrad.ops.declare import PRIMITIVES, primitive
@@ -33,10 +34,6 @@ CUBE = np.arange(8.0).reshape(2, 2, 2)
 LINE = np.array([0.5, -1.5, 2.5])
 
 # --- operations ---
-
-
-def leaves_of(x):
-    return [v for e in x for v in leaves_of(e)] if type(x) in (list, tuple) else [x]
 
 
 class Watched:
@@ -225,11 +222,6 @@ def mapped(x, f):
     if isinstance(x, np.ndarray):
         return f(x)
     return type(x)([mapped(v, f) for v in x]) if type(x) in (list, tuple) else x
-
-
-def floats(x):
-    """The float arrays among nested arguments or results, plain or not, in order."""
-    return [v for v in leaves_of(x) if (isinstance(v, Variable) or is_array(v)) and v.dtype.kind in "fc"]
 
 
 def effect(run, args, kwargs, into, n):

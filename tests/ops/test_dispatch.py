@@ -11,6 +11,7 @@ import pytest
 import scipy.interpolate
 import scipy.linalg
 import scipy.special
+from comparison import host
 
 import tapegrad as tg
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, TapegradError
@@ -19,10 +20,6 @@ A = np.array([0.5, 1.5, 2.0])
 X = np.array([1.1, 0.7, 0.3])
 W = np.array([1.0, -2.0, 0.5])
 LOUD = (TypeError, ValueError, IndexError, NotImplementedError, AttributeError)  # tapegrad's errors are some of these too
-
-
-def host(a):
-    return a.get() if hasattr(a, "get") else np.asarray(a)
 
 
 def differences(f, x):

@@ -11,6 +11,8 @@ from tapegrad import stats
 from tapegrad.ops.declare import SCIPY
 from tapegrad.testing import check_grads
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 # SciPy has a plain difference there, or integrates numerically
 ROUGH = {
     "wald": 1e-9,
@@ -23,12 +25,6 @@ ROUGH = {
     "dgamma": 1e-9,
     "kstwobign": 1e-7,
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 def test_every_family_is_here():

@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 import scipy.linalg
 import scipy.special as sp
-from _modes import close, host
+from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.errors import NonDifferentiableWarning
 from tapegrad.ops.declare import SCIPY
 from tapegrad.testing import nested
+
+pytestmark = pytest.mark.usefixtures("quiet")
 
 WORDS2 = ["".join(w) for w in itertools.product("FR", repeat=2)]
 BOTH = lambda *x: [*x, *[-v for v in x]]
@@ -59,12 +61,6 @@ FUNCTIONS = {
     "binom": (lambda x: sp.binom(x, 2.0), lambda x: x * (x - 1) / 2, [3.5, 1e5, 1e10, 1e16]),
     "poch": (lambda x: sp.poch(x, 2.0), lambda x: x * (x + 1), [0.3, 1e5, 1e10, 1e16]),
 }
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 def each(word, f, x):

@@ -5,6 +5,8 @@ import pytest
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 A = np.array([[1.3, -0.4, 2.0], [0.7, 1.9, -1.1]])
 CAPTURED = np.linspace(1.0, 2.0, 6).reshape(3, 2)
 

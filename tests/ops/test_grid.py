@@ -13,6 +13,8 @@ from tapegrad._core.trees import leaves, tree_map
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads, differences, direction_like, host, inner, nested
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
@@ -25,10 +27,9 @@ def over(kind=None, order=0):
     return pytest.mark.parametrize("case", chosen, ids=repr)
 
 
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
+NUMPY_FIRST = pytest.mark.parametrize(  # one rule serves both libraries; the second order shows it on CuPy
+    "xp", ["numpy", pytest.param("hosted-cupy", marks=pytest.mark.long), pytest.param("cupy", marks=pytest.mark.gpu)], indirect=True
+)
 
 
 def same(a, b, rtol):
@@ -60,6 +61,7 @@ def test_first_and_second_order(xp, case):
 THIRD = ["".join(word) for word in itertools.product("FR", repeat=3)]
 
 
+@NUMPY_FIRST
 @over(order=3)
 def test_third_order(xp, case):
     """On NumPy all eight nestings and differences; on CuPy, where the rules are the same, two opposite nestings, others for each
@@ -90,6 +92,7 @@ def test_no_derivative(xp, case):
     assert all(t is None or not host(t).any() for t in leaves(c))
 
 
+@NUMPY_FIRST
 @over("strided")
 def test_strided(xp, case):
     x = on(xp, case.inputs)
@@ -104,6 +107,7 @@ def single(a):
     return a.astype(np.float32 if d.kind == "f" else np.complex64) if d.kind in "fc" else a
 
 
+@NUMPY_FIRST
 @over("float32")
 def test_float32(xp, case):
     """float32 in, float32 out; close to the derivatives at the same (rounded) point in float64."""
@@ -126,6 +130,7 @@ def test_float32(xp, case):
         assert [host(u).dtype for u in second] == [a.dtype for a in x]
 
 
+@pytest.mark.smoke
 @over("scalar")
 def test_scalars(xp, case):
     """0-d arrays, NumPy numbers and Python floats agree with the element of an array, and keep their kind."""

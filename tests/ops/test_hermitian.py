@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 import scipy.linalg
-from _modes import close, host
+from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.ops.linalg.hermitian import symmetric

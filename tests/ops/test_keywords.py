@@ -8,7 +8,7 @@ from collections import Counter
 import numpy as np
 import pytest
 import scipy.linalg
-from _modes import host
+from comparison import host
 from hosted_cupy import stats
 from keyword_calls import NUMPY_24, SQUARE, SYMMETRIC, A, Call, Device, alone, calls, floats, functions, judge, method_calls, ufunc_calls
 

@@ -6,11 +6,14 @@ from contextlib import nullcontext
 import numpy as np
 import pytest
 import scipy.linalg
-from _modes import check_first, check_second, close, host
+from _modes import check_first, check_second
 from cases_linalg import right_solve
+from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.errors import NotPositiveDefiniteError, ShapeError
+
+pytestmark = pytest.mark.smoke
 
 D = np.diag([1.0, 1.0, 2.0, 3.0])
 Q = np.linalg.qr(np.random.default_rng(0).standard_normal((4, 4)))[0]

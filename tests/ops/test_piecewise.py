@@ -13,14 +13,10 @@ import tapegrad as tg
 from tapegrad.ops import reductions
 from tapegrad.testing import host, nested
 
+pytestmark = [pytest.mark.smoke, pytest.mark.usefixtures("quiet")]
+
 WORDS2 = ["".join(w) for w in itertools.product("FR", repeat=2)]
 WORDS3 = ["".join(w) for w in itertools.product("FR", repeat=3)]
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 def gradient(xp, f, *x):

@@ -2,9 +2,12 @@
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, complex_step, second_difference
+from _modes import check_first, check_second, complex_step, second_difference
+from comparison import close
 
 import tapegrad as tg
+
+pytestmark = pytest.mark.smoke
 
 # --- transposes read for a product, small systems ---
 

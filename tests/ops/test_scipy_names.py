@@ -20,14 +20,10 @@ from tapegrad.errors import ArgumentError, BatchError, DeviceError
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
 from tapegrad.testing import check_grads
 
+pytestmark = pytest.mark.usefixtures("quiet")
+
 LINES = all_lines()
 over_lines = pytest.mark.parametrize("line", LINES, ids=repr)
-
-
-@pytest.fixture(autouse=True)
-def quiet():
-    with np.errstate(all="ignore"):
-        yield
 
 
 def moved(x, v, step):

@@ -10,6 +10,8 @@ from tapegrad import stats
 from tapegrad._core.trees import leaves
 from tapegrad.testing import check_grads
 
+pytestmark = pytest.mark.smoke
+
 
 @pytest.mark.filterwarnings("ignore:`kurtosistest` p-value may be inaccurate")  # before SciPy 1.17
 @pytest.mark.parametrize("name", CALLS)

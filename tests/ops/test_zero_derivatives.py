@@ -15,6 +15,8 @@ from tapegrad.ops.declare import NUMPY
 from tapegrad.ops.zero_derivative import constant
 from tapegrad.testing import check_grads
 
+pytestmark = pytest.mark.smoke
+
 
 def has_no_rule(f):
     ours = NUMPY[f]

@@ -8,6 +8,8 @@ from scipy.optimize import Bounds
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConvergenceError, ShapeError
 
+pytestmark = pytest.mark.smoke
+
 T = np.linspace(0.0, 3.0, 25)
 Y = 2.0 * np.exp(-1.1 * T) + 0.3 + 0.05 * np.random.default_rng(0).normal(size=25)
 

@@ -10,6 +10,8 @@ from scipy.optimize import Bounds, LinearConstraint, NonlinearConstraint
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConvergenceError, NotScalarError, TapegradError
 
+pytestmark = pytest.mark.smoke
+
 GRADIENT = ["CG", "BFGS", "L-BFGS-B", "TNC", "SLSQP"]
 SECOND = ["Newton-CG", "trust-ncg", "trust-krylov", "trust-constr", "dogleg", "trust-exact"]
 WITHOUT = ["Nelder-Mead", "Powell", "COBYLA", "COBYQA"]

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 import scipy.optimize
+from comparison import host
 from scipy.special import expit
 
 import tapegrad as tg
@@ -14,10 +15,6 @@ METHODS = ("newton", "bfgs")
 
 def rosenbrock(x):
     return sum(100 * (x[i + 1] - x[i] ** 2) ** 2 + (1 - x[i]) ** 2 for i in range(len(x) - 1))
-
-
-def host(x):
-    return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 @pytest.mark.parametrize("method", METHODS)

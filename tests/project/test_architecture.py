@@ -11,6 +11,8 @@ from layers import FLOORS, MODULES
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 TOP = {name.split(".")[0] for name in MODULES}
 NAMED = [n for n in re.findall(r"`([A-Za-z_][\w.]*)`", TEXT) if n.split(".")[0] in TOP - {"numpy", "graph"}]

@@ -14,6 +14,8 @@ import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.errors import AliasError, ArgumentError, GuardError, ShapeError
 
+pytestmark = pytest.mark.smoke
+
 X = np.array([0.3, -0.7, 0.2])
 V = np.array([1.0, 0.5, -2.0])
 

@@ -136,11 +136,7 @@ def test_a_captured_buffer_within_a_block():
     for got, want in zip(found, other, strict=True):
         for a, b in zip(got, want, strict=True):
             np.testing.assert_allclose(a, b, 1e-13)
-    assert p.forms["grad"].programs[0].emitted.blocks and recordings(p) == 1
-
-
-def recordings(p, method="grad"):
-    return p.forms[method].recordings
+    assert p.forms["grad"].programs[0].emitted.blocks and p.forms["grad"].recordings == 1
 
 
 def test_a_branch_within_a_block():

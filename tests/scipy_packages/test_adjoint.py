@@ -8,6 +8,8 @@ import scipy.linalg
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
 
+pytestmark = pytest.mark.smoke
+
 FINE = {"rtol": 1e-9, "atol": 1e-11}
 P, V = np.array([1.1, 0.3, 0.8]), np.array([0.3, -0.2, 0.5])
 

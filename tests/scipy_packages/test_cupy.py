@@ -15,6 +15,8 @@ import scipy.stats
 import tapegrad as tg
 from tapegrad.ops.declare import SCIPY
 
+pytestmark = pytest.mark.smoke
+
 X = np.sin(np.arange(12.0) ** 2) + 2
 CALLS = {
     "convolve": lambda x: scipy.signal.convolve(x, x[:3], "same"),

@@ -6,6 +6,7 @@ import importlib
 import numpy as np
 import pytest
 import scipy.sparse
+from comparison import host
 
 import tapegrad as tg
 from tapegrad.errors import NoRuleError
@@ -18,10 +19,6 @@ DENSE[ROWS, COLS] = DATA
 
 def sparse_of(xp):
     return scipy.sparse if xp is np else importlib.import_module("cupyx.scipy.sparse")
-
-
-def host(x):
-    return x if isinstance(x, np.ndarray) else x.get()
 
 
 def captured(xp, form):

@@ -10,6 +10,7 @@ import pytest
 import scipy.integrate
 import scipy.sparse
 import scipy.sparse.linalg
+from comparison import host
 from sparse_functions import (
     FUNCTIONS,
     X,
@@ -489,22 +490,18 @@ def test_device(xp, monkeypatch):
     J = plan(u)
     assert type(J.data) is type(u)
     dense = tg.jacobian(on_device)(u).reshape(32, 32)
-    np.testing.assert_allclose(_host(J.data), _host(dense)[_entries(plan)], rtol=1e-12, atol=1e-12)
-    missing = _host(dense).copy()
+    np.testing.assert_allclose(host(J.data), host(dense)[_entries(plan)], rtol=1e-12, atol=1e-12)
+    missing = host(dense).copy()
     missing[_entries(plan)] = 0
     assert not missing.any()
     h = sp.prepare_hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum(), u)
     np.testing.assert_allclose(
-        _host(h(u).data), _host(tg.hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum())(u)).reshape(32, 32)[_entries(h)], rtol=1e-12
+        host(h(u).data), host(tg.hessian(lambda u: (u**3).sum() + (u[0] * u[1]).sum())(u)).reshape(32, 32)[_entries(h)], rtol=1e-12
     )
 
 
 def cusparse():
     return importlib.import_module("cupyx.cusparse")._cusparse
-
-
-def _host(x):
-    return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 def _entries(plan):

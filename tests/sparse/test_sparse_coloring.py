@@ -11,6 +11,8 @@ import tapegrad as tg
 from tapegrad.sparse._coloring import KINDS, ORDERS
 from tapegrad.sparse._decompress import Entries
 
+pytestmark = pytest.mark.smoke
+
 sp = tg.sparse
 
 

@@ -15,6 +15,8 @@ from tapegrad.sparse._coefficients import DIRECTION, Coefficients, Nonlinear
 from tapegrad.sparse._direct import Direct
 from tapegrad.sparse._rows import Turned, Unfit
 
+pytestmark = pytest.mark.smoke
+
 WORK = np.zeros((5, 6))
 FLAT = np.zeros(30)
 

@@ -2,15 +2,10 @@
 
 import numpy as np
 import pytest
-from test_compiled_filter import structural
+from test_compiled_filter import level, structural
 
 import tapegrad as tg
 from tapegrad import statespace as ss
-
-
-def level(p):
-    return ss.local_level(p["noise"], p["level"])
-
 
 LEVEL = {"noise": 1.0, "level": 1.0}
 

@@ -9,6 +9,8 @@ from test_compiled_filter import structural
 
 from tapegrad import statespace as ss
 
+pytestmark = pytest.mark.smoke
+
 DATA = Path(__file__).resolve().parents[2] / "examples" / "data"
 
 

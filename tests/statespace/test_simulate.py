@@ -8,6 +8,8 @@ from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError
 from tapegrad.statespace.filters import compiled
 
+pytestmark = pytest.mark.smoke
+
 DRAWS = 40000
 
 

@@ -9,11 +9,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from comparison import host
 from scipy.stats import multivariate_normal
 
 import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, ConvergenceError, DataError, NotPositiveDefiniteError, ShapeError
+
+pytestmark = pytest.mark.smoke
 
 try:
     import hosted_cupy
@@ -541,10 +544,6 @@ def test_derivative_by_the_data():
 
 
 # --- NumPy and CuPy alike -----------------------------------------------------------------------------------
-
-
-def host(x):
-    return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 def test_nile_on_any_device(xp):

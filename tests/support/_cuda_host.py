@@ -24,7 +24,7 @@ from tapegrad.kernels import emit_cuda
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 FOLDER = Path(tempfile.gettempdir()) / f"tapegrad_host_{os.getuid() if hasattr(os, 'getuid') else 0}"
-FLAGS = ("-O1", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
+FLAGS = ("-O0", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
 SIZE, FLOAT, POINTER, CONST = 0xFF, 1 << 8, 1 << 9, 1 << 10
 FORWARDS, BACKWARDS, SHUFFLED = 0, 1, 7
 

@@ -4,20 +4,11 @@ import numpy as np
 from numpy.polynomial import Chebyshev, Hermite, HermiteE, Laguerre, Legendre, Polynomial
 from numpy.polynomial import chebyshev as Ch
 from numpy.polynomial import polynomial as P
-
-CALLS = []
-
+from public_calls import cat, table
 
 # What these compute depends on values: on how many roots are equal, on equal steps, on whether a series is real.
 BY_VALUES = {"poly1d div"}
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": name not in BY_VALUES, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(v, -1) for v in xs])
+CALLS, t = table(by_values=BY_VALUES)
 
 
 rng = np.random.default_rng(0)

@@ -2,11 +2,9 @@
 
 import numpy as np
 import scipy.signal as s
+from public_calls import cat, table
 
 from tapegrad.ops.declare import SCIPY
-
-CALLS = []
-
 
 # What these compute depends on values: on how many roots are equal, on equal steps, on whether a series is real.
 BY_VALUES = {
@@ -37,14 +35,7 @@ BY_VALUES = {
     "peak_widths",
     "find_peaks w",
 }
-
-
-def t(name, f, *x, **options):
-    CALLS.append((name, f, x, {"samples": name not in BY_VALUES, **options}))
-
-
-def cat(*xs):
-    return np.concatenate([np.reshape(np.asarray(v), -1) for v in xs])
+CALLS, t = table(by_values=BY_VALUES)
 
 
 rng = np.random.default_rng(0)

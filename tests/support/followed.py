@@ -39,6 +39,17 @@ def holds_variable(f):
     return False
 
 
+def collected():
+    """A list, and the decorator that puts a function into it."""
+    cases = []
+
+    def case(make):
+        cases.append(make)
+        return make
+
+    return cases, case
+
+
 def check(make):
     """`make()` gives a fresh f(x): a number."""
     right = differences(make(), X)

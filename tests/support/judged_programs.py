@@ -15,7 +15,7 @@ from dataclasses import dataclass, field, replace
 import _jets
 import numpy as np
 import random_programs
-from _modes import host
+from comparison import host
 
 import tapegrad as tg
 from tapegrad.errors import AliasError

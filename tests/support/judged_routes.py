@@ -17,7 +17,7 @@ import warnings
 from dataclasses import dataclass, field, replace
 
 import numpy as np
-from _modes import host
+from comparison import host
 
 import tapegrad as tg
 

@@ -37,10 +37,6 @@ def gaussian(theta, x):
 GAUSSIAN = kernels.likelihood(gaussian)
 
 
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
-
-
 UNARY = [
     lambda np, a: np.exp(0.3 * np.tanh(a)), lambda np, a: np.log(1.0 + a * a), lambda np, a: np.sqrt(0.5 + a * a), lambda np, a: np.sin(a),
     lambda np, a: 1.0 / (1.5 + np.cos(a)), lambda np, a: np.where(a > 0.1, a, 0.2 * a), lambda np, a: np.abs(a - 0.3), lambda np, a: -a,

@@ -1,14 +1,10 @@
 """The recursions of the library with arguments for their tests."""
 
 import numpy as np
-from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.kernels import autoregression, garch, kalman, kalman_vector, markov
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
 
 
 def positive(rng, k, batch, least=0.2):

@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 import scipy.linalg
 from _cuda_host import Loader
-from raw_device import host, launched_on_host  # noqa: F401 (the fixture `device`)
+from comparison import close, host
+from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError
@@ -26,10 +27,6 @@ VARIANCE = RNG.uniform(0.01, 0.05, 40)
 
 
 DATA = celerite.light_curve(T, Y, VARIANCE)
-
-
-def close(a, b, tolerance=1e-12):
-    np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * np.abs(b).max(initial=0.0))
 
 
 def log_density(K, y):

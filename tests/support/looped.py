@@ -3,6 +3,7 @@
 import itertools
 
 import numpy as np
+from comparison import host
 from grid import on
 
 import tapegrad as tg
@@ -11,10 +12,6 @@ from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import xp
 
 WEIGHTS = np.array([1.0, 0.5, -0.25, 0.125, -0.7])
-
-
-def on_host(y):
-    return y.get() if hasattr(y, "get") else np.asarray(y)
 
 
 def beside(a, y):
@@ -27,7 +24,7 @@ def looped(f):
 
     def run(*stacks):
         each = [leaves(f(*[kept(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
-        return [np.stack([on_host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
+        return [np.stack([host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
 
     return run
 
@@ -41,7 +38,7 @@ def same(got, want, rtol=1e-9):
     if len(got) != len(want):
         return False
     for a, b in zip(got, want, strict=True):
-        a, b = on_host(a), on_host(b)
+        a, b = host(a), host(b)
         finite = np.abs(b[np.isfinite(b)]) if b.dtype.kind in "fc" else np.zeros(0)
         tolerance = 2e-4 if b.dtype in (np.float32, np.complex64) else rtol
         if a.shape != b.shape or a.dtype != b.dtype:

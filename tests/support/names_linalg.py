@@ -3,6 +3,7 @@
 import numpy as np
 from cases import case, cnormal, normal, positive
 from cases_linalg import gauge, hermitian, pd
+from names_numpy import line
 
 from tapegrad import scipy
 from tapegrad.ops.linalg import equations
@@ -18,10 +19,6 @@ BAND, HALF = (
 UPPER = np.array([[0.0, 0.0, 0.7, 0.5], [0.0, 0.3, -0.4, 0.5], [3.0, 2.5, 2.2, 2.8]])
 USED = np.array([[1.0] * 4, [1.0, 1.0, 1.0, 0.0]])  # SciPy hands the other element on as it is
 SPECTRAL = {"rtol": 1e-7, "numpy_only": True, "single": 1e-2}
-
-
-def line(name, f, *inputs, **options):
-    return case(name, f, *inputs, numpy_only=True, **options)
 
 
 def eigen(w, v):

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 import scipy.special as sp
-from cases import case
+from names_numpy import line
 
 from tapegrad.ops.special import declare, legendre
 from tapegrad.scipy import special as face
@@ -13,10 +13,6 @@ from tapegrad.scipy import special as face
 INNER, OUTER, ANGLE = np.array([0.3, -0.6]), np.array([1.4, 2.2]), np.array([0.4, 2.0])
 P, Q, U = np.array([0.7, 2.3]), np.array([1.4, 3.1]), np.array([0.3, 0.6])
 ONE = np.float64(1.3)
-
-
-def line(name, f, *inputs, **options):
-    return case(name, f, *inputs, numpy_only=True, **options)
 
 
 def number(name, f, *constants, x=ONE, **options):

@@ -12,12 +12,13 @@ H = 1e-3
 WEIGHTS = ((-2, 1 / 12), (-1, -2 / 3), (1, 2 / 3), (2, -1 / 12))  # of the fourth order
 
 
-def table(**usual):
-    """A list of lines, and the function that adds one, with options that are usual in it."""
+def table(by_values=(), **usual):
+    """A list of lines, and the function that adds one, with options that are usual in it.  `by_values`: names of calls that do not run
+    for all samples at once, since their values decide what is done."""
     calls = []
 
     def add(name, f, *x, **options):
-        calls.append((name, f, x, {**usual, **options}))
+        calls.append((name, f, x, {"samples": name not in by_values, **usual, **options}))
 
     return calls, add
 

@@ -37,7 +37,3 @@ def launched_on_host(xp, monkeypatch):
         monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 40))
         monkeypatch.setattr(raw_cuda, "blocks_at_once", lambda function, threads, shared: 65536 // (40 * threads))
     return xp, launches
-
-
-def host(a):
-    return a.get() if hasattr(a, "get") else np.asarray(a)

@@ -19,6 +19,8 @@ import tapegrad.numpy as tnp
 from tapegrad.errors import ArgumentError, DroppedDerivativeError, NoRuleError, NotScalarError, ShapeError
 from tapegrad.testing import direction_like, inner
 
+pytestmark = pytest.mark.smoke
+
 CASES = [c for c in all_cases() if c.order >= 2]
 
 

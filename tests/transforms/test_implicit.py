@@ -10,6 +10,8 @@ from scipy.sparse import linalg
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, ConvergenceError, GuardError, ShapeError, SingularError
 
+pytestmark = pytest.mark.smoke
+
 A = np.array([2.0, 4.0])
 COUPLED = np.array([[4.0, 1.0], [0.5, 3.0]])
 

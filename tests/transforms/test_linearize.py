@@ -5,6 +5,8 @@ import pytest
 
 import tapegrad as tg
 
+pytestmark = pytest.mark.smoke
+
 
 def in_place(d, b):
     buffer = np.zeros(3)

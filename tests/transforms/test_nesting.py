@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 import pytest
-from _modes import check_first, check_second, close, host, library, nested, second_orders
+from _modes import check_first, check_second, nested, second_orders
+from comparison import close, host, library
 
 import tapegrad as tg
 
@@ -420,7 +421,12 @@ def truth(s, factor):
     return [factor * np.asarray(r) for r in found]
 
 
-@pytest.mark.parametrize("s", SCENARIOS, ids=[s.name for s in SCENARIOS])
+def paired(s, xp):
+    marks = {"numpy": [], "hosted-cupy": [] if s.modifier == "normal" else pytest.mark.long, "cupy": pytest.mark.gpu}
+    return pytest.param(s, xp, marks=marks[xp], id=f"{xp}-{s.name}")
+
+
+@pytest.mark.parametrize("s, xp", [paired(s, xp) for xp in ("numpy", "hosted-cupy", "cupy") for s in SCENARIOS], indirect=["xp"])
 def test_n5_scenario(xp, s):
     f, args, factor = modified(xp, s)
     x, tangents = xp.asarray(s.x), [xp.asarray(t) for t in s.tangents]

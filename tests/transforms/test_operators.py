@@ -10,6 +10,8 @@ from scipy.sparse import linalg
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, GuardError, NotScalarError, ShapeError
 
+pytestmark = pytest.mark.smoke
+
 X, V = np.arange(1.0, 6), np.arange(6.0, 11)
 HV = [1164.8817648121440, 1749.5486430921132, 2346.2155213720825, 2942.8823996520517, 6431.8666878993295]
 

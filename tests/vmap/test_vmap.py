@@ -6,11 +6,14 @@ import random
 
 import numpy as np
 import pytest
+from comparison import host
 from looped import forms, looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.errors import AliasError, ArgumentError, BatchError, DroppedDerivativeError, ShapeError, TapegradError
+
+pytestmark = pytest.mark.smoke
 
 X = np.random.default_rng(3).normal(size=(4, 3))
 A = np.random.default_rng(4).normal(size=(3, 3)) + 3 * np.eye(3)
@@ -280,10 +283,6 @@ def test_rules_run_once_where_they_can():
 # --- CuPy ---
 
 
-def on_host(y):
-    return y.get() if hasattr(y, "get") else np.asarray(y)
-
-
 def test_on_cupy(xp):
     a, stack = xp.asarray(A), xp.asarray(X)
     buffer = xp.zeros(3)
@@ -299,17 +298,17 @@ def test_on_cupy(xp):
         return xp.where(y > 0, y, a @ x).sum() + xp.exp(-x @ x) + xp.cumsum(x).max() + xp.linalg.solve(a, x)[1]
 
     for h in (g, tg.grad(g), lambda x: tg.hvp(g, x, x), tg.hessian(g)):
-        want = np.stack([on_host(h(x)) for x in stack])
+        want = np.stack([host(h(x)) for x in stack])
         got = tg.vmap(h)(stack)
         assert type(got) is type(stack)
-        np.testing.assert_allclose(on_host(got), want, rtol=1e-11, atol=1e-12)
-        np.testing.assert_allclose(on_host(buffer), 2 * X[-1], rtol=1e-15)
+        np.testing.assert_allclose(host(got), want, rtol=1e-11, atol=1e-12)
+        np.testing.assert_allclose(host(buffer), 2 * X[-1], rtol=1e-15)
     got = tg.grad(lambda s: (tg.vmap(g)(s) ** 2).sum())(stack)
     want = tg.grad(lambda s: sum([g(x * 1.0) ** 2 for x in s]))(stack)
-    np.testing.assert_allclose(on_host(got), on_host(want), rtol=1e-11)
+    np.testing.assert_allclose(host(got), host(want), rtol=1e-11)
     picks = xp.asarray(np.array([0, 2, 1, 1]))
     got = tg.vmap(lambda x, k: x[k] * 2)(stack, picks)
-    np.testing.assert_array_equal(on_host(got), 2 * X[np.arange(4), [0, 2, 1, 1]])
+    np.testing.assert_array_equal(host(got), 2 * X[np.arange(4), [0, 2, 1, 1]])
     with pytest.raises(BatchError, match="differs between samples"):
         tg.vmap(lambda x: x if x[0] > 0 else -x)(stack)
     with pytest.raises(BatchError, match="sample to sample"):
@@ -343,7 +342,7 @@ def test_jacobians_by_batches_of_sweeps(mode, xp, monkeypatch):
         for n, call in enumerate(calls):
             found = call()
             for k, y in enumerate(leaves(found)):
-                y = want.setdefault((n, k), on_host(y)), on_host(y)
+                y = want.setdefault((n, k), host(y)), host(y)
                 assert y[0].dtype == y[1].dtype
                 np.testing.assert_allclose(y[1], y[0], rtol=1e-12, atol=1e-13)
 

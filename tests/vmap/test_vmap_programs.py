@@ -7,8 +7,9 @@ from collections import Counter
 import numpy as np
 import pytest
 from caught_programs import around
+from comparison import host
 from judged_programs import argument, maker
-from looped import forms, further_forms, looped, near, on_host, same, vmapped
+from looped import forms, further_forms, looped, near, same, vmapped
 from random_programs import draw, source
 
 import tapegrad as tg
@@ -27,7 +28,7 @@ def hands_on(make, stack):
     for x in stack:
         alone = make()
         column.append(alone[0](x.copy(order="K")))
-    return not (same([np.stack([on_host(y) for y in column])], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
+    return not (same([np.stack([host(y) for y in column])], want, 1e-12) and same(leaves(alone[1]()), leaves(of_loop[1]()), 1e-12))
 
 
 def disagree(f, more):
@@ -67,7 +68,7 @@ def judged(seed, found, samples=SAMPLES, xp=np, all_forms=True):
                 known = (form not in NAMES and disagree(make()[0], more)) or (form == "caught" and "except" in str(e))
                 found["state" if hands else "disagree" if known else "refused"] += 1
                 continue
-            got, want = [[on_host(y) for y in leaves(ys)] for ys in (got, want)]
+            got, want = [[host(y) for y in leaves(ys)] for ys in (got, want)]
             assert same(got, want, 1e-6), f"seed {seed}, {form}: {got} instead of {want}\n{source(program).text}"
             found["right"] += 1
         of_loop, of_batch = make(), make()
