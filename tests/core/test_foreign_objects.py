@@ -20,6 +20,7 @@ from cases import all_cases
 
 import tapegrad as tg
 from tapegrad._core.foreign import OBJECTS
+from tapegrad._core.scope import OPEN
 from tapegrad.errors import DroppedDerivativeError, NoRuleError, NotScalarError, TapegradError
 
 pytestmark = pytest.mark.filterwarnings("ignore:the matrix subclass:PendingDeprecationWarning")
@@ -495,7 +496,7 @@ def test_a_swallowed_error_is_raised_again(f):
         line = int(place.rstrip(":").rpartition(":")[2])
         assert first < line < first + 12
         assert "`except` clause" in str(caught.value)
-    assert not getattr(tg.errors.OPEN, "dropped", None)
+    assert not getattr(OPEN, "dropped", None)
     np.testing.assert_allclose(tg.grad(lambda x: (x * x).sum())(X), 2 * X)  # nothing is left behind
 
 

@@ -7,6 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad._core.errors import OfTracked
 
 pytestmark = pytest.mark.smoke
 
@@ -30,7 +31,7 @@ def test_errors_of_tracked_values_name_the_line():
     """Those that a plain call would not have met."""
     for mistake in mistakes.MISTAKES:
         error, text = mistakes.printed(mistake)
-        if isinstance(error, tg.errors.OfTracked):
+        if isinstance(error, OfTracked):
             assert ".py:" in text, text
 
 

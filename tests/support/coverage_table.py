@@ -81,7 +81,7 @@ def table():
         found[space] = {name: kinds_of(space, name, f) for name, f in public(module).items()}
     for name in vars(tapegrad.scipy)["_ON_USE"]:
         getattr(tapegrad.scipy, name)
-    for space, declared in NAMESPACES.items():
+    for space, declared in sorted(NAMESPACES.items()):
         found[space] = {name: {kind} for name, kind in declared.kinds().items()}
     return found
 

@@ -72,6 +72,9 @@ class Hiding(Third):
             out = prim.run(*[v if s is None else s for v, s in zip(inputs, slots, strict=True)], **params)
         return variable(np.ones_like(out), self, out)
 
+    def held(self, x):
+        return x._slot
+
 
 def value(x):
     return x._slot
