@@ -83,11 +83,19 @@ class OnTape(Recorded):
 
 
 class Tape:
-    """A tape by hand: watch arrays, compute, ask for derivatives, as often as you like.  NumPy's names are not shadowed here: use
-    `tapegrad.numpy`, or numpy functions through their protocols.
+    """A tape by hand: watch arrays, compute, and ask for derivatives as often as you like.
 
-    y may be any value computed inside the with block, and x what `watch` returned; both may be trees of such.
+    NumPy's names are not replaced here. Use `tapegrad.numpy`, or NumPy functions through their protocols.
+    In the methods, y is any value computed inside the ``with`` block, and x is what `watch` returned. Both
+    may be trees.
 
+    See Also
+    --------
+    grad : The gradient of a function, without a tape by hand.
+    Dual : Forward mode by hand.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> with tg.Tape() as tape:
     ...     x = tape.watch(np.array([1.0, 2.0]))
@@ -393,11 +401,24 @@ def applied(f: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class Dual(Attached):
-    """A dual number or array: a value, and its derivative along one direction, the tangent.
+    """A number or array with its derivative along one direction, the tangent: forward mode by hand.
 
-    Operators, methods, functions of NumPy and SciPy, indexing and in-place writes work as on an array, and carry the tangent along:
-    forward mode by hand.  Value and tangent are copied.  Either may be a Dual again, for second derivatives, or be tracked by a transform.
+    Operators, methods, functions of NumPy and SciPy, indexing and in-place writes work as on an array, and
+    compute the tangent too.
 
+    Parameters
+    ----------
+    value : array, number, Dual or tracked value
+        The value, of float or complex dtype. It is copied.
+    tangent : array, number, Dual or tracked value
+        The derivative, with the shape of the value. It is copied. A Dual gives second derivatives.
+
+    See Also
+    --------
+    jvp : Forward mode for a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> x = tg.Dual(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     >>> (np.exp(x[1]) * x[0]).tangent == np.exp(2.0)
@@ -558,8 +579,24 @@ def value(x: Variable) -> Array: ...
 @overload
 def value(x: Y) -> Y: ...
 def value(x: Any) -> Any:
-    """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
+    """Return the plain array of a tracked value, which drops its derivative on purpose.
 
+    Parameters
+    ----------
+    x : object
+        A tracked value. Other objects are returned unchanged.
+
+    Returns
+    -------
+    array or number
+        The value, of NumPy or CuPy. Under nested transforms it is the value outside all of them.
+
+    See Also
+    --------
+    Const : Marks an argument or a function as constant.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: x * tg.value(x))(3.0)
     np.float64(3.0)
@@ -571,8 +608,26 @@ def value(x: Any) -> Any:
 
 
 def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
-    """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
+    """Concatenate all float arrays of a tree into one vector; both directions are differentiable.
 
+    Parameters
+    ----------
+    tree : tree
+        Arrays and numbers of float dtype, in tuples, lists, dicts or dataclasses.
+
+    Returns
+    -------
+    flat : array
+        The vector, of shape (n,).
+    restore : callable
+        ``restore(flat)`` returns a tree like `tree`.
+
+    See Also
+    --------
+    register_tree : Declares a class of yours to be a tree.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> flat, restore = tg.ravel({"a": 1.0, "b": np.array([2.0, 3.0])})
     >>> flat, restore(flat * 10)["b"]

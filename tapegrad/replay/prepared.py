@@ -139,20 +139,51 @@ def prepare(
     shadow: bool = True,
     cuda_graph: bool = False,
 ) -> Prepared:
-    """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
+    """Record a function and its derivatives once, and replay them at other points.
 
-    `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
-    `p.value_and_grad`, `p.jacobian`, `p.hessian` take the arguments of f; `p.jvp(x, v)`, `p.vjp(x, w)`, `p.hvp(x, v)`, `p.hmp(x, V)`
-    and `p.value_grad_hvp(x, v)` take further arguments of f in `args`.  Results are fresh arrays, or written to `out`.
+    Each method records at its first call. Captured arrays are read anew at each call, and written as a plain
+    call would. If shapes, dtypes, a branch, an index, or a number, name or attribute that f reads differ from
+    those of the recording, the call is recorded again. A function that cannot be recorded, for example
+    because it counts its calls, runs plainly; `report()` says why.
 
-    Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
-    number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
-    GuardError.  A function that cannot be recorded, for it counts its calls, say, is run as it is: `p.report()` tells.
-    With `cuda_graph=True` a replay on CuPy that looks at no conditions is one CUDA graph, launched at once.
+    Parameters
+    ----------
+    f : callable
+        The function.
+    *args : object
+        Arguments like those of the calls to come.
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate.
+    on_change : {'record', 'raise'}, default 'record'
+        What to do with a call that differs from the recordings.
+    compile : bool or 'auto', default 'auto'
+        Whether work on large arrays is compiled into loops: True at the second replay, False never, 'auto'
+        once the replays so far have cost about as much as compiling might.
+    shadow : bool, default True
+        Whether derivatives follow what f captured.
+    cuda_graph : bool, default False
+        Whether a replay on CuPy that checks no conditions becomes one CUDA graph.
 
-    What is done to large arrays is compiled into loops, by `compile='auto'` once the replays so far have cost about as much as that
-    might, by True at the second replay, by False not at all.
+    Returns
+    -------
+    Prepared
+        ``p.value(x, ...)``, ``p.grad``, ``p.value_and_grad``, ``p.jacobian`` and ``p.hessian`` take the
+        arguments of f. ``p.jvp(x, v)``, ``p.vjp(x, w)``, ``p.hvp(x, v)``, ``p.hmp(x, V)`` and
+        ``p.value_grad_hvp(x, v)`` take further arguments of f in ``args``. Results are new arrays, or written
+        to ``out``.
 
+    Raises
+    ------
+    GuardError
+        In a call, with ``on_change='raise'``, if it differs from the recording or cannot be recorded.
+
+    See Also
+    --------
+    linearize : Products at one point.
+    tapegrad.kernels.map : Compiles a function of one sample.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
     >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
