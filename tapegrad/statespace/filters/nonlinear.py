@@ -32,7 +32,7 @@ ADVICE = "A covariance, of the observation or of the state, is not positive defi
 
 @dataclass(frozen=True)
 class Nonlinear:
-    """A non-linear model and its filter; see `extended` and `unscented`."""
+    """A non-linear model and its filter, made by `extended` or `unscented`."""
 
     transition: Callable
     observation: Callable
@@ -226,15 +226,39 @@ def check(name: str, got: int, wanted: int, why: str) -> None:
 
 
 def extended(transition: Callable, observation: Callable, transition_cov: Any, observation_cov: Any, start: Any) -> Nonlinear:
-    """A non-linear state space model with an extended Kalman filter.
+    """Make a non-linear state space model with an extended Kalman filter.
 
-    `transition(x, params, t)` gives the next state (m,), `observation(x, params, t)` what is observed of x, a number or (p,); t counts
-    the steps from 0.  The covariances of the noise added to each are a variance, a vector of variances, a matrix, or a function
-    (params, t) that gives one of these.  `start` is (mean, cov) of the first state, or a function of params that gives the pair.
+    Parameters
+    ----------
+    transition : callable
+        ``transition(x, params, t)`` returns the next state, of shape (m,). t counts the steps from 0.
+    observation : callable
+        ``observation(x, params, t)`` returns what is observed of x, a number or an array of shape (p,).
+    transition_cov, observation_cov : scalar, array or callable
+        The covariances of the noise added to each: a variance, a vector of variances, a matrix, or a function
+        of (params, t) that returns one of these.
+    start : tuple or callable
+        (mean, cov) of the first state, or a function of params that returns the pair.
 
-    The model has `loglik(params, y)`, differentiable to any order, `filter(params, y)`, and `kernel()`, which computes the
-    log-likelihood and its derivatives for many parameters at once.
+    Returns
+    -------
+    Nonlinear
+        It has ``loglik(params, y)``, differentiable to any order, and ``filter(params, y)``. ``kernel()``
+        computes the log-likelihood and its derivatives for many parameters at once.
 
+    Raises
+    ------
+    ShapeError
+        In a call, if a state, an observation or a covariance does not fit.
+    NotPositiveDefiniteError
+        In a call, if a step of the filter is not finite or not positive definite.
+
+    See Also
+    --------
+    unscented : A filter without Jacobians.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad import statespace as ss
     >>> grow = lambda x, p, t: x + p["r"] * x * (1 - x)
@@ -257,11 +281,35 @@ def unscented(
     beta: float = 2.0,
     kappa: float = 0.0,
 ) -> Nonlinear:
-    """A non-linear state space model with an unscented Kalman filter: as `extended`, but that no Jacobian is taken.
+    """Make a non-linear state space model with an unscented Kalman filter, which needs no Jacobian.
 
-    The points stand alpha sqrt(m + kappa) standard deviations from the mean; beta weighs the middle one in covariances.  Covariances
-    of states must be positive definite, that of the start, too.
+    Parameters
+    ----------
+    transition, observation, transition_cov, observation_cov, start
+        As for `extended`. Covariances of states must be positive definite, that of the start too.
+    alpha, kappa : float
+        The points stand alpha sqrt(m + kappa) standard deviations from the mean. Defaults are 1 and 0.
+    beta : float, default 2
+        The weight of the middle point in covariances.
 
+    Returns
+    -------
+    Nonlinear
+        As for `extended`.
+
+    Raises
+    ------
+    ArgumentError
+        If alpha, beta or kappa is not valid.
+    ShapeError, NotPositiveDefiniteError
+        As for `extended`.
+
+    See Also
+    --------
+    extended : A filter with Jacobians.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> model = ss.unscented(lambda x, p, t: x, lambda x, p, t: np.exp(x), 0.1, 0.1, (np.zeros(1), 0.5))

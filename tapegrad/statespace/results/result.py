@@ -47,19 +47,31 @@ class Component(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult(Taken):
-    """A maximum of the likelihood.
+    """The result of `fit`: a maximum of the likelihood, with k parameters.
 
-    `params` has the form of `start`; `names`, `estimates` and `standard_errors` (k,), `covariance` and
-    `correlation` (k, k) list the same parameters element by element.  The covariance is the inverse of the
-    observed information, exact second derivatives of the log-likelihood in the parameters themselves.  A
-    parameter that has run into the bound of its constraint is named in `at_bound`; its standard error is nan,
-    and the others are as if it were known.
-
-    `aic`, `aicc`, `bic`, `hqic` count the diffuse elements of the start among the parameters (J. Durbin and S. J.
-    Koopman 2012, section 7.4); `criteria(diffuse="ignored")` does not.
-
-    `iterations` are the optimiser's, `newton_steps` follow; `evaluations` (of value and gradient),
-    `hessians`, `products` (Hessian times vector) count both.
+    Attributes
+    ----------
+    params : like `start`
+        The estimates.
+    names : list of str
+        Names of the parameters, element by element.
+    estimates, standard_errors : arrays of shape (k,)
+        The covariance is the inverse of the observed information, by exact second derivatives of the
+        log-likelihood in the parameters themselves.
+    covariance, correlation : arrays of shape (k, k)
+        Of the estimates.
+    loglik : float
+        The log-likelihood.
+    at_bound : list of str
+        Parameters at the bound of their constraint. Their standard error is nan, and they count as known for
+        the others.
+    aic, aicc, bic, hqic : float
+        They count the diffuse elements of the start among the parameters (J. Durbin and S. J. Koopman 2012,
+        section 7.4); ``criteria(diffuse="ignored")`` does not.
+    iterations, newton_steps : int
+        Steps of the optimiser, and Newton steps after it.
+    evaluations, hessians, products : int
+        Counts of values and gradients, Hessians, and Hessian-vector products in both.
     """
 
     params: Any
