@@ -67,6 +67,11 @@ def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R
         ``unflatten(rest, members)`` returns an instance. Members may be tracked values, trees of them, and in
         gradients None where a member has no derivative. So it must not inspect them.
 
+    Raises
+    ------
+    ArgumentError
+        If `cls` is not a class, or its instances are trees or leaves already.
+
     See Also
     --------
     ravel : A tree as one vector.

@@ -110,6 +110,11 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
         The report. Print it, or use `ok` and `failures` in tests. A check near a kink, within steps of 0.001,
         is 'unsure', because differences do not settle there.
 
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or no argument has float leaves.
+
     See Also
     --------
     tapegrad.testing.check_grads : Raises if derivatives are wrong.

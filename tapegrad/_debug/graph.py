@@ -127,6 +127,11 @@ def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     Graph
         Print it, or draw it with `svg()` or `save(path)`.
 
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or no argument has float leaves.
+
     See Also
     --------
     profile : Time and memory for each line.

@@ -158,6 +158,11 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     Profile
         The report; print it. It has `lines`, `operations`, `kept` (bytes), `total` and `plain` (seconds).
 
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or no argument has float leaves.
+
     See Also
     --------
     graph : The operations one by one.

@@ -181,7 +181,12 @@ def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable |
 
 
 class LinearMap(Generic[Y]):
-    """v -> J v of a function at one point, or w -> J^H w; `T` is the other."""
+    """The linear map v -> J v at one point, made by `linearize`; ``J.T`` is the transpose w -> J^H w.
+
+    See Also
+    --------
+    linearize : Makes it, with an example.
+    """
 
     __slots__ = ("name", "products", "forward")
 
@@ -190,7 +195,7 @@ class LinearMap(Generic[Y]):
 
     @property
     def T(self) -> "LinearMap[Any]":
-        """w -> J^H w, in the trees of the arguments; its own `T` is J again."""
+        """The map w -> J^H w, in the trees of the arguments. Its own `T` is J."""
         return LinearMap(self.name, self.products, not self.forward)
 
     def __call__(self, *given: object) -> Y:

@@ -60,7 +60,7 @@ class Objective:
         self.watch: Callable[[float], Any] | None = None  # is told every value
 
     def value(self, u: np.ndarray) -> float:
-        """The value alone, by a plain call."""
+        """Compute the value alone, by a plain call."""
         self.evaluations += 1
         f, *rest = opened(self.args)
         try:
@@ -91,7 +91,7 @@ class Objective:
         return value, gradient.copy()
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
-        """The whole Hessian; the unit matrix where the value is not finite."""
+        """Compute the whole Hessian, or the identity where the value is not finite."""
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
             return np.eye(u.size)
@@ -101,7 +101,7 @@ class Objective:
         return (H + H.T) * 0.5
 
     def sparse_hessian(self, u: np.ndarray) -> Any:
-        """The same as a sparse matrix."""
+        """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
             self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args, None)
         self.hessians += 1
@@ -119,7 +119,7 @@ class Objective:
         return self._at[1] @ v
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The Hessian at u times v."""
+        """Compute the Hessian at u times v."""
         self.products += 1
         with np.errstate(all="ignore"):
             Hv = on_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)

@@ -18,7 +18,14 @@ OnChange: TypeAlias = Literal["record", "raise"]
 
 
 class Prepared(Remade, Generic[X, Y]):
-    """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
+    """A recorded function and its derivatives, made by `prepare`; each call replays a recording.
+
+    The methods take the arguments of f. With ``out=`` the derivative is written there.
+
+    See Also
+    --------
+    prepare : Makes it, with an example.
+    """
 
     def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
         self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
@@ -37,48 +44,48 @@ class Prepared(Remade, Generic[X, Y]):
         return f"<{self.name}>"
 
     def value(self, *args: object, out: object = None) -> Y:
-        """f(*args)."""
+        """Compute f(*args)."""
         return self.given("value", self.forms["value"](args), out)
 
     __call__ = value
 
     def grad(self, *args: object, out: object = None) -> X:
-        """The gradient, as `tapegrad.grad` gives it."""
+        """Compute the gradient, as `tapegrad.grad` does."""
         return self.given("grad", self.forms["grad"](args), out)
 
     def value_and_grad(self, *args: object, out: object = None) -> tuple[Y, X]:
-        """(value, gradient); `out` is for the gradient."""
+        """Compute (value, gradient); `out` is for the gradient."""
         value, gradient = self.forms["value_and_grad"](args)
         return value, self.given("value_and_grad", gradient, out)
 
     def jacobian(self, *args: object, out: object = None) -> Any:
-        """The Jacobian, as `tapegrad.jacobian` gives it."""
+        """Compute the Jacobian, as `tapegrad.jacobian` does."""
         return self.given("jacobian", self.forms["jacobian"](args), out)
 
     def hessian(self, *args: object, out: object = None) -> Any:
-        """The Hessian, as `tapegrad.hessian` gives it."""
+        """Compute the Hessian, as `tapegrad.hessian` does."""
         return self.given("hessian", self.forms["hessian"](args), out)
 
     def jvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, Y]:
-        """(f(x, *args), J v); `out` is for J v."""
+        """Compute (f(x, *args), J v); `out` is for J v."""
         value, slope = self.product("jvp", x, v, args)
         return value, self.given("jvp", slope, out)
 
     def vjp(self, x: X, w: Y, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X]:
-        """(f(x, *args), J^H w); `out` is for J^H w."""
+        """Compute (f(x, *args), J^H w); `out` is for J^H w."""
         value, pulled = self.product("vjp", x, w, args)
         return value, self.given("vjp", pulled, out)
 
     def hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
-        """H v, the Hessian of f(x, *args) by x times v."""
+        """Compute H v, the Hessian of f with respect to x times v."""
         return self.given("hvp", self.product("hvp", x, v, args), out)
 
     def hmp(self, x: X, V: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
-        """H times each of the rows of V."""
+        """Compute H times each direction in V, of shape (k, *x.shape)."""
         return self.given("hmp", self.product("hmp", x, V, args), out)
 
     def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
-        """(value, gradient, H v); `out` is for H v."""
+        """Compute (value, gradient, H v); `out` is for H v."""
         value, gradient, hv = self.product("value_grad_hvp", x, v, args)
         return value, gradient, self.given("value_grad_hvp", hv, out)
 
@@ -91,8 +98,22 @@ class Prepared(Remade, Generic[X, Y]):
         return self.forms[method]((x, v, *args))
 
     def at(self, x: X, *args: object) -> At:
-        """The function at the point x: its products pay only for what depends on their direction.
+        """Fix the point x: a product then computes only what depends on its direction (partial evaluation).
 
+        Parameters
+        ----------
+        x : array, number or tree
+            The point.
+        *args : object
+            Further arguments of f.
+
+        Returns
+        -------
+        At
+            It has the methods ``hvp(v)``, ``jvp(v)``, ``vjp(w)`` and ``hmp(V)``.
+
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> here = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2)).at(np.array([1.0, 2.0]))
         >>> [here.hvp(v) for v in np.eye(2)]
@@ -101,7 +122,7 @@ class Prepared(Remade, Generic[X, Y]):
         return At(self, x, args)
 
     def report(self) -> str:
-        """What is recorded, and how it is run."""
+        """Say what is recorded, and how it runs."""
         lines = [f"{self.name}"]
         for method, form in self.forms.items():
             lines += [f"  .{method}: {line}" for line in form.report()]

@@ -159,12 +159,12 @@ class Plan(Remade):
 
     @property
     def colors(self) -> int:
-        """How many products give all entries."""
+        """The number of products in a call."""
         return len(self.coloring)
 
     @property
     def shape(self) -> tuple:
-        """That of the matrix."""
+        """The shape of the matrix."""
         return self.pattern.shape
 
     def __repr__(self) -> str:
@@ -324,7 +324,7 @@ class Plan(Remade):
 
 
 class Renewed:
-    """A plan for a search that may meet other branches of the function: there it is prepared anew."""
+    """A plan for a search that may meet other branches of the function; there it prepares a new pattern."""
 
     def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
         self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian

@@ -62,6 +62,10 @@ def unconstrained() -> Constraint:
     -------
     Constraint
 
+    See Also
+    --------
+    positive, interval : Bounds.
+
     Examples
     --------
     >>> import numpy as np
@@ -131,6 +135,11 @@ def interval(low: float, high: float) -> Constraint:
     Returns
     -------
     Constraint
+
+    Raises
+    ------
+    ArgumentError
+        If low is not below high.
 
     See Also
     --------

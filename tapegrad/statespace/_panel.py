@@ -57,7 +57,7 @@ class ManyFits:
     way: str
 
     def report(self) -> str:
-        """How the likelihood was computed, and how many series have converged."""
+        """Say how the likelihood was computed, and how many series have converged."""
         return f"{self.way}\n{int(self.converged.sum())} of {len(self.converged)} series converged"
 
     def __repr__(self) -> str:

@@ -39,6 +39,11 @@ def level(var: float | None = None, name: str = "level") -> "Structural":
         A sum of components, which `fit` accepts. Every sum has observation noise, unless ``noise(var=0)``
         removes it.
 
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
+
     See Also
     --------
     trend, seasonal, cycle, ar, regression, noise : The other components.
@@ -70,6 +75,11 @@ def trend(var: float | None = None, name: str = "trend") -> "Structural":
     Structural
         A sum of components. Without `level`, the level under the trend has no noise of its own: a smooth
         trend.
+
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
 
     See Also
     --------
@@ -270,6 +280,11 @@ def noise(var: float | None = None, name: str = "irregular") -> "Structural":
     Structural
         A sum of components.
 
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
+
     See Also
     --------
     level : The level.
@@ -308,7 +323,12 @@ def _numbered(k: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Structural:
-    """A sum of components, for `fit`. `+` adds sums."""
+    """A sum of components, for `fit`. The operator + adds sums.
+
+    See Also
+    --------
+    level, trend, seasonal, cycle, ar, regression, noise : The components.
+    """
 
     parts: tuple[Part, ...]
 

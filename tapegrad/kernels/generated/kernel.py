@@ -423,7 +423,12 @@ class Generated(Remade):
 
 
 class Likelihood(Generated):
-    """A kernel that sums over data, made by `likelihood`; ``k(theta, data)`` returns the values (B,)."""
+    """A kernel that sums over data, made by `likelihood`; ``k(theta, data)`` returns the values (B,).
+
+    See Also
+    --------
+    likelihood : Makes it, with an example.
+    """
 
     def _rerun(self, theta, data, sample):
         build, numbers, each = self._steps_of(theta, data, sample)
@@ -441,7 +446,12 @@ class Likelihood(Generated):
 
 
 class Recursion(Generated):
-    """A kernel with a carry, made by `recursion`; ``k(theta, data)`` returns the values (B,)."""
+    """A kernel with a carry, made by `recursion`; ``k(theta, data)`` returns the values (B,).
+
+    See Also
+    --------
+    recursion : Makes it, with an example.
+    """
 
     def _rerun(self, theta, data, sample):
         build, numbers, each = self._steps_of(theta, data, sample)

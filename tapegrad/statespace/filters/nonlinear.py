@@ -32,7 +32,12 @@ ADVICE = "A covariance, of the observation or of the state, is not positive defi
 
 @dataclass(frozen=True)
 class Nonlinear:
-    """A non-linear model and its filter, made by `extended` or `unscented`."""
+    """A non-linear model and its filter, made by `extended` or `unscented`.
+
+    See Also
+    --------
+    extended, unscented : Make it, with examples.
+    """
 
     transition: Callable
     observation: Callable
@@ -42,14 +47,20 @@ class Nonlinear:
     weights: tuple | None = None  # alpha, beta, kappa of an unscented filter
 
     def loglik(self, params: Any, y: Any) -> Any:
-        """The approximate log-likelihood of y (n,) or (n, p), nan meaning missing; differentiable in params and y."""
+        """Compute the approximate log-likelihood of y, of shape (n,) or (n, p), nan where missing.
+
+        It is differentiable with respect to params and y.
+        """
         total = 0.0
         for _, _, _, _, term in self._steps(params, y):
             total = total + term
         return total
 
     def filter(self, params: Any, y: Any) -> FilterResult:
-        """Predicted and filtered means and covariances, innovations and log-likelihood terms, as `ss.filter` gives them."""
+        """Compute predicted and filtered means and covariances, innovations and log-likelihood terms.
+
+        The result is a `FilterResult`.
+        """
         data = y if isinstance(y, Observations) else Observations(y)
         before, after, innovations, spread, terms = zip(*self._steps(params, data), strict=True)
         xp = data.xp
@@ -69,9 +80,13 @@ class Nonlinear:
         )
 
     def kernel(self) -> Recursion:
-        """The log-likelihood as a kernel for many parameter vectors, `k(theta, data)`: theta (p, B), or a dict of arrays (..., B), and
-        data (n,), or y.T (p, n) where several numbers are observed.  Its `final` is (mean, covariance, steps) after the last step.
+        """Make the log-likelihood a kernel for many parameter vectors, ``k(theta, data)``.
 
+        theta is (p, B), or a dict of arrays (..., B). Data are (n,), or y.T of shape (p, n) if several numbers
+        are observed. ``final`` of the kernel is (mean, covariance, steps) after the last step.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> from tapegrad import statespace as ss
         >>> model = ss.extended(lambda x, p, t: p[0] * np.sin(x), lambda x, p, t: x, 0.1, 0.2, (np.zeros(1), 1.0))
