@@ -12,10 +12,10 @@ from layers import MODULES
 
 import tapegrad as tg
 
-DOCS = Path(__file__).parents[2] / "docs"
-TEXT = (DOCS / "architecture.md").read_text(encoding="utf-8")
-WORDS = re.findall(r"^\| ([^|]+) \| [^|]+ \| (`.*`) \|$", (DOCS / "glossary.md").read_text(encoding="utf-8"), re.MULTILINE)
+TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 TOP = {name.split(".")[0] for name in MODULES}
+GLOSSARY = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+WORDS = re.findall(r"^\| ([^|]+) \| [^|]+ \| (`.*`) \|$", GLOSSARY, re.MULTILINE)
 CODE = re.findall(r"`([A-Za-z_][\w.]*)`", TEXT + "".join(place for _, place in WORDS))
 NAMED = [n for n in CODE if n.split(".")[0] in TOP - {"numpy", "graph"}]
 PICTURE = "".join(re.findall(r"```mermaid\n(.*?)```", TEXT, re.DOTALL))
