@@ -178,7 +178,8 @@ The other columns count what is executed, by public names, in up to four calls e
 A name counts if one call is right and none is wrong. A call may raise, for example for an option that a library lacks. A wrong number
 fails the tests. `tests/support/executed.txt` lists the calls.
 
-`tests/support/coverage_table.py` made this page for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/project/test_coverage.py` checks it.
+`tests/support/coverage_table.py` made this page for NumPy {np.__version__} and SciPy {scipy.__version__}.
+`tests/project/test_coverage.py` checks it.
 
 | namespace | differentiated | reverse | forward | second | batched | CuPy has | right there | constant | refused | |
 |---|---|---|---|---|---|---|---|---|---|---|
