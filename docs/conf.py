@@ -17,7 +17,8 @@ author = "The authors of tapegrad"
 copyright = "the authors of tapegrad; Apache 2.0"
 version = release = version_of("tapegrad")
 
-extensions = ["myst_parser", "sphinx.ext.autodoc"]
+extensions = ["myst_parser", "sphinx.ext.autodoc", "sphinx.ext.napoleon"]
+napoleon_google_docstring = False
 source_suffix = {".md": "markdown"}
 html_theme = "furo"
 html_static_path = ["static"]
@@ -28,7 +29,7 @@ html_copy_source = False
 html_show_search_summary = False  # it fetches pages, which a browser refuses where the site is opened from a disk
 myst_heading_anchors = 3
 
-# Docstrings are plain text with `code` in single marks.
+# Docstrings have NumPy's sections, with `code` in single marks.
 default_role = "code"
 autodoc_default_options = {"members": True, "member-order": "bysource"}
 autodoc_typehints = "none"
@@ -37,7 +38,7 @@ python_maximum_signature_line_length = 100
 
 
 def as_plain_text(app, what, name, obj, options, lines):
-    """Docstrings are laid out for eyes: columns stay columns, and `*` outside of code is no markup."""
+    """Columns stay columns, and `*` outside code is no markup.  Code and the names of parameters (`*args`) stay as they are."""
     if name.startswith("tapegrad.kernels.library.") and what == "module":
         lines[:] = [lines[0], "", "::", "", *("    " + line for line in lines[1:]), ""]
         return
@@ -46,8 +47,8 @@ def as_plain_text(app, what, name, obj, options, lines):
         rows = paragraph.split("\n")
         if len(rows) > 3 and all(re.search(r"[^\s.:;] {2,}\S", row) for row in rows):
             paragraphs[k] = "::\n\n" + "\n".join("    " + row for row in rows)
-        elif not paragraph.lstrip().startswith((">>>", "    ")):
-            paragraphs[k] = re.sub(r"`[^`]*`|\*", lambda m: m[0] if m[0][0] == "`" else r"\*", paragraph)
+        elif ">>> " not in paragraph and not paragraph.startswith("    "):
+            paragraphs[k] = re.sub(r"(`+[^`]*`+|^\*+(?=\w+ :))|\*", lambda m: m[1] or r"\*", paragraph, flags=re.M)
     lines[:] = "\n\n".join(paragraphs).split("\n")
 
 
@@ -69,6 +70,6 @@ def draw_charts(app, doctree):
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", as_plain_text)
+    app.connect("autodoc-process-docstring", as_plain_text, priority=400)  # before the sections are read
     app.connect("source-read", carry_files)
     app.connect("doctree-read", draw_charts)

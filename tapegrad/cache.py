@@ -41,11 +41,21 @@ def __dir__() -> list[str]:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What is kept of compiled code.
+    """The size of the compiled code that is kept.
 
-    `folder`: where files lie, or None; `files`, `bytes`: how many there are, and their size; `most_files`, `most_bytes`: the limits,
-    beyond which the least recently used are deleted.  `engines`, `most_engines`: the same for machine code of kernels in memory.
+    Attributes
+    ----------
+    folder : Path or None
+        The folder on disk.
+    files, bytes : int
+        The number of files, and their size.
+    most_files, most_bytes : int
+        The limits, beyond which the least recently used files are deleted.
+    engines, most_engines : int
+        The number of compiled kernels in memory, and its limit.
 
+    Examples
+    --------
     >>> import tapegrad as tg
     >>> tg.cache.info().most_engines
     512
@@ -61,11 +71,15 @@ class CacheInfo:
 
 
 def info() -> CacheInfo:
-    """How much compiled code is kept, on disk and in memory, and how much may be.
+    """Return how much compiled code is kept, on disk and in memory, and the limits.
 
     Returns
     -------
     CacheInfo
+
+    See Also
+    --------
+    clear : Deletes it.
 
     Examples
     --------
@@ -80,14 +94,18 @@ def info() -> CacheInfo:
 
 
 def clear() -> int:
-    """Delete the files, and forget the machine code that nobody holds.
+    """Delete the files, and drop the machine code that nothing refers to.
 
-    Kernels that exist go on working.  Files of other users, and files of another kind, stay.
+    Kernels that exist continue to work. Files of other users, and files of another kind, stay.
 
     Returns
     -------
     int
         The number of files deleted.
+
+    See Also
+    --------
+    info : How much is kept.
 
     Examples
     --------

@@ -497,12 +497,41 @@ def made(name: str, f: Callable, x: Any, args: tuple, settings: dict | None = No
 
 
 def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
-    """The Jacobian of f at x as a LinearOperator; `args` are further arguments of f.
+    """Make the Jacobian of f at x a LinearOperator, for SciPy's iterative solvers.
 
-    It takes and gives vectors: the arrays of a tree one after the other.  `.jvp(v, out=)` and `.vjp(w, out=)` take trees.
-    `.update(x)` moves it to another point; `.value` is f(x).  f runs once at each point, and captured arrays must stay as they were
-    there: GuardError.
+    f runs once at each point. Vectors hold the arrays of a tree one after the other. ``.jvp(v, out=)`` and
+    ``.vjp(w, out=)`` take trees. ``.update(x)`` moves the operator to another point, and ``.value`` is f(x).
 
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns an array or a tree of arrays, m numbers in all.
+    x : array, number or tree
+        The point, n numbers of float or complex dtype.
+    *args : object
+        Further arguments of f.
+    holomorphic : bool, default False
+        Whether f is a complex differentiable function of complex x, which complex x requires.
+
+    Returns
+    -------
+    scipy.sparse.linalg.LinearOperator
+        The operator, of shape (m, n). For CuPy arrays it is that of cupyx.
+
+    Raises
+    ------
+    GuardError
+        In a product, if a captured array or another dependency of f has changed since the last update.
+    ArgumentError
+        If f returns no float array, or x is complex and `holomorphic` is False.
+
+    See Also
+    --------
+    tapegrad.linearize : The same map on trees, without SciPy.
+    tapegrad.sparse.jacobian : The matrix, if it is sparse.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> J = tg.operators.jacobian(lambda x: x * x, np.array([1.0, 2.0]))
     >>> J @ np.array([1.0, 1.0]), J.update(np.array([3.0, 4.0])) @ np.array([1.0, 1.0])
@@ -512,9 +541,40 @@ def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
 
 
 def hessian(f: Callable, x: Any, *args: Any) -> Any:
-    """The Hessian of a real scalar function as a LinearOperator; see `jacobian`.  `.hvp(v, out=)` takes a tree; `.value` and
-    `.gradient` are there without another run of f.
+    """Make the Hessian of a real scalar function at x a LinearOperator.
 
+    f runs once at each point. ``.hvp(v, out=)`` takes a tree. ``.value`` and ``.gradient`` need no further
+    run of f. Other methods are those of `jacobian`.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x : array, number or tree
+        The point, n numbers of a real float dtype.
+    *args : object
+        Further arguments of f.
+
+    Returns
+    -------
+    scipy.sparse.linalg.LinearOperator
+        The symmetric operator, of shape (n, n).
+
+    Raises
+    ------
+    GuardError
+        In a product, if a captured array or another dependency of f has changed since the last update.
+    ArgumentError
+        If x is complex.
+    NotScalarError
+        If f does not return a real scalar.
+
+    See Also
+    --------
+    tapegrad.hvp : One product.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> from scipy.sparse.linalg import cg
     >>> H = tg.operators.hessian(lambda x: (x ** 4).sum(), np.array([1.0, 2.0]))
@@ -525,8 +585,33 @@ def hessian(f: Callable, x: Any, *args: Any) -> Any:
 
 
 def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
-    """J^T J of residuals r(x) as a LinearOperator; see `jacobian`.  `.gradient` is J^T r.
+    """Make the Gauss-Newton matrix J^T J of residuals at x a LinearOperator.
 
+    Parameters
+    ----------
+    r : callable
+        ``r(x, *args)`` returns the residuals, an array or a tree of arrays.
+    x : array, number or tree
+        The point, n numbers of a real float dtype.
+    *args : object
+        Further arguments of r.
+
+    Returns
+    -------
+    scipy.sparse.linalg.LinearOperator
+        The symmetric operator, of shape (n, n). ``.gradient`` is J^T r. Other methods: see `jacobian`.
+
+    Raises
+    ------
+    GuardError
+        In a product, if a captured array or another dependency of r has changed since the last update.
+
+    See Also
+    --------
+    tapegrad.optimize.least_squares : Minimises the sum of squares.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.operators.gauss_newton(lambda x: x * x, np.array([1.0, 2.0])) @ np.ones(2)
     array([ 4., 16.])
@@ -535,9 +620,35 @@ def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
 
 
 def fisher(logp: Callable, x: Any, *args: Any) -> Any:
-    """The sum over observations of the outer products of their scores, as a LinearOperator; see `jacobian`.  `logp(x)` gives one
-    log-density for each observation, shape (n,).
+    """Make the empirical Fisher information at x a LinearOperator.
 
+    It is the sum over observations of the outer products of their scores.
+
+    Parameters
+    ----------
+    logp : callable
+        ``logp(x, *args)`` returns one log density for each observation, of shape (n,).
+    x : array, number or tree
+        The point, p numbers of a real float dtype.
+    *args : object
+        Further arguments of logp.
+
+    Returns
+    -------
+    scipy.sparse.linalg.LinearOperator
+        The symmetric operator, of shape (p, p). Its methods are those of `jacobian`.
+
+    Raises
+    ------
+    GuardError
+        In a product, if a captured array or another dependency of logp has changed since the last update.
+
+    See Also
+    --------
+    tapegrad.kernels.likelihood : Kernels with a method `fisher`.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> y = np.array([1.0, 2.0, 4.0])
     >>> tg.operators.fisher(lambda m: -0.5 * (y - m[0]) ** 2, np.array([2.0])) @ np.ones(1)

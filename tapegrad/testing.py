@@ -142,17 +142,52 @@ def check_grads(
     eps: float | None = None,
     seed: int = 0,
 ) -> None:
-    """Check the derivatives of f(*args) along random directions; raises AssertionError that says which check failed, by how much.
+    """Check the derivatives of f(*args) along random directions.
 
-    Checked, for the arguments `argnums` (default: all that have float or complex leaves): the value against a plain call;
-    forward mode against central differences; reverse against forward by a dot product; for every order up to `order` all
-    nestings of the two `modes` against each other and against differences of one order less; that a second call gives the same
-    bits; that the arguments are as they were; that results share no memory with them.
+    Checked are:
 
-    `eps` is the step of the differences; `rtol` and `atol` apply to comparisons of derivatives with each other, differences are
-    allowed 1000 times as much (in float64).  f must be smooth within a few `eps` of its arguments.
-    Matrices that are Hermitian and not diagonal are perturbed to Hermitian ones.
+    - the value, against a plain call;
+    - forward mode, against central differences;
+    - reverse mode, against forward mode by a dot product;
+    - for every order up to `order`, all nestings of the `modes`, against each other and against differences
+      of one order less;
+    - that a second call gives the same bits, that the arguments are unchanged, and that results share no
+      memory with them.
 
+    f must be smooth within a few `eps` of its arguments. Hermitian matrices that are not diagonal are
+    perturbed to Hermitian ones.
+
+    Parameters
+    ----------
+    f : callable
+        A function of `args` that returns an array, a number or a tree of these.
+    args : tuple or object
+        The arguments, or the only argument.
+    argnums : int or tuple of int, optional
+        The arguments to differentiate. By default all with float or complex leaves.
+    order : int, default 2
+        The highest order of derivatives.
+    modes : tuple, default ('forward', 'reverse')
+        The modes that are nested.
+    rtol, atol : float, optional
+        Tolerances of comparisons of derivatives with each other. Differences are allowed 1000 times as much
+        (in float64).
+    eps : float, optional
+        The step of the differences.
+    seed : int, default 0
+        Seed of the random directions.
+
+    Raises
+    ------
+    AssertionError
+        If a check fails. The text says which one, and by how much.
+
+    See Also
+    --------
+    tapegrad.audit : A report on every transform.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.testing.check_grads(lambda x, y: np.sin(x) * y, (np.ones(3), 2.0))
     >>> square = tg.rule(lambda x: x * x, vjp=lambda g, out, x: 3 * g * x)

@@ -14,8 +14,20 @@ LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))  # t
 
 
 class Const:
-    """No derivative wanted: no record, no shadow, no adjoint.  The function gets the object itself.
+    """Mark an argument or a function as constant: no derivative, no records.
 
+    Parameters
+    ----------
+    value : object
+        An argument, which the function then gets itself; or a function, whose captured objects are then
+        constants.
+
+    See Also
+    --------
+    value : Drops the derivative of a tracked value inside a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x, data: (x * data).sum())(np.ones(2), tg.Const(np.array([3.0, 4.0])))
     array([3., 4.])
@@ -40,11 +52,32 @@ R = TypeVar("R")
 
 
 def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R]], unflatten: Callable[[R, list[Any]], T]) -> None:
-    """Instances of this class are trees in every transform, as tuples, lists, dicts, dataclasses and classes of attrs are.
+    """Register a class whose instances are trees in every transform.
 
-    `flatten(x)` gives (members, rest), `unflatten(rest, members)` an instance of these members: tracked values, trees of such, and
-    in gradients None where a member has no derivative, so it must not look at them.  Subclasses are registered by themselves.
+    Tuples, lists, dicts, dataclasses and classes of attrs are trees without registration. Subclasses are
+    registered by themselves.
 
+    Parameters
+    ----------
+    cls : type
+        The class.
+    flatten : callable
+        ``flatten(x)`` returns (members, rest): a sequence of members, and whatever else rebuilds x.
+    unflatten : callable
+        ``unflatten(rest, members)`` returns an instance. Members may be tracked values, trees of them, and in
+        gradients None where a member has no derivative. So it must not inspect them.
+
+    Raises
+    ------
+    ArgumentError
+        If `cls` is not a class, or its instances are trees or leaves already.
+
+    See Also
+    --------
+    ravel : A tree as one vector.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> class Line:
     ...     def __init__(self, slope, name):

@@ -75,11 +75,22 @@ class Elements:
 
 
 class Variable(Attached):
-    """An array of NumPy or CuPy that may be watched by a transform, and written in place.
+    """An array of NumPy or CuPy that a transform may watch, and that may be written in place.
 
-    Inside a transform the arguments of your function are Variables; they behave as arrays.  `Variable(array)` makes one by
-    hand, over a copy of the array, for use with `tapegrad.Tape` or captured by a function.
+    Inside a transform the arguments of your function are Variables. They behave as arrays.
 
+    Parameters
+    ----------
+    array : array or number
+        The content, which is copied. A Variable made by hand is for `tapegrad.Tape`, or is captured by a
+        function.
+
+    See Also
+    --------
+    Tape : Watches Variables by hand.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> x = tg.Variable(np.array([1.0, 2.0]))
     >>> with tg.Tape() as tape:

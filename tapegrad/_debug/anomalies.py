@@ -129,15 +129,32 @@ class Anomalies(Watcher):
 
 
 class detect_anomalies:
-    """A context in which the first nan or inf is an error that tells the operation, its operands and your line.
+    """A context in which the first nan or inf raises an error with the operation, its operands and your line.
 
-    Looked at is what transforms of this thread follow: each operation forward, each derivative backward and forward, kernels, and
-    calls of `tg.prepare`, which run as they are meanwhile.  An operation is blamed that makes a nan of operands that have none; a nan
-    that was there before (missing data) is an error if it gets into a result.  With inf=False only nan counts.
+    All code under a transform in this thread is checked: each operation, each derivative forward and
+    backward, kernels, and calls of `tapegrad.prepare`, which run plainly meanwhile. An operation is reported
+    if it makes a nan of operands that have none. A nan that was there before, such as missing data, is an
+    error if it gets into a result.
 
-    Everything goes the slow way meanwhile, some 25 microseconds an operation: a gradient of small arrays takes ten times as long, one
-    of arrays of 10,000 half as long again.  Without the context nothing is paid.
+    Inside the context an operation takes about 25 microseconds more. A gradient of small arrays takes ten
+    times as long, and one of arrays of 10,000 half as long again. Outside it there is no cost.
 
+    Parameters
+    ----------
+    inf : bool, default True
+        Whether infinite values count too. With False only nan counts.
+
+    Raises
+    ------
+    AnomalyError
+        At the first nan or inf.
+
+    See Also
+    --------
+    audit : Checks all derivatives of a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> with tg.detect_anomalies():
     ...     tg.grad(lambda x: np.sqrt(x).sum())(np.array([1.0, 0.0]))

@@ -85,16 +85,42 @@ class Audit:
 
 @entry
 def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None, seed: int = 0) -> Audit:
-    """f(*args) as it is and under every transform: do value, gradient, products with Jacobian and Hessian agree with each other and
-    with differences?  Gives a report: print it; `.ok` and `.failures` for tests.
+    """Compare the derivatives of a function in all modes with each other and with differences.
 
-    Run are f itself, reverse and forward mode, hvp, vmap, prepare, and reverse mode once more with nan in the captured arrays that f
-    writes: what reads them by a way that tapegrad does not follow, a pointer for example, then shows.  Where something fails, each
-    operation is checked by itself, so that a wrong `tg.rule` is named.  The report ends with `tg.profile`.
+    f runs plainly, in reverse and forward mode, and with hvp, vmap and prepare. Then it runs in reverse mode
+    with nan in the captured arrays that it writes. What reads them in a way that tapegrad does not follow,
+    such as a pointer, then shows. If a check fails, each operation is checked by itself, so that a wrong
+    `tapegrad.rule` is named. The report ends with `tapegrad.profile`. f runs about fifty times, and what it
+    captures is left as it was.
 
-    f runs about fifty times; what it captures is left as it was.  Where f has a corner within steps of 0.001 the differences do
-    not settle, and the check is 'unsure'.
+    Parameters
+    ----------
+    f : callable
+        A function of `args` that returns an array, a number or a tree of these.
+    *args : object
+        Its arguments.
+    argnums : int or tuple of int, optional
+        The arguments to differentiate. By default all with float leaves.
+    seed : int, default 0
+        Seed of the random directions.
 
+    Returns
+    -------
+    Audit
+        The report. Print it, or use `ok` and `failures` in tests. A check near a kink, within steps of 0.001,
+        is 'unsure', because differences do not settle there.
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or no argument has float leaves.
+
+    See Also
+    --------
+    tapegrad.testing.check_grads : Raises if derivatives are wrong.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.audit(lambda x: (np.sin(x) * x).sum(), np.ones(3)).ok
     True

@@ -109,10 +109,35 @@ class Recording(Watcher):
 
 
 def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Graph:
-    """The operations that f(*args) puts on a tape: print the result, or draw it by `.svg()` or `.save(path)`.
+    """Show the operations that a call of a function puts on the tape.
 
-    f runs once; what it captures is left as it was.
+    f runs once, and what it captures is left as it was.
 
+    Parameters
+    ----------
+    f : callable
+        A function of `args`.
+    *args : object
+        Its arguments.
+    argnums : int or tuple of int, optional
+        The arguments to differentiate. By default all with float leaves.
+
+    Returns
+    -------
+    Graph
+        Print it, or draw it with `svg()` or `save(path)`.
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or no argument has float leaves.
+
+    See Also
+    --------
+    profile : Time and memory for each line.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> print(tg.graph(lambda x: np.sum(np.sin(x) * 2), np.ones(3)))  # doctest: +ELLIPSIS
     graph(<lambda>): 3 operations

@@ -26,9 +26,27 @@ Y = TypeVar("Y")
 
 
 class inplace(Remade, Generic[Y]):
-    """f fills its first argument: `inplace(f, like)(x, ...)` gives a fresh array (or tree of arrays) like `like`, filled by
-    `f(out, x, ...)`; it starts as zeros.
+    """Make a function with a result from a function that fills its first argument.
 
+    Parameters
+    ----------
+    f : callable
+        ``f(out, x, ...)`` fills `out`, which starts as zeros.
+    like : array or tree of arrays
+        The shapes and dtypes of `out`.
+
+    Returns
+    -------
+    callable
+        ``g(x, ...)`` returns a new array, or tree of arrays, that f has filled.
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> def square(out, x):
     ...     out[:] = x * x
@@ -62,9 +80,28 @@ def fresh(a: Any) -> Any:
 
 
 class stateful(Remade, Generic[Y]):
-    """Captured arrays as inputs and outputs: `g = stateful(f, a, b)`; `g((a0, b0), x)` gives `(f(x), (a1, b1))`, where f has
-    found a0, b0 in its captured arrays a, b and left a1, b1 there.  The arrays themselves stay as they are.
+    """Make inputs and outputs of the arrays that f captured.
 
+    Parameters
+    ----------
+    f : callable
+        A function that reads and writes captured arrays.
+    *arrays : array
+        The captured arrays. They are left unchanged.
+
+    Returns
+    -------
+    callable
+        ``g((a0, b0), x)`` returns ``(f(x), (a1, b1))``. f finds a0, b0 in its captured arrays, and a1, b1 are
+        what it leaves there.
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> total = np.zeros(1)
     >>> def add(x):
@@ -114,13 +151,29 @@ class stateful(Remade, Generic[Y]):
 
 
 class checkpoint(Remade, Generic[P, Y]):
-    """f, recomputed in the backward sweep instead of keeping its records.
+    """Recompute f in the backward sweep instead of keeping its records.
 
-    Arrays that f captured and writes are followed as usual; random generators that it captured draw the same numbers again.  What
-    f reads must be as it was: GuardError where a captured number or integer array has changed, or the recomputation gives other
-    values (on a device, where comparing would wait, the derivative is nan).  Nest it to differentiate a loop of T steps in memory
-    O(sqrt T).
+    Captured arrays that f writes are followed as usual. Captured random generators draw the same numbers
+    again. Nested checkpoints differentiate a loop of T steps in memory O(sqrt T).
 
+    Parameters
+    ----------
+    f : callable
+        The function to recompute.
+
+    Returns
+    -------
+    callable
+        A function like f.
+
+    Raises
+    ------
+    GuardError
+        In the sweep, if a captured number or integer array has changed, or the recomputation gives other
+        values. On a device, where comparing would wait, the derivative is nan instead.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> def steps(x):
     ...     for _ in range(100):

@@ -27,13 +27,39 @@ Y = TypeVar("Y")
 
 
 def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
-    """f with the user's own derivative.  f gets plain arrays.
+    """Give a function a derivative of your own.
 
-    `vjp(g, out, *args)` gives one cotangent, or a tuple of one for each argument (None: zero); `jvp(t, out, *args)`, with t a
-    tuple of tangents (None: zero), gives the tangent of the output.  args are as they were at the call, whatever was written
-    since.  With only one of the two, the other mode is its transpose.  A tracked value that f reads by another way than its arguments
-    raises ArgumentError where the result depends on it; what f keeps elsewhere is plain.
+    Parameters
+    ----------
+    f : callable
+        The function. It gets plain arrays and returns an array, a number or a tree of these.
+    vjp : callable, optional
+        ``vjp(g, out, *args)`` returns one cotangent, or a tuple with one for each argument. None means zero.
+    jvp : callable, optional
+        ``jvp(t, out, *args)`` returns the tangent of the output. t is a tuple of tangents; None means zero.
+        With only one of `vjp` and `jvp`, the other mode is its transpose.
 
+    Returns
+    -------
+    callable
+        A function like f, with this derivative. The rules get the arguments as they were at the call,
+        whatever was written since. What f stores outside itself is plain.
+
+    Raises
+    ------
+    ArgumentError
+        If neither rule is given; and, in a call, if the result depends on a tracked value that is not an
+        argument.
+    ShapeError
+        If a rule returns another shape than its argument or output has.
+
+    See Also
+    --------
+    tapegrad.kernels.raw : The same for your own CUDA C.
+    tapegrad.implicit.root : Derivatives of a solution.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
     >>> tg.grad(sumsq)(np.array([2.0, 3.0]))

@@ -181,7 +181,12 @@ def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable |
 
 
 class LinearMap(Generic[Y]):
-    """v -> J v of a function at one point, or w -> J^H w; `T` is the other."""
+    """The linear map v -> J v at one point, made by `linearize`; ``J.T`` is the transpose w -> J^H w.
+
+    See Also
+    --------
+    linearize : Makes it, with an example.
+    """
 
     __slots__ = ("name", "products", "forward")
 
@@ -190,7 +195,7 @@ class LinearMap(Generic[Y]):
 
     @property
     def T(self) -> "LinearMap[Any]":
-        """w -> J^H w, in the trees of the arguments; its own `T` is J again."""
+        """The map w -> J^H w, in the trees of the arguments. Its own `T` is J."""
         return LinearMap(self.name, self.products, not self.forward)
 
     def __call__(self, *given: object) -> Y:
@@ -217,11 +222,38 @@ class LinearMap(Generic[Y]):
 
 
 def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
-    """(f(*primals), J): the value and the linear map `J(v)`, for several primals `J(v1, v2, ...)`.  f runs once.
+    """Compute the value of f and its linearisation, the map v -> J v at one point. f runs once.
 
-    `J.T(w)` gives J^H w: one tree for one primal, else a tuple.  Each product costs one sweep over what was recorded; captured arrays
-    and the primals are as they were at the call, whatever was written since.
+    Each product costs one sweep over the records. Captured arrays and the primals enter as they were at the
+    call, whatever was written since.
 
+    Parameters
+    ----------
+    f : callable
+        A function of `primals` that returns an array, a number or a tree of these.
+    *primals : array, number or tree
+        The point, of float or complex dtype.
+
+    Returns
+    -------
+    value : tree
+        ``f(*primals)``.
+    J : LinearMap
+        ``J(v)``, or ``J(v1, v2, ...)`` for several primals, returns the tangent of the value. ``J.T(w)``
+        returns J^H w: one tree for one primal, else a tuple.
+
+    Raises
+    ------
+    ShapeError
+        If a direction or a cotangent has another shape than its primal or the value.
+
+    See Also
+    --------
+    jvp, vjp : One product.
+    tapegrad.operators.jacobian : The same as an operator for SciPy's solvers.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> y, J = tg.linearize(lambda x: x * x, np.array([1.0, 3.0]))
     >>> J(np.array([1.0, 10.0])), J.T(np.array([1.0, 1.0]))

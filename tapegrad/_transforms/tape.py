@@ -83,11 +83,19 @@ class OnTape(Recorded):
 
 
 class Tape:
-    """A tape by hand: watch arrays, compute, ask for derivatives, as often as you like.  NumPy's names are not shadowed here: use
-    `tapegrad.numpy`, or numpy functions through their protocols.
+    """A tape by hand: watch arrays, compute, and ask for derivatives as often as you like.
 
-    y may be any value computed inside the with block, and x what `watch` returned; both may be trees of such.
+    NumPy's names are not replaced here. Use `tapegrad.numpy`, or NumPy functions through their protocols.
+    In the methods, y is any value computed inside the ``with`` block, and x is what `watch` returned. Both
+    may be trees.
 
+    See Also
+    --------
+    grad : The gradient of a function, without a tape by hand.
+    Dual : Forward mode by hand.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> with tg.Tape() as tape:
     ...     x = tape.watch(np.array([1.0, 2.0]))
@@ -122,13 +130,15 @@ class Tape:
 
     @property
     def saved_bytes(self) -> int:
-        """Bytes of arrays that the records keep."""
+        """The bytes of the arrays that the records keep."""
         return reverse.saved_bytes(self._trace)
 
     @property
     def snapshots(self) -> list[Snapshot]:
-        """The copies that writes inside the with block have cost: for which record, at which of your lines, with bytes.
+        """The copies that in-place writes in the ``with`` block have cost: the record, your line, the bytes.
 
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> with tg.Tape() as tape:
         ...     x = tape.watch(np.ones(3))
@@ -153,7 +163,7 @@ class Tape:
         return found
 
     def watch(self, array: Array | Number | Variable) -> Variable:
-        """A Variable over a copy of the array."""
+        """Make a Variable over a copy of an array, and record what is computed from it."""
         inputs = Inputs("tape.watch", 0, (array,))
         if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
@@ -167,9 +177,27 @@ class Tape:
     @overload
     def grad(self, y: Variable, x: Y, seed: object = None) -> Y: ...
     def grad(self, y: Any, x: Any, seed: Any = None) -> Any:
-        """Gradient of the scalar y (or J^H seed of an array y) for the watched x, or a tree of such; repeatable.
+        """Compute the gradient of y with respect to x.
 
-        Raises ArgumentError where y does not depend on the tape: what is computed after the with block is plain."""
+        Parameters
+        ----------
+        y : Variable or tree
+            A real scalar computed in the ``with`` block, or with `seed` any array.
+        x : Variable or tree
+            What `watch` returned.
+        seed : array, optional
+            The cotangent of y; the result is then J^H seed.
+
+        Returns
+        -------
+        tree
+            The gradient, like x. The method may be called again.
+
+        Raises
+        ------
+        ArgumentError
+            If y does not depend on the tape. What is computed after the ``with`` block is plain.
+        """
         if seed is not None:
             return self._pulled("tape.grad(y, x)", "seed", y, seed, x)
         check_scalar("tape.grad", self.grad, y)
@@ -196,8 +224,10 @@ class Tape:
         return r.results(r.gradient(r.cast(call.partition("(")[0], what, w, y, primals)))
 
     def vjp(self, y: Any, w: Any, x: Y) -> Y:
-        """J^H w for the Jacobian J of y by x; w has the tree and shapes of y.
+        """Compute J^H w for the Jacobian J of y with respect to x; w has the tree and shapes of y.
 
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> with tg.Tape() as tape:
         ...     x = tape.watch(np.array([1.0, 3.0]))
@@ -208,10 +238,12 @@ class Tape:
         return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)
 
     def jvp(self, y: Y, x: Any, v: Any) -> Y:
-        """J v for the Jacobian J of y by x; v has the tree and shapes of x.
+        """Compute J v for the Jacobian J of y with respect to x; v has the tree and shapes of x.
 
-        The records are swept twice, for what they give is J^H w.
+        The records are swept twice, because one sweep gives J^H w.
 
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> with tg.Tape() as tape:
         ...     x = tape.watch(np.array([1.0, 3.0]))
@@ -225,8 +257,10 @@ class Tape:
         return tree_map(lambda _: next(each), y)
 
     def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
-        """Jacobian of y by x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
+        """Compute the Jacobian of y with respect to x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
 
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> with tg.Tape() as tape:
         ...     x = tape.watch(np.array([1.0, 3.0]))
@@ -239,11 +273,16 @@ class Tape:
         return jacobian_of("tape.jacobian", self.jacobian, OnTape("tape.jacobian(y, x)", self, y, x), mode, holomorphic)
 
     def hvp(self, y: Any, x: Y, v: Any) -> Y:
-        """H v for the Hessian H of the scalar y by x; v has the tree and shapes of x.
+        """Compute H v for the Hessian H of the scalar y with respect to x; v has the tree and shapes of x.
 
-        Raises NoRuleError where the tape holds an operation that was made for its call (`tapegrad.rule`, `checkpoint`, kernels): call
-        `tapegrad.hvp` there.
+        Raises
+        ------
+        NoRuleError
+            If the tape holds an operation that was made for its call (`tapegrad.rule`, `checkpoint`,
+            kernels). Call `tapegrad.hvp` there.
 
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> with tg.Tape() as tape:
         ...     x = tape.watch(np.array([1.0, 3.0]))
@@ -393,11 +432,24 @@ def applied(f: Any, *args: Any, **kwargs: Any) -> Any:
 
 
 class Dual(Attached):
-    """A dual number or array: a value, and its derivative along one direction, the tangent.
+    """A number or array with its derivative along one direction, the tangent: forward mode by hand.
 
-    Operators, methods, functions of NumPy and SciPy, indexing and in-place writes work as on an array, and carry the tangent along:
-    forward mode by hand.  Value and tangent are copied.  Either may be a Dual again, for second derivatives, or be tracked by a transform.
+    Operators, methods, functions of NumPy and SciPy, indexing and in-place writes work as on an array, and
+    compute the tangent too.
 
+    Parameters
+    ----------
+    value : array, number, Dual or tracked value
+        The value, of float or complex dtype. It is copied.
+    tangent : array, number, Dual or tracked value
+        The derivative, with the shape of the value. It is copied. A Dual gives second derivatives.
+
+    See Also
+    --------
+    jvp : Forward mode for a function.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> x = tg.Dual(np.array([1.0, 2.0]), np.array([1.0, 0.0]))
     >>> (np.exp(x[1]) * x[0]).tangent == np.exp(2.0)
@@ -434,12 +486,12 @@ class Dual(Attached):
 
     @property
     def value(self) -> Any:
-        """The number or array without the tangent of the outermost Dual, in memory of its own."""
+        """The number or array without the tangent of the outermost Dual, as a copy."""
         return self._part(0)
 
     @property
     def tangent(self) -> Any:
-        """The derivative, of the shape of the value, in memory of its own."""
+        """The derivative, with the shape of the value, as a copy."""
         return self._part(1)
 
     def _part(self, k: int) -> Any:
@@ -558,8 +610,24 @@ def value(x: Variable) -> Array: ...
 @overload
 def value(x: Y) -> Y: ...
 def value(x: Any) -> Any:
-    """The plain array behind a tracked Variable: the derivative is cut on purpose.  Other objects pass through.
+    """Return the plain array of a tracked value, which drops its derivative on purpose.
 
+    Parameters
+    ----------
+    x : object
+        A tracked value. Other objects are returned unchanged.
+
+    Returns
+    -------
+    array or number
+        The value, of NumPy or CuPy. Under nested transforms it is the value outside all of them.
+
+    See Also
+    --------
+    Const : Marks an argument or a function as constant.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: x * tg.value(x))(3.0)
     np.float64(3.0)
@@ -571,8 +639,26 @@ def value(x: Any) -> Any:
 
 
 def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
-    """(flat vector, restore): all float arrays of a tree as one vector, and the way back; both differentiable.
+    """Concatenate all float arrays of a tree into one vector; both directions are differentiable.
 
+    Parameters
+    ----------
+    tree : tree
+        Arrays and numbers of float dtype, in tuples, lists, dicts or dataclasses.
+
+    Returns
+    -------
+    flat : array
+        The vector, of shape (n,).
+    restore : callable
+        ``restore(flat)`` returns a tree like `tree`.
+
+    See Also
+    --------
+    register_tree : Declares a class of yours to be a tree.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> flat, restore = tg.ravel({"a": 1.0, "b": np.array([2.0, 3.0])})
     >>> flat, restore(flat * 10)["b"]

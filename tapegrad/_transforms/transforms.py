@@ -128,13 +128,43 @@ def value_and_grad(
     f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], tuple[Any, Any]]: ...
 def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
-    """Value and gradient of a real scalar function.
+    """Make a function that returns the value and the gradient of a real scalar function.
 
-    `argnums` says which positional arguments (an int, or a tuple: then a tuple of gradients).  With `has_aux` f returns a pair
-    (scalar, aux).  A gradient has its argument's tree, array kind, shape and dtype; for a complex argument z = x + iy it is
-    df/dx + i df/dy, the direction of steepest ascent.  Raises ArgumentError for an integer or boolean argument, NotScalarError
-    for an output that is not a real scalar.  With shadow=False (or tg.Const(f)) captured arrays are constants.
+    Parameters
+    ----------
+    f : callable
+        ``f(*args, **kwargs)`` returns a real scalar, or with `has_aux` a pair (scalar, aux).
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate. Each is an array, a number or a tree of these, with a
+        float or complex dtype. All other arguments are constants.
+    has_aux : bool, default False
+        Whether f returns a second object, which is returned as plain data.
+    shadow : bool, default True
+        Whether derivatives follow what f captured. False treats it as constant, as ``tg.Const(f)`` does.
 
+    Returns
+    -------
+    callable
+        A function of the arguments of f. It returns (value, gradient), or ((value, aux), gradient). The
+        gradient has the tree, array library, shapes and dtypes of its argument; for a tuple `argnums` there
+        is a tuple of gradients. For a complex argument z = x + iy it is df/dx + i df/dy, the direction of
+        steepest ascent.
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or a differentiated argument has an integer or boolean dtype.
+    NotScalarError
+        If f does not return a real scalar.
+
+    See Also
+    --------
+    grad : The gradient alone.
+    jacobian : For functions that return arrays.
+    value_grad_hvp : Also a Hessian-vector product.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_and_grad(lambda x: (x * x).sum())(np.array([1.0, 2.0]))
     (np.float64(5.0), array([2., 4.]))
@@ -182,8 +212,38 @@ def grad(
 @overload
 def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
 def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
-    """Gradient of a real scalar function; see `value_and_grad`.
+    """Make a function that returns the gradient of a real scalar function.
 
+    Parameters
+    ----------
+    f : callable
+        ``f(*args, **kwargs)`` returns a real scalar, or with `has_aux` a pair (scalar, aux).
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate: arrays, numbers or trees of float or complex dtype.
+    has_aux : bool, default False
+        Whether f returns a second object, which is returned as plain data.
+    shadow : bool, default True
+        Whether derivatives follow what f captured.
+
+    Returns
+    -------
+    callable
+        A function of the arguments of f. It returns the gradient, with the tree, shapes and dtypes of the
+        argument, or with `has_aux` the pair (gradient, aux).
+
+    Raises
+    ------
+    ArgumentError
+        If f is not a function, or a differentiated argument has an integer or boolean dtype.
+    NotScalarError
+        If f does not return a real scalar.
+
+    See Also
+    --------
+    value_and_grad : The value too, at the same cost.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.grad(lambda x: np.sin(x).sum())(np.zeros(2))
     array([1., 1.])
@@ -223,10 +283,38 @@ def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable
 @overload
 def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
 def vjp(f: Callable, *primals: Any) -> tuple:
-    """(f(*primals), pullback); `pullback(w)` gives J^H w: one tree for one primal, else a tuple.
+    """Compute the value of f and its pullback, the product with the conjugate transpose of the Jacobian.
 
-    w has the tree and shapes of the value.  The pullback may be called any number of times, also after later calls of f.
+    Parameters
+    ----------
+    f : callable
+        A function of `primals` that returns an array, a number or a tree of these.
+    *primals : array, number or tree
+        The point, of float or complex dtype.
 
+    Returns
+    -------
+    value : tree
+        ``f(*primals)``.
+    pullback : callable
+        ``pullback(w)`` returns J^H w: one tree like the primal, or a tuple for several primals. The cotangent
+        w has the tree and shapes of the value. The pullback may be called any number of times, also after
+        later calls of f.
+
+    Raises
+    ------
+    ShapeError
+        If w has other shapes than the value.
+    ArgumentError
+        If a primal has no derivative.
+
+    See Also
+    --------
+    jvp : The product with the Jacobian.
+    linearize : Many products at one point, in both modes.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> y, pullback = tg.vjp(lambda x: x * x, np.array([1.0, 3.0]))
     >>> pullback(np.array([1.0, 10.0]))
@@ -253,10 +341,39 @@ def vjp(f: Callable, *primals: Any) -> tuple:
 
 
 def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object, ...]) -> tuple[Y, Y]:
-    """(f(*primals), J v): the value and its derivative along `tangents`, a tuple like `primals`.
+    """Compute the value of f and its derivative along a direction, J v.
 
-    Tangents have the exact shapes of their primals; None stands for zero.
+    Parameters
+    ----------
+    f : callable
+        A function of `primals` that returns an array, a number or a tree of these.
+    primals : tuple
+        The point: arrays, numbers or trees of float or complex dtype.
+    tangents : tuple
+        The direction, as long as `primals`. Each tangent has exactly the shapes of its primal; None stands
+        for zero.
 
+    Returns
+    -------
+    value : tree
+        ``f(*primals)``.
+    tangent : tree
+        J v, with the tree and shapes of the value.
+
+    Raises
+    ------
+    ArgumentError
+        If `primals` or `tangents` is not a tuple, or a primal has no derivative.
+    ShapeError
+        If a tangent has another shape than its primal.
+
+    See Also
+    --------
+    vjp : The product with the transpose.
+    linearize : Many products at one point.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.jvp(np.sin, (np.float64(0.0),), (2.0,))
     (np.float64(0.0), np.float64(2.0))
@@ -271,8 +388,41 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
 
 
 def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = ()) -> tuple[Y, X, X]:
-    """(value, gradient, H v) of a real scalar function, forward over reverse in one pass; x and v are alike trees.
+    """Compute the value, the gradient and a Hessian-vector product of a real scalar function in one pass.
 
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x : array, number or tree
+        The point, of a real float dtype.
+    v : tree
+        The direction, with the tree and shapes of x.
+    args : tuple, default ()
+        Further arguments of f, which are constants.
+
+    Returns
+    -------
+    value : scalar
+        ``f(x, *args)``.
+    gradient : tree
+        The gradient, like x.
+    product : tree
+        H v, like x.
+
+    Raises
+    ------
+    NotScalarError
+        If f does not return a real scalar.
+    ShapeError
+        If v has other shapes than x.
+
+    See Also
+    --------
+    hvp : The product alone.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.value_grad_hvp(lambda x: (x ** 3).sum(), np.array([1.0]), np.array([2.0]))
     (np.float64(1.0), array([3.]), array([12.]))
@@ -288,8 +438,38 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
 
 
 def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> X:
-    """H v, the Hessian of f at x times v, without the Hessian; further arguments of f in `args`.
+    """Compute a Hessian-vector product without forming the Hessian.
 
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x : array, number or tree
+        The point, of a real float dtype.
+    v : tree
+        The direction, with the tree and shapes of x.
+    args : tuple, default ()
+        Further arguments of f, which are constants.
+
+    Returns
+    -------
+    tree
+        H v, with the tree and shapes of x.
+
+    Raises
+    ------
+    NotScalarError
+        If f does not return a real scalar.
+    ShapeError
+        If v has other shapes than x.
+
+    See Also
+    --------
+    hmp : Products with several directions.
+    tapegrad.operators.hessian : Many products at one point, for SciPy's solvers.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.hvp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.array([1.0, 1.0]))
     array([ 6., 12.])
@@ -298,8 +478,38 @@ def hvp(f: Callable[..., object], x: X, v: X, args: tuple[object, ...] = ()) -> 
 
 
 def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> X:
-    """H times each of k directions: every leaf of V has shape (k, *leaf.shape), and so has the result.  f is recorded once.
+    """Multiply the Hessian by several directions; f is recorded once.
 
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x : array, number or tree
+        The point, of a real float dtype.
+    V : tree
+        k directions. Every leaf has the shape (k, *leaf.shape) for the leaf of x.
+    args : tuple, default ()
+        Further arguments of f, which are constants.
+
+    Returns
+    -------
+    tree
+        H times each direction, with the shapes of V.
+
+    Raises
+    ------
+    NotScalarError
+        If f does not return a real scalar.
+    ShapeError
+        If V has other shapes.
+
+    See Also
+    --------
+    hvp : One direction.
+    hessian : The whole matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.hmp(lambda x: (x ** 3).sum(), np.array([1.0, 2.0]), np.eye(2))
     array([[ 6.,  0.],
@@ -413,11 +623,41 @@ def jacobian(
 def jacobian(
     f: Callable, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
 ) -> Callable:
-    """Jacobian of shape out.shape + x.shape; for trees, the output's tree of the input's trees.  f is recorded once.
+    """Make a function that returns the Jacobian of f; f is recorded once.
 
-    mode: 'reverse' (a sweep for each output), 'forward' (one for each input) or 'auto' (the fewer).  A real function of a
-    complex argument has its gradient as Jacobian; a complex function of a complex argument needs holomorphic=True.
+    Parameters
+    ----------
+    f : callable
+        A function that returns an array, a number or a tree of these.
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate.
+    mode : {'auto', 'forward', 'reverse'}, default 'auto'
+        'reverse' takes one sweep for each output element, 'forward' one for each input element. 'auto' takes
+        the mode with fewer sweeps.
+    holomorphic : bool, default False
+        Whether f is a complex differentiable function of complex arguments. It is required for a complex
+        output of a complex argument. A real function of a complex argument has its gradient as Jacobian.
+    shadow : bool, default True
+        Whether derivatives follow what f captured.
 
+    Returns
+    -------
+    callable
+        A function of the arguments of f. It returns the Jacobian, of shape ``out.shape + x.shape``. For
+        trees it returns the output's tree of the input's trees.
+
+    Raises
+    ------
+    ArgumentError
+        If the mode is unknown, an argument has no derivative, or `holomorphic` does not fit the dtypes.
+
+    See Also
+    --------
+    tapegrad.operators.jacobian : The Jacobian as a linear operator.
+    tapegrad.sparse.jacobian : The Jacobian as a sparse matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.jacobian(lambda x: x * x)(np.array([1.0, 2.0]))
     array([[2., 0.],
@@ -558,8 +798,35 @@ def hessian(
     f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
 def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> Callable:
-    """Hessian of shape x.shape + x.shape; with argnums=(0, 1) the blocks ((H00, H01), (H10, H11)).  f is recorded once.
+    """Make a function that returns the Hessian of a real scalar function; f is recorded once.
 
+    Parameters
+    ----------
+    f : callable
+        A function that returns a real scalar.
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate, of a real float dtype.
+    shadow : bool, default True
+        Whether derivatives follow what f captured.
+
+    Returns
+    -------
+    callable
+        A function of the arguments of f. It returns the Hessian, of shape ``x.shape + x.shape``. With
+        ``argnums=(0, 1)`` it returns the blocks ((H00, H01), (H10, H11)).
+
+    Raises
+    ------
+    NotScalarError
+        If f does not return a real scalar.
+
+    See Also
+    --------
+    hvp : The product with one vector.
+    tapegrad.sparse.hessian : The Hessian as a sparse matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.hessian(lambda x: x[0] ** 2 * x[1])(np.array([1.0, 2.0]))
     array([[4., 2.],

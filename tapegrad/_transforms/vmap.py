@@ -32,18 +32,48 @@ def vmap(
     f: Callable[..., N], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
 ) -> Callable[..., N]: ...
 def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> Callable:
-    """f of one sample, run once for all samples: results as if f had been called on each and the results stacked.
+    """Make a function of many samples from a function of one sample.
 
-    `in_axes`: the axis of each argument along which its samples lie, None for an argument that is the same for all: an int or None
-    for all positional arguments, or a tuple with one of these, or a tree of these, for each.  Arguments by keyword are the same
-    for all.  `out_axes`: likewise where the samples lie in the results; None for a result that is the same for all.  With
-    `chunk=n` f runs once for n samples at a time.
+    f runs once, and each operation runs on the stack of all samples. The results are those of a loop over
+    the samples, stacked. In-place writes, views and captured arrays behave as in the loop: a captured array
+    that f writes ends with what the last sample leaves there. If f stores values in names, attributes or
+    containers and may read them before writing them, f runs again, to check that no sample depends on the
+    previous one.
 
-    In-place writes, views and captured arrays are as in a loop over the samples: a captured array that f writes ends with what the
-    last sample left there; one that hands a value from sample to sample raises BatchError.  So does `if` on a condition that
-    differs between samples: write numpy.where.  An f that keeps values in names, attributes or containers, and may read
-    them before it has, is run again, to see that it hands none of them on.
+    Parameters
+    ----------
+    f : callable
+        A function of one sample. It returns an array, a number or a tree of these.
+    in_axes : int, None, tuple or tree, default 0
+        The axis of each argument along which its samples lie; None for an argument that all samples share.
+        One value holds for all positional arguments; a tuple has one entry for each, which may be a tree
+        like its argument. Keyword arguments are shared.
+    out_axes : int, None or tree, default 0
+        The axis of the samples in the results; None for a result that is the same for all samples.
+    chunk : int, optional
+        f runs once for so many samples at a time, which bounds the memory.
+    shadow : bool, default True
+        Whether arrays that f captured are followed.
 
+    Returns
+    -------
+    callable
+        The function of all samples.
+
+    Raises
+    ------
+    BatchError
+        If one run cannot replace the loop: a value is carried from sample to sample, or an ``if`` depends on
+        a condition that differs between samples (write numpy.where).
+    ShapeError
+        If the arguments have different numbers of samples.
+
+    See Also
+    --------
+    tapegrad.kernels.map : A compiled function of many samples.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.vmap(tg.grad(lambda x: (x ** 3).sum()))(np.array([[1.0, 2.0], [3.0, 4.0]]))
     array([[ 3., 12.],

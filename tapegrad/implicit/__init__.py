@@ -40,15 +40,45 @@ KEPT = 32  # points of which the linear systems are kept
 
 
 def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
-    """`g(x0, *params)` = the x with F(x, *params) = 0 that `solver(F, x0, *params)` finds: any function of the user's, which sees plain
-    arrays and is not differentiated.
+    """Make a function of the solution of F(x, *params) = 0, differentiable in the parameters.
 
-    x has the tree, shapes and dtypes of x0.  The derivative by params, and by what F captured, is that of the implicit function theorem,
-    in both modes and to any order; by x0 it is zero.  `tol`: a residual above it (in any element) raises ConvergenceError; the cube root
-    of the precision if it is not given.  `solve(A, b)`, scipy.sparse.linalg.gmres for one, solves the linear systems, A being a
-    LinearOperator; without it the Jacobian is made and inverted, from 1000 unknowns on gmres is called.  A singular Jacobian raises
-    SingularError.  Arrays that F captured and writes are scratch: they end with what F leaves there at the solution.
+    The derivative is that of the implicit function theorem, in both modes and to any order. It includes what
+    F captured. The derivative with respect to x0 is zero.
 
+    Parameters
+    ----------
+    F : callable
+        ``F(x, *params)`` returns as many numbers as x has, in an array or a tree.
+    solver : callable
+        ``solver(F, x0, *params)`` returns the solution. It sees plain arrays and is not differentiated.
+    tol : float, optional
+        The largest residual that is accepted, in any element. The default is the cube root of the precision.
+    solve : callable or 'dense', optional
+        ``solve(A, b)`` solves the linear systems, such as scipy.sparse.linalg.gmres; A is a LinearOperator.
+        By default the Jacobian is formed and inverted up to 1000 unknowns, and gmres is called beyond.
+
+    Returns
+    -------
+    callable
+        ``g(x0, *params)`` returns the solution, with the tree, shapes and dtypes of x0. Arrays that F
+        captured and writes are scratch: they end with what F leaves there at the solution.
+
+    Raises
+    ------
+    ConvergenceError
+        In a call, if a residual exceeds `tol`, or a linear system is not solved.
+    SingularError
+        For a derivative, if the derivative of F with respect to x is singular.
+    GuardError
+        In a later call of a pullback, if what F reads has changed.
+
+    See Also
+    --------
+    fixed_point : For x = F(x).
+    minimum : For a minimum of F.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> def newton(F, x, *params):
     ...     for _ in range(20):
@@ -62,8 +92,33 @@ def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any 
 
 
 def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
-    """`g(x0, *params)` = the x with x = F(x, *params) that `solver(F, x0, *params)` finds; see `root`.
+    """Make a function of the solution of x = F(x, *params), differentiable in the parameters.
 
+    Parameters
+    ----------
+    F : callable
+        ``F(x, *params)`` returns a tree like x.
+    solver : callable
+        ``solver(F, x0, *params)`` returns the solution. It sees plain arrays and is not differentiated.
+    tol, solve : optional
+        As for `root`.
+
+    Returns
+    -------
+    callable
+        ``g(x0, *params)`` returns the solution, with the tree, shapes and dtypes of x0.
+
+    Raises
+    ------
+    ConvergenceError, SingularError, GuardError
+        As for `root`.
+
+    See Also
+    --------
+    root : For F(x) = 0, with the details.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> def iterate(F, x, *params):
     ...     for _ in range(100):
@@ -77,9 +132,39 @@ def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solv
 
 
 def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
-    """`g(x0, *params)` = the x at which the gradient of F(x, *params) is zero that `solver(F, x0, *params)` finds; see `root`.  The linear
-    systems have the Hessian of F: from 1000 unknowns on scipy.sparse.linalg.cg is called.
+    """Make a function of the minimum of F(x, *params) in x, differentiable in the parameters.
 
+    It is the point that the solver finds, at which the gradient of F with respect to x is zero.
+
+    Parameters
+    ----------
+    F : callable
+        ``F(x, *params)`` returns a real scalar.
+    solver : callable
+        ``solver(F, x0, *params)`` returns the minimum. It sees plain arrays and is not differentiated.
+    tol : float, optional
+        The largest element of the gradient that is accepted. The default is the cube root of the precision.
+    solve : callable or 'dense', optional
+        Solves the linear systems with the Hessian of F. By default the Hessian is formed up to 1000 unknowns,
+        and scipy.sparse.linalg.cg is called beyond.
+
+    Returns
+    -------
+    callable
+        ``g(x0, *params)`` returns the minimum, with the tree, shapes and dtypes of x0.
+
+    Raises
+    ------
+    ConvergenceError, SingularError, GuardError
+        As for `root`.
+
+    See Also
+    --------
+    root : For F(x) = 0, with the details.
+    tapegrad.optimize.minimize : A solver with exact derivatives.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> g = tg.implicit.minimum(lambda x, a: ((x - a) ** 2).sum(), lambda F, x0, a: a.copy())
     >>> tg.jacobian(g, 1)(np.zeros(2), np.array([1.0, 2.0]))

@@ -23,11 +23,27 @@ from ._flat import opened
 
 @dataclass(frozen=True)
 class ManyResult:
-    """What `minimize_many` found; B problems of p parameters.
+    """The results of `minimize_many`, for B problems of p parameters.
 
-    `x` (p, B), or a tree like X0, `fun` (B,), `gradient` like `x`; `hessian` (B, p, p), exact, of Newton's method, else None;
-    `inverse` (B, p, p): the inverse of the Hessian (nan where it is not positive definite), or what BFGS took for it.
-    `converged` (B,), `status` (B,) and `message` (B,) say how each problem ended; `iterations` and `evaluations` are (B,)."""
+    Attributes
+    ----------
+    x : array of shape (p, B), or tree
+        The minima, like X0.
+    fun : array of shape (B,)
+        The values.
+    gradient : array or tree
+        The gradients, like `x`.
+    hessian : array of shape (B, p, p) or None
+        The exact Hessians of Newton's method.
+    inverse : array of shape (B, p, p)
+        The inverse Hessians, nan where one is not positive definite; for BFGS its approximation.
+    converged : array of bool, shape (B,)
+        Whether each problem has converged.
+    status, message : arrays of shape (B,)
+        How each problem ended.
+    iterations, evaluations : arrays of int, shape (B,)
+        Counts.
+    """
 
     x: Any
     fun: Any
@@ -60,18 +76,47 @@ def minimize_many(
     gtol: float | None = None,
     maxiter: int | None = None,
 ) -> ManyResult:
-    """Minimise f of one parameter vector from every column of X0 (p, B), all at once, each problem to its own end.
+    """Minimise a function of one parameter vector from many starts, all at once.
 
-    f(x, *args) gets one problem's parameters (p,) and its share of each of args, arrays (..., B), as the functions of
-    `tapegrad.kernels.map` do, and becomes a kernel; what it captures is common to all.  X0 may be a dict or dataclass of arrays
-    (..., B).  f may be a kernel of `kernels.likelihood` or `recursion`, with args=(data,).  With vectorized=True it is any
-    differentiable function of the whole batch: (p, B) and args to (B,), each column by itself.
+    Each problem takes its own steps and ends by itself. Points where f is not finite are taken back.
 
-    `method`: 'newton' (exact Hessians in trust regions; the default) or 'bfgs' (gradients, line searches).  A problem has
-    converged where the largest entry of its gradient is at most `gtol`, by default 1.5e-8 for Newton and 5e-7 for BFGS (in
-    float32 3e-4 and 2e-3), or where rounding allows no progress.  Points where f is not finite are taken back.  A problem
-    that fails, or has not converged after `maxiter` steps (500), keeps its last point and says why.
+    Parameters
+    ----------
+    f : callable or kernel
+        ``f(x, *args)`` gets the parameters of one problem, of shape (p,), and its part of `args`, and returns
+        a real scalar. It becomes a kernel; what it captures is common to all problems. It may be a kernel of
+        `kernels.likelihood` or `recursion`, with ``args=(data,)``.
+    X0 : array of shape (p, B), or tree
+        The starts. A dict or dataclass has arrays (..., B).
+    args : tuple, default ()
+        Arrays (..., B), with the problem as the last axis.
+    method : {'newton', 'bfgs'}, default 'newton'
+        'newton' uses exact Hessians in trust regions, 'bfgs' gradients and line searches.
+    vectorized : bool, default False
+        Whether f is a differentiable function of the whole batch, from (p, B) and `args` to (B,), each column
+        by itself.
+    gtol : float, optional
+        A problem has converged if the largest entry of its gradient is at most `gtol`, or if rounding allows
+        no progress. The default is 1.5e-8 for Newton and 5e-7 for BFGS (in float32 3e-4 and 2e-3).
+    maxiter : int, optional
+        The largest number of steps. The default is 500.
 
+    Returns
+    -------
+    ManyResult
+        The results of all problems. A problem that fails keeps its last point, and its message says why.
+
+    Raises
+    ------
+    ArgumentError
+        If the method is unknown, or the arguments do not fit.
+
+    See Also
+    --------
+    minimize : One problem, with SciPy's methods.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda x, a: (x[0] - a) ** 2 + np.exp(x[1]) - x[1]
     >>> r = tg.optimize.minimize_many(f, np.ones((2, 3)), (np.array([1.0, 2.0, 3.0]),))

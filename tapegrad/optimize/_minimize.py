@@ -21,13 +21,27 @@ WITHOUT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
 
 
 class Objective:
-    """A scalar function of a tree as a function of a flat NumPy vector, with its exact derivatives, and
-    counts of each.
+    """A scalar function of a tree as a function of a flat NumPy vector, with exact derivatives and counts.
 
-    Arguments arrive as float64 on the host and are moved to the library of the tree's arrays; results come
+    Arguments arrive as float64 on the host and are moved to the library of the tree's arrays. Results come
     back to the host. A singular or indefinite matrix inside f (`numpy.linalg.LinAlgError`), or a value or
-    gradient that is not finite, counts as infinity, so that a step into a region where f is not defined is
-    taken back by the optimiser.
+    gradient that is not finite, counts as infinity. So the optimiser takes back a step into a region where f
+    is not defined.
+
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x : tree
+        The point whose tree, shapes and library are used.
+    args : tuple, default ()
+        Further arguments of f.
+    call : str, default 'minimize'
+        The name of the call in errors.
+
+    See Also
+    --------
+    minimize : Uses an objective.
     """
 
     def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
@@ -46,7 +60,7 @@ class Objective:
         self.watch: Callable[[float], Any] | None = None  # is told every value
 
     def value(self, u: np.ndarray) -> float:
-        """The value alone, by a plain call."""
+        """Compute the value alone, by a plain call."""
         self.evaluations += 1
         f, *rest = opened(self.args)
         try:
@@ -77,7 +91,7 @@ class Objective:
         return value, gradient.copy()
 
     def hessian(self, u: np.ndarray) -> np.ndarray:
-        """The whole Hessian; the unit matrix where the value is not finite."""
+        """Compute the whole Hessian, or the identity where the value is not finite."""
         self.hessians += 1
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
             return np.eye(u.size)
@@ -87,7 +101,7 @@ class Objective:
         return (H + H.T) * 0.5
 
     def sparse_hessian(self, u: np.ndarray) -> Any:
-        """The same as a sparse matrix."""
+        """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
             self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args, None)
         self.hessians += 1
@@ -105,7 +119,7 @@ class Objective:
         return self._at[1] @ v
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The Hessian at u times v."""
+        """Compute the Hessian at u times v."""
         self.products += 1
         with np.errstate(all="ignore"):
             Hv = on_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
@@ -132,21 +146,51 @@ def minimize(
     options: dict | None = None,
     **unknown: Any,
 ) -> OptimizeResult:
-    """Minimise a scalar function of a tree of arrays by `scipy.optimize.minimize`, with exact derivatives.
+    """Minimise a scalar function of a tree of arrays with `scipy.optimize.minimize` and exact derivatives.
 
-    x0 is a tree of real arrays or numbers; a list or tuple of plain numbers is an array, as for SciPy.  `method` is any of SciPy's;
-    by default 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.  Those of second order get Hessian-vector products,
-    or the whole Hessian where they need it or with `hess='dense'`, as a sparse matrix with `hess='sparse'`; those without derivatives get
-    values.
+    Parameters
+    ----------
+    f : callable
+        ``f(x, *args)`` returns a real scalar.
+    x0 : array, number or tree
+        The start, of a real float dtype. A list or tuple of plain numbers is an array, as for SciPy.
+    args : tuple, default ()
+        Further arguments of f.
+    method : str or callable, optional
+        Any method of SciPy. The default is 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.
+        Methods of second order get Hessian-vector products, or the whole Hessian if they need it. Methods
+        without derivatives get values.
+    hess : {'auto', 'dense', 'sparse'}, default 'auto'
+        'dense' passes the whole Hessian to methods that accept it, 'sparse' a sparse matrix.
+    bounds : sequence, scipy.optimize.Bounds or dict, optional
+        As for SciPy, of the flat vector. If x0 is a dict: some of its names with (low, high).
+    constraints : constraint or sequence, default ()
+        As for SciPy. Their functions get a tree like x0, and exact derivatives if none are given.
+    tol, options : optional
+        As for SciPy.
+    callback : callable, optional
+        As for SciPy; it gets trees like x0.
 
-    `bounds` are SciPy's, of the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  `constraints` are
-    SciPy's; their functions get a tree like x0, and exact derivatives where none are given.  `callback`, as SciPy's, is shown
-    such trees.
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        SciPy's result with `x` a tree like x0, `flat` the vector of shape (n,), and the counts `evaluations`,
+        `hessians` and `products`. As in SciPy, check `success`.
 
-    Returns SciPy's `OptimizeResult` with `x` a tree like x0, `flat` the vector, and counts `evaluations`,
-    `hessians`, `products`.  As in SciPy, look at `success`.  Raises `ArgumentError` for an unknown method,
-    `ConvergenceError` if f is not finite at x0.
+    Raises
+    ------
+    ArgumentError
+        If the method or an option is unknown.
+    ConvergenceError
+        If f is not finite at x0.
 
+    See Also
+    --------
+    minimize_many : Many small problems at once.
+    least_squares : For sums of squares.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda p: (p["a"] - 1) ** 2 + ((p["b"] - p["a"]) ** 2).sum()
     >>> r = tg.optimize.minimize(f, {"a": 3.0, "b": np.zeros(2)})

@@ -28,14 +28,41 @@ def least_squares(
     sparse: Any = False,
     **options: Any,
 ) -> OptimizeResult:
-    """`scipy.optimize.least_squares` with the exact Jacobian of the residuals `fun(x, *args, **kwargs)`.
+    """Minimise a sum of squares with `scipy.optimize.least_squares` and the exact Jacobian.
 
-    x0 is a tree as in `minimize`, and so is fun's x; the residuals may be an array of any shape or a tree.  `bounds` are SciPy's, of
-    the flat vector, or where x0 is a dict a dict of some of its names to (low, high).  Further options (method, loss, f_scale,
-    x_scale, ftol, ...) are SciPy's.  The result is SciPy's, with `x` a tree like x0 and `flat` the vector.  With `sparse=True` the
-    Jacobian is a sparse matrix, its pattern found as by `tapegrad.sparse`; or `sparse=` is the pattern.
-    Raises `ConvergenceError` if a residual is not finite at x0.
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args, **kwargs)`` returns the residuals, an array of any shape or a tree.
+    x0 : array, number or tree
+        The start, as for `minimize`.
+    bounds : tuple, scipy.optimize.Bounds or dict, optional
+        As for SciPy, of the flat vector. If x0 is a dict: some of its names with (low, high).
+    args, kwargs : tuple, dict
+        Further arguments of fun.
+    sparse : bool or pattern, default False
+        True makes the Jacobian a sparse matrix whose pattern is found as by `tapegrad.sparse`. A matrix is
+        taken as the pattern.
+    **options : object
+        Options of SciPy: method, loss, f_scale, x_scale, ftol and others.
 
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,).
+
+    Raises
+    ------
+    ConvergenceError
+        If a residual is not finite at x0.
+
+    See Also
+    --------
+    curve_fit : Fits a model to data.
+    tapegrad.operators.gauss_newton : The Gauss-Newton matrix as an operator.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> t = np.array([0.0, 1.0, 2.0])
     >>> fun = lambda p: p["a"] * np.exp(-p["rate"] * t) - np.array([2.0, 1.0, 0.5])
@@ -71,11 +98,37 @@ def root(
     options: dict | None = None,
     **unknown: Any,
 ) -> OptimizeResult:
-    """`scipy.optimize.root` with the exact Jacobian, for the methods that take one ('hybr' and 'lm').
+    """Find a root with `scipy.optimize.root` and the exact Jacobian.
 
-    x0 is a tree as in `minimize`; fun returns as many numbers, in an array or a tree.  The result is SciPy's, with `x` a tree like x0
-    and `flat` the vector; look at `success`.
+    Parameters
+    ----------
+    fun : callable
+        ``fun(x, *args)`` returns as many numbers as x has, in an array or a tree.
+    x0 : array, number or tree
+        The start, as for `minimize`.
+    args : tuple, default ()
+        Further arguments of fun.
+    method : str, default 'hybr'
+        Any method of SciPy. 'hybr' and 'lm' get the Jacobian.
+    tol, callback, options : optional
+        As for SciPy.
 
+    Returns
+    -------
+    scipy.optimize.OptimizeResult
+        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,). Check `success`.
+
+    Raises
+    ------
+    ArgumentError
+        If the method or an option is unknown.
+
+    See Also
+    --------
+    tapegrad.implicit.root : A root as a differentiable function of parameters.
+
+    Examples
+    --------
     >>> import tapegrad as tg
     >>> r = tg.optimize.root(lambda x: [x[0] + x[1] - 3, x[0] * x[1] - 2], [0.0, 5.0])
     >>> r.x.round(6) + 0.0
@@ -115,12 +168,40 @@ def curve_fit(
     nan_policy: str | None = None,
     **options: Any,
 ) -> tuple:
-    """`scipy.optimize.curve_fit` with the exact Jacobian of the model `f(xdata, *params)`.
+    """Fit a model to data with `scipy.optimize.curve_fit` and the exact Jacobian.
 
-    Arguments and results are SciPy's: the parameters and their covariance.  Where p0 is a dict (or another tree with names) the model
-    is f(xdata, params) with such a tree; the estimates come as one, and the covariance is that of the flat vector.  `bounds` may then
-    be a dict of some of the names to (low, high).  Raises `ConvergenceError` where SciPy finds no estimate.
+    Parameters
+    ----------
+    f : callable
+        ``f(xdata, *params)``. If `p0` is a dict or another tree with names, ``f(xdata, params)`` with such a
+        tree.
+    xdata, ydata : array
+        The data.
+    p0 : array or tree, optional
+        The start.
+    bounds : tuple, scipy.optimize.Bounds or dict, optional
+        As for SciPy. If `p0` is a dict: some of its names with (low, high).
+    sigma, absolute_sigma, check_finite, method, full_output, nan_policy, **options : optional
+        As for SciPy.
 
+    Returns
+    -------
+    popt : array of shape (n,) or tree
+        The estimates, like `p0`.
+    pcov : array of shape (n, n)
+        Their covariance, of the flat vector. With `full_output` more follows, as in SciPy.
+
+    Raises
+    ------
+    ConvergenceError
+        If SciPy finds no estimate.
+
+    See Also
+    --------
+    least_squares : For residuals.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> x = np.linspace(0, 4, 9)
     >>> estimates, covariance = tg.optimize.curve_fit(lambda x, a, b: a * np.exp(-b * x), x, 2.5 * np.exp(-1.3 * x))

@@ -18,7 +18,14 @@ OnChange: TypeAlias = Literal["record", "raise"]
 
 
 class Prepared(Remade, Generic[X, Y]):
-    """A function and its derivatives, recorded once for each kind of call and replayed at new points: see `prepare`."""
+    """A recorded function and its derivatives, made by `prepare`; each call replays a recording.
+
+    The methods take the arguments of f. With ``out=`` the derivative is written there.
+
+    See Also
+    --------
+    prepare : Makes it, with an example.
+    """
 
     def __init__(self, f: Callable, args: tuple, argnums: Any, on_change: str, compile: Any = "auto", cuda_graph: bool = False):
         self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
@@ -37,48 +44,48 @@ class Prepared(Remade, Generic[X, Y]):
         return f"<{self.name}>"
 
     def value(self, *args: object, out: object = None) -> Y:
-        """f(*args)."""
+        """Compute f(*args)."""
         return self.given("value", self.forms["value"](args), out)
 
     __call__ = value
 
     def grad(self, *args: object, out: object = None) -> X:
-        """The gradient, as `tapegrad.grad` gives it."""
+        """Compute the gradient, as `tapegrad.grad` does."""
         return self.given("grad", self.forms["grad"](args), out)
 
     def value_and_grad(self, *args: object, out: object = None) -> tuple[Y, X]:
-        """(value, gradient); `out` is for the gradient."""
+        """Compute (value, gradient); `out` is for the gradient."""
         value, gradient = self.forms["value_and_grad"](args)
         return value, self.given("value_and_grad", gradient, out)
 
     def jacobian(self, *args: object, out: object = None) -> Any:
-        """The Jacobian, as `tapegrad.jacobian` gives it."""
+        """Compute the Jacobian, as `tapegrad.jacobian` does."""
         return self.given("jacobian", self.forms["jacobian"](args), out)
 
     def hessian(self, *args: object, out: object = None) -> Any:
-        """The Hessian, as `tapegrad.hessian` gives it."""
+        """Compute the Hessian, as `tapegrad.hessian` does."""
         return self.given("hessian", self.forms["hessian"](args), out)
 
     def jvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, Y]:
-        """(f(x, *args), J v); `out` is for J v."""
+        """Compute (f(x, *args), J v); `out` is for J v."""
         value, slope = self.product("jvp", x, v, args)
         return value, self.given("jvp", slope, out)
 
     def vjp(self, x: X, w: Y, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X]:
-        """(f(x, *args), J^H w); `out` is for J^H w."""
+        """Compute (f(x, *args), J^H w); `out` is for J^H w."""
         value, pulled = self.product("vjp", x, w, args)
         return value, self.given("vjp", pulled, out)
 
     def hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
-        """H v, the Hessian of f(x, *args) by x times v."""
+        """Compute H v, the Hessian of f with respect to x times v."""
         return self.given("hvp", self.product("hvp", x, v, args), out)
 
     def hmp(self, x: X, V: X, args: tuple[object, ...] = (), *, out: object = None) -> X:
-        """H times each of the rows of V."""
+        """Compute H times each direction in V, of shape (k, *x.shape)."""
         return self.given("hmp", self.product("hmp", x, V, args), out)
 
     def value_grad_hvp(self, x: X, v: X, args: tuple[object, ...] = (), *, out: object = None) -> tuple[Y, X, X]:
-        """(value, gradient, H v); `out` is for H v."""
+        """Compute (value, gradient, H v); `out` is for H v."""
         value, gradient, hv = self.product("value_grad_hvp", x, v, args)
         return value, gradient, self.given("value_grad_hvp", hv, out)
 
@@ -91,8 +98,22 @@ class Prepared(Remade, Generic[X, Y]):
         return self.forms[method]((x, v, *args))
 
     def at(self, x: X, *args: object) -> At:
-        """The function at the point x: its products pay only for what depends on their direction.
+        """Fix the point x: a product then computes only what depends on its direction (partial evaluation).
 
+        Parameters
+        ----------
+        x : array, number or tree
+            The point.
+        *args : object
+            Further arguments of f.
+
+        Returns
+        -------
+        At
+            It has the methods ``hvp(v)``, ``jvp(v)``, ``vjp(w)`` and ``hmp(V)``.
+
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> here = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2)).at(np.array([1.0, 2.0]))
         >>> [here.hvp(v) for v in np.eye(2)]
@@ -101,7 +122,7 @@ class Prepared(Remade, Generic[X, Y]):
         return At(self, x, args)
 
     def report(self) -> str:
-        """What is recorded, and how it is run."""
+        """Say what is recorded, and how it runs."""
         lines = [f"{self.name}"]
         for method, form in self.forms.items():
             lines += [f"  .{method}: {line}" for line in form.report()]
@@ -139,20 +160,51 @@ def prepare(
     shadow: bool = True,
     cuda_graph: bool = False,
 ) -> Prepared:
-    """f and its derivatives, each recorded at its first call and replayed at other points: what `tapegrad.grad` and its like give.
+    """Record a function and its derivatives once, and replay them at other points.
 
-    `args` are arguments like those of the calls to come; `argnums` says which are differentiated.  `p.value(x, ...)`, `p.grad`,
-    `p.value_and_grad`, `p.jacobian`, `p.hessian` take the arguments of f; `p.jvp(x, v)`, `p.vjp(x, w)`, `p.hvp(x, v)`, `p.hmp(x, V)`
-    and `p.value_grad_hvp(x, v)` take further arguments of f in `args`.  Results are fresh arrays, or written to `out`.
+    Each method records at its first call. Captured arrays are read anew at each call, and written as a plain
+    call would. If shapes, dtypes, a branch, an index, or a number, name or attribute that f reads differ from
+    those of the recording, the call is recorded again. A function that cannot be recorded, for example
+    because it counts its calls, runs plainly; `report()` says why.
 
-    Captured arrays are read anew at each call, and written as a plain call would.  Where shapes, dtypes, a branch, an index, or a
-    number, name or attribute that f reads differ from those of the recording, it is recorded anew; with on_change='raise' that raises
-    GuardError.  A function that cannot be recorded, for it counts its calls, say, is run as it is: `p.report()` tells.
-    With `cuda_graph=True` a replay on CuPy that looks at no conditions is one CUDA graph, launched at once.
+    Parameters
+    ----------
+    f : callable
+        The function.
+    *args : object
+        Arguments like those of the calls to come.
+    argnums : int or tuple of int, default 0
+        Positions of the arguments to differentiate.
+    on_change : {'record', 'raise'}, default 'record'
+        What to do with a call that differs from the recordings.
+    compile : bool or 'auto', default 'auto'
+        Whether work on large arrays is compiled into loops: True at the second replay, False never, 'auto'
+        once the replays so far have cost about as much as compiling might.
+    shadow : bool, default True
+        Whether derivatives follow what f captured.
+    cuda_graph : bool, default False
+        Whether a replay on CuPy that checks no conditions becomes one CUDA graph.
 
-    What is done to large arrays is compiled into loops, by `compile='auto'` once the replays so far have cost about as much as that
-    might, by True at the second replay, by False not at all.
+    Returns
+    -------
+    Prepared
+        ``p.value(x, ...)``, ``p.grad``, ``p.value_and_grad``, ``p.jacobian`` and ``p.hessian`` take the
+        arguments of f. ``p.jvp(x, v)``, ``p.vjp(x, w)``, ``p.hvp(x, v)``, ``p.hmp(x, V)`` and
+        ``p.value_grad_hvp(x, v)`` take further arguments of f in ``args``. Results are new arrays, or written
+        to ``out``.
 
+    Raises
+    ------
+    GuardError
+        In a call, with ``on_change='raise'``, if it differs from the recording or cannot be recorded.
+
+    See Also
+    --------
+    linearize : Products at one point.
+    tapegrad.kernels.map : Compiles a function of one sample.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> p = tg.prepare(lambda x: (x ** 3).sum(), np.ones(2))
     >>> p.grad(np.array([1.0, 2.0])), p.hvp(np.array([1.0, 2.0]), np.array([1.0, 0.0]))

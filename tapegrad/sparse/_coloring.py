@@ -221,7 +221,14 @@ def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
 
 
 class Coloring:
-    """`columns`, `rows`: a colour for each, -1 for one that needs none; None where the kind has none.  `len()`: how many colours."""
+    """The colours of a sparsity pattern.
+
+    Attributes
+    ----------
+    columns, rows : array of int or None
+        A colour for each column or row, and -1 for one that needs none. None if `kind` has none on that side.
+        ``len()`` is the number of colours.
+    """
 
     def __init__(self, kind: str, order: str, columns: Any, rows: Any):
         self.kind, self.order, self.columns, self.rows = kind, order, columns, rows
@@ -360,12 +367,37 @@ def best_coloring(p: scipy.sparse.csr_array, order: str) -> Coloring:
 
 
 def coloring(pattern: Any, kind: str = "columns", order: str = "natural") -> Coloring:
-    """Colours of a pattern, a sparse or dense matrix: kind 'columns', 'rows', 'both', and of a symmetric one 'star' or 'acyclic'; order
-    'natural', 'largest_first', 'smallest_last', 'incidence_degree' or 'random'.
+    """Colour the columns or rows of a sparsity pattern.
 
-    The result has `columns` and `rows`, a colour for each, -1 where none is needed, and None if that side has no colours; `len()` says how
-    many colours there are.
+    Columns (or rows) of one colour are computed together by one product.
 
+    Parameters
+    ----------
+    pattern : sparse matrix or array
+        The pattern, of shape (m, n). Nonzero entries count.
+    kind : {'columns', 'rows', 'both', 'star', 'acyclic'}, default 'columns'
+        What is coloured. 'star' and 'acyclic' are for symmetric patterns.
+    order : str, default 'natural'
+        The order in which colours are assigned: 'natural', 'largest_first', 'smallest_last',
+        'incidence_degree' or 'random'.
+
+    Returns
+    -------
+    Coloring
+        `columns` and `rows` hold an integer colour for each, and -1 where none is needed. They are None if
+        that side has no colours. ``len()`` is the number of colours.
+
+    Raises
+    ------
+    ArgumentError
+        If `kind` or `order` is unknown, or the pattern is not symmetric and has to be.
+
+    See Also
+    --------
+    pattern : Finds the pattern.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> c = tg.sparse.coloring(np.eye(5) + np.eye(5, k=1))
     >>> len(c), c.columns

@@ -106,9 +106,20 @@ def size_of(y: Any) -> int:
 
 
 class Plan(Remade):
-    """A sparse Jacobian or Hessian: pattern and colours found once, values at each call.  See `prepare_jacobian`.
+    """A sparse Jacobian or Hessian: pattern and colours are found once, values at each call.
 
-    `pattern`: a CSR matrix of booleans; `coloring`; `colors`: how many products a call takes."""
+    `prepare_jacobian` and `prepare_hessian` make plans. Call a plan as ``plan(x)``.
+
+    Attributes
+    ----------
+    pattern : scipy.sparse.csr_array
+        The positions of the entries, booleans.
+    coloring : Coloring
+        The colours of columns and rows.
+    direct : object
+        The compiled loop that computes entries without products, or the name of the operation that prevents
+        it, or None while it does not pay.
+    """
 
     def __init__(self, call: str, f: Callable, args: tuple, second: bool, settings: dict):
         self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
@@ -148,12 +159,12 @@ class Plan(Remade):
 
     @property
     def colors(self) -> int:
-        """How many products give all entries."""
+        """The number of products in a call."""
         return len(self.coloring)
 
     @property
     def shape(self) -> tuple:
-        """That of the matrix."""
+        """The shape of the matrix."""
         return self.pattern.shape
 
     def __repr__(self) -> str:
@@ -298,12 +309,22 @@ class Plan(Remade):
             )
 
     def plot(self, ax: Any = None) -> Any:
-        """A picture of the pattern, each entry in the colour of the product that gives it.  Gives the axes of matplotlib."""
+        """Draw the pattern, each entry in the colour of its product.
+
+        Parameters
+        ----------
+        ax : matplotlib.axes.Axes, optional
+            Where to draw.
+
+        Returns
+        -------
+        matplotlib.axes.Axes
+        """
         return plot(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
 
 
 class Renewed:
-    """A plan for a search that may meet other branches of the function: there it is prepared anew."""
+    """A plan for a search that may meet other branches of the function; there it prepares a new pattern."""
 
     def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
         self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
@@ -410,17 +431,53 @@ def prepare_jacobian(
     compile: bool | Literal["auto"] = "auto",
     holomorphic: bool = False,
 ) -> Plan:
-    """A plan that gives the sparse Jacobian of f at any point: `plan(x)`, of shape (y.size, x.size), elements in C order.
+    """Find the pattern and the colours of a Jacobian, for values at any point.
 
-    `args` are arguments like those of the calls to come, of which `argnum` is differentiated; f gives one array.  The pattern is found by
-    following f, or given, as a matrix that is sparse or of booleans; with `check=True` a given one is compared with f, and an entry that
-    is missing raises.  It holds for both branches of `numpy.where`; with scope='local' for those of this point, which can be fewer
-    entries, and elsewhere plan(x) raises GuardError.  So it does where an `if` in f takes another way, or shapes differ.
+    Parameters
+    ----------
+    f : callable
+        A function that returns one array.
+    *args : object
+        Arguments like those of the calls to come.
+    argnum : int, default 0
+        The argument to differentiate, an array of float dtype.
+    pattern : sparse matrix or array of bool, optional
+        The positions of the possible entries, of shape (y.size, x.size). By default f is followed to find
+        them.
+    check : bool, default False
+        Whether a given pattern is compared with f.
+    scope : {'global', 'local'}, default 'global'
+        'global': the pattern holds for both branches of numpy.where, and for all places to which an index
+        that depends on x may point. 'local': for this point, which may have fewer entries.
+    kind, order : str, optional
+        As for `coloring`; chosen by default.
+    format : {'csr', 'csc', 'coo'}, default 'csr'
+        The class of the matrices.
+    compile : bool or 'auto', default 'auto'
+        Whether products are compiled into loops, as for `tapegrad.prepare`.
+    holomorphic : bool, default False
+        Whether f is a complex differentiable function of complex x.
 
-    Entries that no product needs to tell apart are computed together: `kind` and `order` are those of `coloring`, chosen here by default.
-    Products are replayed, and compiled into loops where that pays, as `compile` says (see `tapegrad.prepare`).
-    `plan.pattern`, `plan.coloring`, `plan.colors` (their number) and `plan.plot()` show what was found.
+    Returns
+    -------
+    Plan
+        ``plan(x)`` is the matrix, of shape (y.size, x.size), elements in C order. `plan.pattern`,
+        `plan.coloring`, `plan.colors` (the number of products) and ``plan.plot()`` show what was found.
 
+    Raises
+    ------
+    ArgumentError
+        If `check` finds a missing entry, or x has no derivative.
+    GuardError
+        If no pattern can be found; and in a call, if an ``if`` in f takes another branch, shapes differ, or,
+        with a local scope, the pattern does not hold.
+
+    See Also
+    --------
+    jacobian : For one point.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> plan = tg.sparse.prepare_jacobian(lambda x: np.diff(x) ** 2, np.ones(4))
     >>> plan(np.array([1.0, 2.0, 4.0, 8.0])).toarray()
@@ -447,8 +504,38 @@ def prepare_hessian(
     format: Format = "csr",
     compile: bool | Literal["auto"] = "auto",
 ) -> Plan:
-    """A plan that gives the sparse Hessian of a scalar f at any point, of shape (x.size, x.size).  See `prepare_jacobian`.
+    """Find the pattern and the colours of a Hessian, for values at any point.
 
+    Parameters
+    ----------
+    f : callable
+        A function that returns a real scalar.
+    *args : object
+        Arguments like those of the calls to come.
+    argnum : int, default 0
+        The argument to differentiate, an array of a real float dtype.
+    pattern, check, scope, order, format, compile : optional
+        As for `prepare_jacobian`. A given pattern is symmetric.
+    kind : {'star', 'acyclic'}, optional
+        As for `coloring`; chosen by default.
+
+    Returns
+    -------
+    Plan
+        ``plan(x)`` is the matrix, of shape (x.size, x.size), elements in C order.
+
+    Raises
+    ------
+    ArgumentError, GuardError
+        As for `prepare_jacobian`.
+
+    See Also
+    --------
+    hessian : For one point.
+    tapegrad.operators.hessian : Products without the matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> plan = tg.sparse.prepare_hessian(lambda x: (np.diff(x) ** 3).sum(), np.ones(3))
     >>> plan(np.array([1.0, 2.0, 4.0])).toarray()
@@ -478,8 +565,37 @@ def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) ->
 
 
 def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
-    """The Jacobian of f at this point as a sparse matrix; options are those of `prepare_jacobian`, which is for many points.
+    """Compute the Jacobian of f at one point as a sparse matrix.
 
+    Parameters
+    ----------
+    f : callable
+        A function that returns one array.
+    *args : object
+        The point and further arguments of f.
+    **options : object
+        Options of `prepare_jacobian`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        The Jacobian, of shape (y.size, x.size), elements in C order. `format` chooses another class. For
+        CuPy arrays it is a matrix of cupyx.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is unknown, or x has no derivative.
+    GuardError
+        If no pattern can be found.
+
+    See Also
+    --------
+    prepare_jacobian : For many points.
+    tapegrad.jacobian : The dense matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.sparse.jacobian(lambda x: np.diff(x) ** 2, np.array([1.0, 2.0, 4.0])).toarray()
     array([[-2.,  2.,  0.],
@@ -489,8 +605,36 @@ def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
 
 
 def hessian(f: Callable, *args: Any, **options: Any) -> Any:
-    """The Hessian of a scalar f at this point as a sparse matrix; options are those of `prepare_hessian`.
+    """Compute the Hessian of a real scalar function at one point as a sparse matrix.
 
+    Parameters
+    ----------
+    f : callable
+        A function that returns a real scalar.
+    *args : object
+        The point and further arguments of f.
+    **options : object
+        Options of `prepare_hessian`.
+
+    Returns
+    -------
+    scipy.sparse.csr_array
+        The Hessian, of shape (x.size, x.size), elements in C order. `format` chooses another class.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is unknown, or x has no derivative.
+    GuardError
+        If no pattern can be found.
+
+    See Also
+    --------
+    prepare_hessian : For many points.
+    tapegrad.hessian : The dense matrix.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.sparse.hessian(lambda x: (x ** 3).sum(), np.array([1.0, 2.0])).toarray()
     array([[ 6.,  0.],
@@ -502,10 +646,38 @@ def hessian(f: Callable, *args: Any, **options: Any) -> Any:
 def pattern(
     f: Callable, *args: Any, argnum: int = 0, scope: Literal["global", "local"] = "global", second: bool = False
 ) -> scipy.sparse.csr_array:
-    """Which entries of the Jacobian of f (with `second`, of the Hessian) can differ from zero, as a CSR matrix of booleans.
+    """Find the entries of a Jacobian or a Hessian that can differ from zero.
 
-    scope='global': for both branches of `numpy.where`, and wherever an index that depends on x may point; 'local': at this point.
+    Parameters
+    ----------
+    f : callable
+        A function that returns one array, or with `second` a real scalar.
+    *args : object
+        The point and further arguments of f.
+    argnum : int, default 0
+        The argument to differentiate.
+    scope : {'global', 'local'}, default 'global'
+        'global': for both branches of numpy.where, and for all places to which an index that depends on x may
+        point. 'local': at this point.
+    second : bool, default False
+        Whether the pattern is that of the Hessian.
 
+    Returns
+    -------
+    scipy.sparse.csr_array
+        A matrix of booleans, of shape (y.size, x.size), or (x.size, x.size) with `second`.
+
+    Raises
+    ------
+    GuardError
+        If the function cannot be followed.
+
+    See Also
+    --------
+    coloring : Groups the columns or rows.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> tg.sparse.pattern(lambda x: x[1:] * x[:-1], np.ones(3)).toarray().astype(int)
     array([[1, 1, 0],

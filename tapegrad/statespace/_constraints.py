@@ -17,8 +17,21 @@ from .._core.errors import ArgumentError
 
 @dataclass(frozen=True)
 class Constraint:
-    """`natural` maps u to the parameter, with array operations; `unconstrained` back, for a plain starting
-    value, which must lie inside; `wanted` says in words what inside means."""
+    """A smooth map from all real numbers to the allowed values of a parameter.
+
+    Attributes
+    ----------
+    natural : callable
+        Maps an array of free numbers to the parameter, with array operations.
+    unconstrained : callable
+        The inverse, for a plain starting value, which must lie inside.
+    wanted : str
+        Says in words what is allowed.
+
+    See Also
+    --------
+    positive, interval, correlation, stationary, invertible, unconstrained : Ready-made constraints.
+    """
 
     name: str
     wanted: str
@@ -43,13 +56,39 @@ class Constraint:
 
 
 def unconstrained() -> Constraint:
-    """Any real number."""
+    """No constraint: any real number.
+
+    Returns
+    -------
+    Constraint
+
+    See Also
+    --------
+    positive, interval : Bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.unconstrained().natural(np.array([-1.5])))
+    [-1.5]
+    """
     return Constraint("unconstrained()", "finite numbers", _same, _same, _any)
 
 
 def positive() -> Constraint:
-    """Above zero, by the exponential: variances, rates.
+    """A constraint to values above zero, by the exponential: variances, rates.
 
+    Returns
+    -------
+    Constraint
+
+    See Also
+    --------
+    interval : Two bounds.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> print(ss.positive().natural(np.array([0.0])))
@@ -59,7 +98,23 @@ def positive() -> Constraint:
 
 
 def correlation() -> Constraint:
-    """Between -1 and 1, by the hyperbolic tangent."""
+    """A constraint to values between -1 and 1, by the hyperbolic tangent.
+
+    Returns
+    -------
+    Constraint
+
+    See Also
+    --------
+    interval : Other bounds.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.correlation().natural(np.array([0.0])))
+    [0.]
+    """
     return Constraint(
         "correlation()",
         "numbers between -1 and 1",
@@ -70,8 +125,28 @@ def correlation() -> Constraint:
 
 
 def interval(low: float, high: float) -> Constraint:
-    """Between low and high, by a shifted hyperbolic tangent.
+    """A constraint to values between two bounds, by a shifted hyperbolic tangent.
 
+    Parameters
+    ----------
+    low, high : float
+        The bounds.
+
+    Returns
+    -------
+    Constraint
+
+    Raises
+    ------
+    ArgumentError
+        If low is not below high.
+
+    See Also
+    --------
+    positive : One bound.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> print(ss.interval(0.0, 2.0).natural(np.array([0.0])))
@@ -90,11 +165,21 @@ def interval(low: float, high: float) -> Constraint:
 
 
 def stationary() -> Constraint:
-    """Coefficients (k,) of a stationary autoregression, y[t] = phi[0] y[t-1] + ..., by its partial
-    autocorrelations, each the tanh of a free number (J. F. Monahan, Biometrika 71 (1984) 403-404; O. E.
-    Barndorff-Nielsen and G. Schou, J. Multivariate Anal. 3 (1973) 408-419).  The coefficients of an
-    invertible moving average are minus those of such a vector.
+    """A constraint to the coefficients (k,) of a stationary autoregression, y[t] = phi[0] y[t-1] + ...
 
+    Each partial autocorrelation is the tanh of a free number (J. F. Monahan, Biometrika 71 (1984) 403-404;
+    O. E. Barndorff-Nielsen and G. Schou, J. Multivariate Anal. 3 (1973) 408-419).
+
+    Returns
+    -------
+    Constraint
+
+    See Also
+    --------
+    invertible : For a moving average.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> print(ss.stationary().natural(np.array([0.0, 0.5])).round(6))
@@ -110,8 +195,25 @@ def stationary() -> Constraint:
 
 
 def invertible() -> Constraint:
-    """Coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] + ...: minus those of a stationary
-    autoregression."""
+    """A constraint to the coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] + ...
+
+    They are minus the coefficients of a stationary autoregression.
+
+    Returns
+    -------
+    Constraint
+
+    See Also
+    --------
+    stationary : For an autoregression.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.invertible().natural(np.array([0.0, 0.0])) + 0.0)
+    [0. 0.]
+    """
     return Constraint(
         "invertible()",
         "the coefficients of an invertible moving average",

@@ -39,20 +39,54 @@ def fit(
     joseph: bool = False,
     prior: Any = None,
 ) -> FitResult:
-    """Maximise the log-likelihood of `build(params)`, or of a sum of parts as `level() + seasonal(12)`, given y over the
-    parameters.  y is (n,) or (n, p), nan where missing, or a Series or DataFrame, whose dates forecasts carry on.
+    """Estimate a state space model by maximum likelihood.
 
-    start is a dict of names to numbers or arrays, or one vector; params has the same form.  constraints is
-    one `Constraint` for all, a dict of some of the names, or for a vector a list with one for each element;
-    what is not named is free.  method, hess and options go to `tapegrad.optimize.minimize`; 'auto' is BFGS, and
-    'trust-exact' where that does not come near a maximum.  The optimiser is followed by Newton steps until the
-    gradient in the unconstrained parameters is below 1e-9 (1e-12 of the log-likelihood if that is larger).  progress
-    shows a bar (package tqdm): always, never, or with 'auto' in a terminal after two seconds.
+    An optimiser is followed by Newton steps, until the gradient in the unconstrained parameters is below 1e-9
+    (or below 1e-12 of the log-likelihood if that is larger).
 
-    Raises `ArgumentError` if a start violates its constraint or the log-likelihood is not finite there,
-    `DataError` with the names of parameters that the data determine only together, `ConvergenceError` if no maximum is reached
-    (both hold the last parameters), and what `loglik` raises.
+    Parameters
+    ----------
+    build : callable or Structural
+        ``build(params)`` returns a `LinearGaussian`. Or a sum of components: ``level() + seasonal(12)``.
+    y : array of shape (n,) or (n, p), Series or DataFrame
+        The data, nan where missing. Forecasts continue the dates of a Series or DataFrame.
+    start : dict of numbers or arrays, or array, optional
+        Starting values. params has the same form. A sum of components needs none.
+    constraints : Constraint, dict or list, optional
+        One constraint for all parameters, a dict for some of the names, or for a vector a list with one for
+        each element. What is not named is free.
+    method, hess, options : optional
+        As for `tapegrad.optimize.minimize`. 'auto' is BFGS, and 'trust-exact' where BFGS does not come near a
+        maximum.
+    progress : bool or 'auto', default 'auto'
+        Whether a progress bar is shown (package tqdm). 'auto': in a terminal, after two seconds.
+    joseph : bool, default False
+        As for `loglik`.
+    prior : dict or callable, optional
+        Log densities added to the log-likelihood: distributions of `tapegrad.stats` by name, or a function of
+        all parameters.
 
+    Returns
+    -------
+    FitResult
+        Estimates, standard errors, criteria, tests, forecasts and plots.
+
+    Raises
+    ------
+    ArgumentError
+        If a start violates its constraint, or the log-likelihood is not finite there.
+    DataError
+        If the data determine some parameters only together; it names them.
+    ConvergenceError
+        If no maximum is reached. Like `DataError` it holds the last parameters in `params`.
+
+    See Also
+    --------
+    fit_many : Many series at once.
+    sarimax, var, dynamic_factor : Ready-made models.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
     >>> r = ss.fit(lambda p: ss.local_level(p["a"], p["b"]), y, {"a": 1.0, "b": 1.0}, ss.positive())

@@ -29,14 +29,29 @@ from ._labels import OnLibrary, labels_of
 
 @dataclass(frozen=True)
 class Start:
-    """What is known of the first state: mean (m,) or scalar; cov (m, m), (m,) variances or scalar.
+    """The distribution of the first state.
 
-    `diffuse=True` gives every element an infinite variance, treated exactly (DK chapter 5); a sequence of m
-    booleans only the marked ones, and `mean`, `cov` then describe the rest.  `stationary=True` takes mean and
-    covariance from the transition itself.  With `predict_first` this is the state before the first
-    transition, not the one of the first observation: then T[t], c[t], Q[t] lead into time t instead of out of
-    it.
+    Parameters
+    ----------
+    mean : scalar or array of shape (m,), default 0
+        The mean.
+    cov : scalar, or array of shape (m,) of variances, or (m, m), default 0
+        The covariance.
+    diffuse : bool or sequence of m bool, default False
+        True gives every element an infinite variance, treated exactly (DK chapter 5). A sequence marks some
+        elements, and `mean` and `cov` then describe the rest.
+    stationary : bool, default False
+        Whether mean and covariance are those of the stationary distribution of the transition.
+    predict_first : bool, default False
+        Whether this is the state before the first transition, not the one of the first observation. Then
+        T[t], c[t], Q[t] lead into time t instead of out of it.
 
+    See Also
+    --------
+    LinearGaussian : Takes a start.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> ss.Start(mean=0.0, cov=1e7)
     Start(mean=0.0, cov=10000000.0, diffuse=False, stationary=False, predict_first=False)
@@ -53,20 +68,41 @@ class Start:
 class LinearGaussian:
     """A linear Gaussian state space model with m states and p observations a step.
 
-    A matrix may vary over time: give it one more axis in front, of at least as many steps as there are data.
+    A matrix may vary over time. It then has one more axis in front, of at least as many steps as the data.
 
-    transition         T  scalar (m = 1) or (m, m)
-    observation        Z  scalar (m = p = 1), (m,) for p = 1, or (p, m)
-    transition_cov     Q  scalar variance, (r,) variances, or (r, r)
-    observation_cov    H  scalar variance, (p,) variances, or (p, p)
-    selection          R  (m, r); without it r = m and the noise enters every state
-    transition_offset  c  scalar or (m,)
-    observation_offset d  scalar or (p,)
-    start                 a `Start`; the default is an exact diffuse start
-    state_names           names of the m states, for errors and pictures
+    Parameters
+    ----------
+    transition : scalar (m = 1) or array of shape (m, m)
+        The matrix T.
+    observation : scalar (m = p = 1), or array of shape (m,) for p = 1, or (p, m)
+        The matrix Z.
+    transition_cov : scalar variance, or array of shape (r,) of variances, or (r, r)
+        The covariance Q.
+    observation_cov : scalar variance, or array of shape (p,) of variances, or (p, p)
+        The covariance H.
+    selection : array of shape (m, r), optional
+        The matrix R. By default r = m, and the noise enters every state.
+    transition_offset : scalar or array of shape (m,), default 0
+        The vector c.
+    observation_offset : scalar or array of shape (p,), default 0
+        The vector d.
+    start : Start, optional
+        The distribution of the first state. The default is an exact diffuse start.
+    state_names : sequence of str, optional
+        Names of the m states, for errors and plots.
 
-    Shapes are checked when the model meets data: `ShapeError` names the matrix, its shape and the one wanted.
+    Raises
+    ------
+    ShapeError
+        When the model meets data, if a matrix does not fit. It names the matrix, its shape and the one
+        wanted.
 
+    See Also
+    --------
+    loglik, filter, smooth, forecast, simulate : What to do with a model.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> start = ss.Start(stationary=True)
     >>> model = ss.LinearGaussian(0.5, 1.0, transition_cov=2.0, observation_cov=1.0, start=start)
@@ -86,8 +122,27 @@ class LinearGaussian:
 
 
 def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
-    """A random walk observed with noise (DK chapter 2): y[t] = mu[t] + eps[t], mu[t+1] = mu[t] + eta[t].
+    """Make a random walk observed with noise (DK chapter 2).
 
+    The model is y[t] = mu[t] + eps[t], mu[t+1] = mu[t] + eta[t].
+
+    Parameters
+    ----------
+    observation_var, level_var : scalar
+        The variances of eps and eta.
+    start : Start, optional
+        The default is an exact diffuse start.
+
+    Returns
+    -------
+    LinearGaussian
+
+    See Also
+    --------
+    level : The same as a component of a sum.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> print(round(float(ss.loglik(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])), 6))
     -4.948418
@@ -96,8 +151,27 @@ def local_level(observation_var: Any, level_var: Any, start: Start = Start(diffu
 
 
 def local_linear_trend(observation_var: Any, level_var: Any, slope_var: Any, start: Start = Start(diffuse=True)) -> LinearGaussian:
-    """Level and slope, both random walks (DK 3.2.1): states (mu, nu), mu[t+1] = mu[t] + nu[t] + xi[t].
+    """Make a model of level and slope, both random walks (DK 3.2.1).
 
+    The states are (mu, nu), with mu[t+1] = mu[t] + nu[t] + xi[t].
+
+    Parameters
+    ----------
+    observation_var, level_var, slope_var : scalar
+        The variances of the three noises.
+    start : Start, optional
+        The default is an exact diffuse start.
+
+    Returns
+    -------
+    LinearGaussian
+
+    See Also
+    --------
+    trend : The slope as a component of a sum.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> model = ss.local_linear_trend(1.0, 0.5, 0.1)
     >>> ss.forecast(model, [1.0, 2.0, 3.0, 4.0], steps=2).mean.round(6)
@@ -109,12 +183,34 @@ def local_linear_trend(observation_var: Any, level_var: Any, slope_var: Any, sta
 
 
 def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var: Any = 0.0) -> LinearGaussian:
-    """A stationary ARMA process about `mean`, perhaps observed with noise (Harvey's form, DK 3.4).
+    """Make a stationary ARMA process about a mean, perhaps observed with noise (Harvey's form, DK 3.4).
 
-    ar (k,) and ma (l,) are coefficients, y[t] = ar[0] y[t-1] + ... + e[t] + ma[0] e[t-1] + ..., var that of
-    e.  Shapes (0,) and () are empty.  A process that is not stationary gives a covariance that is not
-    positive definite.
+    The process is y[t] = ar[0] y[t-1] + ... + e[t] + ma[0] e[t-1] + ...
 
+    Parameters
+    ----------
+    ar : array of shape (k,)
+        Coefficients of the autoregression; empty for none. If they are not stationary, the covariance of the
+        start is not positive definite.
+    ma : array of shape (l,), default ()
+        Coefficients of the moving average.
+    var : scalar, default 1
+        The variance of e.
+    mean : scalar, default 0
+        The mean of y.
+    observation_var : scalar, default 0
+        The variance of the observation noise.
+
+    Returns
+    -------
+    LinearGaussian
+
+    See Also
+    --------
+    sarimax : Fits such a process.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> print(round(float(ss.loglik(ss.arma(np.array([0.5]), np.array([0.3])), [0.2, 1.0, -0.4])), 6))
@@ -133,11 +229,36 @@ def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var
 
 
 class Observations(OnLibrary):
-    """Data after the checks, a copy: `values` (n, p) with 0 where missing, `rows[t]` the observed elements of step t.
+    """Data after the checks, as a copy.
 
-    `loglik` and the others take it in the place of y; the pattern of missing values is then found only once.
-    `labels` keeps the dates and names of a Series or DataFrame.
+    `loglik` and the other functions accept it in place of y. The pattern of missing values is then found only
+    once.
 
+    Parameters
+    ----------
+    y : array of shape (n,) or (n, p), Series or DataFrame
+        The data, nan where missing.
+
+    Attributes
+    ----------
+    values : array of shape (n, p)
+        The data, 0 where missing.
+    rows : list of list of int
+        The observed elements of each step.
+    labels : object
+        Dates and names of a Series or DataFrame.
+
+    Raises
+    ------
+    DataError
+        If data are infinite.
+
+    See Also
+    --------
+    loglik : Takes observations.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> data = ss.Observations([1.0, float("nan"), 3.0])
     >>> data.steps, data.count, data.rows

@@ -21,12 +21,42 @@ from ._structural import checked_regressors, future_regressors, require_rank
 
 
 def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> Specified:
-    """A stationary vector autoregression for `.fit()`, by the exact likelihood; missing data allowed.  trend is 'c', an
-    intercept for each series, or 'n'.  The covariance of the noise is by its triangular factor: sqrt.var, sqrt.cov.
+    """Make a stationary vector autoregression, to be fitted with ``.fit()`` by the exact likelihood.
 
-    Regressors `exog` (n, r) enter beside the past, y[t] = c + A[1] y[t-1] + ... + beta x[t] + e[t]; before the first step they
-    are taken to have been as there.
+    The model is y[t] = c + A[1] y[t-1] + ... + beta x[t] + e[t].
 
+    Parameters
+    ----------
+    Y : array of shape (n, p), or DataFrame
+        The data, nan where missing.
+    order : int, default 1
+        The number of lags.
+    trend : {'c', 'n'}, default 'c'
+        'c' is an intercept for each series, 'n' none.
+    exog : array of shape (n, r), optional
+        Regressors, which enter beside the past. Before the first step they are assumed to be as at the first.
+
+    Returns
+    -------
+    model
+        Its method ``fit()`` returns a `FitResult`. The covariance of the noise is parametrised by its
+        triangular factor: sqrt.var, sqrt.cov.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is not valid.
+    ShapeError
+        If Y has one series, or `exog` has another number of rows.
+    DataError
+        If there are too few data.
+
+    See Also
+    --------
+    dynamic_factor : Many series with few common factors.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> ss.var(np.random.default_rng(0).normal(size=(30, 2)), order=2)
@@ -43,13 +73,47 @@ def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> Specified
 
 
 def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> Specified:
-    """A few common factors behind many series, for `.fit()`: y = mean + loadings f + e, f a vector autoregression with noise of
-    unit covariance, each e noise, or an autoregression of `error_order`.  trend 'n' leaves out the means.  Regressors `exog`
-    (n, r) add beta x[t].
+    """Make a dynamic factor model, to be fitted with ``.fit()``.
 
-    Of several factors the k-th does not enter the first k - 1 series, which settles their rotation; the sign is that of the
-    start.
+    The model is y = mean + loadings f + beta x + e. f is a vector autoregression whose noise has unit
+    covariance.
 
+    Parameters
+    ----------
+    Y : array of shape (n, p), or DataFrame
+        The data, nan where missing.
+    factors : int, default 1
+        The number of common factors. The k-th factor does not enter the first k - 1 series, which fixes the
+        rotation. The sign is that of the start.
+    order : int, default 1
+        The number of lags of the factors.
+    error_order : int, default 0
+        The order of the autoregression of each error e. With 0 the errors are noise.
+    trend : {'c', 'n'}, default 'c'
+        'n' leaves out the means.
+    exog : array of shape (n, r), optional
+        Regressors.
+
+    Returns
+    -------
+    model
+        Its method ``fit()`` returns a `FitResult`.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is not valid.
+    ShapeError
+        If Y has one series, or `exog` has another number of rows.
+    DataError
+        If there are too few data.
+
+    See Also
+    --------
+    var : Without common factors.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> ss.dynamic_factor(np.random.default_rng(0).normal(size=(30, 3)), factors=1, order=2)

@@ -28,9 +28,24 @@ from .filters.step_kernel import FIELDS, compiled, path_of, triangle
 
 @dataclass(frozen=True)
 class ManyFits:
-    """What `fit_many` found for k series and p parameters: `names` (p,), `estimates` and `standard_errors` (k, p), `unconstrained` (k, p),
-    `loglik` (k,), `converged` (k,); `message` (k,) says how the search of each ended.  A parameter that ran into the bound of its
-    constraint has standard error nan, and so have all of a series that has not converged."""
+    """The result of `fit_many`, for k series and p parameters.
+
+    Attributes
+    ----------
+    names : list of str
+        Names of the p parameters.
+    estimates, standard_errors : arrays of shape (k, p)
+        A parameter at the bound of its constraint has the standard error nan. So have all parameters of a
+        series that has not converged.
+    unconstrained : array of shape (k, p)
+        The free parameters of the search.
+    loglik : array of shape (k,)
+        The log-likelihoods.
+    converged : array of bool, shape (k,)
+        Whether each search has converged.
+    message : array of str, shape (k,)
+        How each search ended.
+    """
 
     names: list[str]
     estimates: numpy.ndarray
@@ -42,7 +57,7 @@ class ManyFits:
     way: str
 
     def report(self) -> str:
-        """How the likelihood was computed, and how many series have converged."""
+        """Say how the likelihood was computed, and how many series have converged."""
         return f"{self.way}\n{int(self.converged.sum())} of {len(self.converged)} series converged"
 
     def __repr__(self) -> str:
@@ -51,12 +66,43 @@ class ManyFits:
 
 @entry
 def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
-    """Maximise the log-likelihood of `build(params)` for each series of Y, (k, T) or a list of series (T,) of any lengths, nan where
-    missing; start and constraints as in `fit`, for all series.
+    """Estimate one model for many series at once.
 
-    The model function becomes a kernel for all series at once, so it must be one that `tapegrad.kernels.map` takes: no `if` on a
-    parameter.  What has no kernel is fitted series by series; `report()` says so.  A series that fails does not stop the others.
+    The model function becomes a kernel for all series. A function without a kernel is fitted series by
+    series; ``report()`` says so. A series that fails does not stop the others.
 
+    Parameters
+    ----------
+    build : callable
+        ``build(params)`` returns a `LinearGaussian`. It must be a function that `tapegrad.kernels.map`
+        accepts: no ``if`` on a parameter.
+    Y : array of shape (k, T), or list of arrays of shape (T,)
+        The series, of any lengths in a list, nan where missing.
+    start : dict or array
+        Starting values for all series, as for `fit`.
+    constraints : optional
+        As for `fit`.
+
+    Returns
+    -------
+    ManyFits
+        Estimates and standard errors of each series.
+
+    Raises
+    ------
+    ArgumentError
+        If a start violates its constraint, or `build` is a sum of components.
+    ShapeError
+        If Y is not (k, T).
+    DataError
+        If data are infinite, or a series has no observation.
+
+    See Also
+    --------
+    fit : One series.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> Y = np.random.default_rng(0).normal(size=(3, 50)).cumsum(axis=1) + np.random.default_rng(1).normal(size=(3, 50))

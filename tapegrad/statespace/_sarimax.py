@@ -37,15 +37,48 @@ def sarimax(
     exog: Any = None,
     trend: str | Sequence[int] | None = None,
 ) -> Specified:
-    """A seasonal ARIMA model with regressors for `.fit()`: order (p, d, q), seasonal_order (P, D, Q, s).  p, q, P, Q are
-    orders, or lists of the lags that there are (of P and Q in seasons): with gaps their coefficients are free, and only where
-    they are stationary is there a likelihood.
+    """Make a seasonal ARIMA model with regressors, to be fitted with ``.fit()``.
 
-    trend 'c' is an intercept of the differenced series, 't' a drift times the number of the step (0 at the first),
-    'ct' both; a list as [1, 0, 1] says which powers of that number there are.  The process starts on its own line.  The
-    log-likelihood is that of the differenced series, as R and statsmodels give it; with missing data it is the diffuse one of
-    the levels, on the same scale.
+    The log-likelihood is that of the differenced series, as in R and statsmodels. With missing data it is the
+    diffuse one of the levels, on the same scale.
 
+    Parameters
+    ----------
+    y : array of shape (n,), or Series
+        The data, nan where missing.
+    order : tuple (p, d, q), default (1, 0, 0)
+        The orders. p and q may be lists of lags. With gaps their coefficients are free, and there is a
+        likelihood only where they are stationary.
+    seasonal_order : tuple (P, D, Q, s), default (0, 0, 0, 0)
+        The seasonal orders and the period. P and Q may be lists of lags in seasons.
+    exog : array of shape (n,) or (n, r), optional
+        Regressors.
+    trend : str or sequence of int, optional
+        'c' is an intercept of the differenced series, 't' a drift times the number of the step (0 at the
+        first), 'ct' both. A list such as [1, 0, 1] says which powers of that number there are. The process
+        starts on its own line.
+
+    Returns
+    -------
+    model
+        Its method ``fit()`` returns a `FitResult`.
+
+    Raises
+    ------
+    ArgumentError
+        If the orders or the trend are not valid.
+    ShapeError
+        If there are several series, or `exog` has another number of rows.
+    DataError
+        If the data are infinite or too few.
+
+    See Also
+    --------
+    var : Several series.
+    arma : The matrices of an ARMA process.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> y = [3.0, 2.5, 4.1, 3.7, 5.2, 4.8, 5.9, 6.4, 5.8, 7.1, 7.0, 8.3]
     >>> fit = ss.sarimax(y, order=(1, 1, 0), trend="c").fit()

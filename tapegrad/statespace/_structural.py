@@ -24,11 +24,32 @@ SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]
 
 
 def level(var: float | None = None, name: str = "level") -> "Structural":
-    """A random walk; with `var=0` a constant.
+    """A component: a random walk.
 
-    `var` is estimated, or a number that is kept; so in all parts.  Observation noise belongs to every sum, unless
-    `noise(var=0)` takes it out.
+    Parameters
+    ----------
+    var : float, optional
+        The variance of its noise. It is estimated if it is not given. 0 makes the level a constant.
+    name : str, default 'level'
+        The name in parameters and plots.
 
+    Returns
+    -------
+    Structural
+        A sum of components, which `fit` accepts. Every sum has observation noise, unless ``noise(var=0)``
+        removes it.
+
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
+
+    See Also
+    --------
+    trend, seasonal, cycle, ar, regression, noise : The other components.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
     >>> fit = ss.fit(ss.level(), y)
@@ -40,9 +61,32 @@ def level(var: float | None = None, name: str = "level") -> "Structural":
 
 
 def trend(var: float | None = None, name: str = "trend") -> "Structural":
-    """A slope of the level, a random walk itself; with `var=0` a constant drift.  Alone, the level under it has no noise of
-    its own: a smooth trend.
+    """A component: a slope of the level, itself a random walk.
 
+    Parameters
+    ----------
+    var : float, optional
+        The variance of its noise. It is estimated if it is not given. 0 makes a constant drift.
+    name : str, default 'trend'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components. Without `level`, the level under the trend has no noise of its own: a smooth
+        trend.
+
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
+
+    See Also
+    --------
+    level : The level.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> print(ss.level() + ss.trend() + ss.seasonal(12))
     level + trend + seasonal(12)
@@ -52,8 +96,39 @@ def trend(var: float | None = None, name: str = "trend") -> "Structural":
 
 
 def seasonal(period: int, var: float | None = None, harmonics: int | None = None, name: str = "seasonal") -> "Structural":
-    """A pattern of `period` steps that changes slowly; with `var=0` one that stays.  With `harmonics` it is the sum of so many
-    waves, which a long period needs."""
+    """A component: a pattern that repeats and changes slowly.
+
+    Parameters
+    ----------
+    period : int or float
+        The number of steps. A period that is not an integer needs `harmonics`.
+    var : float, optional
+        The variance of its noise. It is estimated if it is not given. 0 makes a constant pattern.
+    harmonics : int, optional
+        The number of waves whose sum is the pattern, for a long period.
+    name : str, default 'seasonal'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components.
+
+    Raises
+    ------
+    ArgumentError
+        If the period or `harmonics` is not valid.
+
+    See Also
+    --------
+    cycle : A wave whose period is estimated.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.seasonal(12, harmonics=3))
+    level + seasonal(12, harmonics=3)
+    """
     checked_variance("seasonal", var)
     if harmonics is None:
         if not (isinstance(period, (int, numpy.integer)) and period >= 2):
@@ -65,8 +140,40 @@ def seasonal(period: int, var: float | None = None, harmonics: int | None = None
 
 
 def cycle(period: Any = None, damping: float | None = None, var: float | None = None, name: str = "cycle") -> "Structural":
-    """A stochastic cycle.  `period` is a number that is kept, or (low, high) between which it is estimated (without, 2 steps
-    to the length of the data); `damping` likewise, between 0 and 1, and with 1 the start is diffuse, else stationary."""
+    """A component: a stochastic cycle.
+
+    Parameters
+    ----------
+    period : float or (low, high), optional
+        A fixed period, or bounds between which it is estimated. The default is from 2 steps to the length of
+        the data.
+    damping : float or (low, high), optional
+        The same for the damping, between 0 and 1. With 1 the start is diffuse, otherwise stationary.
+    var : float, optional
+        The variance of its noise. It is estimated if it is not given.
+    name : str, default 'cycle'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components.
+
+    Raises
+    ------
+    ArgumentError
+        If the period or the damping is not valid.
+
+    See Also
+    --------
+    seasonal : A pattern of a known period.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.cycle(period=(18, 96)))
+    level + cycle
+    """
     checked_variance("cycle", var)
     if damping is not None and not 0 < damping <= 1:
         raise ArgumentError(f"cycle(damping={damping!r}): wanted a number above 0 and at most 1, or None")
@@ -76,7 +183,37 @@ def cycle(period: Any = None, damping: float | None = None, var: float | None = 
 
 
 def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
-    """A stationary autoregression about 0."""
+    """A component: a stationary autoregression about 0.
+
+    Parameters
+    ----------
+    order : int
+        The number of lags.
+    var : float, optional
+        The variance of its noise. It is estimated if it is not given.
+    name : str, default 'ar'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components.
+
+    Raises
+    ------
+    ArgumentError
+        If `order` is not a positive integer.
+
+    See Also
+    --------
+    sarimax : ARIMA models.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.ar(2))
+    level + ar(2)
+    """
     checked_variance("ar", var)
     if not (isinstance(order, (int, numpy.integer)) and order >= 1):
         raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
@@ -84,8 +221,43 @@ def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
 
 
 def regression(X: Any, varying: bool = False, var: float | None = None, name: str = "beta") -> "Structural":
-    """X (n,) or (n, k) times coefficients.  They are parameters; with `varying=True` random walks from a diffuse start, whose
-    variances are estimated (or all `var`; `varying=True, var=0` are constants that the filter estimates)."""
+    """A component: regressors with coefficients.
+
+    Parameters
+    ----------
+    X : array of shape (n,) or (n, k), Series or DataFrame
+        The regressors.
+    varying : bool, default False
+        Whether the coefficients are random walks from a diffuse start. Otherwise they are parameters.
+    var : float, optional
+        The variance of the random walks. They are estimated if it is not given. With ``varying=True, var=0``
+        the coefficients are constants that the filter estimates.
+    name : str, default 'beta'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components.
+
+    Raises
+    ------
+    ShapeError
+        If X is not (n,) or (n, k).
+    DataError
+        If X is not finite.
+
+    See Also
+    --------
+    level : The level.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.regression(np.arange(10.0)))
+    level + regression(x1)
+    """
     checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
     return Structural(
@@ -94,7 +266,35 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
 
 
 def noise(var: float | None = None, name: str = "irregular") -> "Structural":
-    """The noise of the observations, which every sum has: its variance is estimated, or kept at `var`."""
+    """A component: the noise of the observations, which every sum has.
+
+    Parameters
+    ----------
+    var : float, optional
+        Its variance. It is estimated if it is not given. 0 removes the noise.
+    name : str, default 'irregular'
+        The name in parameters and plots.
+
+    Returns
+    -------
+    Structural
+        A sum of components.
+
+    Raises
+    ------
+    ArgumentError
+        If `var` is negative.
+
+    See Also
+    --------
+    level : The level.
+
+    Examples
+    --------
+    >>> from tapegrad import statespace as ss
+    >>> print(ss.level() + ss.noise(var=0))
+    level + noise
+    """
     checked_variance("noise", var)
     return Structural((Noise(name, var, "noise"),))
 
@@ -123,7 +323,12 @@ def _numbered(k: int) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Structural:
-    """A sum of parts, for `fit`."""
+    """A sum of components, for `fit`. The operator + adds sums.
+
+    See Also
+    --------
+    level, trend, seasonal, cycle, ar, regression, noise : The components.
+    """
 
     parts: tuple[Part, ...]
 

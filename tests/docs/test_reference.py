@@ -78,6 +78,35 @@ def test_entries_are_there_once_and_have_a_text():
         assert text and len(text) > 8, entry
 
 
+def sections(text):
+    """The sections of a docstring in NumPy's form."""
+    parts = re.split(r"^(\w[\w ]*)\n-+$", text, flags=re.M)
+    return dict(zip(parts[1::2], parts[2::2], strict=True))
+
+
+def documented(section):
+    """The names that a section of parameters describes."""
+    heads = [line.partition(" : ")[0] for line in section.splitlines() if line and line[0] != " "]
+    return {name.strip().lstrip("*") for head in heads for name in head.split(",")}
+
+
+FUNCTIONS = [entry for entry in ENTRIES if inspect.isfunction(pkgutil.resolve_name(entry)) and entry.split(".")[-2].islower()]
+
+
+@pytest.mark.parametrize("entry", FUNCTIONS)
+def test_docstrings_have_sections(entry):
+    """Every parameter is described, and no other; `**unknown` only catches names that are refused."""
+    function = pkgutil.resolve_name(entry)
+    found, signature = sections(inspect.getdoc(function)), inspect.signature(function)
+    assert documented(found.get("Parameters", "")) == set(signature.parameters) - {"unknown"}
+    assert {"See Also", "Examples"} <= set(found)
+    assert "Returns" in found or signature.return_annotation is None
+
+
+def test_functions_are_found():
+    assert len(FUNCTIONS) > 70
+
+
 def test_faces_are_named():
     page = (REFERENCE / "numpy-and-scipy.md").read_text(encoding="utf-8")
     assert all(f"tapegrad.{name}" in page for name in FACES)

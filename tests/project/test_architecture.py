@@ -1,4 +1,5 @@
-"""docs/architecture.md names what exists, and all of it; and how often one gradient changes rooms."""
+"""docs/architecture.md and docs/glossary.md name what exists, and the former every folder and root module; and how often one
+gradient changes modules."""
 
 import importlib
 import re
@@ -7,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from frames import profiled
-from layers import FLOORS, MODULES
+from layers import MODULES
 
 import tapegrad as tg
 
@@ -15,7 +16,10 @@ pytestmark = pytest.mark.smoke
 
 TEXT = (Path(__file__).parents[2] / "docs" / "architecture.md").read_text(encoding="utf-8")
 TOP = {name.split(".")[0] for name in MODULES}
-NAMED = [n for n in re.findall(r"`([A-Za-z_][\w.]*)`", TEXT) if n.split(".")[0] in TOP - {"numpy", "graph"}]
+GLOSSARY = (Path(__file__).parents[2] / "docs" / "glossary.md").read_text(encoding="utf-8")
+WORDS = re.findall(r"^\| ([^|]+) \| [^|]+ \| (`.*`) \|$", GLOSSARY, re.MULTILINE)
+CODE = re.findall(r"`([A-Za-z_][\w.]*)`", TEXT + "".join(place for _, place in WORDS))
+NAMED = [n for n in CODE if n.split(".")[0] in TOP - {"numpy", "graph"}]
 PICTURE = "".join(re.findall(r"```mermaid\n(.*?)```", TEXT, re.DOTALL))
 NAMED += [n for n in re.findall(r"\b(?:ops\.)?_\w+\b", PICTURE) if n.strip("_")]
 
@@ -39,11 +43,16 @@ def test_what_is_named_exists(name):
     assert found(name) is not None
 
 
-def test_every_room_is_named():
+def test_every_folder_and_root_module_has_a_row():
     assert len(NAMED) > 30
-    rooms = {name for floor in FLOORS for name in floor if name.endswith(".")}
-    rooms = {room.removesuffix(".").rpartition(".")[2] for room in rooms}
-    assert [room for room in rooms if not re.search(rf"\b{room}\b", TEXT)] == []
+    rows = re.findall(r"^\| (`.*?) \|", TEXT, re.MULTILINE)
+    named = {name for row in rows for name in re.findall(r"`(\w+)`", row)}
+    assert named == TOP - {"__init__"}
+
+
+def test_the_glossary_is_sorted():
+    terms = [term.lower() for term, _ in WORDS]
+    assert len(terms) > 50 and terms == sorted(terms)
 
 
 def moves(call):

@@ -131,9 +131,9 @@ def of_modes(space, names):
     apart = {name: set(e.numpy.values()) - {executed.RIGHT} for name, e in found.items()}
     by_value = [name for name, e in found.items() if e.numpy["samples"] != executed.RIGHT]
     for names, text in (
-        (by_value, "Their calls raise under `vmap`, as their course depends on values"),
-        (refused, "CuPy has these, and they raise an error on its arrays"),
-        ([name for name in there if name not in refused], "CuPy has these, and no test executes them there"),
+        (by_value, "These raise under `vmap`, because their control flow depends on values"),
+        (refused, "CuPy has these; they raise an error on its arrays"),
+        ([name for name in there if name not in refused], "CuPy has these; no test executes them there"),
         ([name for name in found if apart[name] and name not in by_value], "Not right in every mode"),
     ):
         if names:
@@ -151,7 +151,7 @@ def page():
                 parts.append(f"{kind.capitalize()}: {', '.join(by[kind])}.\n")
         partly = [f"{n} ({', '.join(map(str, LACKING[n]))})" for n in by[DIFFERENTIATED] if space == "scipy.special" and n in LACKING]
         if partly:
-            parts.append(f"Of the differentiated these raise an error for a tracked argument of this number: {', '.join(partly)}.\n")
+            parts.append(f"These raise an error for a tracked argument at the position given: {', '.join(partly)}.\n")
         parts.extend(of_modes(space, by[DIFFERENTIATED]))
         reasons = {}
         for name in by[REFUSED]:
@@ -161,14 +161,25 @@ def page():
     rows.append(("all", [sum(column) for column in zip(*[counts for _, counts in rows], strict=True)]))
     head = f"""# Which functions are differentiated
 
-Made by `tests/support/coverage_table.py` for NumPy {np.__version__} and SciPy {scipy.__version__}; `tests/project/test_coverage.py` holds
-it. *Differentiated*, *constant* (no argument has a derivative, or the result does not move with it) and *refused* (a tracked value raises
-`NoRuleError`, which says why and what to write instead) are what is declared; the last column is the share of the first among the first
-and third. The other columns count what is executed, by public names in up to four calls each: *reverse*, *forward* and *second* order
-(forward over reverse) against differences of the plain function, *batched* under `vmap` against the samples one by one; *CuPy has* a
-function of that name, and it is *right there* in the first three, against NumPy. A name counts where a call is right and none is wrong (a
-call may raise: an option that a library has not); a wrong number fails the tests. `tests/support/executed.txt` says which calls; CuPy runs
-over host memory.
+The table counts the public functions of NumPy and SciPy. The lists below name them.
+
+- *Differentiated* functions have derivatives.
+- *Constant* functions have no differentiable argument, or their result is piecewise constant.
+- *Refused* functions raise `NoRuleError` for a tracked value. The error says why and what to write instead.
+
+The last column is the share of differentiated functions among the differentiated and the refused.
+
+The other columns count what is executed, by public names, in up to four calls each:
+
+- *reverse*, *forward* and *second* order (forward over reverse) against differences of the plain function;
+- *batched* under `vmap` against the samples one by one;
+- *CuPy has* a function of that name; it is *right there* in the first three, against NumPy. CuPy runs over host memory.
+
+A name counts if one call is right and none is wrong. A call may raise, for example for an option that a library lacks. A wrong number
+fails the tests. `tests/support/executed.txt` lists the calls.
+
+`tests/support/coverage_table.py` made this page for NumPy {np.__version__} and SciPy {scipy.__version__}.
+`tests/project/test_coverage.py` checks it.
 
 | namespace | differentiated | reverse | forward | second | batched | CuPy has | right there | constant | refused | |
 |---|---|---|---|---|---|---|---|---|---|---|

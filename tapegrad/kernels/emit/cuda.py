@@ -433,9 +433,37 @@ def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
 def emit_cuda(
     program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
 ) -> tuple[str, str, Signature]:
-    """CUDA C source of a lowered program, the name of its entry, and its parameters; of the steps of a recursion that a sweep back
-    needs, the carry is stored of one in `every`, and the others are computed again.
+    """Write a lowered program as CUDA C.
 
+    Parameters
+    ----------
+    program : Lowered
+        What ``k.lowered(p, d)`` of a kernel returns.
+    dtype : dtype, default float64
+        float64 or float32.
+    per_sample : bool, default False
+        Whether each sample has data of its own.
+    entry : str, default 'kernel'
+        The name of the C function.
+    every : int, default 1
+        For a recursion with a backward sweep: the carry of one step in `every` is stored, and the others are
+        computed again.
+
+    Returns
+    -------
+    source : str
+        The CUDA C text.
+    entry : str
+        The name of the C function.
+    signature : Signature
+        Its parameters.
+
+    See Also
+    --------
+    likelihood, recursion : Kernels with a method `lowered`.
+
+    Examples
+    --------
     >>> import tapegrad as tg
     >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
     >>> source, entry, signature = tg.kernels.emit_cuda(k.lowered(1, 0))

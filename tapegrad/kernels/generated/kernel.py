@@ -166,7 +166,10 @@ class Generated(Remade):
         return v[0] if single else v
 
     def value_and_grad(self, theta: Any, data: Any, out: Any = None) -> tuple:
-        """(B,) and (p, B), in one launch; `out`: a pair of arrays to fill.  The gradient of a tree is such a tree."""
+        """Compute the value (B,) and the gradient (p, B) in one launch.
+
+        `out` is a pair of arrays to fill. The gradient of a tree is such a tree.
+        """
         last = self._now().launches.__dict__.get("VG")
         if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
             return found
@@ -197,11 +200,11 @@ class Generated(Remade):
         traced.launches.__dict__[kind] = found
 
     def grad(self, theta: Any, data: Any) -> Any:
-        """The gradient of each sample, (p, B)."""
+        """Compute the gradient of each sample, (p, B)."""
         return self.value_and_grad(theta, data)[1]
 
     def hvp(self, theta: Any, v: Any, data: Any) -> Any:
-        """The Hessian of each sample times v[:, sample], (p, B)."""
+        """Multiply the Hessian of each sample by v[:, sample]; v and the result are (p, B)."""
         theta, data, single = self._arguments(theta, data)
         v = as_float(v, f"{self.__name__}.hvp: v")
         if single:
@@ -212,7 +215,7 @@ class Generated(Remade):
         return h[:, 0] if single else h
 
     def hessian(self, theta: Any, data: Any) -> Any:
-        """(B, p, p): one Hessian-vector product for each parameter, all in one launch."""
+        """Compute the Hessians, (B, p, p): one Hessian-vector product for each parameter, in one launch."""
         theta, data, single = self._arguments(theta, data)
         p, batch = theta.shape
         many, units, repeated = self._unit_directions(theta, data)
@@ -221,8 +224,12 @@ class Generated(Remade):
         return h[0] if single else h
 
     def contributions(self, theta: Any, data: Any) -> Any:
-        """The term of each datum, (N, B); (N,) for theta (p,).  They are what the function gives, whatever `invalid` says.
+        """Compute the term of each datum, (N, B), or (N,) for theta (p,).
 
+        The terms are what the function returns, whatever `invalid` is.
+
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> k = tg.kernels.likelihood(lambda theta, x: -((x - theta[0]) ** 2))
         >>> k.contributions(np.array([1.0]), np.array([2.0, 3.0]))
@@ -236,7 +243,7 @@ class Generated(Remade):
         return each[:, 0] if single else each
 
     def fisher(self, theta: Any, data: Any) -> Any:
-        """Sum over data of the outer product of the scores, (B, p, p)."""
+        """Compute the sum over data of the outer products of the scores, (B, p, p)."""
         s = self.scores(theta, data)
         dtype = layout_of(s).dtype
         if self._family.wide(dtype):
@@ -416,7 +423,12 @@ class Generated(Remade):
 
 
 class Likelihood(Generated):
-    """A sum over data; see `likelihood`."""
+    """A kernel that sums over data, made by `likelihood`; ``k(theta, data)`` returns the values (B,).
+
+    See Also
+    --------
+    likelihood : Makes it, with an example.
+    """
 
     def _rerun(self, theta, data, sample):
         build, numbers, each = self._steps_of(theta, data, sample)
@@ -424,16 +436,22 @@ class Likelihood(Generated):
             value_and_grad(lambda x, y=y: self._parts.f(build(x), y))(numbers)
 
     def scores(self, theta: Any, data: Any) -> Any:
-        """The gradient of each datum's term, (N, p, B), by one sweep; (N, p) for theta (p,).
+        """Compute the gradient of each term in one sweep, (N, p, B), or (N, p) for theta (p,).
 
-        Where a term is not finite it is 0, unless invalid='nan'."""
+        A term that is not finite has the gradient 0, unless invalid='nan'.
+        """
         theta, data, single = self._arguments(theta, data)
         s = self._families["scores"].F(self._runs["scores"], theta, data).transpose((1, 0, 2))
         return s[:, :, 0] if single else s
 
 
 class Recursion(Generated):
-    """A recursion with a carry; see `recursion`."""
+    """A kernel with a carry, made by `recursion`; ``k(theta, data)`` returns the values (B,).
+
+    See Also
+    --------
+    recursion : Makes it, with an example.
+    """
 
     def _rerun(self, theta, data, sample):
         build, numbers, each = self._steps_of(theta, data, sample)
@@ -449,9 +467,13 @@ class Recursion(Generated):
         value_and_grad(run)(numbers)
 
     def final(self, theta: Any, data: Any) -> Any:
-        """The carry after the last datum: a tree like the one of `init`, with the sample as the last axis of each array (none for
-        theta (p,)).  It is what the steps give, whatever `invalid` says.
+        """Compute the carry after the last datum.
 
+        It is a tree like the one of `init`, with the sample as the last axis of each array (none for
+        theta (p,)). It is what the steps give, whatever `invalid` is.
+
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, -((y - m) ** 2)))
         >>> k.final(np.array([[0.5, 2.0]]), np.array([1.0, 2.0]))
@@ -470,8 +492,12 @@ class Recursion(Generated):
         return tree_map(lambda at: rows[at.ravel()[0]] if not at.ndim else rows[at.ravel()].reshape(at.shape + samples), layout)
 
     def path(self, theta: Any, data: Any) -> Any:
-        """What the steps give in the place of a contribution, which may be an array: (numbers, N, B); (numbers, N) for theta (p,).
+        """Compute what the steps return in place of a contribution, which may be an array of k numbers.
 
+        The result is (k, N, B), or (k, N) for theta (p,).
+
+        Examples
+        --------
         >>> import numpy as np, tapegrad as tg
         >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * m + y, np.stack([m, m * m])))
         >>> k.path(np.array([0.5]), np.array([2.0, 4.0, 0.0]))
@@ -483,9 +509,10 @@ class Recursion(Generated):
         return rows[:, :, 0] if single else rows
 
     def scores(self, theta: Any, data: Any) -> Any:
-        """The gradient of each datum's term, (T, p, B), by forward mode in p directions; (T, p) for theta (p,).
+        """Compute the gradient of each term, (T, p, B), or (T, p) for theta (p,).
 
-        Where a term is not finite it is 0, unless invalid='nan'."""
+        It is computed in forward mode, in p directions. A term that is not finite has the gradient 0, unless invalid='nan'.
+        """
         theta, data, single = self._arguments(theta, data)
         p, batch = theta.shape
         many, units, repeated = self._unit_directions(theta, data)
@@ -498,15 +525,40 @@ class Recursion(Generated):
 
 
 def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "reject", sums: Any = None) -> Likelihood:
-    """A kernel for sum over data of loglik(theta, datum).
+    """Make a kernel for a sum over data of loglik(theta, datum).
 
-    `loglik` gets the p parameters of one sample as an array that can be unpacked, and a datum: a number for data (N,), an array
-    (d,) for data (d, N).  A datum with nan is left out (`missing='skip'`; with 'step' loglik gets it).  A sample whose value is
-    nan gets -inf, and derivatives 0 (`invalid='nan'`: they are left as they are).  Infinite data raise.
+    Parameters
+    ----------
+    loglik : callable
+        ``loglik(theta, datum)`` returns a number. theta is the p parameters of one sample, as an array that
+        can be unpacked, or a tree; datum is a number for data (N,), and an array (d,) for data (d, N).
+    missing : {'skip', 'step'}, default 'skip'
+        'skip' leaves out a datum with nan; with 'step' loglik gets it.
+    invalid : {'reject', 'nan'}, default 'reject'
+        'reject' gives a sample whose value is nan the value -inf and derivatives 0. 'nan' leaves them as
+        they are.
+    sums : dtype, optional
+        ``numpy.float64``: for a float32 theta, terms are computed in float32 and added in float64. The value
+        is float64, and gradients are rounded to float32 at the end. For a float64 theta nothing changes.
 
-    `sums=np.float64`: of a float32 theta the terms are computed in float32 and added in float64.  The value is float64, gradients
-    are rounded to float32 at the end.  A float64 theta is computed as without it.  Raises ArgumentError for another dtype.
+    Returns
+    -------
+    Likelihood
+        The kernel ``k(theta, data)``. theta is (p, B) for B samples, or (p,) for one. Data are (N,), (d, N)
+        or (d, N, B). The value is (B,), and gradients are (p, B).
 
+    Raises
+    ------
+    ArgumentError
+        If an option is unknown; and in a call, if data are infinite or shapes do not fit.
+
+    See Also
+    --------
+    recursion : For data that depend on the past.
+    map : For functions of any shape.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> def normal(theta, x):
     ...     mu, sigma = theta
@@ -536,16 +588,42 @@ def _likelihood(loglik: Callable, missing: str, invalid: str, sums: Any) -> Like
 
 
 def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
-    """A kernel for recursions: carry = init(theta); for each datum carry, contribution = step(carry, theta, datum).
+    """Make a kernel for a recursion over data, such as a filter.
 
-    The value is the sum of the contributions; `contributions`, `final` and `scores` give more.  The carry is a number, an array,
-    or a tree of these.  Data (T,), (d, T) or, each sample its own, (d, T, B).
-    Data with nan are missing.  `missing='step'`: the step looks for nan itself (np.where(np.isnan(y), ...)); a function
-    (carry, theta) -> carry: what a step does to the carry without a datum, its contribution being 0; 'skip': the step is left
-    out; None: raise.
-    `sums=np.float64`: of a float32 theta the carry is float32, and contributions and adjoints are added in float64, as by
-    `likelihood`.
+    The recursion is ``carry = init(theta)``, and ``carry, contribution = step(carry, theta, datum)`` for each
+    datum. The value is the sum of the contributions.
 
+    Parameters
+    ----------
+    init : callable
+        ``init(theta)`` returns the carry: a number, an array, or a tree of these.
+    step : callable
+        ``step(carry, theta, datum)`` returns the next carry and a number.
+    missing : 'step', 'skip', callable or None, default None
+        What nan in the data means. 'step': the step looks for nan itself, with numpy.where. 'skip': the step
+        is left out. A function ``missing(carry, theta)`` returns the next carry; the contribution is 0. None
+        raises.
+    invalid, sums : optional
+        As for `likelihood`. With `sums` the carry stays float32, and contributions and adjoints are added in
+        float64.
+
+    Returns
+    -------
+    Recursion
+        The kernel ``k(theta, data)``, with data (T,), (d, T), or (d, T, B) if each sample has its own.
+
+    Raises
+    ------
+    ArgumentError
+        If an option is unknown; and in a call, if data do not fit, or nan is met without `missing`.
+
+    See Also
+    --------
+    likelihood : For independent data.
+    tapegrad.statespace.loglik : Kalman filters of any linear Gaussian model.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.recursion(lambda theta: 0.0, lambda m, theta, y: (theta[0] * y, -0.5 * (y - m) ** 2))
     >>> k.value_and_grad(np.array([[0.5]]), np.array([1.0, 2.0]))

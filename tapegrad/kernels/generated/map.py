@@ -105,10 +105,32 @@ def _differentiable(x: Any) -> bool:
 
 
 def map_(f: Callable) -> Map:
-    """A kernel for f applied to each sample: arguments and results have the sample as their last axis.
+    """Make a kernel that applies f to each sample.
 
-    Whole-number arguments and those marked Const have no derivative.  f may use `loop` and `while_loop` of this module.
+    Parameters
+    ----------
+    f : callable
+        A function of one sample. It may use `loop` and `while_loop`.
 
+    Returns
+    -------
+    Map
+        The kernel. Its arguments have the shape (..., B) and results likewise, with the sample as the last
+        axis. Integer arguments and those marked `Const` have no derivative.
+
+    Raises
+    ------
+    ArgumentError
+        In a call, if shapes do not fit.
+    NoRuleError
+        In a call, if f uses an operation that kernels do not have.
+
+    See Also
+    --------
+    tapegrad.vmap : Any function of one sample, without compilation.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda a, b: a @ b)
     >>> k(np.ones((3, 2)), np.ones((3, 2)))

@@ -401,28 +401,72 @@ def raw(
     options: Sequence[str] = (),
     test: tuple | None = None,
 ) -> RawKernel:
-    """Your own CUDA C as an operation that is differentiated like any other; docs/raw-kernels.md shows a whole example.
+    """Make a differentiable operation of your own CUDA C.
 
-    `source`: the text, or the Path of a file; `real` is defined in front of it, as double or float.  `args`: one declaration for each
-    parameter of the C function `entry`, in its order:
+    The page "Your own CUDA C" of the documentation has a whole example.
 
-        "in real theta[p, B]"     an argument with a derivative        "out real value[B]"            allocated for each call
-        "const real x[N]"         one without                          "work real tape[T, p, slots]"  scratch; slots: threads
-        "const int n"             a number passed by value             "inout real state[3, B]"       copied, then changed
-        "size B"                  the length of a dimension            "in unsaved real x[N]"         the rules do not read it
+    Parameters
+    ----------
+    source : str or Path
+        The text or a file. ``real`` is defined in front of it, as double or float.
+    entry : str
+        The name of the C function.
+    args : sequence of str
+        One declaration for each parameter of `entry`, in its order:
+        ``in real theta[p, B]`` is an argument with a derivative;
+        ``const real x[N]`` is one without;
+        ``const int n`` is a number passed by value;
+        ``size B`` is the length of a dimension;
+        ``out real value[B]`` is allocated for each call;
+        ``inout real state[3, B]`` is copied, then changed;
+        ``work real tape[T, p, slots]`` is scratch, where slots is the number of threads;
+        ``in unsaved real x[N]`` is not read by the rules.
+    vjp : RawKernel or callable, optional
+        Another raw kernel. It takes arguments and outputs of this one by name, takes the cotangent
+        ``value_bar`` of the output ``value``, and gives ``theta_bar``. Or a function ``vjp(g, out, *args)``,
+        as for `tapegrad.rule`.
+    jvp : RawKernel or callable, optional
+        The same with ``theta_dot`` and ``value_dot``, or a function ``jvp(t, out, *args)``. With only one of
+        `vjp` and `jvp`, the other mode is its transpose.
+    cpu : callable, optional
+        A function of the same parameters that fills the outputs, for NumPy arrays. By default g++ compiles
+        the source.
+    samples : str, default 'B'
+        The dimension over which the kernel loops in steps of all threads (a grid-stride loop). Samples are
+        independent.
+    threads : str, optional
+        Start at least so many threads, in place of `samples`.
+    grid : int, str or tuple, optional
+        Start exactly so many blocks.
+    block : int or tuple, optional
+        Threads in a block.
+    shared : int or str, optional
+        Bytes of dynamic shared memory: an expression in dimensions, ``threads`` (of a block) and ``real`` (its
+        size).
+    workers : int or callable, optional
+        Slots of work arrays for `cpu`.
+    options : sequence of str, optional
+        Further options of NVRTC.
+    test : tuple, optional
+        Arguments with which to `check` the kernel now.
 
-    `vjp`: another raw kernel, that takes arguments and outputs of this one by name, the cotangent `value_bar` of the output `value`,
-    and gives `theta_bar`; or a function `vjp(g, out, *args)` as for `tg.rule`.  `jvp`: with `theta_dot` and `value_dot`; or a function
-    `jvp(t, out, *args)`.  With one of the two the other mode is its transpose.  `cpu`: a function of the same parameters that fills
-    the outputs, for NumPy arrays; without it the source is compiled by g++.
+    Returns
+    -------
+    RawKernel
+        The operation, on NumPy and CuPy arrays. ``check(*args)`` looks for faults.
 
-    `samples`: the dimension over which the kernel loops in steps of all threads (a grid-stride loop), samples being independent;
-    or `threads`: start at least so many; or `grid`: so many blocks.  `block`: threads in a block.  `shared`: bytes of dynamic shared
-    memory, an expression in dimensions, `threads` (of a block) and `real` (its size).  `workers`: slots of work arrays for `cpu`.
-    `options`: further options of NVRTC.  `test`: arguments with which to `check` the kernel now.
+    Raises
+    ------
+    KernelError
+        If declarations, source and rules do not fit together; and in a call, if the source does not compile.
 
-    Raises KernelError where declarations, source and rules do not fit together, and, in calls, where the source does not compile.
+    See Also
+    --------
+    map : Kernels from Python functions.
+    tapegrad.rule : A derivative for any Python function.
 
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> source = '''
     ... extern "C" __global__ void cube(const real* x, real* y, long long B) {

@@ -23,13 +23,35 @@ ATTEMPTS = 4  # to find which components of a carry are equal throughout
 
 
 def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
-    """carry = body(i, carry) for i in range(n); n may be known only at run time, and differ from sample to sample.
+    """Repeat a step: ``carry = body(i, carry)`` for i in range(n).
 
-    Inside a kernel function this is a loop of the kernel, also in the step of a recursion, the function of a likelihood, or the
-    body of another loop, to any depth; outside it is a plain Python loop.  A few steps, known while tracing, are written out (4;
-    16 inside a step; 1000 where the body takes elements of lists or arrays made outside, number i).  Of a fractional n the whole
-    part counts; where n is nan, or above max_steps, the result is nan.
+    Inside a kernel function this is a loop of the compiled code. It may stand in the step of a recursion, the
+    function of a likelihood, or the body of another loop, to any depth. Outside it is a plain Python loop.
 
+    Parameters
+    ----------
+    n : int, or a number of the kernel
+        The number of steps, which may be known only at run time and differ from sample to sample. A
+        fractional n counts with its whole part. If n is known while tracing, a few steps are unrolled: up to 4,
+        up to 16 inside a step, and up to 1000 if the body takes element i of a list or array made outside.
+    body : callable
+        ``body(i, carry)`` returns the next carry.
+    carry : number, array or tree
+        The start.
+    max_steps : int, optional
+        A bound for n.
+
+    Returns
+    -------
+    tree
+        The last carry. It is nan if n is nan or above `max_steps`.
+
+    See Also
+    --------
+    while_loop : A loop with a condition.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> k = tg.kernels.map(lambda x, n: tg.kernels.loop(n, lambda i, s: s * x, 1.0))
     >>> k(np.array([1.5, 2.0]), np.array([3.0, 3.0]))
@@ -65,10 +87,32 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
 
 
 def while_loop(cond: Callable, body: Callable, carry: Any, max_steps: int) -> Any:
-    """while cond(carry): carry = body(carry), at most max_steps times.
+    """Repeat a step while a condition holds: ``while cond(carry): carry = body(carry)``.
 
     Like `loop` it may stand anywhere in a kernel function, to any depth.
 
+    Parameters
+    ----------
+    cond : callable
+        ``cond(carry)`` returns a condition.
+    body : callable
+        ``body(carry)`` returns the next carry.
+    carry : number, array or tree
+        The start.
+    max_steps : int
+        The largest number of steps.
+
+    Returns
+    -------
+    tree
+        The last carry.
+
+    See Also
+    --------
+    loop : A loop with a number of steps.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> f = lambda x: tg.kernels.while_loop(lambda s: s < 10, lambda s: s * x, x, 100)
     >>> tg.kernels.map(f)(np.array([1.5, 2.0]))

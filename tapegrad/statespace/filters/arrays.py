@@ -32,12 +32,27 @@ class NotCompiled(Exception):
 
 @dataclass(frozen=True)
 class FilterResult:
-    """What the filter knows before (`predicted`) and after (`filtered`) it sees y[t].
+    """The states before (`predicted`) and after (`filtered`) the filter sees y[t].
 
-    Means are (n, m), covariances (n, m, m), innovations y - E(y | past) (n, p), nan where y is missing, with
-    covariances (n, p, p).  `loglik_terms` (n,) sum to `loglik`.  During the first `diffuse_steps` steps of a
-    diffuse start a covariance is infinite: then `predicted_cov`, `filtered_cov`, `innovation_cov` hold the
-    finite part, and `predicted_diffuse_cov` (diffuse_steps, m, m) what multiplies infinity.
+    Attributes
+    ----------
+    predicted_mean, filtered_mean : arrays of shape (n, m)
+        Means of the states.
+    predicted_cov, filtered_cov : arrays of shape (n, m, m)
+        Covariances of the states.
+    innovations : array of shape (n, p)
+        y - E(y | past), nan where y is missing.
+    innovation_cov : array of shape (n, p, p)
+        Their covariances.
+    loglik_terms : array of shape (n,)
+        Terms that sum to `loglik`.
+    loglik : scalar
+        The log-likelihood.
+    diffuse_steps : int
+        The number of first steps in which a covariance is infinite. There `predicted_cov`, `filtered_cov` and
+        `innovation_cov` hold the finite part.
+    predicted_diffuse_cov : array of shape (diffuse_steps, m, m)
+        The factor of infinity in these steps.
     """
 
     predicted_mean: Any
@@ -54,7 +69,15 @@ class FilterResult:
 
 @dataclass(frozen=True)
 class ForecastResult:
-    """Forecasts of the observations, mean (steps, p) and cov (steps, p, p), and of the states behind them."""
+    """Forecasts of observations and states.
+
+    Attributes
+    ----------
+    mean, cov : arrays of shape (steps, p) and (steps, p, p)
+        Of the observations.
+    state_mean, state_cov : arrays of shape (steps, m) and (steps, m, m)
+        Of the states.
+    """
 
     mean: Any
     cov: Any

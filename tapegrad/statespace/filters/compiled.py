@@ -73,17 +73,43 @@ class Run:
 
 
 def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
-    """The log-likelihood of y (n,) or (n, p) under the model, nan meaning missing; differentiable in model
-    and data.
+    """Compute the log-likelihood of data under a model, differentiable in both.
 
-    With a diffuse start it is the diffuse log-likelihood, all constants included (DK 7.2).  `joseph` takes
-    the longer update of the covariance that loses no digits when an observation is far more exact than the
-    state.  Raises `ShapeError` if a matrix does not fit, `DataError` on infinite data,
-    `NotPositiveDefiniteError` if a covariance has an eigenvalue below 0, or the variance of an observation is
-    not positive (on NumPy; on CuPy the value is nan).
+    It runs as a compiled filter where that pays (see the page on state space models). With a diffuse start it
+    is the diffuse log-likelihood, all constants included (DK 7.2).
 
-    It runs as a compiled filter where that pays: see docs/state-space.md.
+    Parameters
+    ----------
+    model : LinearGaussian
+        The model.
+    y : array of shape (n,) or (n, p), or Observations
+        The data, nan where missing.
+    joseph : bool, default False
+        Whether the longer update of the covariance is used. It loses no digits when an observation is far
+        more exact than the state.
 
+    Returns
+    -------
+    scalar
+        The log-likelihood.
+
+    Raises
+    ------
+    ShapeError
+        If a matrix does not fit.
+    DataError
+        If data are infinite.
+    NotPositiveDefiniteError
+        If a covariance has a negative eigenvalue, or the variance of an observation is not positive. On CuPy
+        the value is nan instead.
+
+    See Also
+    --------
+    filter : The states too.
+    tapegrad.kernels.recursion : A likelihood of your own.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad import statespace as ss
     >>> f = lambda v: ss.loglik(ss.local_level(v[0], v[1]), [0.1, 0.4, -0.2, 0.3])
@@ -106,9 +132,28 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
 
 
 def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> FilterResult:
-    """Predicted and filtered states, innovations and log-likelihood terms; arguments and errors as in
-    `loglik`.
+    """Compute predicted and filtered states, innovations and the terms of the log-likelihood.
 
+    Parameters
+    ----------
+    model, y, joseph
+        As for `loglik`.
+
+    Returns
+    -------
+    FilterResult
+
+    Raises
+    ------
+    ShapeError, DataError, NotPositiveDefiniteError
+        As for `loglik`.
+
+    See Also
+    --------
+    smooth : States given all data.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> r = ss.filter(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3])
     >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
@@ -123,12 +168,31 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
 
 
 def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) -> ForecastResult:
-    """Mean and covariance of the next `steps` observations and states given y; arguments and errors as in
-    `loglik`.
+    """Compute mean and covariance of the next observations and states given the data.
 
-    Matrices that vary over time need values for the steps ahead too.  Raises `DataError` if the data
-    leave a diffuse element undetermined: its forecast has infinite variance.
+    Parameters
+    ----------
+    model, y, joseph
+        As for `loglik`. Matrices that vary over time need values for the steps ahead too.
+    steps : int
+        How many steps to forecast.
 
+    Returns
+    -------
+    ForecastResult
+
+    Raises
+    ------
+    DataError
+        If the data leave a diffuse element undetermined, so that its forecast has infinite variance. Other
+        errors are as for `loglik`.
+
+    See Also
+    --------
+    simulate_smoother : Draws given the data.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> r = ss.forecast(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3], steps=3)
     >>> r.cov[:, 0, 0].round(6)

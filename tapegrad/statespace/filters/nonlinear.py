@@ -32,7 +32,12 @@ ADVICE = "A covariance, of the observation or of the state, is not positive defi
 
 @dataclass(frozen=True)
 class Nonlinear:
-    """A non-linear model and its filter; see `extended` and `unscented`."""
+    """A non-linear model and its filter, made by `extended` or `unscented`.
+
+    See Also
+    --------
+    extended, unscented : Make it, with examples.
+    """
 
     transition: Callable
     observation: Callable
@@ -42,14 +47,20 @@ class Nonlinear:
     weights: tuple | None = None  # alpha, beta, kappa of an unscented filter
 
     def loglik(self, params: Any, y: Any) -> Any:
-        """The approximate log-likelihood of y (n,) or (n, p), nan meaning missing; differentiable in params and y."""
+        """Compute the approximate log-likelihood of y, of shape (n,) or (n, p), nan where missing.
+
+        It is differentiable with respect to params and y.
+        """
         total = 0.0
         for _, _, _, _, term in self._steps(params, y):
             total = total + term
         return total
 
     def filter(self, params: Any, y: Any) -> FilterResult:
-        """Predicted and filtered means and covariances, innovations and log-likelihood terms, as `ss.filter` gives them."""
+        """Compute predicted and filtered means and covariances, innovations and log-likelihood terms.
+
+        The result is a `FilterResult`.
+        """
         data = y if isinstance(y, Observations) else Observations(y)
         before, after, innovations, spread, terms = zip(*self._steps(params, data), strict=True)
         xp = data.xp
@@ -69,9 +80,13 @@ class Nonlinear:
         )
 
     def kernel(self) -> Recursion:
-        """The log-likelihood as a kernel for many parameter vectors, `k(theta, data)`: theta (p, B), or a dict of arrays (..., B), and
-        data (n,), or y.T (p, n) where several numbers are observed.  Its `final` is (mean, covariance, steps) after the last step.
+        """Make the log-likelihood a kernel for many parameter vectors, ``k(theta, data)``.
 
+        theta is (p, B), or a dict of arrays (..., B). Data are (n,), or y.T of shape (p, n) if several numbers
+        are observed. ``final`` of the kernel is (mean, covariance, steps) after the last step.
+
+        Examples
+        --------
         >>> import numpy as np
         >>> from tapegrad import statespace as ss
         >>> model = ss.extended(lambda x, p, t: p[0] * np.sin(x), lambda x, p, t: x, 0.1, 0.2, (np.zeros(1), 1.0))
@@ -226,15 +241,39 @@ def check(name: str, got: int, wanted: int, why: str) -> None:
 
 
 def extended(transition: Callable, observation: Callable, transition_cov: Any, observation_cov: Any, start: Any) -> Nonlinear:
-    """A non-linear state space model with an extended Kalman filter.
+    """Make a non-linear state space model with an extended Kalman filter.
 
-    `transition(x, params, t)` gives the next state (m,), `observation(x, params, t)` what is observed of x, a number or (p,); t counts
-    the steps from 0.  The covariances of the noise added to each are a variance, a vector of variances, a matrix, or a function
-    (params, t) that gives one of these.  `start` is (mean, cov) of the first state, or a function of params that gives the pair.
+    Parameters
+    ----------
+    transition : callable
+        ``transition(x, params, t)`` returns the next state, of shape (m,). t counts the steps from 0.
+    observation : callable
+        ``observation(x, params, t)`` returns what is observed of x, a number or an array of shape (p,).
+    transition_cov, observation_cov : scalar, array or callable
+        The covariances of the noise added to each: a variance, a vector of variances, a matrix, or a function
+        of (params, t) that returns one of these.
+    start : tuple or callable
+        (mean, cov) of the first state, or a function of params that returns the pair.
 
-    The model has `loglik(params, y)`, differentiable to any order, `filter(params, y)`, and `kernel()`, which computes the
-    log-likelihood and its derivatives for many parameters at once.
+    Returns
+    -------
+    Nonlinear
+        It has ``loglik(params, y)``, differentiable to any order, and ``filter(params, y)``. ``kernel()``
+        computes the log-likelihood and its derivatives for many parameters at once.
 
+    Raises
+    ------
+    ShapeError
+        In a call, if a state, an observation or a covariance does not fit.
+    NotPositiveDefiniteError
+        In a call, if a step of the filter is not finite or not positive definite.
+
+    See Also
+    --------
+    unscented : A filter without Jacobians.
+
+    Examples
+    --------
     >>> import numpy as np, tapegrad as tg
     >>> from tapegrad import statespace as ss
     >>> grow = lambda x, p, t: x + p["r"] * x * (1 - x)
@@ -257,11 +296,35 @@ def unscented(
     beta: float = 2.0,
     kappa: float = 0.0,
 ) -> Nonlinear:
-    """A non-linear state space model with an unscented Kalman filter: as `extended`, but that no Jacobian is taken.
+    """Make a non-linear state space model with an unscented Kalman filter, which needs no Jacobian.
 
-    The points stand alpha sqrt(m + kappa) standard deviations from the mean; beta weighs the middle one in covariances.  Covariances
-    of states must be positive definite, that of the start, too.
+    Parameters
+    ----------
+    transition, observation, transition_cov, observation_cov, start
+        As for `extended`. Covariances of states must be positive definite, that of the start too.
+    alpha, kappa : float
+        The points stand alpha sqrt(m + kappa) standard deviations from the mean. Defaults are 1 and 0.
+    beta : float, default 2
+        The weight of the middle point in covariances.
 
+    Returns
+    -------
+    Nonlinear
+        As for `extended`.
+
+    Raises
+    ------
+    ArgumentError
+        If alpha, beta or kappa is not valid.
+    ShapeError, NotPositiveDefiniteError
+        As for `extended`.
+
+    See Also
+    --------
+    extended : A filter with Jacobians.
+
+    Examples
+    --------
     >>> import numpy as np
     >>> from tapegrad import statespace as ss
     >>> model = ss.unscented(lambda x, p, t: x, lambda x, p, t: np.exp(x), 0.1, 0.1, (np.zeros(1), 0.5))

@@ -20,16 +20,55 @@ from .gains import gains
 
 
 class Draws(NamedTuple):
-    """`states` (draws, n, m) and `observations` (draws, n, p)."""
+    """Draws of a model.
+
+    Attributes
+    ----------
+    states : array of shape (draws, n, m)
+    observations : array of shape (draws, n, p)
+    """
 
     states: numpy.ndarray
     observations: numpy.ndarray
 
 
 def simulate(model: LinearGaussian, steps: int, draws: int = 1, rng: Any = None, width: int = 1) -> Draws:
-    """States and observations of a model; diffuse elements of the start begin at its mean, 0.  `rng` is a seed or a generator of NumPy;
-    `width` the observations a step, where the model does not say.
+    """Draw states and observations from a model.
 
+    Diffuse elements of the start begin at its mean, 0.
+
+    Parameters
+    ----------
+    model : LinearGaussian
+        The model.
+    steps : int
+        The number of steps.
+    draws : int, default 1
+        The number of draws.
+    rng : int or numpy.random.Generator, optional
+        A seed or a generator.
+    width : int, default 1
+        The number of observations a step, if the model does not say.
+
+    Returns
+    -------
+    Draws
+
+    Raises
+    ------
+    ArgumentError
+        If `steps` or `draws` is not a positive integer.
+    ShapeError
+        If a matrix does not fit.
+    NotPositiveDefiniteError
+        If a covariance has a negative eigenvalue.
+
+    See Also
+    --------
+    simulate_smoother : Draws given data.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> ss.simulate(ss.local_level(1.0, 0.5), steps=3, draws=2, rng=0).observations.shape
     (2, 3, 1)
@@ -43,10 +82,37 @@ def simulate(model: LinearGaussian, steps: int, draws: int = 1, rng: Any = None,
 
 
 def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = None) -> Draws:
-    """States given y, and observations: y where there are data, draws where they are missing.
+    """Draw states given data, and observations where data are missing.
 
-    Raises `DataError` if the data leave a diffuse element undetermined.
+    Parameters
+    ----------
+    model : LinearGaussian
+        The model.
+    y : array of shape (n,) or (n, p), or Observations
+        The data, nan where missing.
+    draws : int, default 1
+        The number of draws.
+    rng : int or numpy.random.Generator, optional
+        A seed or a generator.
 
+    Returns
+    -------
+    Draws
+        The observations are y where there are data.
+
+    Raises
+    ------
+    ArgumentError
+        If `draws` is not a positive integer.
+    DataError
+        If the data leave a diffuse element undetermined.
+
+    See Also
+    --------
+    smooth : Mean and covariance.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> r = ss.simulate_smoother(ss.local_level(1.0, 0.5), [0.1, float("nan"), -0.2], draws=1000, rng=0)
     >>> r.states.shape, r.observations[7, :, 0].round(2)

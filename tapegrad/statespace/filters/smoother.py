@@ -27,8 +27,15 @@ from .host import brought
 
 @dataclass(frozen=True)
 class SmootherResult:
-    """States given all data: mean (n, m) and cov (n, m, m); and what they say of the noise-free observations
-    Z x + d: `signal` (n, p) and `signal_cov` (n, p, p)."""
+    """States given all data.
+
+    Attributes
+    ----------
+    mean, cov : arrays of shape (n, m) and (n, m, m)
+        Of the states.
+    signal, signal_cov : arrays of shape (n, p) and (n, p, p)
+        Of the observations without noise, Z x + d.
+    """
 
     mean: Any
     cov: Any
@@ -37,11 +44,28 @@ class SmootherResult:
 
 
 def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResult:
-    """Mean and covariance of every state given all of y; arguments and errors as in `loglik`.
+    """Compute mean and covariance of every state given all data, from the first step of a diffuse start on.
 
-    Right from the first step of a diffuse start on.  Raises `DataError` if the data leave a diffuse
-    element undetermined.
+    Parameters
+    ----------
+    model, y, joseph
+        As for `loglik`.
 
+    Returns
+    -------
+    SmootherResult
+
+    Raises
+    ------
+    DataError
+        If the data leave a diffuse element undetermined. Other errors are as for `loglik`.
+
+    See Also
+    --------
+    filter : States given the past.
+
+    Examples
+    --------
     >>> from tapegrad import statespace as ss
     >>> ss.smooth(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3]).mean[:, 0].round(6)
     array([0.154118, 0.181176, 0.098824, 0.165882])

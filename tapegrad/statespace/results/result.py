@@ -47,19 +47,31 @@ class Component(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class FitResult(Taken):
-    """A maximum of the likelihood.
+    """The result of `fit`: a maximum of the likelihood, with k parameters.
 
-    `params` has the form of `start`; `names`, `estimates` and `standard_errors` (k,), `covariance` and
-    `correlation` (k, k) list the same parameters element by element.  The covariance is the inverse of the
-    observed information, exact second derivatives of the log-likelihood in the parameters themselves.  A
-    parameter that has run into the bound of its constraint is named in `at_bound`; its standard error is nan,
-    and the others are as if it were known.
-
-    `aic`, `aicc`, `bic`, `hqic` count the diffuse elements of the start among the parameters (J. Durbin and S. J.
-    Koopman 2012, section 7.4); `criteria(diffuse="ignored")` does not.
-
-    `iterations` are the optimiser's, `newton_steps` follow; `evaluations` (of value and gradient),
-    `hessians`, `products` (Hessian times vector) count both.
+    Attributes
+    ----------
+    params : like `start`
+        The estimates.
+    names : list of str
+        Names of the parameters, element by element.
+    estimates, standard_errors : arrays of shape (k,)
+        The covariance is the inverse of the observed information, by exact second derivatives of the
+        log-likelihood in the parameters themselves.
+    covariance, correlation : arrays of shape (k, k)
+        Of the estimates.
+    loglik : float
+        The log-likelihood.
+    at_bound : list of str
+        Parameters at the bound of their constraint. Their standard error is nan, and they count as known for
+        the others.
+    aic, aicc, bic, hqic : float
+        They count the diffuse elements of the start among the parameters (J. Durbin and S. J. Koopman 2012,
+        section 7.4); ``criteria(diffuse="ignored")`` does not.
+    iterations, newton_steps : int
+        Steps of the optimiser, and Newton steps after it.
+    evaluations, hessians, products : int
+        Counts of values and gradients, Hessians, and Hessian-vector products in both.
     """
 
     params: Any
@@ -76,7 +88,7 @@ class FitResult(Taken):
     stop: Stop = field(repr=False)
 
     def report(self) -> str:
-        """How the likelihood was computed, by a compiled filter or on arrays, and why; and what the search took."""
+        """Say how the likelihood was computed (compiled, or on arrays), why, and what the search took."""
         return (
             f"{self.stop.way}\n{self.method}: {self.iterations} iterations, then {self.newton_steps} Newton steps; {self.evaluations} "
             f"values with gradients, {self.hessians} Hessians, {self.products} products with Hessians"
@@ -89,26 +101,35 @@ class FitResult(Taken):
 
     @property
     def gradient(self) -> float:
-        """The largest entry of the gradient in them."""
+        """The largest entry of the gradient in the unconstrained parameters."""
         return float(abs(self.stop.gradient).max())
 
     # --- the estimates ---
 
     @property
     def data(self) -> Observations:
-        """The data, checked, with their dates."""
+        """The data after the checks, with their dates."""
         return self.problem.data
 
     def cov(self, kind: str = "exact") -> numpy.ndarray:
-        """The covariance of the estimates (k, k) from the 'exact' observed information, the outer product of the scores
-        ('opg'), or both ('robust', right to first order where the model is not)."""
+        """Compute the covariance of the estimates, (k, k).
+
+        Parameters
+        ----------
+        kind : {'exact', 'opg', 'robust'}
+            'exact' is the inverse of the observed information. 'opg' uses the outer product of the scores.
+            'robust' is the sandwich of both, which is right to first order if the model is not.
+        """
         if kind not in COVARIANCES:
             raise ArgumentError(f"cov={kind!r}: wanted {', '.join(map(repr, COVARIANCES))}")
         return self.covariance if kind == "exact" else self._by_scores[kind]
 
     def conf_int(self, alpha: float = 0.05, cov: str = "exact", by: str = "normal") -> numpy.ndarray:
-        """Confidence limits (k, 2): by the 'normal' distribution of the estimates, or by the 'likelihood', which falls by half
-        a quantile of chi-squared on both sides (nan where it does not)."""
+        """Compute confidence limits of the parameters, (k, 2).
+
+        They come from the 'normal' distribution of the estimates, or from the 'likelihood': the points where
+        the profile falls by half a quantile of chi-squared, and nan where it does not.
+        """
         if by == "likelihood":
             return numpy.array([likelihood_limits(self, name, alpha) for name in self.names])
         if by != "normal":
@@ -117,21 +138,26 @@ class FitResult(Taken):
         return numpy.stack([self.estimates - half, self.estimates + half], axis=1)
 
     def profile(self, name: str, values: Any = None) -> Profile:
-        """The log-likelihood maximised over all other parameters, at each value of one; without values, at 21 within three
-        standard errors of its estimate."""
+        """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
+
+        Without values it is computed at 21 values within three standard errors of the estimate.
+        """
         return profile_of(self, name, values)
 
     # --- the fit as a whole ---
 
     @property
     def diffuse_states(self) -> int:
-        """How many elements of the first state are diffuse."""
+        """The number of diffuse elements of the first state."""
         mark, m = numpy.asarray(self.model.start.diffuse, bool), self.filtered.predicted_mean.shape[-1]
         return int(numpy.broadcast_to(mark, (m,)).sum())
 
     def criteria(self, diffuse: str = "counted") -> Criteria:
-        """The information criteria, with the diffuse elements of the start 'counted' among the parameters or 'ignored'.  The
-        number of observations is that of the steps at which something was observed."""
+        """Compute the information criteria.
+
+        The diffuse elements of the start are 'counted' among the parameters, or 'ignored'. The number of
+        observations is the number of steps at which something was observed.
+        """
         if diffuse not in ("counted", "ignored"):
             raise ArgumentError(f"diffuse={diffuse!r}: wanted 'counted' or 'ignored'")
         k = len(self.names) + (self.diffuse_states - self.problem.used_up if diffuse == "counted" else 0)
@@ -168,8 +194,11 @@ class FitResult(Taken):
 
     @cached_property
     def standardised(self) -> numpy.ndarray:
-        """What each observation brought that the past did not foretell, with unit covariance, (n, p); nan where data are
-        missing, or the start was still diffuse."""
+        """The standardised innovations, (n, p).
+
+        They are the part of each observation that the past does not predict, with unit covariance. They are
+        nan where data are missing, or the start was still diffuse.
+        """
         r = self.filtered
         v, S = to_host(r.innovations), to_host(r.innovation_cov)
         result = numpy.full(v.shape, numpy.nan)
@@ -182,7 +211,7 @@ class FitResult(Taken):
 
     @cached_property
     def foretold(self) -> numpy.ndarray:
-        """What the past foretold of each observation, (n, p)."""
+        """The prediction of each observation from the past, (n, p)."""
         r, s, n = self.filtered, system(self.model, self.data), self.data.steps
         signal, cov = through(s, r.predicted_mean[:, :, None], r.predicted_cov, 0, n)
         return to_host(with_noise(s, signal[:, :, 0], cov, 0, n)[0])
@@ -206,7 +235,7 @@ class FitResult(Taken):
         return [diagnostics(e) for e in after.T]
 
     def forecast(self, steps: int, exog: Any = None, dates: Any = None) -> Forecast:
-        """The next observations, with standard errors and dates; `exog` are the regressors there."""
+        """Forecast the next observations, with standard errors and dates; `exog` has the regressors."""
         model = self.model_ahead(steps, exog)
         if dates is None:
             self.data.labels.require_next_dates(getattr(exog, "index", None), steps)
@@ -224,18 +253,23 @@ class FitResult(Taken):
         return described.extended(steps, exog)(self.params)
 
     def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None) -> numpy.ndarray:
-        """Draws of the next observations given the data, (draws, steps) or (draws, steps, p); the parameters are taken as known."""
+        """Draw the next observations given the data, (draws, steps) or (draws, steps, p).
+
+        The parameters are taken as known.
+        """
         model, data = self.model_ahead(steps, exog), self.data
         found = simulate_smoother(model, data.extended(steps), draws, rng).observations[:, data.steps :]
         return found[:, :, 0] if data.labels.single else found
 
     def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
-        """Draws of the states given the data, (draws, n, m)."""
+        """Draw the states given the data, (draws, n, m)."""
         return simulate_smoother(self.model, self.data, draws, rng).states
 
     def components(self) -> dict[str, Component]:
-        """The parts of a structural model given all data, with standard errors, in the form of the data; of another model its states, if
-        it has `state_names`."""
+        """Compute the components of a structural model given all data, with standard errors.
+
+        They have the form of the data. For another model they are its states, if it has `state_names`.
+        """
         described, names, form = self.problem.described, self.model.state_names, self.data.labels.frame
         if hasattr(described, "components"):
             found = described.components(self)
@@ -252,21 +286,24 @@ class FitResult(Taken):
     # --- pictures ---
 
     def plot(self, steps: int = 0, exog: Any = None, alpha: float = 0.05, ax: Any = None) -> Any:
-        """The data with their one-step forecasts, and forecasts of the next `steps`; a figure of matplotlib, or drawn on `ax`."""
+        """Plot the data with their one-step forecasts, and forecasts of the next `steps`.
+
+        The result is a figure of matplotlib; with `ax` it is drawn there.
+        """
         return plot(self, steps, exog, alpha, ax)
 
     def plot_components(self, alpha: float = 0.05) -> Any:
-        """The parts of a structural model, or the states that have names, with their intervals."""
+        """Plot the components of a structural model, or the named states, with their intervals."""
         return plot_components(self, alpha)
 
     def plot_diagnostics(self, series: int | str = 0, lags: int = 20) -> Any:
-        """The standardised residuals of one series: in time, their distribution, quantiles, autocorrelations."""
+        """Plot the standardised residuals of one series: series, histogram, quantiles, autocorrelations."""
         return plot_diagnostics(self, series, lags)
 
     # --- tables ---
 
     def summary(self, alpha: float = 0.05, cov: str = "exact", diffuse: str = "counted") -> str:
-        """The result as a table of text: estimates, standard errors by `cov`, tests of parameters and residuals, criteria."""
+        """Make a table of estimates, standard errors (by `cov`), tests and criteria."""
         return text_table(tables(self, alpha, cov, COVARIANCES[self._known(cov)], diffuse))
 
     def _known(self, cov: str) -> str:
