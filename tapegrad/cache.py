@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._core.typing import AnyList
+
 __all__ = ["CacheInfo", "clear", "info"]
 
 VERSION = "2"
@@ -111,7 +113,7 @@ def keep(name: str, engine: Any) -> None:
             ENGINES.popitem(last=False)
 
 
-def stored() -> list:
+def stored() -> AnyList:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []

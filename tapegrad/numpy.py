@@ -3,6 +3,8 @@
 Every public name of numpy is here.  Functions with a derivative rule differentiate; others run on what no transform watches and
 raise `NoRuleError` for what one does.  Constants, types and modules without stand-in are NumPy's own."""
 
+from typing import Any as _Any
+
 import numpy as _numpy
 
 from ._core.float_errors import errstate as errstate
@@ -30,7 +32,7 @@ _fill(globals(), _numpy)
 _of_faces = __getattr__  # noqa: F821 (it was filled in)
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     if name not in ("polynomial", "poly1d"):
         return _of_faces(name)
     made = _load("tapegrad._scipy.polynomial")

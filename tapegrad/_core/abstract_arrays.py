@@ -8,6 +8,7 @@ import numpy as np
 
 from .arrays import repeats
 from .errors import BatchError, callers_line
+from .typing import AnyDict, Shape
 
 
 def refused(what: str) -> Any:
@@ -68,7 +69,7 @@ for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "_
     setattr(Text, _name, _read(_name))
 
 
-def _function(x, f, types, args, kwargs):
+def _function(x: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if f in LIKE and args and type(args[0]) is Hollow:
         return f(args[0].view(np.ndarray), *args[1:], **kwargs)
     if f not in OF_LAYOUT:
@@ -83,8 +84,8 @@ SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values
 TRUTH = np.dtype(bool)  # of which NumPy's type has no subclasses
 NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
 SHOWN[NUMBERS[TRUTH]] = np.bool_
-POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
-NUMBER: dict = {}  # dtype -> the hollow number
+POISON: AnyDict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
+NUMBER: AnyDict = {}  # dtype -> the hollow number
 
 
 def shown_class(kind: type) -> type:
@@ -114,10 +115,10 @@ def hollow_number(d: np.dtype) -> Any:
     return found
 
 
-KNOWN: dict = {}
+KNOWN: AnyDict = {}
 
 
-def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool = True) -> Any:
+def hollow(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True) -> Any:
     """Without values: an array of this shape, dtype and these strides."""
     key = xp, shape, d, strides, writeable
     found = KNOWN.get(key)
@@ -128,7 +129,7 @@ def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool =
     return found
 
 
-def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) -> Any:
+def made(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) -> Any:
     below = above = 0
     size = 1
     for n, s in zip(shape, strides, strict=True):

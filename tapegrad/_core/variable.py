@@ -57,7 +57,7 @@ import numpy as np
 from .arrays import is_array, kept, room_like
 from .errors import ArgumentError
 from .registry import late
-from .typing import Array, Number
+from .typing import AnyTuple, Array, Number
 
 if TYPE_CHECKING:  # ops/_attach.py gives the methods
     from .attached import Attached
@@ -92,6 +92,11 @@ class Variable(Attached):
     # (reverse) or a tangent (forward).  `_saved` and `_version` stay unset until they matter: a store costs 8 ns, and nearly
     # every Variable is neither saved nor written.
     __slots__ = ("_value", "_trace", "_slot", "_saved", "_version")
+    _value: Any
+    _trace: Any
+    _slot: Any
+    _saved: bool
+    _version: Any
     __array_priority__ = 1000
 
     # `isinstance`, `match` and `singledispatch` ask for it: a Variable answers as the number or array that it stands for.  The
@@ -133,6 +138,9 @@ class View(ArrayVariable):
     base at which `_value` was read (-1: not yet)."""
 
     __slots__ = ("_base", "_path", "_seen")
+    _base: Variable
+    _path: AnyTuple
+    _seen: int
 
 
 class NumberVariable(Variable):
@@ -141,7 +149,7 @@ class NumberVariable(Variable):
     __slots__ = ()
 
 
-class Classes(dict):
+class Classes(dict[Any, Any]):
     """The type of a value -> the class of a Variable over it."""
 
     __slots__ = ()
