@@ -29,7 +29,7 @@ fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)
-_of_faces = __getattr__  # noqa: F821 (it was filled in)
+_of_faces = globals()["__getattr__"]  # it was filled in
 
 
 def __getattr__(name: str) -> _Any:

@@ -5,6 +5,7 @@ the operators."""
 
 import functools
 import weakref
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -19,7 +20,7 @@ from ._core.primitive import is_tracked, layout_of
 from ._core.registry import load
 from ._core.scope import OPEN, changed
 from ._core.trees import Const, is_node, leaves, structure, tree_map
-from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
+from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
 from ._transforms.call import Recorded, cast, leaves_like, name_of, where_of
 from ._transforms.linearize import Products, recorded
 from ._transforms.many_directions import for_each, largest, swept_at_once
@@ -175,7 +176,7 @@ class Point:
     ):
         """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
         self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
-        self.around = Surroundings(call, f, None if before is None else before.around)
+        self.around: Surroundings = Surroundings(call, f, None if before is None else before.around)
         self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
         self.around.left()
         self.products = Products(r)
@@ -190,7 +191,7 @@ class Point:
     def often(self, name: str, parts: AnyList) -> AnyDict:
         """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of its own and replayed: what
         that costs comes back where the arrays are small."""
-        sweep = getattr(self, name)
+        sweep: Callable[[AnyList], AnyDict] = getattr(self, name)
         program = self.replays.get(name)
         if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
             return sweep(parts)
@@ -200,7 +201,7 @@ class Point:
                 return sweep(parts)
             of = weakref.ref(self)
             program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
-        return program.value(*parts)
+        return program.value(*parts)  # type: ignore[no-any-return]
 
     def forward(self, parts: AnyList) -> AnyDict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
@@ -243,13 +244,15 @@ class Derivative:
     name = ""
     sweep = ""  # that of a point which is the product
     followed = "tg.linearize"  # what takes and gives tracked values
+    shape: Shape
+    dtype: Any
 
     def __init__(self, f: AnyFunction, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
         self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
-        super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))
+        super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))  # type: ignore[call-arg]
 
     def at(self, x: Any, args: AnyTuple) -> Point:
         p = Point(self.call, self.f, x, args, self.point)
@@ -277,7 +280,7 @@ class Derivative:
         """The point, if f would read what it has read; where that is unknown f runs again."""
         if self.point.around.unknown():
             self.update(self.point.x)
-        return self.point
+        return self.point  # type: ignore[no-any-return]
 
     @property
     def value(self) -> Any:
@@ -304,13 +307,13 @@ class Derivative:
         return v
 
     def dot(self, x: Any) -> Any:
-        return super().dot(self.plain(x))
+        return super().dot(self.plain(x))  # type: ignore[misc]
 
     def matvec(self, x: Any) -> Any:
-        return super().matvec(self.plain(x))
+        return super().matvec(self.plain(x))  # type: ignore[misc]
 
     def rmatvec(self, x: Any) -> Any:
-        return super().rmatvec(self.plain(x))
+        return super().rmatvec(self.plain(x))  # type: ignore[misc]
 
     def pulled(self, w: Any) -> Any:
         return self.product(w)

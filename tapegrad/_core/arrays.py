@@ -64,12 +64,12 @@ def settled(x: Any) -> bool:
     """Memory of which its owner says that nobody writes it."""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
         x = x.base
-    return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)
+    return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)  # type: ignore[comparison-overlap]
 
 
 def address(x: Any) -> int:
     """Where the first element of an array lies."""
-    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr  # type: ignore[no-any-return]
 
 
 BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared

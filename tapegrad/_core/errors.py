@@ -149,7 +149,7 @@ def root_of(frame: Any) -> str:
 
 def callers_frame() -> Any:
     """The innermost frame that is no library's or ours; None if all that was wanted is text, or there is none."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None and (root := root_of(frame)) in LIBRARIES:
         if root in TEXT:
             return None
@@ -159,7 +159,7 @@ def callers_frame() -> Any:
 
 def callers_line() -> str | None:
     """'file:line' in the code that called a library or us; None if all that it wanted was text."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         root = root_of(frame)
         if root in TEXT:
@@ -202,7 +202,7 @@ def refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
     kind, text = type(error), str(error)
     if dropped and (kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")):
         kind, text, place = dropped[-1]
-        return kind(f"{place}: {text}")
+        return kind(f"{place}: {text}")  # type: ignore[no-any-return]
     if kind is not TypeError or not REFUSED.search(text):
         return None
     step = error.__traceback__

@@ -37,11 +37,12 @@ NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # ours -> NumP
 class Handler:
     """`modes` and `user`: what the user set by `np.errstate` or `np.seterr`, and his callback."""
 
-    def __init__(self, modes: AnyDict, user: Any):
+    def __init__(self, modes: Any, user: Any):
         self.modes, self.user = modes, user
 
     def __call__(self, kind: str, flag: int) -> None:
-        top = frame = sys._getframe(1)
+        frame: Any = sys._getframe(1)
+        top = frame
         while frame.f_code.co_filename.startswith(OURS):
             if frame.f_lineno >= FORWARD.get(frame.f_code, sys.maxsize):
                 return
@@ -79,7 +80,7 @@ def operation(frame: Any) -> str:
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
     found = next((i for i in dis.get_instructions(code) if i.offset == frame.f_lasti), None)
-    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name
+    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name  # type: ignore[no-any-return]
 
 
 def current() -> Any:
@@ -140,6 +141,7 @@ def unwatch(handler: Any, thorough: bool = False) -> None:
     that is looked for (`thorough`)."""
     block = OPEN.block
     if handler is not None:
+        raw: Any
         last, raw = (current(), np.geterr()) if thorough or STATE.changed else (None, None)
         put(block[2])
         if last is not None:
@@ -153,7 +155,7 @@ def unwatch(handler: Any, thorough: bool = False) -> None:
         block[2] = now()
 
 
-LAST: AnyTuple = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
+LAST: tuple[Any, int, Any, str] = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
 
 
 def warned() -> str:
@@ -177,7 +179,7 @@ SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of them
 
 
-def modes_of(setting: Any) -> AnyDict:
+def modes_of(setting: Any) -> Any:
     """What is done about each kind under the setting in force."""
     if setting is SWEEPING:
         return {}
@@ -217,7 +219,7 @@ class Listening:
     def __enter__(self) -> "Listening":
         self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished
         OPEN.unfinished = (*self.waiting, self)
-        OPEN.listener, warnings.showwarning = self, self.shown
+        OPEN.listener, warnings.showwarning = self, self.shown  # type: ignore[assignment]
         return self
 
     def __exit__(self, *error: Any) -> None:

@@ -47,6 +47,7 @@ class Loan(Ended):
 
     __slots__ = ("memory", "given", "kept")
     lent, over = True, False
+    given: Any
 
     def __init__(self, x: Variable):
         """x, of level 0, moves to memory that nobody holds, and that is lent."""
@@ -75,7 +76,7 @@ class Loan(Ended):
         self.kept = given  # until `lend` has it
 
     def now(self) -> np.ndarray:
-        return kept(self.memory)
+        return kept(self.memory)  # type: ignore[no-any-return]
 
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
         if prim is READ:

@@ -69,7 +69,7 @@ def found(module: Any, name: str) -> Any:
 
 def by_value() -> bool:
     """Is this asked by a package that pickles functions of any kind?"""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         if not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
             return True

@@ -14,7 +14,7 @@ from .arrays import address, is_array
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
-from .typing import AnyList, AnyTuple, Params
+from .typing import AnyDict, AnyList, AnyTuple, Params
 from .variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 
 
@@ -58,6 +58,14 @@ class Primitive:
         "batch",
         "scalar",
     )
+    vjp: Any
+    jvp: Any
+    pull: Any
+    call: Any
+    keep_spec: Any
+    batch: Any
+    scalar: Any
+    _keeps: dict[AnyTuple, AnyTuple]
 
     def __init__(
         self,
@@ -111,6 +119,11 @@ class Trace:
         *("level", "risen", "__dict__", "__weakref__"),
         *("records", "copies", "trusted", "saved_bytes", "swept", "layouts", "look"),
     )
+    level: float
+    risen: list[Variable]
+    records: Any
+    copies: AnyDict
+    layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
     lent = False  # is it a loan (_core/lent_memory.py)?
     over = False  # was it open?
@@ -465,7 +478,8 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level above."""
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
-        return base._trace.write(prim, base, path, y, at)
+        base._trace.write(prim, base, path, y, at)
+        return
     if base._trace is not None and base._trace.over:
         base._become(frozen(live(base)))
         base._saved = True

@@ -147,6 +147,8 @@ class Collector:
     """Python's cyclic collector, paused while a long tape grows or is swept.  Records are no cycles, yet it visits them again and
     again: from some ten thousand on that costs as much as recording them."""
 
+    pausing: dict[int, Any]
+
     def __init__(self) -> None:
         self.lock, self.pausing = lock(), {}  # id -> who wants it paused
 
@@ -280,7 +282,7 @@ def tape(swept: bool = False) -> Tape:
     """A tape, of the kind that what is open wants over it."""
     hiding = OPEN.hiding
     if hiding and hiding[-1].tape is not None:
-        return hiding[-1].tape(swept, hiding[-1])
+        return hiding[-1].tape(swept, hiding[-1])  # type: ignore[no-any-return]
     return Tape(swept)
 
 
@@ -316,7 +318,7 @@ class Undefined(Exception):
     """The gradient of a leaf has a nan."""
 
 
-def pull(trace: Trace, seeds: AnyList) -> AnyList:
+def pull(trace: Any, seeds: AnyList) -> AnyList:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
 
     A sweep that gives a leaf a nan is repeated with careful rules (ops.elementwise)."""
@@ -347,7 +349,8 @@ def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
     """`again`: None in the first sweep; in the second, may it be careful?"""
     records = list(trace.records) if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
-    made, owned = getattr(records, "cotangents", None), set()
+    made: Any = getattr(records, "cotangents", None)
+    owned: set[int] = set()
     G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
@@ -469,7 +472,7 @@ def has_nan(g: Any) -> bool:
     g, _ = known(g)
     if type(g) is ndarray:
         s = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
-        return s != s
+        return s != s  # type: ignore[no-any-return]
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 

@@ -210,7 +210,7 @@ class Exit:
     """The method `__exit__` of a context of which users write the block: it calls `left(*error)`, which may be repeated.  With `hold` in
     its `__enter__` that is called even if an interrupt comes before it."""
 
-    def __get__(self, context: Any, owner: type) -> Any:
+    def __get__(self, context: Any, owner: Any) -> Any:
         if context is None:
             return owner.left
         leave = partial(Exit.taken, context)

@@ -153,7 +153,7 @@ def members_like(x: Any, other: Any) -> AnyList | None:
 
 def original_class(kind: type) -> type:
     """A class, or for a shadow class the one that it stands for."""
-    return kind.__dict__.get(REAL, kind)
+    return kind.__dict__.get(REAL, kind)  # type: ignore[no-any-return]
 
 
 class Rest:
@@ -179,7 +179,7 @@ class Rest:
 def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     """f of each leaf (and of the leaves at the same place in further trees), in the tree of x."""
     if is_node(x):
-        others = [members_like(x, r) for r in rest]
+        others: Any = [members_like(x, r) for r in rest]
         if None in others:
             raise ArgumentError(f"the trees {structure(x)} and {structure(rest[others.index(None)])} are not alike")
         return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
@@ -191,7 +191,7 @@ def steps(x: Any) -> AnyList:
     if isinstance(x, dict):
         return [f"[{k!r}]" for k in x]
     if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
-        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]
+        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]  # type: ignore[attr-defined]
     return [f"[{n}]" for n in range(len(children(x)))]
 
 

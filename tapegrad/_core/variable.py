@@ -107,13 +107,12 @@ class Variable(Attached):
         return new(ArrayVariable if cls is Variable else cls)
 
     def __init__(self, array: "Array | Number | list[float] | Variable"):
-        if isinstance(array, Variable):
-            array = bottom(array)
-        if not is_array(array):
-            array = np.asarray(array)
-        if array.dtype.kind not in "biufc":
-            raise ArgumentError(f"Variable(array): dtype {array.dtype} cannot be computed with")
-        self._value, self._trace, self._slot = kept(array), None, None
+        value = bottom(array)
+        if not is_array(value):
+            value = np.asarray(value)
+        if value.dtype.kind not in "biufc":
+            raise ArgumentError(f"Variable(array): dtype {value.dtype} cannot be computed with")
+        self._value, self._trace, self._slot = kept(value), None, None
 
     def _become(self, other: "Variable") -> None:
         """Take over a new value: the handle was written."""
@@ -163,14 +162,14 @@ SCALARS = [np.dtype(c).type for c in "?" + np.typecodes["AllInteger"] + np.typec
 NUMBER_CLASSES = {kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__slots__": ()}) for kind in SCALARS}  # so named in messages
 HANDLES = frozenset((ArrayVariable, View, *NUMBER_CLASSES.values()))  # the classes of all Variables
 DIRECT = HANDLES - {View}  # those whose fields are up to date
-FLOAT = NUMBER_CLASSES[np.float64]  # the usual one
+FLOAT: Any = NUMBER_CLASSES[np.float64]  # the usual one
 CLASSES = Classes({**NUMBER_CLASSES, **{c: c for c in HANDLES}, View: ArrayVariable})
-CLASSES.update({float: FLOAT, **{kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)}})
+CLASSES.update({float: FLOAT} | {kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)})
 new = object.__new__
 
 
 def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
-    y = new(CLASSES[type(value)])
+    y: Variable = new(CLASSES[type(value)])
     y._value = value
     y._trace = trace
     y._slot = slot

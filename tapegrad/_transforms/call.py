@@ -122,12 +122,13 @@ class Inputs:
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
+        self.flat: AnyList
         self.watched: AnyDict = {}  # key -> value of the active leaf
         self.given: AnyList = []  # (the caller's array, the handle that stands for it)
         self.fresh: AnyList = []  # trees made here that hold nothing but Variables and numbers
         self.outer = OPEN.aliased
         if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:  # the usual call
-            self.flat, self.constants = [args], ()
+            self.flat, self.constants = [args], []
             return
         self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
         self.constants = [a.value for a in args if type(a) is Const]
@@ -250,7 +251,7 @@ def is_active(x: Any) -> bool:
 NOTHING: frozenset[Any] = frozenset()
 
 
-def overlapping(arrays: AnyList) -> Collection:
+def overlapping(arrays: AnyList) -> Collection[int]:
     """The ids of those plain arrays that share memory with another one of the list."""
     if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
         return NOTHING  # each has memory of its own
@@ -608,7 +609,7 @@ def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple
         t = cast(call, "tangent", t, value)
         return dual.watch(value, taken(live(t)) if isinstance(t, Variable) else t)
 
-    found = []
+    found: AnyList = []
 
     def read(y: Any) -> None:
         y = returned(y)

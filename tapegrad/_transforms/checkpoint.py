@@ -49,7 +49,7 @@ class inplace(Remade, Generic[Y]):
     def __call__(self, *args: Any, **kwargs: Any) -> Y:
         out = tree_map(fresh, self.like)
         self.f(out, *args, **kwargs)
-        return out
+        return out  # type: ignore[no-any-return]
 
 
 def fresh(a: Any) -> Any:
@@ -153,7 +153,7 @@ class checkpoint(Remade, Generic[P, Y]):
             if step.written[k] and isinstance(out, Variable):
                 taken(x, out)
         members = iter(outs[: step.count])
-        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
+        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
 
 def mark(v: Any) -> AnyTuple:
@@ -204,9 +204,10 @@ class Step:
     def __init__(self, first: Rebind, run: AnyTuple, kept: AnyTuple, name: str):
         """`run`, `kept`: (function, arguments, those by keyword)"""
         self.first, self.run, self.kept, self.name = first, run, kept, name
-        self.count, self.tree, self.written = 0, None, ()
+        self.count, self.tree = 0, None
+        self.written: list[bool] = []
         self.kept_floats = False  # did the first run keep floats outside of the function?
-        self.marks: AnyList | None = None  # of the outputs of the first run
+        self.marks: Any = None  # of the outputs of the first run
         self.before: AnyList = []  # (captured numbers, what they were, whether f itself has altered them)
         self.draws: AnyList = []  # (generator, its state before)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values

@@ -46,7 +46,7 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
     return Rule(f, vjp, jvp)
 
 
-def derivatives(name: str, vjp: AnyFunction | None, jvp: AnyFunction | None) -> AnyTuple:
+def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
@@ -96,7 +96,7 @@ def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> Way:
 def each(f: AnyFunction, stacks: AnyTuple) -> Any:
     """The results of f for each sample, stacked."""
     count = shape(leaves(stacks)[0])[0]
-    sample = lambda k: tree_map(lambda x: x[k], stacks)
+    sample: AnyFunction = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
     if count >= FEW:
         known = heard()

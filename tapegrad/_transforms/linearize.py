@@ -26,7 +26,8 @@ class Products:
     w = 0, and pulled back through, which costs one sweep as J^H w does."""
 
     def __init__(self, r: Recorded):
-        self.recorded, self.again = r, None
+        self.recorded = r
+        self.again: Any = None
 
     def backward(self, cotangents: AnyList) -> AnyDict:
         """By key of the arguments, J^H w; one cotangent, or None, for each leaf of the output."""
@@ -39,7 +40,7 @@ class Products:
         tape, ws, slots = self.again
         seeds = [(slots[key], t) for key, t in tangents.items() if t is not None and slots[key] is not None]
         G = reverse.pull(tape, seeds) if seeds else []
-        found = []
+        found: AnyList = []
         for (y, _), w in zip(self.recorded.low, ws, strict=True):
             if w is None:
                 found.append(None)
@@ -63,6 +64,8 @@ class Kept:
     `turned`: which of them are the transposes of the values at these slots."""
 
     __slots__ = ("record", "slots", "values", "turned")
+    slots: AnyList
+    turned: AnyTuple
 
     def __init__(self, k: int, record: AnyTuple):
         rule, i, second, j, out, x, y = self.record = record
@@ -179,7 +182,7 @@ def recorded(
             read(r)
         r.shadow.release(r.tape.records)
         r.shadow.finish()
-    r.shadow.f = r.shadow.args = None  # f may know who keeps the records
+    r.shadow.f, r.shadow.args = None, []  # f may know who keeps the records
     return r
 
 
@@ -203,14 +206,14 @@ class LinearMap(Generic[Y]):
             if len(given) != 1:
                 raise ArgumentError(f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}")
             ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
-            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))
+            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))  # type: ignore[no-any-return]
         if len(given) != len(inputs.nums):
             raise ArgumentError(f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}")
         flat = [t for v, n in zip(given, inputs.nums, strict=True) for t in leaves_like(repr(self), "tangent", v, inputs.args[n])]
         watched = [inputs.watched.get(key) for key in range(len(flat))]
         tangents = dict(enumerate(self.checked("tangent", flat, watched)))
         each = iter(self.products.forward({key: tangents[key] for key in inputs.watched}))
-        return tree_map(lambda _: next(each), r.tree)
+        return tree_map(lambda _: next(each), r.tree)  # type: ignore[no-any-return]
 
     def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
         return [None if v is None or p is None else cast(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]

@@ -38,7 +38,7 @@ class Rebind(Shadow):
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f: Any, args: AnyList, of: "Rebind | None" = None, values: AnyTuple = ()):
+    def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
         what f reads besides as it is now."""
         super().__init__(f, args)
@@ -75,7 +75,7 @@ class Rebind(Shadow):
         if is_lost(x):
             return x
         if type(x) is View:
-            y = view(self(x._base), x._path[0])
+            y: Any = view(self(x._base), x._path[0])
             y._path = x._path
         else:
             y = self.stand_in(x)
@@ -90,7 +90,7 @@ class Rebind(Shadow):
         else:
             place = self.of.place(x)
             if place in self.places:
-                return self.handles[self.places[place]][1]
+                return self.handles[self.places[place]][1]  # type: ignore[no-any-return]
             value = self.values[place] if place < len(self.values) else primal_of(live(x))
         y = frozen(value) if isinstance(value, Variable) else variable(value)
         y._saved, y._version = True, 0
@@ -108,7 +108,7 @@ class Rebind(Shadow):
         if id(y) not in self.places:
             self.places[id(y)] = len(self.handles)
             self.handles.append((y, y))
-        return self.places[id(y)]
+        return self.places[id(y)]  # type: ignore[no-any-return]
 
     def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
@@ -185,7 +185,8 @@ def is_lost(x: Variable) -> bool:
 
 def ask(space: Globals, names: set[Any]) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
-    met, todo = {id(space)}, [space]
+    met = {id(space)}
+    todo: AnyList = [space]
     for space in todo:
         for name in names:
             try:
@@ -235,7 +236,7 @@ REPLACED: AnyDict = {  # what a shadow has put in the place of an object, which 
 }
 
 
-def held_floats(start: Any, known: Collection) -> AnyList:
+def held_floats(start: Any, known: Collection[int]) -> AnyList:
     """The Variables, float arrays and floats that an object holds: in containers, attributes, closures, generators.  Objects with these
     ids are not entered, nor are modules, names of globals and what these name."""
     found, todo, met = [], [start], set()
@@ -274,7 +275,7 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 def held(x: Any) -> Any:
     """What a container of numbers, or an integer array, holds."""
     if is_array(x):
-        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x).data)
     return list(x.items()) if type(x) is dict else list(x)
 
 

@@ -121,12 +121,14 @@ def is_value(x: Any) -> bool:
     if issubclass(kind, np.generic) or kind is slice:
         return True
     known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
-    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)
+    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)  # type: ignore[comparison-overlap]
 
 
 def kept_in(trace: Batch) -> AnyTuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
-    found, where, met = [], "", {}
+    found: AnyList = []
+    met: AnyDict = {}
+    where = ""
     for change in changes():
         for v in put_by(change, trace):
             for x in held(v, met):
@@ -167,7 +169,7 @@ def counted_in(trace: Batch, before: AnyDict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
         if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
-            return change[0].words.format(change[1])
+            return change[0].words.format(change[1])  # type: ignore[no-any-return]
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
@@ -178,7 +180,9 @@ def may_be_read(f: Any, trace: Batch) -> bool:
         return True
     outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
     walk = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes)
-    names, counts, met = set(), set(), {}
+    names: set[Any] = set()
+    counts: set[Any] = set()
+    met: AnyDict = {}
     for change in changes():
         for name, v in named(change, walk, trace):
             if is_count(v):
@@ -187,7 +191,7 @@ def may_be_read(f: Any, trace: Batch) -> bool:
                 names.add(name)
     if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
         return True
-    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)
+    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)  # type: ignore[no-any-return]
 
 
 def named(change: AnyTuple, walk: Codes, trace: Batch) -> AnyList:
@@ -376,7 +380,7 @@ def objects_in(x: Any) -> AnyList:
 MOST = 32  # samples, for each of which the function is run to see that what it counts does not matter
 
 
-def handed_on(trace: Batch, handles: AnyList, told: Told | None) -> None:
+def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
     """Each sample gets what the one before kept; the first one, which has been right, that of the last.  `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
     for x in handles:

@@ -137,10 +137,10 @@ class Tape:
         >>> [(copy.record, copy.bytes) for copy in tape.snapshots]
         [('1: multiply', 24)]
         """
-        held = {}
+        held: AnyDict = {}
         for k, record in enumerate(self._trace.records):
             for value in Kept(k, record).values:
-                held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")
+                held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")  # type: ignore[union-attr]
         found = []
         for reference, line, size in self._copies:
             array = reference()
@@ -158,7 +158,7 @@ class Tape:
         if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
         value = entered(inputs.args[0])
-        x = self._trace.watch(value)
+        x: Variable = self._trace.watch(value)
         self._leaves[x._slot] = value
         return x
 
@@ -205,7 +205,7 @@ class Tape:
         >>> tape.vjp(y, np.array([1.0, 10.0]), x)
         array([ 2., 60.])
         """
-        return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)
+        return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)  # type: ignore[no-any-return]
 
     def jvp(self, y: Y, x: Any, v: Any) -> Y:
         """J v for the Jacobian J of y by x; v has the tree and shapes of x.
@@ -222,7 +222,7 @@ class Tape:
         r = OnTape("tape.jvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
         each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
-        return tree_map(lambda _: next(each), y)
+        return tree_map(lambda _: next(each), y)  # type: ignore[no-any-return]
 
     def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
         """Jacobian of y by x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
@@ -256,7 +256,7 @@ class Tape:
         tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
         ((value, slot),) = r.low
         found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(value, slot, list(zip(r.slots.values(), tangents, strict=True)))
-        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})
+        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})  # type: ignore[no-any-return]
 
 
 def by_hand(x: Variable, name: str) -> Any:
@@ -408,6 +408,8 @@ class Dual(Attached):
     """
 
     __slots__ = ("_x", "_traces")
+    _x: Variable
+    _traces: AnyTuple
     __array_priority__ = 2000
 
     def __init__(self, value: Any, tangent: Any):
@@ -460,7 +462,7 @@ class Dual(Attached):
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
-    def flat(self) -> "FlatDual":
+    def flat(self) -> "FlatDual":  # type: ignore[override]
         return FlatDual(self)
 
     def __setattr__(self, name: str, y: Any) -> None:
@@ -503,7 +505,7 @@ class FlatDual:
         self.d = d
 
     def __getitem__(self, at: Any) -> Dual:
-        return applied(lambda x: x.flat[at], self.d)
+        return applied(lambda x: x.flat[at], self.d)  # type: ignore[no-any-return]
 
     def __setitem__(self, at: Any, y: Any) -> None:
         applied(lambda x, y: operator.setitem(x.flat, at, y), self.d, y)
@@ -526,7 +528,7 @@ def plain_only(name: str) -> AnyFunction:
 
 for _name in ("float", "complex"):
     setattr(Dual, f"__{_name}__", plain_only(f"{_name}(d), or math.f(d),"))
-Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
+Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")  # type: ignore[method-assign]
 APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
 ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
 

@@ -234,7 +234,7 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.vjp(f, *primals)
+        return inside.vjp(f, *primals)  # type: ignore[no-any-return]
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
@@ -263,7 +263,7 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.jvp(f, primals, tangents)
+        return inside.jvp(f, primals, tangents)  # type: ignore[no-any-return]
     return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
 
 
@@ -279,7 +279,7 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.value_grad_hvp(f, x, v, args)
+        return inside.value_grad_hvp(f, x, v, args)  # type: ignore[no-any-return]
     call = f"hvp({name_of(f)})"
     with Named(call, f):
         pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
@@ -307,7 +307,7 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.hmp(f, x, V, args)
+        return inside.hmp(f, x, V, args)  # type: ignore[no-any-return]
     call = f"hmp({name_of(f)})"
     with Named(call, f), opened():
         r = Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
@@ -324,7 +324,7 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
         r.finish()
-    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
+    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})  # type: ignore[no-any-return]
 
 
 WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
@@ -375,7 +375,7 @@ Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 
 
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], Array | Number],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -384,7 +384,7 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[V, P], Array]: ...
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], Node],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -393,7 +393,7 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[V, P], Any]: ...
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[N, P], object],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -523,8 +523,8 @@ def _columns(r: Recorded) -> AnyDict:
             G = [] if slot is None else reverse.pull(tape, [(slot, given[0])])
             found = {}
             for k, (y, _) in enumerate(r.low):
-                if y is not None:
-                    s = ws[k]._slot
+                if (w := ws[k]) is not None:
+                    s = w._slot
                     found[k] = derivative_out(G[s] if s < len(G) else None, number(y))
             return found
 
@@ -546,11 +546,11 @@ def _columns(r: Recorded) -> AnyDict:
 
 
 @overload
-def hessian(
+def hessian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
 ) -> Callable[Concatenate[V, P], Array]: ...
 @overload
-def hessian(
+def hessian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[N, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
 ) -> Callable[Concatenate[N, P], Any]: ...
 @overload

@@ -16,7 +16,7 @@ def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
     for n, (c, a) in enumerate(zip(terms, args, strict=True)):
         if c is not None and shape(c) != shape(a):
             raise ShapeError(f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}")
-    return terms
+    return terms  # type: ignore[no-any-return]
 
 
 def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: AnyTuple, params: Params) -> Any:

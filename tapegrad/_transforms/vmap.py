@@ -126,7 +126,7 @@ def axes_of_arguments(call: str, in_axes: Any, args: AnyTuple) -> AnyList:
 
 def count_of(call: str, args: AnyTuple, axes: AnyList) -> int:
     """How many samples there are."""
-    sizes: AnyDict = {}
+    sizes: dict[int, AnyTuple] = {}
     for n, (a, each) in enumerate(zip(args, axes, strict=True)):
         for x, axis in zip(leaves(a) if not isinstance(a, Const) else [a], each, strict=True):
             if axis is None:
@@ -191,13 +191,14 @@ class Samples(Inputs):
         known = len(self.given)
         around.args = self.enter(trace.watch)
         around.given += self.given[known:]
-        return around.borrow()
+        return around.borrow()  # type: ignore[no-any-return]
 
 
 def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any) -> Any:
-    inputs, found = Samples(call, args, axes), []
+    inputs = Samples(call, args, axes)
+    found: AnyList = []
 
-    def read(y: Any) -> None:
+    def read(y: Any) -> Any:
         y = returned(y)
         each = iter(axes_of_results(call, out_axes, y))
         found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))

@@ -19,7 +19,7 @@ from .._core.pickling import Remade
 from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import Const, leaves, structure, tree_map
-from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from .._transforms.call import full_like, name_of, value_out, where_of
 from .._transforms.rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
@@ -90,7 +90,7 @@ def minimum(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, so
 
 
 # what is zero at the solution, of F and x as (x, *params) -> tree
-EQUATIONS = {
+EQUATIONS: dict[str, AnyFunction] = {
     "root": lambda F: F,
     "fixed_point": lambda F: F,  # and x is subtracted
     "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
@@ -238,7 +238,7 @@ class Problem:
         self.count = len(floats(x0))
         self.lead: AnyTuple = ()
         self.wrote = self.kept_floats = False
-        self.systems: AnyList = []
+        self.systems: list[System] = []
         self.of_samples: AnyDict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
     def __del__(self) -> None:
@@ -268,7 +268,7 @@ class Problem:
         return out
 
     def residual(self, x: AnyTuple, values: Any) -> AnyTuple:
-        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
+        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))  # type: ignore[no-any-return]
 
     def solution(self) -> Any:
         handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
@@ -300,7 +300,7 @@ class Problem:
     # --- the solution: x of values ---
 
     def run(self, *values: Any) -> AnyTuple:
-        def solved(F: Any, solver: Any, x0: Any, params: Params) -> Any:
+        def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
             with changed(depth=0):
                 x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
             r = self.of.residual(F, x0, x, params)
@@ -311,7 +311,7 @@ class Problem:
             self.of.checked(r)
             return x
 
-        return self.within(values, solved)
+        return self.within(values, solved)  # type: ignore[no-any-return]
 
     def pulled(self, g: Any, out: Any, need: Any, *values: Any) -> Any:
         x = tuple(out)
@@ -345,7 +345,7 @@ class Problem:
         self.systems[:] = [System(self, x, values), *self.systems[: KEPT - 1]]
         return self.systems[0]
 
-    def product(self, adjoint: bool, y: AnyTuple, x: AnyTuple, values: AnyTuple) -> AnyTuple:
+    def product(self, adjoint: bool, y: AnyTuple, x: AnyTuple, values: AnyTuple) -> Any:
         """A y, or A^H y."""
         f = Const(lambda *x: self.residual(x, values))
         if not adjoint:
@@ -419,7 +419,7 @@ def sample(v: Any, k: int) -> Any:
     return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
 
 
-def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: type) -> AnyTuple:
+def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: Any) -> Any:
     """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
     known = heard()
     try:
@@ -479,7 +479,7 @@ def negative(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
     return terms
 
 
-def pushed(f: AnyFunction, inputs: Any, t: Any) -> AnyTuple:
+def pushed(f: AnyFunction, inputs: Any, t: Any) -> Any:
     """The tangents of the outputs of f."""
     wanted = [k for k, d in enumerate(t) if d is not None]
     of, some = of_some(f, inputs, wanted)

@@ -28,7 +28,7 @@ from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
 from .._core.registry import TABLES, late
 from .._core.reverse import Like
-from .._core.typing import AnyDict, AnyFunction, AnyTuple
+from .._core.typing import AnyDict, AnyFunction, AnyTuple, Shape
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 from .layouts import laid_as_library
 
@@ -73,18 +73,18 @@ def operand_for(a: Any, other: Any) -> Any:
 def shape(x: Any) -> AnyTuple:
     c = type(x)
     if c is np.ndarray or c is View or c is Like:
-        return x.shape
+        return x.shape  # type: ignore[no-any-return]
     if c in DIRECT:
         x = x._value
         while isinstance(x, Variable):
             x = x._value
-        return x.shape
+        return x.shape  # type: ignore[no-any-return]
     return getattr(x, "shape", ())
 
 
 def dtype(x: Any) -> np.dtype:
     if type(x) is np.ndarray:
-        return x.dtype
+        return x.dtype  # type: ignore[no-any-return]
     if type(x) is not Like:
         x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
@@ -94,7 +94,7 @@ def ndim(x: Any) -> int:
     return len(shape(x))
 
 
-def axes_of(axis: Any, n: int) -> AnyTuple:
+def axes_of(axis: Any, n: int) -> Shape:
     """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
     if axis is None:
         return tuple(range(n))
@@ -168,14 +168,20 @@ class Signature:
         """The arrays of a call of the entry point, and its settings by name."""
         if len(args) == len(self.names) and not settings:
             return args, {}
-        given = self.entry.bind(*args, **settings)
-        given.apply_defaults()
-        given = given.arguments
+        call = self.entry.bind(*args, **settings)
+        call.apply_defaults()
+        given = call.arguments
         arrays = [*[given[n] for n in self.arrays], *[a for n in self.varying for a in given[n]]]
         return arrays, {s: given[s] for s in self.settings}
 
 
 signature_of = functools.cache(Signature)
+
+
+# The globals of `bound`.
+signature: Any
+prim: Any
+pair: bool
 
 
 def bound(*args: Any, **settings: Any) -> Any:
@@ -216,12 +222,12 @@ def primitive(
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
             raise TypeError(f"there is an operation {run.__name__} already")
-        p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
+        p: Any = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
         p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
-        entry = FunctionType(bound.__code__, space, run.__name__)
+        entry: Any = FunctionType(bound.__code__, space, run.__name__)
         entry.prim, entry.__doc__, p.call, entry.__signature__ = p, run.__doc__, entry, signature.whole
         PRIMITIVES[p.name] = entry
         for function in numpy:
@@ -236,7 +242,8 @@ def reads(rule: AnyFunction) -> list[bool]:
 
     All rules are looked at when they are first used, so the code is read as it stands, which takes a twentieth of what `dis` takes for
     lines to be printed: pairs of bytes, operation and number; an argument that inner functions read has its own number there, too."""
-    code, seen, high = rule.__code__, set(), 0
+    code, high = rule.__code__, 0
+    seen: set[int] = set()
     arguments = code.co_argcount + code.co_kwonlyargcount
     several = code.co_flags & inspect.CO_VARARGS
     found = code.co_code
@@ -256,7 +263,7 @@ LOCALS = {*dis.haslocal, *dis.hasfree}
 PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}  # Python 3.13: two in one
 
 
-def rules(entry: AnyFunction, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = None) -> None:
+def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = None) -> None:
     """Give the operation its derivatives.  `joint`: one rule (g, out, need, *arrays, *settings) that gives the cotangents of all
     inputs as a tuple (None where `need` is false), in place of one rule each."""
     prim = entry.prim
@@ -277,7 +284,7 @@ def is_operator(prim: Primitive, signature: Signature) -> bool:
     )
 
 
-def named(rule: AnyFunction, prim: Primitive) -> AnyFunction:
+def named(rule: Any, prim: Primitive) -> Any:
     """The rule as that of this primitive alone: a record names its primitive by its rule."""
     if getattr(rule, "prim", prim) is not prim:
         defaults = rule.__kwdefaults__
