@@ -123,6 +123,16 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
 class Auditing:
     """One call of `audit`."""
 
+    w: Any
+    plain: Any
+    first: Any
+    value: Any
+    v: Any
+    gradient: Any
+    numeric: Any
+    unsettled: Any
+    direction: Any
+
     def __init__(self, f: Callable, args: tuple, nums: tuple, seed: int):
         self.f, self.args, self.nums, self.rng = f, args, nums, np.random.default_rng(seed)
         self.x = tuple([args[n] for n in nums])

@@ -118,7 +118,7 @@ def xp(x: Any) -> Any:
     return xp_of(layout_of(x))
 
 
-def implements(*functions: AnyFunction, layout: str | None = None) -> AnyFunction:
+def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     """The decorated function, composed of other operations, answers for these NumPy or SciPy functions.
 
     `layout` is about the memory order of its results.  "own": it is NumPy's by itself (a view, or what a body gives that is NumPy's own

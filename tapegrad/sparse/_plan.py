@@ -176,7 +176,7 @@ class Plan(Remade):
 
     def unit_sums(self) -> list:
         """For each side that has colours, an array of the sums of unit vectors."""
-        made = []
+        made: list[Any] = []
         for colours, shape, dtype in (
             (self.coloring.columns, self.shape_in, self.dtype),
             (self.coloring.rows, np.shape(self.like), getattr(self.like, "dtype", np.dtype(float))),

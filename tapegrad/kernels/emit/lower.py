@@ -7,6 +7,7 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -307,7 +308,7 @@ class _Lowering:
             for j in [j for i in users if i in self.form for j in self.form[i][1]] + 2 * outs:
                 if j in users:
                     users[j] += 1
-            alone = {}  # the work that only this node needs
+            alone: dict[Any, Any] = {}  # the work that only this node needs
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]

@@ -481,7 +481,7 @@ def alike(x: list) -> list:
     return [real(v) for v in x] if len(kinds) > 1 else x
 
 
-def graph_of(*x: Any) -> Graph | None:
+def graph_of(*x: Any) -> Any:
     for v in x:
         if isinstance(v, Sym):
             return v.g

@@ -28,7 +28,7 @@ from ..shaping import reshape
 from .incomplete import first_array
 
 
-def implements(*functions: Callable) -> Callable:
+def implements(*functions: Callable) -> Any:
     """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
 
     def declare(f):
