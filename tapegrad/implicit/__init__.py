@@ -389,7 +389,7 @@ class Samples(Problem):
     def __del__(self) -> None:
         pass
 
-    def residual(self, x: AnyTuple, values: Any) -> AnyTuple:
+    def residual(self, x: AnyTuple, values: Any) -> Any:
         n = len(x)
         axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
         return either(

@@ -115,7 +115,7 @@ class Plan(Remade):
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
         self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
-        self.dtype = None
+        self.dtype: Any = None
         args = self.entered(args)
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
@@ -138,7 +138,7 @@ class Plan(Remade):
             self.entries = Entries(self.pattern, self.coloring, self.format)
             self.seeds = self.unit_sums()
             self.first = self.products(args)
-            self.direct: Direct | str | None = None if self.asks_directly() else "not asked for"  # or why there is none
+            self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             if settings["check"]:
                 _check.require(self, args)

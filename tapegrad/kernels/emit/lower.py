@@ -252,7 +252,8 @@ class _Lowering:
     def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
         """The code and the bodies of what is computed at this depth for `outs` and the loops, and the nodes from outside of it that
         these use."""
-        inner, at, todo = [], {}, []
+        at, todo = {}, []
+        inner: list[Any] = []
         for loop in loops:
             body, used = self.body(loop, depth + 1, inner)
             inner.append(body)
@@ -281,7 +282,8 @@ class _Lowering:
         first = next((b for b in siblings if b.loop is loop.of), None)
         made.source = None if first is None else first.number
         made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
-        outs, more = made.outs(), []
+        outs = made.outs()
+        more: list[Any] = []
         if self.keep and first is not None and loop.of.stored and depth == 1 and not (loop.inner or first.inner):
             loop.of.kept = self.worth_keeping(loop.of, outs)
             if loop.of.kept:

@@ -385,7 +385,8 @@ class Blocks:
             names.flat[self.meta[i]] = bar
             return [(x, self.pack_or_zero(names))]
         bars = self.names(bar, self.shape[i]).ravel()
-        shares, homes = [], {}
+        shares = []
+        homes: dict[Any, Any] = {}
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
             names, origins = bars[piece.places()], piece.origins()

@@ -23,7 +23,7 @@ def squares(g: Any, x: list[int]) -> int:
     return total
 
 
-def scaled(g: Any, x: list[int]) -> tuple[int, int, int]:
+def scaled(g: Any, x: Any) -> tuple[int, int, int]:
     """The sum of squares, the scale, and the length of the scaled vector."""
     q = squares(g, x)
     s = g.node("scale", q)

@@ -152,7 +152,7 @@ def refusing(name: str, k: int, why: str) -> Callable:
     return partial
 
 
-def at_real(partial: Callable) -> Callable:
+def at_real(partial: Any) -> Callable:
     """A partial derivative that holds for real arguments; `function` refuses others."""
     partial.at_real = True
     return partial
