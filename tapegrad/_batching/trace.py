@@ -237,7 +237,7 @@ class Batch(Trace):
             if x._trace is self:
                 x._value = self.beneath(x)
         super().close()
-        self.__class__ = Closed
+        self.__class__ = Closed  # type: ignore[assignment]
 
     def draws(self, name):
         """In a loop over samples each draws other numbers."""

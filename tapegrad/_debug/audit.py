@@ -138,7 +138,7 @@ class Auditing:
         self.x = tuple([args[n] for n in nums])
         self.call = placed(f, args, nums)
         self.keeper = Keeper()
-        self.written: dict = {}  # id -> name of a captured array that f writes
+        self.written: Any = {}  # id -> name of a captured array that f writes
         single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float(v))
         self.slack = 1e5 if single else 1.0
 
