@@ -21,6 +21,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ._core.typing import AnyList
+
 __all__ = ["CacheInfo", "clear", "info"]
 
 VERSION = "2"
@@ -30,7 +32,7 @@ MOST_BYTES, MOST_FILES, MOST_ENGINES = 1 << 29, 20_000, 512
 LEFT = 0.75  # of the limits, what is left when files are deleted
 EACH = 256  # files written by this process, after which it looks again how many there are
 AGE = 3600.0  # seconds; a file that is read says so by its time where that is older
-ENGINES: OrderedDict = OrderedDict()  # name -> machine code in memory, the least recently used first
+ENGINES: OrderedDict[str, Any] = OrderedDict()  # name -> machine code in memory, the least recently used first
 LOCK = threading.Lock()
 WRITTEN = [0]  # files, by this process
 
@@ -129,7 +131,7 @@ def keep(name: str, engine: Any) -> None:
             ENGINES.popitem(last=False)
 
 
-def stored() -> list:
+def stored() -> AnyList:
     """(path, status) of our files in the folder."""
     where = folder()
     found = []

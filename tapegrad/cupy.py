@@ -2,6 +2,7 @@
 
 import functools as _functools
 import sys as _sys
+from typing import Any as _Any
 
 import numpy as _numpy
 
@@ -31,17 +32,17 @@ ndarray = _array_class(_cupy.ndarray)
 _any = any  # the name is CuPy's below
 
 
-def get_array_module(*args):
+def get_array_module(*args: _Any) -> _Any:
     """tapegrad.cupy if one of the arguments is a CuPy array or a Variable over one, else tapegrad.numpy."""
     return _sys.modules[__name__] if _any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
 
 
-def _moving(f, key, move):
+def _moving(f: _Any, key: _Any, move: _Any) -> _Any:
     """The face of a function that takes arrays of the other library."""
     run = _face(f, key)
 
     @_functools.wraps(f)
-    def moved(a, *args, **kwargs):
+    def moved(a: _Any, *args: _Any, **kwargs: _Any) -> _Any:
         return run(move(a), *args, **kwargs)
 
     return moved
@@ -53,7 +54,7 @@ asanyarray = _moving(_cupy.asanyarray, _numpy.asanyarray, _creation.on_device)
 ascontiguousarray = _moving(_cupy.ascontiguousarray, _numpy.ascontiguousarray, _creation.on_device)
 
 
-def asnumpy(a, *args, **kwargs):
+def asnumpy(a: _Any, *args: _Any, **kwargs: _Any) -> _Any:
     """The array on the host; of a tracked Variable a Variable over it."""
     a = _creation.on_host(a)
     return a if isinstance(a, _Variable) else _cupy.asnumpy(a, *args, **kwargs)
@@ -64,7 +65,7 @@ RawKernel, RawModule, vectorize = _kernel_class(_cupy.RawKernel), _kernel_class(
 r_, c_ = _Joined(_cupy.r_, 0, 1, -1, asarray), _Joined(_cupy.c_, -1, 2, 0, asarray)
 
 
-def fuse(*args, **kwargs):
+def fuse(*args: _Any, **kwargs: _Any) -> _Any:
     made = _cupy.fuse(*args, **kwargs)
     return _Fused(made) if args and callable(args[0]) else lambda f: _Fused(made(f))
 

@@ -1,5 +1,7 @@
 """The stand-in of cupyx: what adds into an array in place, `rsqrt`, cupyx.linalg, and cupyx.scipy, which is `tapegrad.scipy`."""
 
+from typing import Any as _Any
+
 import cupyx as _cupyx
 import numpy as _np
 import scipy.linalg as _scipy_linalg
@@ -17,8 +19,8 @@ linalg = _faces_of("tapegrad.cupyx.linalg", _cupyx.linalg, _scipy_linalg, old={"
 GeneralizedUFunc = _kernel_class(_cupyx.GeneralizedUFunc)
 
 
-def _at(theirs, ufunc):
-    def scatter(a, slices, value):
+def _at(theirs: _Any, ufunc: _Any) -> _Any:
+    def scatter(a: _Any, slices: _Any, value: _Any) -> _Any:
         if _has_variable((a, slices, value)):
             return _ufunc_at(ufunc, a, slices, value)
         return theirs(a, slices, value)
@@ -32,7 +34,7 @@ scatter_max = _at(_cupyx.scatter_max, _np.maximum)
 scatter_min = _at(_cupyx.scatter_min, _np.minimum)
 
 
-def rsqrt(x, out=None, **kwargs):
+def rsqrt(x: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """1 / sqrt(x)."""
     if not _has_variable((x, out)):
         return _cupyx.rsqrt(x, out, **kwargs)

@@ -3,6 +3,8 @@
 Every public name of numpy is here.  Functions with a derivative rule differentiate; others run on what no transform watches and
 raise `NoRuleError` for what one does.  Constants, types and modules without stand-in are NumPy's own."""
 
+from typing import Any as _Any
+
 import numpy as _numpy
 
 from ._core.float_errors import errstate as errstate
@@ -27,10 +29,10 @@ fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)
-_of_faces = __getattr__  # noqa: F821 (it was filled in)
+_of_faces = globals()["__getattr__"]  # it was filled in
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     if name not in ("polynomial", "poly1d"):
         return _of_faces(name)
     made = _load("tapegrad._scipy.polynomial")

@@ -20,6 +20,7 @@ from ._core.primitive import is_tracked, layout_of
 from ._core.registry import load
 from ._core.scope import OPEN, changed
 from ._core.trees import Const, is_node, leaves, structure, tree_map
+from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
 from ._transforms.call import Recorded, cast, leaves_like, name_of, where_of
 from ._transforms.linearize import Products, recorded
 from ._transforms.many_directions import for_each, largest, swept_at_once
@@ -50,8 +51,8 @@ class Surroundings:
     def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
-        self.written: list = []  # (array that f writes, its content after that, where that differs from the one before)
-        self.arrays: list = []  # (array, its content)
+        self.written: AnyList = []  # (array that f writes, its content after that, where that differs from the one before)
+        self.arrays: AnyList = []  # (array, its content)
         self.environment: Environment | None = None
         if before is not None and before.environment is not None and before.environment.status() is Status.UNCHANGED:
             self.environment = before.environment
@@ -107,7 +108,7 @@ def by_copy(a: Any) -> bool:
 class Layout:
     """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a derivative."""
 
-    def __init__(self, members: list):
+    def __init__(self, members: AnyList):
         self.members, self.places, at = members, [], 0
         for key, v in members:
             n = int(np.prod(shape(v)))
@@ -119,7 +120,7 @@ class Layout:
     def __repr__(self) -> str:
         return ", ".join([f"{d}{to}" for _, _, _, to, d in self.places])
 
-    def cut(self, v: Any, lead: tuple = ()) -> list:
+    def cut(self, v: Any, lead: AnyTuple = ()) -> AnyList:
         """The parts of a vector, or of rows of such; of a complex one the real part where a leaf is real."""
         parts = []
         for _, start, stop, to, d in self.places:
@@ -128,7 +129,7 @@ class Layout:
             parts.append(part.astype(d, copy=False) if lead or to or not isinstance(part, np.ndarray) else d.type(part))
         return parts
 
-    def joined(self, found: dict, lead: tuple = ()) -> Any:
+    def joined(self, found: AnyDict, lead: AnyTuple = ()) -> Any:
         pieces = [found[key].reshape((*lead, -1)) for key, *_ in self.places]
         if len(pieces) == 1:
             return pieces[0]
@@ -170,10 +171,12 @@ def largest_kept(r: Recorded) -> int:
 class Point:
     """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
 
-    def __init__(self, call: str, f: Callable, x: Any, args: tuple, before: "Point | None", lift: Callable | None = None, first: int = 0):
+    def __init__(
+        self, call: str, f: AnyFunction, x: Any, args: AnyTuple, before: "Point | None", lift: AnyFunction | None = None, first: int = 0
+    ):
         """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
         self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
-        self.around = Surroundings(call, f, None if before is None else before.around)
+        self.around: Surroundings = Surroundings(call, f, None if before is None else before.around)
         self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
         self.around.left()
         self.products = Products(r)
@@ -182,13 +185,13 @@ class Point:
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, no float array")
         self.domain, self.codomain = Layout(list(r.inputs.watched.items())), Layout(outputs)
         self.plain = not OPEN.depth
-        self.asked: dict = {}  # name of a sweep -> how often it was asked for
-        self.replays: dict = {}  # name of a sweep -> its program
+        self.asked: AnyDict = {}  # name of a sweep -> how often it was asked for
+        self.replays: AnyDict = {}  # name of a sweep -> its program
 
-    def often(self, name: str, parts: list) -> dict:
+    def often(self, name: str, parts: AnyList) -> AnyDict:
         """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of its own and replayed: what
         that costs comes back where the arrays are small."""
-        sweep = getattr(self, name)
+        sweep: Callable[[AnyList], AnyDict] = getattr(self, name)
         program = self.replays.get(name)
         if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
             return sweep(parts)
@@ -198,37 +201,37 @@ class Point:
                 return sweep(parts)
             of = weakref.ref(self)
             program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
-        return program.value(*parts)
+        return program.value(*parts)  # type: ignore[no-any-return]
 
-    def forward(self, parts: list) -> dict:
+    def forward(self, parts: AnyList) -> AnyDict:
         """By leaf of the output, J of one part (or None) for each leaf of x."""
         return dict(enumerate(self.products.forward(dict(zip(self.recorded.inputs.watched, parts, strict=True)))))
 
-    def backward(self, parts: list) -> dict:
+    def backward(self, parts: AnyList) -> AnyDict:
         """By leaf of x, J^H of one part (or None) for each leaf of the output."""
-        seeds: list = [None] * len(self.recorded.low)
+        seeds: AnyList = [None] * len(self.recorded.low)
         for (k, _), w in zip(self.codomain.members, parts, strict=True):
             seeds[k] = w
         return self.products.backward(seeds)
 
-    def gauss_newton(self, parts: list) -> dict:
+    def gauss_newton(self, parts: AnyList) -> AnyDict:
         found = self.forward(parts)
         return self.backward([found[k] for k, _ in self.codomain.members])
 
-    def tangents(self, v: Any) -> list:
+    def tangents(self, v: Any) -> AnyList:
         return self.parts("tangent", leaves_like(self.call, "tangent", v, self.x), self.domain)
 
-    def cotangents(self, w: Any) -> list:
+    def cotangents(self, w: Any) -> AnyList:
         return self.parts("cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain)
 
-    def parts(self, what: str, flat: list, layout: Layout) -> list:
+    def parts(self, what: str, flat: AnyList, layout: Layout) -> AnyList:
         return [None if flat[k] is None else cast(self.call, what, flat[k], v) for k, v in layout.members]
 
-    def like_value(self, found: dict) -> Any:
+    def like_value(self, found: AnyDict) -> Any:
         numbers = iter(range(len(self.recorded.low)))
         return tree_map(lambda _: found[next(numbers)], self.recorded.tree)
 
-    def like_x(self, found: dict) -> Any:
+    def like_x(self, found: AnyDict) -> Any:
         return self.recorded.inputs.results(found)
 
 
@@ -241,15 +244,17 @@ class Derivative:
     name = ""
     sweep = ""  # that of a point which is the product
     followed = "tg.linearize"  # what takes and gives tracked values
+    shape: Shape
+    dtype: Any
 
-    def __init__(self, f: Callable, x: Any, *args: Any):
+    def __init__(self, f: AnyFunction, x: Any, *args: Any):
         self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
         self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
-        super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))
+        super().__init__(np.result_type(start.dtype, end.dtype), (end.size, start.size))  # type: ignore[call-arg]
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         p = Point(self.call, self.f, x, args, self.point)
         self.refuse(p)
         return p
@@ -275,14 +280,14 @@ class Derivative:
         """The point, if f would read what it has read; where that is unknown f runs again."""
         if self.point.around.unknown():
             self.update(self.point.x)
-        return self.point
+        return self.point  # type: ignore[no-any-return]
 
     @property
     def value(self) -> Any:
         """f(x)."""
         return self.point.recorded.value()
 
-    def ends(self, p: Point) -> tuple:
+    def ends(self, p: Point) -> AnyTuple:
         return p.domain, p.domain
 
     def product(self, v: Any) -> Any:
@@ -302,13 +307,13 @@ class Derivative:
         return v
 
     def dot(self, x: Any) -> Any:
-        return super().dot(self.plain(x))
+        return super().dot(self.plain(x))  # type: ignore[misc]
 
     def matvec(self, x: Any) -> Any:
-        return super().matvec(self.plain(x))
+        return super().matvec(self.plain(x))  # type: ignore[misc]
 
     def rmatvec(self, x: Any) -> Any:
-        return super().rmatvec(self.plain(x))
+        return super().rmatvec(self.plain(x))  # type: ignore[misc]
 
     def pulled(self, w: Any) -> Any:
         return self.product(w)
@@ -376,7 +381,7 @@ class Jacobian(Derivative):
     sweep = "forward"
     followed = ".jvp(v) or .vjp(w)"
 
-    def __init__(self, f: Callable, x: Any, *args: Any, holomorphic: bool = False):
+    def __init__(self, f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False):
         self.holomorphic = holomorphic
         super().__init__(f, x, *args)
 
@@ -388,7 +393,7 @@ class Jacobian(Derivative):
                 f"then say holomorphic=True, else write {name_of(self.f)} as a function of the real and the imaginary part"
             )
 
-    def ends(self, p: Point) -> tuple:
+    def ends(self, p: Point) -> AnyTuple:
         return p.domain, p.codomain
 
     def pulled(self, w: Any) -> Any:
@@ -425,10 +430,10 @@ class Hessian(Symmetric):
     sweep = "backward"  # the Jacobian of the gradient is symmetric
     followed = ".hvp(v)"
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         f, marked = self.f, [type(a) is Const for a in args]
 
-        def lift(g):
+        def lift(g: Any) -> Any:
             both = value_and_grad(Const(g) if isinstance(f, Const) else g)
             return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
@@ -468,7 +473,7 @@ class Fisher(Symmetric):
     name = "fisher"
     sweep = "gauss_newton"
 
-    def at(self, x: Any, args: tuple) -> Point:
+    def at(self, x: Any, args: AnyTuple) -> Point:
         p = super().at(x, args)
         y = p.recorded.tree
         if is_node(y) or len(shape(y)) != 1:
@@ -488,7 +493,7 @@ def class_of(kind: type, base: type) -> type:
     return type(kind.__name__, (kind, base), {"__module__": __name__})
 
 
-def made(name: str, f: Callable, x: Any, args: tuple, settings: dict | None = None) -> Any:
+def made(name: str, f: AnyFunction, x: Any, args: AnyTuple, settings: AnyDict | None = None) -> Any:
     if OPEN.inside is not None:
         raise ArgumentError(f"operators.{name}({name_of(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp there")
     of_cupy = any([is_array(v) and xp_of(v) is not np for v in map(layout_of, leaves(x))])
@@ -496,7 +501,7 @@ def made(name: str, f: Callable, x: Any, args: tuple, settings: dict | None = No
     return class_of(KINDS[name], base)(f, x, *args, **(settings or {}))
 
 
-def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
+def jacobian(f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False) -> Any:
     """Make the Jacobian of f at x a LinearOperator, for SciPy's iterative solvers.
 
     f runs once at each point. Vectors hold the arrays of a tree one after the other. ``.jvp(v, out=)`` and
@@ -540,7 +545,7 @@ def jacobian(f: Callable, x: Any, *args: Any, holomorphic: bool = False) -> Any:
     return made("jacobian", f, x, args, {"holomorphic": holomorphic})
 
 
-def hessian(f: Callable, x: Any, *args: Any) -> Any:
+def hessian(f: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the Hessian of a real scalar function at x a LinearOperator.
 
     f runs once at each point. ``.hvp(v, out=)`` takes a tree. ``.value`` and ``.gradient`` need no further
@@ -584,7 +589,7 @@ def hessian(f: Callable, x: Any, *args: Any) -> Any:
     return made("hessian", f, x, args)
 
 
-def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
+def gauss_newton(r: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the Gauss-Newton matrix J^T J of residuals at x a LinearOperator.
 
     Parameters
@@ -619,7 +624,7 @@ def gauss_newton(r: Callable, x: Any, *args: Any) -> Any:
     return made("gauss_newton", r, x, args)
 
 
-def fisher(logp: Callable, x: Any, *args: Any) -> Any:
+def fisher(logp: AnyFunction, x: Any, *args: Any) -> Any:
     """Make the empirical Fisher information at x a LinearOperator.
 
     It is the sum over observations of the outer products of their scores.

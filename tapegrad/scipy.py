@@ -2,6 +2,8 @@
 
 `linalg`, `special` and `fft` stand here; `stats` is `tapegrad.stats`; the others are made when they are first met (`_scipy`)."""
 
+from typing import Any as _Any
+
 import scipy as _scipy
 import scipy.fft as _scipy_fft
 import scipy.linalg as _scipy_linalg
@@ -23,7 +25,7 @@ _ON_USE = {
 }  # fmt: skip
 
 
-def __getattr__(name):
+def __getattr__(name: str) -> _Any:
     if name in _ON_USE:
         found = globals()[name] = _load(_ON_USE[name]).stand_in
         return found
@@ -35,5 +37,5 @@ def __getattr__(name):
     return getattr(_scipy, name)
 
 
-def __dir__():
+def __dir__() -> _Any:
     return dir(_scipy)

@@ -5,7 +5,6 @@ forward mode, `jvp(phi, x, v)`, or in reverse, `Re <v, grad phi(x)>`; either giv
 order k are the 2^k words over {F, R}, each along the directions v1 ... vk, and all must give the same number."""
 
 import itertools
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +13,7 @@ from ._core.arrays import is_array, is_differentiable, shares_memory, xp_of
 from ._core.errors import ArgumentError
 from ._core.primitive import values_of
 from ._core.trees import Const, leaves, structure, tree_map
+from ._core.typing import AnyFunction, AnyList, AnyTuple
 from ._transforms.call import name_of
 from ._transforms.transforms import jvp, vjp
 from ._transforms.wrapped import along, inner, placed, weighted
@@ -39,7 +39,7 @@ def host(a: Any) -> np.ndarray:
 def direction_like(tree: Any, rng: np.random.Generator) -> Any:
     """Random numbers in the tree, library and dtypes of `tree`; None at leaves that have no derivative."""
 
-    def leaf(x):
+    def leaf(x: Any) -> Any:
         x = values_of(x)
         if isinstance(x, Const) or not is_differentiable(x):
             return None
@@ -57,7 +57,7 @@ def hermitian_part(tree: Any, v: Any) -> Any:
     """The direction v, made Hermitian where `tree` has Hermitian matrices that are not diagonal: of those cholesky, eigh and their kin
     are functions, while NumPy reads one triangle."""
 
-    def leaf(x, d):
+    def leaf(x: Any, d: Any) -> Any:
         x = values_of(x)
         if d is None or np.ndim(x) < 2 or not 1 < x.shape[-1] == x.shape[-2]:
             return d
@@ -70,7 +70,7 @@ def hermitian_part(tree: Any, v: Any) -> Any:
 def moved(tree: Any, v: Any, h: float) -> Any:
     """tree + h v, in the precision of the tree."""
 
-    def leaf(x, d):
+    def leaf(x: Any, d: Any) -> Any:
         if d is None:
             return x
         y = x + h * d
@@ -79,17 +79,17 @@ def moved(tree: Any, v: Any, h: float) -> Any:
     return tree_map(leaf, tree, v)
 
 
-def nested(phi: Callable, word: str, directions: list) -> Callable:
+def nested(phi: AnyFunction, word: str, directions: AnyList) -> AnyFunction:
     """The derivative of order len(word); the first letter is the outermost transform."""
     for letter, v in zip(reversed(word), directions, strict=True):
         phi = along(phi, v, letter)
     return phi
 
 
-def differences(f: Callable, x: tuple, v: tuple, h: float) -> Any:
+def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
     """The derivative of f along v by central differences at h and h / 2, extrapolated: error O(h^4)."""
 
-    def central(h):
+    def central(h: Any) -> Any:
         up, down = f(*moved(x, v, h)), f(*moved(x, v, -h))
         return tree_map(lambda a, b: (host(values_of(a)) * 1.0 - host(values_of(b))) / (2 * h), up, down)
 
@@ -102,7 +102,7 @@ class _Check:
     def __init__(self, name: str, rtol: float, atol: float):
         self.name, self.rtol, self.atol = name, rtol, atol
 
-    def same(self, what: str, a: Any, b: Any, names: tuple, factor: float = 1.0) -> None:
+    def same(self, what: str, a: Any, b: Any, names: AnyTuple, factor: float = 1.0) -> None:
         for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
             if u is None or v is None:
                 continue
@@ -131,12 +131,12 @@ class _Check:
 
 
 def check_grads(
-    f: Callable,
+    f: AnyFunction,
     args: Any,
     *,
-    argnums: int | tuple | None = None,
+    argnums: int | AnyTuple | None = None,
     order: int = 2,
-    modes: tuple = ("forward", "reverse"),
+    modes: AnyTuple = ("forward", "reverse"),
     rtol: float | None = None,
     atol: float | None = None,
     eps: float | None = None,
@@ -250,7 +250,7 @@ def _spelt(word: str) -> str:
     return " over ".join(NAMES[c] for c in word)
 
 
-def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callable:
+def _check_value(check: _Check, call: AnyFunction, x: AnyTuple, value: Any) -> AnyFunction:
     """Against a plain call on copies.  Returns what differences are taken of: f itself, or, where f knows only Variables, its
     value found by tapegrad."""
     try:
@@ -266,7 +266,7 @@ def _check_value(check: _Check, call: Callable, x: tuple, value: Any) -> Callabl
     return call
 
 
-def _check_first(check, call, by_hand, x, v, w, value, letters, eps, slack):
+def _check_first(check: Any, call: Any, by_hand: Any, x: Any, v: Any, w: Any, value: Any, letters: Any, eps: Any, slack: Any) -> None:
     pushed = pulled = None
     if "F" in letters:
         out, pushed = jvp(call, x, v)

@@ -228,7 +228,7 @@ class Batch(Trace):
     def truth(self, x):
         return bool(values_of(self.agreed(x._slot, "`if`, `while`, `and`, `or` or `not` on a condition")))
 
-    def close(self):
+    def close(self) -> None:
         for x, *before in self.adopted:
             if x._trace is self:
                 self.hand_back(x, *before)
@@ -237,7 +237,7 @@ class Batch(Trace):
             if x._trace is self:
                 x._value = self.beneath(x)
         super().close()
-        self.__class__ = Closed
+        self.__class__ = Closed  # type: ignore[assignment]
 
     def draws(self, name):
         """In a loop over samples each draws other numbers."""

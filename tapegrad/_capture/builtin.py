@@ -35,7 +35,7 @@ class Globals(dict):
 
     __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
-    def __init__(self, real, shadow):
+    def __init__(self, real: Any, shadow: Any):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
         deleted."""
         self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}

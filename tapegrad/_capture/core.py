@@ -91,7 +91,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         self.back: Any = None  # the way back, while it is gone (restore.py)
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
-    def __enter__(self):
+    def __enter__(self) -> Any:
         state = OPEN.__dict__
         if type(self) is Shadow:
             self.waiting = state["unfinished"]

@@ -8,6 +8,7 @@ import numpy as np
 
 from .arrays import repeats
 from .errors import BatchError, callers_line
+from .typing import AnyDict, Shape
 
 
 def refused(what: str) -> Any:
@@ -40,17 +41,17 @@ BLIND["__hash__"] = object.__hash__
 TEXT_ASKED = refused("reading the text of a tracked value")
 
 
+plain_text: Any = str.__str__
+
+
 class Text(str):
     """The text of hidden values.  It may be shown, and put into another one; who reads it is told that nobody knows what it says."""
 
     __slots__ = ()
-    __str__ = __repr__ = lambda x: x if callers_line() is not None else plain_text(x)  # None: `logging` asks, which shows it
+    __str__ = __repr__ = lambda x: x if callers_line() else plain_text(x)  # type: ignore[assignment, return-value]  # None: `logging` asks, which shows it
     __format__ = lambda x, spec: Text(str.__format__(plain_text(x), spec))
     __add__ = lambda x, y: Text(str.__add__(x, y))
     __radd__ = lambda x, y: Text(str.__add__(y, x))
-
-
-plain_text = str.__str__
 
 
 def _read(name: str) -> Any:
@@ -68,9 +69,9 @@ for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "_
     setattr(Text, _name, _read(_name))
 
 
-def _function(x, f, types, args, kwargs):
+def _function(x: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if f in LIKE and args and type(args[0]) is Hollow:
-        return f(args[0].view(np.ndarray), *args[1:], **kwargs)
+        return f(args[0].view(np.ndarray), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if f not in OF_LAYOUT:
         refused(f.__name__)()
     return np.ndarray.__array_function__(x, f, types, args, kwargs)
@@ -83,8 +84,8 @@ SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values
 TRUTH = np.dtype(bool)  # of which NumPy's type has no subclasses
 NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
 SHOWN[NUMBERS[TRUTH]] = np.bool_
-POISON: dict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
-NUMBER: dict = {}  # dtype -> the hollow number
+POISON: AnyDict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
+NUMBER: AnyDict = {}  # dtype -> the hollow number
 
 
 def shown_class(kind: type) -> type:
@@ -114,10 +115,10 @@ def hollow_number(d: np.dtype) -> Any:
     return found
 
 
-KNOWN: dict = {}
+KNOWN: AnyDict = {}
 
 
-def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool = True) -> Any:
+def hollow(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True) -> Any:
     """Without values: an array of this shape, dtype and these strides."""
     key = xp, shape, d, strides, writeable
     found = KNOWN.get(key)
@@ -128,7 +129,7 @@ def hollow(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool =
     return found
 
 
-def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) -> Any:
+def made(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) -> Any:
     below = above = 0
     size = 1
     for n, s in zip(shape, strides, strict=True):
@@ -141,7 +142,7 @@ def made(xp: Any, shape: tuple, d: np.dtype, strides: tuple, writeable: bool) ->
         return np.ndarray.__new__(Hollow, shape, d) if xp is np else xp.empty(shape, d)
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
-        found = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
+        found: Any = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
         found.flags.writeable = writeable and not repeats(shape, strides)
         return found
     return on_device(xp)(shape, d, room.data + below, strides)

@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from .typing import AnyList, AnyTuple, Shape
+
 NUMBERS = frozenset((float, int, bool, complex))
 F8 = np.dtype(np.float64)
 
@@ -62,12 +64,12 @@ def settled(x: Any) -> bool:
     """Memory of which its owner says that nobody writes it."""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
         x = x.base
-    return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)
+    return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)  # type: ignore[comparison-overlap]
 
 
 def address(x: Any) -> int:
     """Where the first element of an array lies."""
-    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr
+    return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr  # type: ignore[no-any-return]
 
 
 BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared
@@ -86,7 +88,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     return all((a[k : k + step] == b[k : k + step]).all() for k in range(0, len(a), step))
 
 
-def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> Any:
+def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> Any:
     """Zeros whose axes lie in memory in the order that `strides` tells, so that a reshaped view of an array with these
     strides is a view of the zeros too."""
     if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1] > 0):
@@ -99,7 +101,7 @@ def zeros_laid_out(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any) -> 
 
 
 @functools.lru_cache(1024)
-def steps_of(shape: tuple, strides: tuple, size: int, repeats: bool) -> tuple:
+def steps_of(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
     """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
     `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
     that it could join before, for where there was a gap there is one as wide as what lies between gaps: too wide for a view of each
@@ -125,7 +127,7 @@ WIDE = 4  # a gap of so many times the elements around it is made smaller
 
 
 @functools.lru_cache(1024)
-def unaltered(shape: tuple, strides: tuple, size: int) -> tuple | None:
+def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
     """What `steps_of` says, of gaps that stay as wide as they are, so that a diagonal, or each third element, is joined with the next
     where it was before, and nowhere else.  None where elements share memory, or the gaps are much wider than what lies between them."""
     room = 1
@@ -138,7 +140,7 @@ def unaltered(shape: tuple, strides: tuple, size: int) -> tuple | None:
     return sum([-s * (n - 1) for s, n in zip(steps, shape, strict=True) if s < 0]), tuple(steps), room
 
 
-def room_laid(xp: ModuleType, shape: tuple, strides: tuple, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
+def room_laid(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
     """Memory for an array that answers each question of layout as one with these strides (`steps_of`).  `count`: a stack of so many."""
     size = dtype.itemsize
     same = None if count is not None else unaltered(shape, strides, size)
@@ -161,10 +163,10 @@ def room_like(x: Any) -> Any:
     return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
 
 
-def in_order_of_memory(shape: tuple, strides: tuple) -> list:
+def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
     """The axes as NumPy reads an array by `order="K"`, the outermost first: by their strides, but an axis that repeats, or has one
     element, stays where it is."""
-    order: list = []
+    order: AnyList = []
     for k in range(len(shape))[::-1]:  # from the innermost axis on
         at = len(order)
         for i in range(len(order))[::-1]:
@@ -177,13 +179,13 @@ def in_order_of_memory(shape: tuple, strides: tuple) -> list:
     return order[::-1]
 
 
-def repeats(shape: tuple, strides: tuple) -> bool:
+def repeats(shape: Shape, strides: Shape) -> bool:
     """Is there an axis along which an array with these strides repeats?"""
     return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
 
 
 @functools.lru_cache(1024)
-def overlaps(shape: tuple, strides: tuple, size: int) -> bool:
+def overlaps(shape: Shape, strides: Shape, size: int) -> bool:
     """May elements of an array with these strides share memory with each other?"""
     for stride, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
         if stride < size:
@@ -215,7 +217,7 @@ def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
     return room
 
 
-def constant_winner(xp: ModuleType, shape: tuple, at: Any) -> Any:
+def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
     """For `a[at] = values`: 1.0 for each writer whose value stays in `a`, 0.0 for those that a duplicate of the same index
     overwrote.  The winner is read back from the array itself, since CuPy does not say which one it is."""
     scratch = xp.zeros(shape, np.int64)

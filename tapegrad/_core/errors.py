@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from .scope import OPEN
+from .typing import AnyList
 
 PUBLIC = "tapegrad.errors"  # the module of these classes, for users and pickles
 
@@ -148,7 +149,7 @@ def root_of(frame: Any) -> str:
 
 def callers_frame() -> Any:
     """The innermost frame that is no library's or ours; None if all that was wanted is text, or there is none."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None and (root := root_of(frame)) in LIBRARIES:
         if root in TEXT:
             return None
@@ -158,7 +159,7 @@ def callers_frame() -> Any:
 
 def callers_line() -> str | None:
     """'file:line' in the code that called a library or us; None if all that it wanted was text."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         root = root_of(frame)
         if root in TEXT:
@@ -195,13 +196,13 @@ def quoted(code: str) -> str:
     return f"`{code}`" + (f" (write {instead}(x)): " if name else ": ")
 
 
-def refusal(error: BaseException, dropped: list) -> TapegradError | None:
+def refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
     """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
     scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
     kind, text = type(error), str(error)
     if dropped and (kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")):
         kind, text, place = dropped[-1]
-        return kind(f"{place}: {text}")
+        return kind(f"{place}: {text}")  # type: ignore[no-any-return]
     if kind is not TypeError or not REFUSED.search(text):
         return None
     step = error.__traceback__
@@ -244,7 +245,7 @@ REFUSED = re.compile(
 )
 
 
-def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradError | None:
+def heard_error(error: BaseException, dropped: AnyList, outer: Any) -> TapegradError | None:
     """An error has left the user's function: it has been heard, unless the function around an outer transform swallows it.  Gives what
     it is in our words, if compiled code raised it."""
     if outer is not None:
@@ -257,7 +258,7 @@ def heard_error(error: BaseException, dropped: list, outer: Any) -> TapegradErro
     return ours
 
 
-def raise_swallowed(dropped: list) -> None:
+def raise_swallowed(dropped: AnyList) -> None:
     """The user's function has returned: the first error that it swallowed is raised again."""
     kind, text, place = dropped[0]
     told = (

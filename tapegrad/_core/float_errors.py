@@ -23,6 +23,7 @@ from .forward import FORWARD
 from .primitive import Primitive
 from .reverse import SWEEPING
 from .scope import OPEN, now, put, setting
+from .typing import AnyDict, AnyList, AnyTuple
 
 KINDS = {"divide by zero": "divide", "overflow": "over", "underflow": "under", "invalid value": "invalid"}
 OURS = (os.path.dirname(os.path.dirname(__file__)) + os.sep, "<entry of ")
@@ -36,11 +37,12 @@ NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # ours -> NumP
 class Handler:
     """`modes` and `user`: what the user set by `np.errstate` or `np.seterr`, and his callback."""
 
-    def __init__(self, modes: dict, user: Any):
+    def __init__(self, modes: Any, user: Any):
         self.modes, self.user = modes, user
 
     def __call__(self, kind: str, flag: int) -> None:
-        top = frame = sys._getframe(1)
+        frame: Any = sys._getframe(1)
+        top = frame
         while frame.f_code.co_filename.startswith(OURS):
             if frame.f_lineno >= FORWARD.get(frame.f_code, sys.maxsize):
                 return
@@ -64,7 +66,7 @@ class Handler:
         elif self.user is not None:
             self.user(kind, flag)
 
-    def settings(self) -> dict:
+    def settings(self) -> AnyDict:
         return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
 
 
@@ -78,7 +80,7 @@ def operation(frame: Any) -> str:
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
     found = next((i for i in dis.get_instructions(code) if i.offset == frame.f_lasti), None)
-    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name
+    return SYMBOLS.get(found.argrepr.rstrip("="), code.co_name) if found is not None and found.opname == "BINARY_OP" else code.co_name  # type: ignore[no-any-return]
 
 
 def current() -> Any:
@@ -92,14 +94,14 @@ class State(threading.local):
 
 
 STATE = State()
-HANDLERS: dict = {}  # modes -> the handler without a callback of the user's, its setting
-KNOWN: dict = {}  # id of a setting in force -> that, and what `around` gave for it; the last few
+HANDLERS: AnyDict = {}  # modes -> the handler without a callback of the user's, its setting
+KNOWN: AnyDict = {}  # id of a setting in force -> that, and what `around` gave for it; the last few
 
 
 MISSED = (None, None)
 
 
-def around() -> tuple:
+def around() -> AnyTuple:
     """The handler for a function that runs under the setting in force, and the setting with it; within another transform None, and the
     handler in charge."""
     modes = np.geterr()
@@ -139,6 +141,7 @@ def unwatch(handler: Any, thorough: bool = False) -> None:
     that is looked for (`thorough`)."""
     block = OPEN.block
     if handler is not None:
+        raw: Any
         last, raw = (current(), np.geterr()) if thorough or STATE.changed else (None, None)
         put(block[2])
         if last is not None:
@@ -152,7 +155,7 @@ def unwatch(handler: Any, thorough: bool = False) -> None:
         block[2] = now()
 
 
-LAST: tuple = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
+LAST: tuple[Any, int, Any, str] = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
 
 
 def warned() -> str:
@@ -176,7 +179,7 @@ SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of them
 
 
-def modes_of(setting: Any) -> dict:
+def modes_of(setting: Any) -> Any:
     """What is done about each kind under the setting in force."""
     if setting is SWEEPING:
         return {}
@@ -189,7 +192,7 @@ def modes_of(setting: Any) -> dict:
     return {} if setting is None and modes["invalid"] == "call" else modes
 
 
-def looked_at(setting: Any, outside: Any, errors: bool = False) -> tuple:
+def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
     """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  `LOUD` is
     among them if code may hear of one.  `outside`: the filters of warnings around the function; `errors`: may it catch a warning?"""
     own = warnings.filters is not outside  # set by the function
@@ -210,13 +213,13 @@ class Listening:
 
     def __init__(self, quiet: bool = False):
         self.quiet = quiet
-        self.heard: list = []
-        self.flagged: set = set()
+        self.heard: AnyList = []
+        self.flagged: set[Any] = set()
 
     def __enter__(self) -> "Listening":
         self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished
         OPEN.unfinished = (*self.waiting, self)
-        OPEN.listener, warnings.showwarning = self, self.shown
+        OPEN.listener, warnings.showwarning = self, self.shown  # type: ignore[assignment]
         return self
 
     def __exit__(self, *error: Any) -> None:
@@ -245,7 +248,7 @@ class Listening:
         return True
 
 
-def ending(error: BaseException | None, heard: list) -> tuple:
+def ending(error: BaseException | None, heard: AnyList) -> AnyTuple:
     """How an operation ended, to be compared: the class and the text of what it raised, and what was heard."""
     return type(error), without_numbers(error), *heard
 
@@ -259,7 +262,7 @@ def without_numbers(message: Any) -> str:
 MISSING = object()
 
 
-def changed(handler: Handler, all: Any, modes: dict, call: Any = MISSING) -> Handler:
+def changed(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
     given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
     with np.errstate(**given, **({} if call is MISSING else {"call": call})):  # refuses what NumPy refuses
         pass
@@ -269,13 +272,13 @@ def changed(handler: Handler, all: Any, modes: dict, call: Any = MISSING) -> Han
 class errstate(contextlib.ContextDecorator):
     __doc__ = np.errstate.__doc__
 
-    def __init__(self, *, call=MISSING, all=None, **modes):
+    def __init__(self, *, call: Any = MISSING, all: Any = None, **modes: Any) -> None:
         self.given = {"call": call, "all": all, "modes": modes}
 
-    def _recreate_cm(self):
+    def _recreate_cm(self) -> Any:
         return errstate(call=self.given["call"], all=self.given["all"], **self.given["modes"])
 
-    def __enter__(self):
+    def __enter__(self) -> None:
         now = current()
         if now is None:
             given = {k: self.given[k] for k in ("call", "all") if self.given[k] is not MISSING and self.given[k] is not None}
@@ -285,11 +288,11 @@ class errstate(contextlib.ContextDecorator):
             self.context = np.errstate(**new.settings(), call=new)
         self.context.__enter__()
 
-    def __exit__(self, *error):
+    def __exit__(self, *error: Any) -> None:
         self.context.__exit__(*error)
 
 
-def seterr(all=None, divide=None, over=None, under=None, invalid=None):
+def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = None, invalid: Any = None) -> Any:
     now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
     if now is None:
         return np.seterr(all, **modes)
@@ -300,12 +303,12 @@ def seterr(all=None, divide=None, over=None, under=None, invalid=None):
     return now.modes
 
 
-def geterr():
+def geterr() -> Any:
     now = current()
     return np.geterr() if now is None else dict(now.modes)
 
 
-def seterrcall(func):
+def seterrcall(func: Any) -> Any:
     now = current()
     if now is None:
         return np.seterrcall(func)
@@ -314,6 +317,6 @@ def seterrcall(func):
     return now.user
 
 
-def geterrcall():
+def geterrcall() -> Any:
     now = current()
     return np.geterrcall() if now is None else now.user

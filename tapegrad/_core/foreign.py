@@ -41,7 +41,8 @@ PASSED = frozenset(("tapegrad", "numpy", "pandas", "matplotlib"))
 
 def asked_by() -> str:
     """For an error: which library wanted a plain array, if it is one that tapegrad does not compute with."""
-    frame, told = sys._getframe(1), ""
+    frame: Any = sys._getframe(1)
+    told = ""
     while frame is not None:
         module = frame.f_globals.get("__name__") or ""
         if module.partition(".")[0] not in PASSED:
@@ -95,7 +96,7 @@ def remedy_of(x: Any) -> str | None:
 def name_in(home: Any, f: Any) -> str | None:
     """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
     have another name or none."""
-    own = getattr(f, "__name__", None)
+    own: str | None = getattr(f, "__name__", None)
     if own is not None and getattr(home, own, None) is f:
         return own
     return next((name for name, x in vars(home).items() if x is f and not name.startswith("_")), None)

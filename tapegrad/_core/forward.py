@@ -6,14 +6,15 @@ So a write, which alters value and tangent together, first moves both to memory 
 from typing import Any
 
 from .primitive import READ, Trace, bind, handle, lower, settled
+from .typing import AnyDict, AnyList, Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
 # Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
 # arithmetic did not go wrong in a plain call (_core/float_errors.py).
-FORWARD: dict = {}
+FORWARD: AnyDict = {}
 
 
-def pushed(prim: Any, tangents: list, out: Any, inputs: list, params: dict) -> Any:
+def pushed(prim: Any, tangents: AnyList, out: Any, inputs: AnyList, params: Params) -> Any:
     return prim.jvp(tangents, out, *inputs, **params)
 
 
@@ -42,7 +43,7 @@ class Dual(Trace):
         x._saved = True
         return x
 
-    def apply(self, prim, args, params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         inputs, tangents = [], []
         # what is read by copy, or element by element, is not held by anybody
         holds = not (prim is READ and (params["copy"] or params["at"] is not None))
@@ -70,7 +71,7 @@ class Dual(Trace):
         return variable(out, self, unshared(tangent, inputs))
 
 
-def unshared(tangent: Any, inputs: list) -> Any:
+def unshared(tangent: Any, inputs: AnyList) -> Any:
     """A rule may hand on one of its inputs, which is a handle or plain array that may be written later."""
     if type(tangent) is View:
         return settled(tangent)

@@ -14,19 +14,20 @@ import numpy as np
 from .arrays import is_array, kept, xp_of
 from .errors import AliasError
 from .primitive import READ, Ended, bind, handle, is_tracked, live, refresh, values_of
+from .typing import Params
 from .variable import Variable, View, copied, frozen, is_saved, variable
 
 
 class Moving(int):
     """The version of a handle on loan: whatever a view has seen is out of date."""
 
-    def __ne__(self, other):
+    def __ne__(self, other: Any) -> bool:
         return True
 
-    def __eq__(self, other):
+    def __eq__(self, other: Any) -> bool:
         return False
 
-    def __add__(self, n):
+    def __add__(self, n: Any) -> Any:
         return self
 
     __hash__ = int.__hash__
@@ -46,6 +47,7 @@ class Loan(Ended):
 
     __slots__ = ("memory", "given", "kept")
     lent, over = True, False
+    given: Any
 
     def __init__(self, x: Variable):
         """x, of level 0, moves to memory that nobody holds, and that is lent."""
@@ -58,7 +60,7 @@ class Loan(Ended):
             x._value.flags.writeable = before.flags.writeable
         self.memory, self.kept = x._value, None
 
-        def end(_):
+        def end(_: Any) -> None:
             self.given = None
             if x._trace is not self:
                 return
@@ -74,14 +76,14 @@ class Loan(Ended):
         self.kept = given  # until `lend` has it
 
     def now(self) -> np.ndarray:
-        return kept(self.memory)
+        return kept(self.memory)  # type: ignore[no-any-return]
 
-    def apply(self, prim, args, params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         if prim is READ:
             return handle(prim.run(self.memory, path=params["path"], at=params["at"], copy=True))
         return bind(prim, [variable(self.now()) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
 
-    def write(self, prim, x, path, y, at):
+    def write(self, prim: Any, x: Any, path: Any, y: Any, at: Any) -> None:
         """What is written in place is seen by whoever has the memory; a derivative would be lost there."""
         if is_tracked(y):
             raise AliasError(

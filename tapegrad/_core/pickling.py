@@ -4,10 +4,10 @@ import copy
 import pickle
 import sys
 import types
-from collections.abc import Callable
 from typing import Any
 
 from .errors import ArgumentError
+from .typing import AnyDict, AnyFunction, AnyTuple
 
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions without a name
 
@@ -18,7 +18,7 @@ class Remade:
 
     __slots__ = ()
 
-    def _made(self) -> tuple[Callable, tuple]:
+    def _made(self) -> tuple[AnyFunction, AnyTuple]:
         """A function of a module, and its arguments, that give such an object."""
         raise NotImplementedError
 
@@ -43,7 +43,7 @@ class Remade:
         make, args = self._made()
         return make(*args)
 
-    def __deepcopy__(self, memo: dict) -> Any:
+    def __deepcopy__(self, memo: AnyDict) -> Any:
         make, args = self._made()
         return make(*copy.deepcopy(args, memo))
 
@@ -69,7 +69,7 @@ def found(module: Any, name: str) -> Any:
 
 def by_value() -> bool:
     """Is this asked by a package that pickles functions of any kind?"""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         if not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
             return True

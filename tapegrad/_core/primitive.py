@@ -14,6 +14,7 @@ from .arrays import address, is_array
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
+from .typing import AnyDict, AnyList, AnyTuple, Params
 from .variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 
 
@@ -57,8 +58,26 @@ class Primitive:
         "batch",
         "scalar",
     )
+    vjp: Any
+    jvp: Any
+    pull: Any
+    call: Any
+    keep_spec: Any
+    batch: Any
+    scalar: Any
+    _keeps: dict[AnyTuple, AnyTuple]
 
-    def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
+    def __init__(
+        self,
+        name: str,
+        run: Any,
+        shapes: Any = (),
+        writes: Any = False,
+        multi: Any = 0,
+        infix: Any = None,
+        holomorphic: Any = True,
+        aliases: Any = False,
+    ) -> None:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
         self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
@@ -66,7 +85,7 @@ class Primitive:
         self.batch = None
         self._keeps = {}
 
-    def keeps(self, slots: tuple) -> tuple:
+    def keeps(self, slots: AnyTuple) -> AnyTuple:
         """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a pattern."""
         key = tuple([s is not None for s in slots])
         found = self._keeps.get(key)
@@ -74,7 +93,7 @@ class Primitive:
             found = self._keeps[key] = self.keep_spec(key)
         return found
 
-    def __repr__(self):
+    def __repr__(self) -> str:
         return f"<primitive {self.name}>"
 
 
@@ -100,6 +119,11 @@ class Trace:
         *("level", "risen", "__dict__", "__weakref__"),
         *("records", "copies", "trusted", "saved_bytes", "swept", "layouts", "look"),
     )
+    level: float
+    risen: list[Variable]
+    records: Any
+    copies: AnyDict
+    layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
     lent = False  # is it a loan (_core/lent_memory.py)?
     over = False  # was it open?
@@ -126,7 +150,7 @@ class Trace:
     put: Any = None  # a method (x, y, at): x[at] = y for a buffer x that was written before, and places; was it done?
     reread: Any = None  # a method (view): read its base again; was it done?
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.level, self.risen = next(Trace.levels), []
         if self.hides:
             OPEN.hiding = (*OPEN.hiding, self)
@@ -190,7 +214,7 @@ class Trace:
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
-    def apply(self, prim: "Primitive", args: Any, params: dict) -> Any:
+    def apply(self, prim: "Primitive", args: Any, params: Params) -> Any:
         """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)
         return self.step(prim, args, inputs, slots, params)
@@ -206,10 +230,10 @@ class Ended(Trace):
     __slots__ = ()
     over = True
 
-    def close(self):
+    def close(self) -> None:
         self.fall()
 
-    def apply(self, prim, args, params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
 
     def beneath(self, x: Variable) -> Any:
@@ -217,7 +241,7 @@ class Ended(Trace):
         return x._value
 
 
-HOOKS: list = []
+HOOKS: AnyList = []
 
 
 def hook(f: Any) -> Any:
@@ -226,7 +250,7 @@ def hook(f: Any) -> Any:
     return f
 
 
-def bind(prim: Primitive, args: Any, params: dict) -> Any:
+def bind(prim: Primitive, args: Any, params: Params) -> Any:
     """The general way to apply a primitive: any number of arguments, any trace."""
     top, level, handles, others = None, 0, False, False
     for a in args:
@@ -262,7 +286,7 @@ def both_saved(args: Any, out: Any) -> Any:
     return out
 
 
-def lower(a: Any, trace: Trace) -> tuple:
+def lower(a: Any, trace: Trace) -> AnyTuple:
     """What `a` is below `trace`, and its slot there (None: a constant)."""
     if not isinstance(a, Variable):
         return argument(a), None
@@ -363,7 +387,7 @@ ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
 ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
 
 
-def view(x: Variable, step: tuple) -> View:
+def view(x: Variable, step: AnyTuple) -> View:
     """The view of x by one more step; it is read when it is first used."""
     y = new(View)
     if type(x) is View:
@@ -386,7 +410,7 @@ LONG = 5  # steps
 PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
 
 
-def shortened(base: Variable, path: tuple) -> tuple:
+def shortened(base: Variable, path: AnyTuple) -> AnyTuple:
     """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a view of a view costs
     as much as a view."""
     b = bottom(base)
@@ -438,7 +462,7 @@ def own(x: Variable) -> None:
     x._become(copied(x))
 
 
-def is_itself(source: tuple, path: tuple, at: Any) -> bool:
+def is_itself(source: AnyTuple, path: AnyTuple, at: Any) -> bool:
     """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold arrays, steps do not.)"""
     if at is Ellipsis and source == path:
         return True
@@ -454,7 +478,8 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level above."""
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
-        return base._trace.write(prim, base, path, y, at)
+        base._trace.write(prim, base, path, y, at)
+        return
     if base._trace is not None and base._trace.over:
         base._become(frozen(live(base)))
         base._saved = True

@@ -9,6 +9,8 @@ import sys
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
+from .typing import AnyList, AnyTuple
+
 late = SimpleNamespace()
 
 # name -> (who gives it, who calls it)
@@ -53,7 +55,7 @@ MODELS = (  # tapegrad.kernels.<name> on first use
 )  # fmt: skip
 
 # module -> who loads it
-LOADED: dict[str, tuple] = {
+LOADED: dict[str, AnyTuple] = {
     **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
     # a face of a library, when a function is met that uses the library, or when it is asked for by name
     "tapegrad.numpy": ("__init__", "_dispatch.stand_ins", "_scipy.device"),
@@ -144,7 +146,7 @@ STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")  # what is open in a thread
 FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
 
 
-TABLES: list = []  # the tables of operations
+TABLES: AnyList = []  # the tables of operations
 
 
 class Whole:

@@ -26,6 +26,7 @@ from .arrays import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, 
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, opened, put, setting
+from .typing import AnyList, AnyTuple, Params
 from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
@@ -39,12 +40,12 @@ MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), F
 LEAF = (None, None, None, None, None, None, None)
 
 
-def NONE(g, out, x, y):
+def NONE(g: Any, out: Any, x: Any, y: Any) -> None:
     """Stands where a record of two arguments has no second rule."""
     raise AssertionError
 
 
-def primitive_of(record: tuple) -> Primitive | None:
+def primitive_of(record: AnyTuple) -> Primitive | None:
     """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
     rule = record[2] if record[0] is None else record[0]
     return rule if isinstance(rule, Primitive) else getattr(rule, "prim", None)
@@ -58,7 +59,7 @@ class Like:
 
     __slots__ = ("shape", "dtype")
 
-    def __init__(self, x):
+    def __init__(self, x: Any) -> None:
         if type(x) is ndarray:
             self.shape, self.dtype = x.shape, x.dtype
             return
@@ -69,7 +70,7 @@ class Like:
             self.shape, self.dtype = x.shape, x.dtype
 
     @property
-    def ndim(self):
+    def ndim(self) -> Any:
         return len(self.shape)
 
 
@@ -80,11 +81,11 @@ class Fold:
 
     __slots__ = ("rule", "shape", "dtype", "conjugate")
 
-    def __init__(self, rule, v, holomorphic):
+    def __init__(self, rule: Any, v: Any, holomorphic: Any) -> None:
         v = bottom(v)
         self.rule, self.shape, self.dtype, self.conjugate = rule, v.shape, v.dtype, holomorphic
 
-    def __call__(self, g, out, *rest):
+    def __call__(self, g: Any, out: Any, *rest: Any) -> Any:
         if self.conjugate and not (type(g) is ndarray and g.dtype is F8) and layout_of(g).dtype.kind == "c":
             c = late.conj(self.rule(late.conj(g), out, *rest))
         else:
@@ -92,10 +93,10 @@ class Fold:
         return self.fold(c)
 
     @property
-    def prim(self):
+    def prim(self) -> Any:
         return self.rule.prim
 
-    def fold(self, c):
+    def fold(self, c: Any) -> Any:
         return late.fit(c, self.shape, self.dtype)
 
 
@@ -146,7 +147,9 @@ class Collector:
     """Python's cyclic collector, paused while a long tape grows or is swept.  Records are no cycles, yet it visits them again and
     again: from some ten thousand on that costs as much as recording them."""
 
-    def __init__(self):
+    pausing: dict[int, Any]
+
+    def __init__(self) -> None:
         self.lock, self.pausing = lock(), {}  # id -> who wants it paused
 
     def pause(self, who: Any) -> None:
@@ -177,7 +180,7 @@ if hasattr(os, "register_at_fork"):
 class Pause:
     """The collector is paused until this ends, or the block of `opened` is left in which it was made."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         OPEN.unfinished = (*OPEN.unfinished, self)
         COLLECTOR.pause(self)
 
@@ -186,7 +189,7 @@ class Pause:
         OPEN.unfinished = tuple([x for x in OPEN.unfinished if x is not self])
 
 
-NOBODY: frozenset = frozenset()
+NOBODY: frozenset[Any] = frozenset()
 LONG = 8192
 
 
@@ -218,7 +221,7 @@ class Tape(Trace):
             COLLECTOR.resume(self)
         Trace.close(self)
 
-    def layout(self, value: Any) -> tuple:
+    def layout(self, value: Any) -> AnyTuple:
         """What `zeros_laid_out` needs of a buffer; a loop over its elements makes it once."""
         found = self.layouts.get(id(value))
         if found is not None and found[0] is value:
@@ -229,7 +232,7 @@ class Tape(Trace):
         self.layouts[id(value)] = value, made
         return made
 
-    def apply(self, prim, args, params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         inputs, slots = [], []
         for a in args:
             v, s = lower(a, self)
@@ -279,7 +282,7 @@ def tape(swept: bool = False) -> Tape:
     """A tape, of the kind that what is open wants over it."""
     hiding = OPEN.hiding
     if hiding and hiding[-1].tape is not None:
-        return hiding[-1].tape(swept, hiding[-1])
+        return hiding[-1].tape(swept, hiding[-1])  # type: ignore[no-any-return]
     return Tape(swept)
 
 
@@ -290,7 +293,7 @@ def release(trace: Trace) -> None:
         COLLECTOR.resume(trace)
 
 
-def summed(h: Any, c: Any, slot: int, owned: set) -> Any:
+def summed(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
     """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
     A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
     if type(h) is type(c) and type(h) in HANDLES and slot not in owned:
@@ -315,7 +318,7 @@ class Undefined(Exception):
     """The gradient of a leaf has a nan."""
 
 
-def pull(trace: Trace, seeds: list) -> list:
+def pull(trace: Any, seeds: AnyList) -> AnyList:
     """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
 
     A sweep that gives a leaf a nan is repeated with careful rules (ops.elementwise)."""
@@ -342,12 +345,13 @@ def pull(trace: Trace, seeds: list) -> list:
             pause.end()
 
 
-def _sweep(trace: Tape, seeds: list, again: bool | None) -> list:
+def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
     """`again`: None in the first sweep; in the second, may it be careful?"""
     records = list(trace.records) if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
-    made, owned = getattr(records, "cotangents", None), set()
-    G: list = [None] * (top + 1) if made is None else made(top + 1)
+    made: Any = getattr(records, "cotangents", None)
+    owned: set[int] = set()
+    G: AnyList = [None] * (top + 1) if made is None else made(top + 1)
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
 
@@ -363,7 +367,7 @@ def _sweep(trace: Tape, seeds: list, again: bool | None) -> list:
     return G
 
 
-def _swept(records: list, G: list, owned: set, top: int, stop: int, again: bool | None) -> None:
+def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, again: bool | None) -> None:
     for k in range(top, stop, -1):
         g = G[k]
         if g is None:
@@ -431,7 +435,7 @@ def _swept(records: list, G: list, owned: set, top: int, stop: int, again: bool 
             G[i][j] = g
 
 
-def careful_record(record: tuple) -> tuple:
+def careful_record(record: AnyTuple) -> AnyTuple:
     rule, i, second, j, *rest = record
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
@@ -445,7 +449,7 @@ def careful_primitive(prim: Primitive) -> Primitive:
     return other
 
 
-def known(g: Any) -> tuple:
+def known(g: Any) -> AnyTuple:
     """(the values of a cotangent, of all samples, or None; is it tracked?)  They choose between two sweeps where the first is right for
     other values, so that hidden ones may be looked at."""
     tracked = False
@@ -468,11 +472,11 @@ def has_nan(g: Any) -> bool:
     g, _ = known(g)
     if type(g) is ndarray:
         s = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
-        return s != s
+        return s != s  # type: ignore[no-any-return]
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 
-def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: list, params: dict) -> None:
+def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params) -> None:
     """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
     records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
@@ -494,7 +498,7 @@ def many(G: list, owned: set, g: Any, prim: Any, slots: list, out: Any, inputs: 
             G[s] = c if h is None else summed(h, c, s, owned)
 
 
-def joint(G: list, owned: set, terms: tuple, i: Any, j: Any, x: Any, y: Any) -> None:
+def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, y: Any) -> None:
     """Hand on the cotangents of two real inputs, summed over what was broadcast."""
     c, e = terms
     if i is not None:
@@ -512,7 +516,7 @@ def joint(G: list, owned: set, terms: tuple, i: Any, j: Any, x: Any, y: Any) -> 
 # --- cotangents of buffers, which the sweep owns, adds into, masks and hands on ---
 
 
-def buffer_of(G: list, owned: set, slot: int, layout: tuple) -> Any:
+def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple) -> Any:
     """The cotangent of a buffer in memory that the sweep may alter, laid out like the buffer; zeros if there is none yet."""
     h = G[slot]
     if h is None:
@@ -531,12 +535,12 @@ def buffer_of(G: list, owned: set, slot: int, layout: tuple) -> Any:
     return h
 
 
-def add_region(buffer: Any, c: Any, path: tuple, at: Any) -> Any:
+def add_region(buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
     """Add c into the region of an owned buffer; a plain buffer that takes a Variable becomes one."""
     return _bound(ADD_AT, buffer, c, path, at)
 
 
-def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
+def _bound(prim: Any, buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
     if isinstance(buffer, Variable) or isinstance(c, Variable):
         if isinstance(c, Variable) and c is buffer:
             c = copied(c)
@@ -548,11 +552,11 @@ def _bound(prim: Any, buffer: Any, c: Any, path: tuple, at: Any) -> Any:
     return prim.run(buffer, c, path=path, at=at)
 
 
-def set_region(buffer: Any, c: Any, path: tuple, at: Any, prim: Any) -> Any:
+def set_region(buffer: Any, c: Any, path: AnyTuple, at: Any, prim: Any) -> Any:
     return _bound(prim, buffer, c, path, at)
 
 
-def read_region(buffer: Any, path: tuple, at: Any) -> Any:
+def read_region(buffer: Any, path: AnyTuple, at: Any) -> Any:
     """A copy of the region, for the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
     if type(buffer) in DIRECT and buffer._trace is not None:

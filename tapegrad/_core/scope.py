@@ -18,6 +18,8 @@ from weakref import WeakSet, ref
 
 import numpy as np
 
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
+
 P = ParamSpec("P")
 R = TypeVar("R")
 
@@ -26,9 +28,9 @@ class Open(threading.local):
     """What is open in this thread.  Its namespace is put back in one step."""
 
     depth: int  # how many transforms are open
-    shadows: tuple  # theirs (_capture)
+    shadows: AnyTuple  # theirs (_capture)
     hiding: Any  # those that hide values
-    copies: tuple  # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
+    copies: AnyTuple  # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # is a tape being swept (_core.reverse)?
     watcher: Any  # who looks at each operation (_debug.anomalies)
@@ -41,7 +43,7 @@ class Open(threading.local):
     listener: Any  # who notes what operations raise (_core.float_errors.Listening)
     dropped: Any  # errors raised since the innermost transform began; None outside of all (errors)
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
-    unfinished: tuple  # objects whose `end(error)` is due when the block is left
+    unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
     outside: Any  # what is open outside of all blocks
 
@@ -49,7 +51,7 @@ class Open(threading.local):
         self.__dict__.update(CLOSED, outside=CLOSED)
 
 
-CLOSED = {
+CLOSED: dict[str, Any] = {
     **dict.fromkeys(("depth", "sweeps"), 0),
     **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
     **dict.fromkeys(("of_one", "within", "again", "source"), False),
@@ -57,7 +59,7 @@ CLOSED = {
     "aliased": MappingProxyType({}),
 }
 OPEN = Open()
-WATCHERS: list = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
+WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
 
 
 # --- floating-point settings ---
@@ -73,11 +75,11 @@ def _found() -> Any:
     return changed[0] if len(changed) == 1 else None
 
 
-def _told() -> tuple:
+def _told() -> AnyTuple:
     return np.geterr(), np.geterrcall()
 
 
-def _put(setting: tuple) -> None:
+def _put(setting: AnyTuple) -> None:
     np.seterr(**setting[0])
     np.seterrcall(setting[1])
 
@@ -105,6 +107,8 @@ class Block:
     """A context of which nothing but the frame of its `with` statement holds the exit."""
 
     __slots__ = ("__enter__", "__exit__")
+    __enter__: Any
+    __exit__: Callable[..., None]
 
 
 def opened() -> Block:
@@ -134,7 +138,7 @@ def changed(**fields: Any) -> Block:
     return context
 
 
-def left(block: list, kind: Any, error: Any, traceback: Any) -> None:
+def left(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """The block is left."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
@@ -143,7 +147,7 @@ def left(block: list, kind: Any, error: Any, traceback: Any) -> None:
         close(state, block, error)
 
 
-def restored(block: list, kind: Any, error: Any, traceback: Any) -> None:
+def restored(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """A block is left that has changed fields."""
     close(OPEN.__dict__, block, error)
 
@@ -167,7 +171,7 @@ def outside(**changes: Any) -> None:
         state["outside"] = {**state, "outside": None}
 
 
-def close(state: dict, block: list, error: Any) -> None:
+def close(state: AnyDict, block: AnyList, error: Any) -> None:
     """Put back what was open before the block.  What fails on the way is a note on the error, if there is one.  May be repeated."""
     before, watcher = block[1], state["watcher"]
     while watcher is not None and watcher is not before["watcher"]:
@@ -206,7 +210,7 @@ class Exit:
     """The method `__exit__` of a context of which users write the block: it calls `left(*error)`, which may be repeated.  With `hold` in
     its `__enter__` that is called even if an interrupt comes before it."""
 
-    def __get__(self, context: Any, owner: type) -> Any:
+    def __get__(self, context: Any, owner: Any) -> Any:
         if context is None:
             return owner.left
         leave = partial(Exit.taken, context)
@@ -224,7 +228,7 @@ class Exit:
             context._exit_held = ref(context._exit_asked(), lambda _: context.left())
 
 
-def at_the_end_of_an_object(call: Callable, *args: Any) -> None:
+def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
     """`call(*args)` in a `__del__`.  An interrupt there would be lost, for Python only prints it: it comes again afterwards."""
     try:
         call(*args)
@@ -235,7 +239,7 @@ def at_the_end_of_an_object(call: Callable, *args: Any) -> None:
 
 # --- locks ---
 
-LOCKS: WeakSet = WeakSet()
+LOCKS: WeakSet[Any] = WeakSet()
 
 
 def lock() -> Any:

@@ -8,6 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from .errors import ArgumentError
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .variable import HANDLES, Variable
 
 LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))  # the usual ones, told at once
@@ -45,7 +46,7 @@ class Const:
         return f"Const({self.value!r})"
 
 
-REGISTERED: dict = {}  # class -> (flatten, unflatten)
+REGISTERED: AnyDict = {}  # class -> (flatten, unflatten)
 REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
 T = TypeVar("T")
 R = TypeVar("R")
@@ -107,20 +108,20 @@ def is_node(x: Any) -> bool:
     )
 
 
-def fields_of(x: Any) -> list:
+def fields_of(x: Any) -> AnyList:
     """The names of what a dataclass, or a class of attrs, holds."""
     kind = type(x)
     return [f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))]
 
 
-def ways_of(kind: type) -> tuple | None:
+def ways_of(kind: type) -> AnyTuple | None:
     """(flatten, unflatten) of a registered class, or of its shadow."""
     if not REGISTERED:
         return None
     return REGISTERED.get(original_class(kind))
 
 
-def flattened(x: Any) -> tuple:
+def flattened(x: Any) -> AnyTuple:
     """(members, rest, unflatten)."""
     ways = ways_of(type(x))
     assert ways is not None
@@ -130,7 +131,7 @@ def flattened(x: Any) -> tuple:
     return *found, ways[1]
 
 
-def children(x: Any) -> list:
+def children(x: Any) -> AnyList:
     if isinstance(x, dict):
         return list(x.values())
     if isinstance(x, (tuple, list)):
@@ -140,7 +141,7 @@ def children(x: Any) -> list:
     return [getattr(x, name) for name in fields_of(x)]
 
 
-def rebuilt(x: Any, members: list) -> Any:
+def rebuilt(x: Any, members: AnyList) -> Any:
     """A node like x with other members.  A dataclass, or a class of attrs, is made without calling its `__init__`."""
     if isinstance(x, dict):
         return type(x)(zip(x, members, strict=True)) if type(x) is dict else _like_dict(x, members)
@@ -159,13 +160,13 @@ def rebuilt(x: Any, members: list) -> Any:
     return y
 
 
-def _like_dict(x: dict, members: list) -> dict:
+def _like_dict(x: AnyDict, members: AnyList) -> AnyDict:
     y = copy.copy(x)  # (of a subclass `x.copy()` may be a dict)
     y.update(zip(list(x), members, strict=True))
     return y
 
 
-def members_like(x: Any, other: Any) -> list | None:
+def members_like(x: Any, other: Any) -> AnyList | None:
     """The members of `other` in the order of those of the node x: by key in dicts, else by position.  None where `other` is another tree.
 
     Tuples and lists stand for each other.  A named tuple needs the same field names, any other object the same class."""
@@ -185,7 +186,7 @@ def members_like(x: Any, other: Any) -> list | None:
 
 def original_class(kind: type) -> type:
     """A class, or for a shadow class the one that it stands for."""
-    return kind.__dict__.get(REAL, kind)
+    return kind.__dict__.get(REAL, kind)  # type: ignore[no-any-return]
 
 
 class Rest:
@@ -208,36 +209,36 @@ class Rest:
     __hash__ = None  # type: ignore[assignment]
 
 
-def tree_map(f: Callable, x: Any, *rest: Any) -> Any:
+def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     """f of each leaf (and of the leaves at the same place in further trees), in the tree of x."""
     if is_node(x):
-        others = [members_like(x, r) for r in rest]
+        others: Any = [members_like(x, r) for r in rest]
         if None in others:
             raise ArgumentError(f"the trees {structure(x)} and {structure(rest[others.index(None)])} are not alike")
         return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
     return f(x, *rest)
 
 
-def steps(x: Any) -> list:
+def steps(x: Any) -> AnyList:
     """How each member of a node is written: `['a']`, `[0]` or `.name`."""
     if isinstance(x, dict):
         return [f"[{k!r}]" for k in x]
     if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
-        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]
+        return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]  # type: ignore[attr-defined]
     return [f"[{n}]" for n in range(len(children(x)))]
 
 
-def paths(x: Any, path: str = "") -> list:
+def paths(x: Any, path: str = "") -> AnyList:
     """The places of the leaves, in the order of `leaves`."""
     if not is_node(x):
         return [path]
     return [p for c, step in zip(children(x), steps(x), strict=True) for p in paths(c, path + step)]
 
 
-def leaves(x: Any) -> list:
+def leaves(x: Any) -> AnyList:
     if not is_node(x):
         return [x]
-    found: list = []
+    found: AnyList = []
     for c in children(x):
         if type(c) in LEAVES:
             found.append(c)
@@ -246,7 +247,7 @@ def leaves(x: Any) -> list:
     return found
 
 
-def filled(x: Any, members: Iterator) -> Any:
+def filled(x: Any, members: Iterator[Any]) -> Any:
     """The tree of x with other leaves, in the order of `leaves`; None for what x holds beyond them."""
     if not is_node(x):
         return next(members, None)

@@ -57,7 +57,7 @@ import numpy as np
 from .arrays import is_array, kept, room_like
 from .errors import ArgumentError
 from .registry import late
-from .typing import Array, Number
+from .typing import AnyTuple, Array, Number
 
 if TYPE_CHECKING:  # ops/_attach.py gives the methods
     from .attached import Attached
@@ -103,6 +103,11 @@ class Variable(Attached):
     # (reverse) or a tangent (forward).  `_saved` and `_version` stay unset until they matter: a store costs 8 ns, and nearly
     # every Variable is neither saved nor written.
     __slots__ = ("_value", "_trace", "_slot", "_saved", "_version")
+    _value: Any
+    _trace: Any
+    _slot: Any
+    _saved: bool
+    _version: Any
     __array_priority__ = 1000
 
     # `isinstance`, `match` and `singledispatch` ask for it: a Variable answers as the number or array that it stands for.  The
@@ -113,13 +118,12 @@ class Variable(Attached):
         return new(ArrayVariable if cls is Variable else cls)
 
     def __init__(self, array: "Array | Number | list[float] | Variable"):
-        if isinstance(array, Variable):
-            array = bottom(array)
-        if not is_array(array):
-            array = np.asarray(array)
-        if array.dtype.kind not in "biufc":
-            raise ArgumentError(f"Variable(array): dtype {array.dtype} cannot be computed with")
-        self._value, self._trace, self._slot = kept(array), None, None
+        value = bottom(array)
+        if not is_array(value):
+            value = np.asarray(value)
+        if value.dtype.kind not in "biufc":
+            raise ArgumentError(f"Variable(array): dtype {value.dtype} cannot be computed with")
+        self._value, self._trace, self._slot = kept(value), None, None
 
     def _become(self, other: "Variable") -> None:
         """Take over a new value: the handle was written."""
@@ -144,6 +148,9 @@ class View(ArrayVariable):
     base at which `_value` was read (-1: not yet)."""
 
     __slots__ = ("_base", "_path", "_seen")
+    _base: Variable
+    _path: AnyTuple
+    _seen: int
 
 
 class NumberVariable(Variable):
@@ -152,7 +159,7 @@ class NumberVariable(Variable):
     __slots__ = ()
 
 
-class Classes(dict):
+class Classes(dict[Any, Any]):
     """The type of a value -> the class of a Variable over it."""
 
     __slots__ = ()
@@ -166,14 +173,14 @@ SCALARS = [np.dtype(c).type for c in "?" + np.typecodes["AllInteger"] + np.typec
 NUMBER_CLASSES = {kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__slots__": ()}) for kind in SCALARS}  # so named in messages
 HANDLES = frozenset((ArrayVariable, View, *NUMBER_CLASSES.values()))  # the classes of all Variables
 DIRECT = HANDLES - {View}  # those whose fields are up to date
-FLOAT = NUMBER_CLASSES[np.float64]  # the usual one
+FLOAT: Any = NUMBER_CLASSES[np.float64]  # the usual one
 CLASSES = Classes({**NUMBER_CLASSES, **{c: c for c in HANDLES}, View: ArrayVariable})
-CLASSES.update({float: FLOAT, **{kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)}})
+CLASSES.update({float: FLOAT} | {kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)})
 new = object.__new__
 
 
 def variable(value: Any, trace: Any = None, slot: Any = None) -> Variable:
-    y = new(CLASSES[type(value)])
+    y: Variable = new(CLASSES[type(value)])
     y._value = value
     y._trace = trace
     y._slot = slot

@@ -149,12 +149,22 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
 class Auditing:
     """One call of `audit`."""
 
+    w: Any
+    plain: Any
+    first: Any
+    value: Any
+    v: Any
+    gradient: Any
+    numeric: Any
+    unsettled: Any
+    direction: Any
+
     def __init__(self, f: Callable, args: tuple, nums: tuple, seed: int):
         self.f, self.args, self.nums, self.rng = f, args, nums, np.random.default_rng(seed)
         self.x = tuple([args[n] for n in nums])
         self.call = placed(f, args, nums)
         self.keeper = Keeper()
-        self.written: dict = {}  # id -> name of a captured array that f writes
+        self.written: Any = {}  # id -> name of a captured array that f writes
         single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float(v))
         self.slack = 1e5 if single else 1.0
 

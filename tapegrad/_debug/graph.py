@@ -180,7 +180,9 @@ WIDE, HIGH, GAP = 150, 40, 30
 
 def layers(nodes: list) -> str:
     """Each node one layer below the lowest that it is made of; within a layer ordered by where those stand."""
-    depth, place, rows = [], {}, {}
+    depth: list[Any] = []
+    place: dict[Any, Any] = {}
+    rows: dict[Any, Any] = {}
     for k, node in enumerate(nodes):
         depth.append(1 + max([depth[i] for i in node.inputs], default=-1))
         rows.setdefault(depth[k], []).append(k)

@@ -25,7 +25,7 @@ def find(name: str) -> Any:
     """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
         if name == theirs or name.startswith(theirs + "."):
-            ours = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
+            ours: Any = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
             for part in name[len(theirs) + 1 :].split(".") if name != theirs else []:
                 if part.startswith("_") or ours is None:
                     return None

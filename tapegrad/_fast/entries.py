@@ -5,7 +5,8 @@ tape and a dual are written out in it; any other trace gets its arguments lowere
 
 import marshal
 import sys
-from types import CodeType, FunctionType
+from types import CodeType
+from typing import Any
 
 import numpy as np
 
@@ -369,7 +370,7 @@ def _first(*args, **kwargs):
     return install()(*args, **kwargs)  # noqa: F821
 
 
-def quicken(entry: FunctionType) -> None:
+def quicken(entry: Any) -> None:
     prim = entry.prim
     vjp = prim.vjp or (None,)
     entry.__globals__.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
@@ -377,10 +378,11 @@ def quicken(entry: FunctionType) -> None:
     entry.__code__ = _first.__code__
 
 
-def _install(entry: FunctionType) -> FunctionType:
+def _install(entry: Any) -> Any:
     """Give the entry point the code of its text.  Others have imported it already: the object stays the same."""
     signature = signature_of(entry.__globals__["run"])
-    text, made = text_of(entry.prim, signature), {}
+    text = text_of(entry.prim, signature)
+    made: dict[Any, Any] = {}
     exec(_compiled(text, f"<entry of {entry.__name__}>"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
     if "# forward" in text:

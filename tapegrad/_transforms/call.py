@@ -5,7 +5,7 @@ Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (rev
 import functools
 import sys
 import types
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from .._core.forward import Dual
 from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, opened
 from .._core.trees import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
@@ -115,18 +116,19 @@ class Inputs:
     """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is the number of a leaf
     among those of the arguments that `argnums` names."""
 
-    def __init__(self, call: str, argnums: int | tuple, args: tuple):
+    def __init__(self, call: str, argnums: int | AnyTuple, args: AnyTuple):
         self.call, self.args = call, args
         if type(argnums) is int and 0 <= argnums < len(args):
             self.single, self.nums = True, (argnums,)
         else:
             self.single, self.nums = isinstance(argnums, int), positions(call, argnums, len(args))
-        self.watched: dict = {}  # key -> value of the active leaf
-        self.given: list = []  # (the caller's array, the handle that stands for it)
-        self.fresh: list = []  # trees made here that hold nothing but Variables and numbers
+        self.flat: AnyList
+        self.watched: AnyDict = {}  # key -> value of the active leaf
+        self.given: AnyList = []  # (the caller's array, the handle that stands for it)
+        self.fresh: AnyList = []  # trees made here that hold nothing but Variables and numbers
         self.outer = OPEN.aliased
         if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:  # the usual call
-            self.flat, self.constants = [args], ()
+            self.flat, self.constants = [args], []
             return
         self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
         self.constants = [a.value for a in args if type(a) is Const]
@@ -151,7 +153,7 @@ class Inputs:
         hint = f"pass float({a!r})" if type(a) in (int, bool) else "pass x.astype(float)" if known else "pass a float array"
         raise ArgumentError(f"{self.call}: argument {n} has {kind}, which has no derivative; {hint}, or choose others with argnums=")
 
-    def rebuilt(self, a: Any, members: list) -> Any:
+    def rebuilt(self, a: Any, members: AnyList) -> Any:
         """An argument with these leaves."""
         if not is_node(a):
             return members[0]
@@ -160,7 +162,7 @@ class Inputs:
             self.fresh.append(new)
         return new
 
-    def enter(self, watch: Callable) -> list:
+    def enter(self, watch: AnyFunction) -> AnyList:
         """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
         if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):
             value = self.watched[0] = kept(x)
@@ -179,7 +181,7 @@ class Inputs:
                 self.given.append((x, v))
                 key += 1
                 continue
-            members: list = []
+            members: AnyList = []
             for x in self.flat[n]:
                 if is_active(x):
                     value = self.watched[key] = entered(x, self.call)
@@ -211,7 +213,7 @@ class Inputs:
             OPEN.aliased = {**self.outer, **aliased}
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
-    def results(self, found: dict) -> Any:
+    def results(self, found: AnyDict) -> Any:
         """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
@@ -228,7 +230,7 @@ PLAIN_OF = {**REMEDIES, "pandas": ASKERS["pandas"]}
 PLAINLY = DIRECT | {float, int, complex, bool, str, type(None)}
 
 
-def positions(call: str, argnums: Any, count: int) -> tuple:
+def positions(call: str, argnums: Any, count: int) -> AnyTuple:
     """The arguments that `argnums` names, in a call with so many."""
     wanted = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     for n in wanted:
@@ -246,14 +248,14 @@ def is_active(x: Any) -> bool:
     return kind is float or is_differentiable(x) or (isinstance(x, Variable) and dtype(x).kind in "fc")
 
 
-NOTHING: frozenset = frozenset()
+NOTHING: frozenset[Any] = frozenset()
 
 
-def overlapping(arrays: list) -> Collection:
+def overlapping(arrays: AnyList) -> Collection[int]:
     """The ids of those plain arrays that share memory with another one of the list."""
     if len({id(a) for a in arrays}) == len(arrays) and all([getattr(a, "base", None) is None for a in arrays]):
         return NOTHING  # each has memory of its own
-    roots: dict = {}
+    roots: AnyDict = {}
     for a in arrays:
         if type(a) is np.float64 or type(a) is float:
             continue
@@ -334,7 +336,7 @@ def value_out(y: Any) -> Any:
 def plain_tree(y: Any) -> Any:
     """Auxiliary output: every Variable of an ended transform as its plain value."""
 
-    def leaf(v):
+    def leaf(v: Any) -> Any:
         if has_objects(v):
             v = v.copy()
             v.reshape(-1)[:] = [plain_tree(e) for e in v.flat]
@@ -344,7 +346,7 @@ def plain_tree(y: Any) -> Any:
     return tree_map(leaf, y)
 
 
-def lowered(y: Any, trace: Trace) -> tuple:
+def lowered(y: Any, trace: Trace) -> AnyTuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
     if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
@@ -368,7 +370,9 @@ def has_objects(y: Any) -> bool:
     return type(y) is np.ndarray and y.dtype.kind == "O" and any([isinstance(e, Variable) for e in y.flat])
 
 
-def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict, read: Callable, lift: Callable | None = None) -> Shadow:
+def run_once(
+    f: AnyFunction, trace: Trace, inputs: Inputs, args: AnyList, kwargs: AnyDict, read: AnyFunction, lift: AnyFunction | None = None
+) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be called in a block of
     `opened`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
     data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
@@ -404,7 +408,7 @@ def run_once(f: Callable, trace: Trace, inputs: Inputs, args: list, kwargs: dict
     return shadow
 
 
-def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer: Any) -> TapegradError | None:
+def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: Any) -> TapegradError | None:
     """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is behind it."""
     ours = heard_error(error, OPEN.dropped or [], outer)
     error = ours or error
@@ -419,7 +423,7 @@ def in_our_words(error: BaseException, f: Callable, inputs: Inputs, outer: Any) 
     return ours
 
 
-def note_lists(error: TypeError, args: tuple) -> None:
+def note_lists(error: TypeError, args: AnyTuple) -> None:
     """A list of numbers is no array: what works on arrays fails on it."""
     for n, a in enumerate(args):
         if type(a) in (list, tuple) and a and all([type(x) in (float, int, complex, list) for x in a]):
@@ -438,25 +442,25 @@ class Recorded:
     def __init__(
         self,
         call: str,
-        f: Callable,
+        f: AnyFunction,
         argnums: Any,
-        args: tuple,
-        kwargs: dict,
+        args: AnyTuple,
+        kwargs: AnyDict,
         has_aux: bool = False,
-        lift: Callable | None = None,
+        lift: AnyFunction | None = None,
         swept: bool = True,
     ):
         self.inputs = inputs = Inputs(call, argnums, args)
         self.tape = tape = reverse.tape(swept)
-        self.slots: dict = {}
+        self.slots: AnyDict = {}
         self.aux: Any = None
 
-        def watch(key, value):
+        def watch(key: Any, value: Any) -> Any:
             x = tape.watch(value)
             self.slots[key] = x._slot
             return x
 
-        def read(y):
+        def read(y: Any) -> None:
             if has_aux:
                 if not (isinstance(y, tuple) and len(y) == 2):
                     raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
@@ -478,7 +482,7 @@ class Recorded:
         members = iter(self.low)
         return tree_map(lambda _: value_out(next(members)[0]), self.tree)
 
-    def gradient(self, cotangents: list) -> dict:
+    def gradient(self, cotangents: AnyList) -> AnyDict:
         """Per key, what is handed out for one cotangent (or None) of each output leaf."""
         found, plain, watched = self.pull(cotangents), not OPEN.depth, self.inputs.watched
         if len(watched) == 1:
@@ -486,7 +490,7 @@ class Recorded:
             return {key: derivative_out(found.get(key), x, plain)}
         return {key: derivative_out(found.get(key), x, plain) for key, x in watched.items()}
 
-    def pull(self, cotangents: list) -> dict:
+    def pull(self, cotangents: AnyList) -> AnyDict:
         """Given one cotangent (or None) for each output leaf: the cotangents of the inputs, by key."""
         seeds = []
         for (_, s), g in zip(self.low, cotangents, strict=True):
@@ -508,7 +512,7 @@ class Recorded:
         return found
 
 
-def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
+def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
     name, what = name_of(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
@@ -528,7 +532,7 @@ def scalar_error(call: str, f: Callable, y: Any) -> NotScalarError:
     )
 
 
-def check_scalar(call: str, f: Callable, y: Any) -> None:
+def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
     if type(y) is FLOAT and type(y._value) is np.float64:
         return
     if is_node(y) or y is None or type(y) is str or shape(y) != () or dtype(y).kind not in "fiub":
@@ -563,7 +567,7 @@ def cast(call: str, what: str, w: Any, y: Any) -> Any:
     return w.astype(want) if have != want else owned(w) if is_array(w) else w
 
 
-def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> list:
+def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyList:
     """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as zero."""
     if is_node(tree):
         if w is None:
@@ -588,7 +592,7 @@ def form(x: Any) -> str:
 # --- forward mode ---
 
 
-def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: Any = None, rest: tuple = ()) -> tuple:
+def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple, lift: Any = None, rest: AnyTuple = ()) -> AnyTuple:
     """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without tangents."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
@@ -598,16 +602,16 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
     inputs = Inputs(call, tuple(range(len(primals))), (*primals, *rest))
     flat = [leaf for p, t in zip(primals, tangents, strict=True) for leaf in leaves_like(call, "tangent", t, p)]
 
-    def watch(key, value):
+    def watch(key: Any, value: Any) -> Any:
         t = flat[key]
         if t is None:
             return value
         t = cast(call, "tangent", t, value)
         return dual.watch(value, taken(live(t)) if isinstance(t, Variable) else t)
 
-    found = []
+    found: AnyList = []
 
-    def read(y):
+    def read(y: Any) -> None:
         y = returned(y)
         found.extend((y, [lowered(v, dual) for v in leaves(y)]))
 
@@ -616,11 +620,11 @@ def run_forward(call: str, f: Callable, primals: tuple, tangents: tuple, lift: A
     return tuple(found)
 
 
-def value_and_tangent(tree: Any, pairs: list) -> tuple:
+def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
     values, slopes = iter(pairs), iter(pairs)
     value = tree_map(lambda _: value_out(next(values)[0]), tree)
 
-    def tangent(_):
+    def tangent(_: Any) -> Any:
         y, t = next(slopes)
         t = t if t is None else free_of_gauge(y, t)
         return derivative_out(t, number(y)) if is_differentiable(layout_of(y)) else None

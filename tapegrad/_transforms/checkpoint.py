@@ -14,6 +14,7 @@ from .._core.pickling import Remade
 from .._core.primitive import Primitive, bind, layout_of, primal_of
 from .._core.scope import OPEN, at_the_end_of_an_object, opened
 from .._core.trees import leaves, structure, tree_map
+from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
@@ -55,18 +56,18 @@ class inplace(Remade, Generic[Y]):
            [0., 6.]])
     """
 
-    def __init__(self, f: Callable, like: Y):
+    def __init__(self, f: AnyFunction, like: Y):
         check_function("inplace", f)
         self.f, self.like = f, like
         self.__name__ = f"inplace({name_of(f)})"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return inplace, (self.f, self.like)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Y:
         out = tree_map(fresh, self.like)
         self.f(out, *args, **kwargs)
-        return out
+        return out  # type: ignore[no-any-return]
 
 
 def fresh(a: Any) -> Any:
@@ -120,10 +121,10 @@ class stateful(Remade, Generic[Y]):
             if not (is_array(a) or isinstance(a, Variable)):
                 raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {structure(a)}")
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return stateful, (self.f, *self.arrays)
 
-    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, tuple]:
+    def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, AnyTuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
             with opened():
@@ -188,7 +189,7 @@ class checkpoint(Remade, Generic[P, Y]):
         self.f = f
         self.__name__ = f"checkpoint({name_of(f)})"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return checkpoint, (self.f,)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Y:
@@ -205,10 +206,10 @@ class checkpoint(Remade, Generic[P, Y]):
             if step.written[k] and isinstance(out, Variable):
                 taken(x, out)
         members = iter(outs[: step.count])
-        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)
+        return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
 
-def mark(v: Any) -> tuple:
+def mark(v: Any) -> AnyTuple:
     """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
     run to the next, with the place of the data in memory; on a device the sums stay there.  None in their place where a trace hides
     the values."""
@@ -223,7 +224,7 @@ def mark(v: Any) -> tuple:
     return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
 
 
-def alike(first: tuple, now: tuple) -> Any:
+def alike(first: AnyTuple, now: AnyTuple) -> Any:
     """Are two marks of one output?  On a device the answer stays there."""
     (shape_, kind, a), (shape_now, _, b) = first, now
     if shape_ != shape_now or a is None or b is None:
@@ -236,7 +237,7 @@ def alike(first: tuple, now: tuple) -> Any:
 class Present:
     """What captured numbers are now: `end` sets them to it again."""
 
-    def __init__(self, numbers: list):
+    def __init__(self, numbers: AnyList):
         self.numbers = [(x, held(x)) for x in numbers]
 
     def end(self, error: Any) -> None:
@@ -253,27 +254,28 @@ class Step:
     as `first` rebuilt them before, with stand-ins for these Variables and other objects as they were, and hand nothing back; so a
     pullback may run it after the transform has ended."""
 
-    def __init__(self, first: Rebind, run: tuple, kept: tuple, name: str):
+    def __init__(self, first: Rebind, run: AnyTuple, kept: AnyTuple, name: str):
         """`run`, `kept`: (function, arguments, those by keyword)"""
         self.first, self.run, self.kept, self.name = first, run, kept, name
-        self.count, self.tree, self.written = 0, None, ()
+        self.count, self.tree = 0, None
+        self.written: list[bool] = []
         self.kept_floats = False  # did the first run keep floats outside of the function?
-        self.marks: list | None = None  # of the outputs of the first run
-        self.before: list = []  # (captured numbers, what they were, whether f itself has altered them)
-        self.draws: list = []  # (generator, its state before)
+        self.marks: Any = None  # of the outputs of the first run
+        self.before: AnyList = []  # (captured numbers, what they were, whether f itself has altered them)
+        self.draws: AnyList = []  # (generator, its state before)
         self.poison: Any = None  # on a device: nan where a recomputation has given other values
 
-    def __del__(self):
+    def __del__(self) -> None:
         at_the_end_of_an_object(ended, self.first)  # it knows the function that knows it: ends the cycle
 
-    def __call__(self, *inputs: Any) -> tuple:
+    def __call__(self, *inputs: Any) -> AnyTuple:
         if self.marks is None:
             return self.ran(inputs)
         with opened():
             self.as_before()
             return self.ran(inputs)
 
-    def ran(self, inputs: tuple) -> tuple:
+    def ran(self, inputs: AnyTuple) -> AnyTuple:
         f, args, kwargs = self.run
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
@@ -333,7 +335,7 @@ class Step:
         for x, before in altered:
             hold(x, before)
 
-    def check_levels(self, inputs: tuple, outs: list) -> None:
+    def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
         """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""
         if level_of(outs) > level_of(inputs):
             raise ArgumentError(
@@ -341,7 +343,7 @@ class Step:
                 "arguments, or make the object inside"
             )
 
-    def check_values(self, marks: list) -> None:
+    def check_values(self, marks: AnyList) -> None:
         same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
         if any([s is False for s in same]):
             self.refuse_values()
@@ -356,7 +358,7 @@ class Step:
             "changed (an attribute, a file, an unseeded random generator): pass it as an argument"
         )
 
-    def spoiled(self, terms: tuple) -> tuple:
+    def spoiled(self, terms: AnyTuple) -> AnyTuple:
         """Derivatives, nan where they belong to other values."""
         if self.poison is None:
             return terms
@@ -367,13 +369,13 @@ class Step:
         prim.holomorphic, prim.joint, prim.batch = False, True, "inside"
         prim.keep_spec = lambda active: (tuple(range(len(active))), False)
 
-        def reverse_rule(g, out, need, *inputs):
+        def reverse_rule(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
             y, pullback = vjp(self, *inputs)
             seeds = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
             terms = pullback(seeds)
             return self.spoiled(terms if len(inputs) > 1 else (terms,))
 
-        def forward_rule(t, out, *inputs):
+        def forward_rule(t: Any, out: Any, *inputs: Any) -> Any:
             tangents = tuple([full_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
             return self.spoiled(jvp(self, inputs, tangents)[1])
 

@@ -15,6 +15,7 @@ from .._core.pickling import Remade
 from .._core.primitive import Primitive, bind, is_tracked, layout_of, live, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
+from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import shape
@@ -26,7 +27,7 @@ P = ParamSpec("P")
 Y = TypeVar("Y")
 
 
-def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = None) -> Callable[P, Y]:
+def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | None = None) -> Callable[P, Y]:
     """Give a function a derivative of your own.
 
     Parameters
@@ -71,10 +72,10 @@ def rule(f: Callable[P, Y], vjp: Callable | None = None, jvp: Callable | None = 
     return Rule(f, vjp, jvp)
 
 
-def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
+def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
     """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
 
-    def pull(g, out, need, *args, **params):
+    def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
         if isinstance(g, list):
             g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         if vjp is None:
@@ -83,7 +84,7 @@ def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
             return checked_terms(name, vjp(g, out, *args, **params), args)
         return taken(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
 
-    def push(t, out, *args, **params):
+    def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
         if jvp is not None:
             if not OPEN.hiding:
                 return jvp(tuple(t), out, *args, **params)
@@ -98,17 +99,17 @@ def derivatives(name: str, vjp: Callable | None, jvp: Callable | None) -> tuple:
 FEW = 4  # samples that are done one after another as soon
 
 
-def for_samples(name: str, together: Callable, rules: tuple) -> Way:
+def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> Way:
     """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples at once where they take
     what `vmap` gives them, else for one after another."""
     (pull,), push = rules
 
-    def pull_all(g, out, need, *stacks, **params):
+    def pull_all(g: Any, out: Any, need: Any, *stacks: Any, **params: Any) -> Any:
         if isinstance(g, list):
             g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         return each(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
 
-    def push_all(t, out, *stacks, **params):
+    def push_all(t: Any, out: Any, *stacks: Any, **params: Any) -> Any:
         return each(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
 
     prim = Primitive(name, together)
@@ -118,10 +119,10 @@ def for_samples(name: str, together: Callable, rules: tuple) -> Way:
     return Way(lambda trace, _, operands, params: bind(prim, [spread(trace, v, b) for v, b in operands], params))
 
 
-def each(f: Callable, stacks: tuple) -> Any:
+def each(f: AnyFunction, stacks: AnyTuple) -> Any:
     """The results of f for each sample, stacked."""
     count = shape(leaves(stacks)[0])[0]
-    sample = lambda k: tree_map(lambda x: x[k], stacks)
+    sample: AnyFunction = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
     if count >= FEW:
         known = heard()
@@ -134,24 +135,24 @@ def each(f: Callable, stacks: tuple) -> Any:
     return stacked([first, *[f(*sample(k)) for k in range(1, count)]])
 
 
-def stacked(results: list) -> Any:
+def stacked(results: AnyList) -> Any:
     found, first = [leaves(y) for y in results], results[0]
     columns = iter([None if c[0] is None else shaping.stack(list(c)) for c in zip(*found, strict=True)])
     return tree_map(lambda _: next(columns), first)
 
 
-def without_none(push: Callable, t: tuple, out: Any, args: tuple) -> tuple:
+def without_none(push: AnyFunction, t: AnyTuple, out: Any, args: AnyTuple) -> AnyTuple:
     """(a function, its arguments), which is `push` without the tangents that are None among its arguments."""
     active = [d is not None for d in t]
 
-    def pushed(out, *xs):
+    def pushed(out: Any, *xs: Any) -> Any:
         given = iter(xs[len(active) :])
         return push(tuple([next(given) if a else None for a in active]), out, *xs[: len(active)])
 
     return pushed, (out, *args, *[d for d in t if d is not None])
 
 
-def taken(f: Callable, args: tuple) -> Any:
+def taken(f: AnyFunction, args: AnyTuple) -> Any:
     """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
     known = heard()
     try:
@@ -180,7 +181,7 @@ def is_first(first: Any, together: Any) -> bool:
     return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
 
 
-def checked(f: Callable, y: Any) -> Any:
+def checked(f: AnyFunction, y: Any) -> Any:
     """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
@@ -193,7 +194,7 @@ def checked(f: Callable, y: Any) -> Any:
 class Rule(Remade):
     """A function with a derivative of the user's own."""
 
-    def __init__(self, f: Callable, vjp: Callable | None, jvp: Callable | None):
+    def __init__(self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | None):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = name_of(f)
@@ -214,5 +215,5 @@ class Rule(Remade):
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
         return self if instance is None else types.MethodType(self, instance)
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Rule, (self.f, self.vjp, self.jvp)

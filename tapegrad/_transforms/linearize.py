@@ -10,6 +10,7 @@ from .._core.forward import Dual
 from .._core.primitive import READ, layout_of, watched
 from .._core.scope import OPEN, opened
 from .._core.trees import tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.declare import PRIMITIVES
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
@@ -25,20 +26,21 @@ class Products:
     w = 0, and pulled back through, which costs one sweep as J^H w does."""
 
     def __init__(self, r: Recorded):
-        self.recorded, self.again = r, None
+        self.recorded = r
+        self.again: Any = None
 
-    def backward(self, cotangents: list) -> dict:
+    def backward(self, cotangents: AnyList) -> AnyDict:
         """By key of the arguments, J^H w; one cotangent, or None, for each leaf of the output."""
         return self.recorded.gradient(cotangents)
 
-    def forward(self, tangents: dict) -> list:
+    def forward(self, tangents: AnyDict) -> AnyList:
         """For each leaf of the output J v (None where it has no derivative), v being one tangent, or None, for each key."""
         if self.again is None:
             self.again = self.transposed()
         tape, ws, slots = self.again
         seeds = [(slots[key], t) for key, t in tangents.items() if t is not None and slots[key] is not None]
         G = reverse.pull(tape, seeds) if seeds else []
-        found = []
+        found: AnyList = []
         for (y, _), w in zip(self.recorded.low, ws, strict=True):
             if w is None:
                 found.append(None)
@@ -47,7 +49,7 @@ class Products:
             found.append(derivative_out(t if t is None else free_of_gauge(y, t), number(y)))
         return found
 
-    def transposed(self) -> tuple:
+    def transposed(self) -> AnyTuple:
         tape = watched(reverse.Tape())
         ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
         pulled = self.recorded.pull(ws)
@@ -62,8 +64,10 @@ class Kept:
     `turned`: which of them are the transposes of the values at these slots."""
 
     __slots__ = ("record", "slots", "values", "turned")
+    slots: AnyList
+    turned: AnyTuple
 
-    def __init__(self, k: int, record: tuple):
+    def __init__(self, k: int, record: AnyTuple):
         rule, i, second, j, out, x, y = self.record = record
         outs = [(k + 1 + n, o) for n, o in enumerate(out)] if type(out) is tuple else [(k, out)]
         if second in LINEAR or rule is second is None:
@@ -75,11 +79,11 @@ class Kept:
             pairs, self.turned = [(i, x), (y_slot, y), *outs], (is_turned(rule), is_turned(second), *[False] * len(outs))
         self.slots, self.values = [s for s, _ in pairs], [v for _, v in pairs]
 
-    def by_slot(self) -> list:
+    def by_slot(self) -> AnyList:
         """(slot, value, is it the transpose?) of what has a derivative."""
         return [found for found in zip(self.slots, self.values, self.turned, strict=True) if is_kept(*found)]
 
-    def with_values(self, of: Callable) -> tuple:
+    def with_values(self, of: AnyFunction) -> AnyTuple:
         """The record with `of(slot, value, turned)` in the place of these values."""
         rule, i, second, j, out, x, y = self.record
         if not self.slots:
@@ -103,7 +107,7 @@ def is_turned(rule: Any) -> bool:
     return getattr(rule, "turned", False)
 
 
-def is_declared(record: tuple) -> bool:
+def is_declared(record: AnyTuple) -> bool:
     """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways of them (_fast)."""
     if record[2] in LINEAR or record is reverse.LEAF:
         return True
@@ -134,12 +138,12 @@ class SecondOrder:
                 )
         self.kept = [Kept(k, record) for k, record in enumerate(records)]
 
-    def product(self, y: Any, slot: int, directions: list) -> list:
+    def product(self, y: Any, slot: int, directions: AnyList) -> AnyList:
         """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y being the value at `slot`."""
         tangents, dual = self.tangents(directions), Dual()
         again = watched(reverse.Tape())
 
-        def with_tangent(s, value, turned):
+        def with_tangent(s: Any, value: Any, turned: Any) -> Any:
             t = tangents.get(s)
             return value if t is None else dual.watch(value, transpose(t, axes=(1, 0)) if turned else t)
 
@@ -153,7 +157,7 @@ class SecondOrder:
             again.close()
         return found
 
-    def tangents(self, directions: list) -> dict:
+    def tangents(self, directions: AnyList) -> AnyDict:
         """slot -> tangent of each value that a record keeps, if it has one."""
         values = {s: transpose(v, axes=(1, 0)) if turned else v for kept in self.kept for s, v, turned in kept.by_slot()}
         over = watched(reverse.Tape())
@@ -168,7 +172,9 @@ class SecondOrder:
         return {s: G[w._slot] for s, w in seeds if w._slot < len(G) and G[w._slot] is not None}
 
 
-def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable | None = None, read: Callable | None = None) -> Recorded:
+def recorded(
+    call: str, f: AnyFunction, argnums: Any, args: AnyTuple, lift: AnyFunction | None = None, read: AnyFunction | None = None
+) -> Recorded:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
     with opened():
         r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
@@ -176,7 +182,7 @@ def recorded(call: str, f: Callable, argnums: Any, args: tuple, lift: Callable |
             read(r)
         r.shadow.release(r.tape.records)
         r.shadow.finish()
-    r.shadow.f = r.shadow.args = None  # f may know who keeps the records
+    r.shadow.f, r.shadow.args = None, []  # f may know who keeps the records
     return r
 
 
@@ -205,16 +211,16 @@ class LinearMap(Generic[Y]):
             if len(given) != 1:
                 raise ArgumentError(f"{self!r}: give one cotangent, in the tree of the value; got {len(given)}")
             ws = leaves_like(repr(self), "cotangent", given[0], r.tree)
-            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))
+            return inputs.results(self.products.backward(self.checked("cotangent", ws, [y if s is not None else None for y, s in r.low])))  # type: ignore[no-any-return]
         if len(given) != len(inputs.nums):
             raise ArgumentError(f"{self!r}: give one tangent for each of the {len(inputs.nums)} primals; got {len(given)}")
         flat = [t for v, n in zip(given, inputs.nums, strict=True) for t in leaves_like(repr(self), "tangent", v, inputs.args[n])]
         watched = [inputs.watched.get(key) for key in range(len(flat))]
         tangents = dict(enumerate(self.checked("tangent", flat, watched)))
         each = iter(self.products.forward({key: tangents[key] for key in inputs.watched}))
-        return tree_map(lambda _: next(each), r.tree)
+        return tree_map(lambda _: next(each), r.tree)  # type: ignore[no-any-return]
 
-    def checked(self, what: str, given: list, primals: list) -> list:
+    def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
         return [None if v is None or p is None else cast(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]
 
     def __repr__(self) -> str:
@@ -264,6 +270,6 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
         raise ArgumentError(f"{call}: a kernel has no linear maps that outlive a call; write tg.jvp or tg.vjp there")
     if not primals:
         raise ArgumentError(f"{call}: give the primals, linearize(f, x)")
-    values: list = []
+    values: AnyList = []
     r = recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, read=lambda r: values.append(r.value()))
     return values[0], LinearMap(call, Products(r))

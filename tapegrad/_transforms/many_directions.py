@@ -1,6 +1,5 @@
 """Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule refuses."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -10,6 +9,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, heard, take_back
 from .._core.primitive import layout_of
 from .._core.scope import opened
+from .._core.typing import AnyDict, AnyFunction, AnyList
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
 from .call import Recorded
@@ -19,7 +19,7 @@ ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing 
 IN_TURN = 16  # directions of which a replay does one after another sooner
 
 
-def few_or_many(call: str, r: Recorded, sweep: Callable, V: Any) -> dict:
+def few_or_many(call: str, r: Recorded, sweep: AnyFunction, V: Any) -> AnyDict:
     """`for_each` of a recording that is replayed: there a few directions are one text."""
     if shape(V)[0] > IN_TURN:
         return for_each(call, r, sweep, [V])
@@ -30,7 +30,7 @@ def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
-def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
+def for_each(call: str, r: Recorded, sweep: AnyFunction, rows: AnyList) -> AnyDict:
     """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
     count = shape(rows[0])[0]
     if count >= FEW:
@@ -42,7 +42,7 @@ def for_each(call: str, r: Recorded, sweep: Callable, rows: list) -> dict:
     return in_turn(sweep, rows, count)
 
 
-def in_turn(sweep: Callable, rows: list, count: int) -> dict:
+def in_turn(sweep: AnyFunction, rows: AnyList, count: int) -> AnyDict:
     each = [sweep([v[n] for v in rows]) for n in range(count)]
     return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
 
@@ -62,7 +62,7 @@ def largest(r: Recorded) -> int:
     return most
 
 
-def swept_at_once(call: str, sweep: Callable, rows: list, count: int, at_once: int) -> dict | None:
+def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_once: int) -> AnyDict | None:
     """By a batch of sweeps.  None where a rule needs what a batch does not give: then one after another."""
     parts, known = [], heard()
     for start in range(0, count, at_once):

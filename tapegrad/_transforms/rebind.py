@@ -8,7 +8,7 @@ import random
 import sys
 import types
 import zlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Collection, Iterator
 from typing import Any
 
 import numpy as np
@@ -25,6 +25,7 @@ from .._core.errors import ArgumentError, GuardError
 from .._core.primitive import handle, is_tracked, live, own, primal_of, view
 from .._core.scope import OPEN
 from .._core.trees import Const
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
 from ..ops.indexing.flat import Flat
@@ -37,15 +38,15 @@ class Rebind(Shadow):
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
-    def __init__(self, f: Any, args: list, of: "Rebind | None" = None, values: tuple = ()):
+    def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
         what f reads besides as it is now."""
         super().__init__(f, args)
-        self.handles: list = []  # (captured Variable, its stand-in)
-        self.places: dict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        self.handles: AnyList = []  # (captured Variable, its stand-in)
+        self.places: AnyDict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
         self.of, self.values = of, values
-        self.state: list = []  # captured numbers, containers of such, integer arrays, with what they held
-        self.generators: list = []  # of random numbers
+        self.state: AnyList = []  # captured numbers, containers of such, integer arrays, with what they held
+        self.generators: AnyList = []  # of random numbers
 
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
@@ -74,7 +75,7 @@ class Rebind(Shadow):
         if is_lost(x):
             return x
         if type(x) is View:
-            y = view(self(x._base), x._path[0])
+            y: Any = view(self(x._base), x._path[0])
             y._path = x._path
         else:
             y = self.stand_in(x)
@@ -89,7 +90,7 @@ class Rebind(Shadow):
         else:
             place = self.of.place(x)
             if place in self.places:
-                return self.handles[self.places[place]][1]
+                return self.handles[self.places[place]][1]  # type: ignore[no-any-return]
             value = self.values[place] if place < len(self.values) else primal_of(live(x))
         y = frozen(value) if isinstance(value, Variable) else variable(value)
         y._saved, y._version = True, 0
@@ -107,7 +108,7 @@ class Rebind(Shadow):
         if id(y) not in self.places:
             self.places[id(y)] = len(self.handles)
             self.handles.append((y, y))
-        return self.places[id(y)]
+        return self.places[id(y)]  # type: ignore[no-any-return]
 
     def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
@@ -131,10 +132,10 @@ class Rebind(Shadow):
             return Along(self(x.base), [*x.place])
         return Flat(self(x.base), [*x.place] if type(x) is Along else x.place)
 
-    def made_outside(self) -> set:
+    def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: dict) -> dict:
+    def globals_of(self, space: AnyDict) -> AnyDict:
         found = self.seen.get(id(space))
         if found is None:
             found = self.seen[id(space)] = Globals(space, self)
@@ -182,9 +183,10 @@ def is_lost(x: Variable) -> bool:
     return trace is not None and trace.lost
 
 
-def ask(space: Globals, names: set) -> None:
+def ask(space: Globals, names: set[Any]) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
-    met, todo = {id(space)}, [space]
+    met = {id(space)}
+    todo: AnyList = [space]
     for space in todo:
         for name in names:
             try:
@@ -203,10 +205,10 @@ class Drawn(Passed):
 
     def __init__(self, shadow: Rebind, real: Any, again: bool):
         super().__init__(real, shadow)
-        self.items: list = real.items if type(real) is Drawn else []
+        self.items: AnyList = real.items if type(real) is Drawn else []
         self.at, self.again = 0, again
 
-    def __next__(self):
+    def __next__(self) -> Any:
         kept = self.real
         if self.at == len(self.items):
             self.items.append(next(kept.real))
@@ -215,7 +217,7 @@ class Drawn(Passed):
         self.at += 1
         return self.given(kept.given(item) if self.again else item)
 
-    def send(self, value):
+    def send(self, value: Any) -> None:
         raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
 
 
@@ -225,7 +227,7 @@ class Along(Flat):
     __slots__ = ()
 
 
-REPLACED: dict = {  # what a shadow has put in the place of an object, which another one is to replace again
+REPLACED: AnyDict = {  # what a shadow has put in the place of an object, which another one is to replace again
     **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
     Ambient: Rebind.ambient,
     Flat: Rebind.along,
@@ -234,7 +236,7 @@ REPLACED: dict = {  # what a shadow has put in the place of an object, which ano
 }
 
 
-def held_floats(start: Any, known: Collection) -> list:
+def held_floats(start: Any, known: Collection[int]) -> AnyList:
     """The Variables, float arrays and floats that an object holds: in containers, attributes, closures, generators.  Objects with these
     ids are not entered, nor are modules, names of globals and what these name."""
     found, todo, met = [], [start], set()
@@ -259,7 +261,7 @@ def is_global(kind: type) -> bool:
     return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
 
 
-def confirm(kept: bool, inputs: list, run: Callable) -> None:
+def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:
     """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept depends on them."""
     if kept and any([is_tracked(v) for v in inputs]):
         vjp(Const(run), *[primal_of(v) for v in inputs])
@@ -273,7 +275,7 @@ GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
 def held(x: Any) -> Any:
     """What a container of numbers, or an integer array, holds."""
     if is_array(x):
-        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x))
+        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x).data)
     return list(x.items()) if type(x) is dict else list(x)
 
 
@@ -309,12 +311,12 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
 
 
-def drawn(shadow: Rebind) -> list:
+def drawn(shadow: Rebind) -> AnyList:
     """The generators that a function draws from, with their states."""
     return [(r, drawn_to(r)) for r in shadow.generators]
 
 
-def forgotten(shadow: Rebind, draws: list) -> None:
+def forgotten(shadow: Rebind, draws: AnyList) -> None:
     """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
     for r, state in draws:
         set_state(r, state)
@@ -325,7 +327,7 @@ def forgotten(shadow: Rebind, draws: list) -> None:
 
 
 @contextlib.contextmanager
-def once_more(*functions: Any, arrays: bool = True) -> Iterator:
+def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
     """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
     what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
     if OPEN.again:  # what is called again from there leaves nothing behind
@@ -377,7 +379,7 @@ class Late(GuardError):
 RUNS = 32  # a function that meets other captured Variables in each run never ends
 
 
-def with_all(first: Rebind, run: Callable) -> tuple:
+def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
     """(The captured Variables, what `run` makes of their values)"""
     for _ in range(RUNS):
         handles = [x for x, _ in first.handles]

@@ -14,7 +14,7 @@ derivatives are followed: nothing may depend on them."""
 import collections
 import sys
 import types
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -37,6 +37,7 @@ from .._core.errors import BatchError
 from .._core.forward import Dual
 from .._core.primitive import READ, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable, View, bottom, like_layout
 from ..ops import shaping as s
 from ..ops.declare import dtype, ndim, shape
@@ -52,7 +53,7 @@ def lies_on(x: Any, trace: Any) -> bool:
     return False
 
 
-def put_by(change: tuple, trace: Batch) -> Any:
+def put_by(change: AnyTuple, trace: Batch) -> Any:
     """What the function has put into a holder; of a container that held numbers only, all that it holds now if these are others."""
     kind, x, new, *first = change
     if kind is not Contents or first != [None]:
@@ -64,7 +65,7 @@ CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 COLLECTIONS = frozenset(CONTAINERS)
 
 
-def parts_of(x: Any) -> list:
+def parts_of(x: Any) -> AnyList:
     """What x holds."""
     if isinstance(x, Variable):
         return []
@@ -81,7 +82,7 @@ def parts_of(x: Any) -> list:
 EMPTY = types.CellType()
 
 
-def held(x: Any, met: dict) -> Iterator:
+def held(x: Any, met: AnyDict) -> Iterator[Any]:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -100,7 +101,7 @@ class Again(int):
     """The number of an object that was met before."""
 
 
-def changes() -> list:
+def changes() -> AnyList:
     return [change for shadow in OPEN.shadows for change in shadow.changes]
 
 
@@ -120,12 +121,14 @@ def is_value(x: Any) -> bool:
     if issubclass(kind, np.generic) or kind is slice:
         return True
     known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
-    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)
+    return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)  # type: ignore[comparison-overlap]
 
 
-def kept_in(trace: Batch) -> tuple:
+def kept_in(trace: Batch) -> AnyTuple:
     """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
-    found, where, met = [], "", {}
+    found: AnyList = []
+    met: AnyDict = {}
+    where = ""
     for change in changes():
         for v in put_by(change, trace):
             for x in held(v, met):
@@ -144,7 +147,7 @@ def is_count(x: Any, depth: int = 8) -> bool:
     return type(x) in COUNTS or (depth > 0 and type(x) in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)]))
 
 
-def frozen_count(x: Any) -> tuple:
+def frozen_count(x: Any) -> AnyTuple:
     """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no count, the type."""
     if type(x) in COUNTS:
         return type(x), x
@@ -152,21 +155,21 @@ def frozen_count(x: Any) -> tuple:
     return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
 
 
-def counts_of(change: tuple, trace: Batch) -> list:
+def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
     """Those among the values, and in objects and collections of other things."""
     return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else held(v, {})) if is_count(x)]
 
 
-def counts_before(trace: Batch) -> dict:
+def counts_before(trace: Batch) -> AnyDict:
     """(id of a holder: what the functions of transforms around this one have put there)"""
     return {id(change): frozen_count(counts_of(change, trace)) for change in changes()}
 
 
-def counted_in(trace: Batch, before: dict) -> str:
+def counted_in(trace: Batch, before: AnyDict) -> str:
     """Where f has put other integers, strings and the like; nothing if nowhere."""
     for change in changes():
         if frozen_count(counts_of(change, trace)) != before.get(id(change), (list, ())):
-            return change[0].words.format(change[1])
+            return change[0].words.format(change[1])  # type: ignore[no-any-return]
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
@@ -177,7 +180,9 @@ def may_be_read(f: Any, trace: Batch) -> bool:
         return True
     outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
     walk = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes)
-    names, counts, met = set(), set(), {}
+    names: set[Any] = set()
+    counts: set[Any] = set()
+    met: AnyDict = {}
     for change in changes():
         for name, v in named(change, walk, trace):
             if is_count(v):
@@ -186,10 +191,10 @@ def may_be_read(f: Any, trace: Batch) -> bool:
                 names.add(name)
     if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
         return True
-    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)
+    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)  # type: ignore[no-any-return]
 
 
-def named(change: tuple, walk: Codes, trace: Batch) -> list:
+def named(change: AnyTuple, walk: Codes, trace: Batch) -> AnyList:
     """(its name, value) of what f has put into a holder; None for the name of what has none."""
     kind, holder, new, *_ = change
     if kind is State or kind is Names:
@@ -198,7 +203,7 @@ def named(change: tuple, walk: Codes, trace: Batch) -> list:
     return [(name, v) for v in put_by(change, trace)]
 
 
-def bound_by(change: tuple) -> Any:
+def bound_by(change: AnyTuple) -> Any:
     """(name, value) of the names and attributes that f has bound."""
     kind, _, new, *first = change
     if kind is State:
@@ -260,19 +265,19 @@ def alike(a: Any, b: Any) -> bool:
 class Run:
     """What a run has given and left: its result, what is kept in holders, and captured arrays."""
 
-    def __init__(self, trace: Batch, y: Any, members: list, adopted: list):
-        self.met: dict = {}
+    def __init__(self, trace: Batch, y: Any, members: AnyList, adopted: AnyList):
+        self.met: AnyDict = {}
         kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
         self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
-    def agrees(self, other: "Run", adopted: list) -> bool:
+    def agrees(self, other: "Run", adopted: AnyList) -> bool:
         if len(self.seen) != len(other.seen) or not all([alike(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
             return False
         return all([left_alike(x._slot.marks, a, b) for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)])
 
 
-def left_alike(marks: Marks, first: tuple, second: tuple) -> bool:
+def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
     """Is a captured array after two runs what a loop leaves there?"""
     value, batched, written, _ = first
     if batched != second[1] or not alike(primal_of(value), primal_of(second[0])) or marks.overlap(True, marks.read, ~_mask(written)):
@@ -295,7 +300,7 @@ class Told(Dual):
 
     __slots__ = ()
 
-    def apply(self, prim, args, params):
+    def apply(self, prim: Any, args: Any, params: Params) -> Any:
         out = super().apply(prim, args, params)
         return tuple([self.pruned(o) for o in out]) if type(out) is tuple else self.pruned(out)
 
@@ -325,7 +330,7 @@ class Counts:
         before, self.last = self.last, self.now(trace)
         return before != self.last
 
-    def now(self, trace: Batch) -> tuple:
+    def now(self, trace: Batch) -> AnyTuple:
         return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
@@ -357,7 +362,7 @@ class Counts:
                 base_of(new).put(new, flat)
 
 
-def inner(values: list) -> Iterator:
+def inner(values: AnyList) -> Iterator[Any]:
     """The collections among these and in them."""
     for x in values:
         if type(x) in COLLECTIONS and is_count(x):
@@ -365,7 +370,7 @@ def inner(values: list) -> Iterator:
             yield from inner(parts_of(x))
 
 
-def objects_in(x: Any) -> list:
+def objects_in(x: Any) -> AnyList:
     """(ids) What a container holds besides numbers and strings."""
     return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in ATOMS or is_count(v))]
 
@@ -375,7 +380,7 @@ def objects_in(x: Any) -> list:
 MOST = 32  # samples, for each of which the function is run to see that what it counts does not matter
 
 
-def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
+def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
     """Each sample gets what the one before kept; the first one, which has been right, that of the last.  `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
     for x in handles:
@@ -400,7 +405,7 @@ def handed_on(trace: Batch, handles: list, told: Told | None) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first: Any, handles: list, where: str, again: Callable, f: Any) -> None:
+def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction, f: Any) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
     where a loop would give others."""
     if trace.count == 1:

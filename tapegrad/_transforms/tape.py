@@ -15,7 +15,7 @@ from .._core.primitive import layout_of, live, primal_of, values_of, watched
 from .._core.registry import late
 from .._core.scope import OPEN, Exit, outside
 from .._core.trees import leaves, tree_map
-from .._core.typing import Array, Number
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Number
 from .._core.variable import FLOAT, ArrayVariable, NumberVariable, Variable, View, bottom, frozen, variable
 from ..ops import shaping
 from ..ops import variable_methods as variable_methods  # it gives Variables their methods
@@ -71,12 +71,12 @@ class OnTape(Recorded):
 
     inputs: Any = property(lambda self: self)
 
-    def results(self, found: dict) -> Any:
+    def results(self, found: AnyDict) -> Any:
         """In the tree of x."""
         each = iter(self.watched)
         return tree_map(lambda _: found[next(each)], self.x)
 
-    def cast(self, call: str, what: str, given: Any, tree: Any, primals: list) -> list:
+    def cast(self, call: str, what: str, given: Any, tree: Any, primals: AnyList) -> AnyList:
         """One tangent or cotangent, or None, for each leaf of `tree`."""
         pairs = zip(leaves_like(call, what, given, tree), primals, strict=True)
         return [None if w is None or p is None else cast(call, what, w, p) for w, p in pairs]
@@ -108,9 +108,9 @@ class Tape:
 
     def __init__(self) -> None:
         self._trace = watched(reverse.Tape())
-        self._leaves: dict = {}
-        self._copies: list = []
-        self._buffers: dict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
+        self._leaves: AnyDict = {}
+        self._copies: AnyList = []
+        self._buffers: AnyDict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
         self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
 
     __exit__ = Exit()
@@ -147,10 +147,10 @@ class Tape:
         >>> [(copy.record, copy.bytes) for copy in tape.snapshots]
         [('1: multiply', 24)]
         """
-        held = {}
+        held: AnyDict = {}
         for k, record in enumerate(self._trace.records):
             for value in Kept(k, record).values:
-                held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")
+                held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")  # type: ignore[union-attr]
         found = []
         for reference, line, size in self._copies:
             array = reference()
@@ -168,7 +168,7 @@ class Tape:
         if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
         value = entered(inputs.args[0])
-        x = self._trace.watch(value)
+        x: Variable = self._trace.watch(value)
         self._leaves[x._slot] = value
         return x
 
@@ -203,7 +203,7 @@ class Tape:
         check_scalar("tape.grad", self.grad, y)
         return self._pulled("tape.grad(y, x)", "seed", y, full_like(y, 1), x)
 
-    def _found(self, y: Any) -> tuple:
+    def _found(self, y: Any) -> AnyTuple:
         """The value of y below this tape, and its slot, or None."""
         trace = self._trace
         if type(y) is View and y._base._trace is trace and trace.over:  # read now, as it would have been inside the with block
@@ -235,7 +235,7 @@ class Tape:
         >>> tape.vjp(y, np.array([1.0, 10.0]), x)
         array([ 2., 60.])
         """
-        return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)
+        return self._pulled("tape.vjp(y, w, x)", "cotangent", y, w, x)  # type: ignore[no-any-return]
 
     def jvp(self, y: Y, x: Any, v: Any) -> Y:
         """Compute J v for the Jacobian J of y with respect to x; v has the tree and shapes of x.
@@ -254,7 +254,7 @@ class Tape:
         r = OnTape("tape.jvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
         each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
-        return tree_map(lambda _: next(each), y)
+        return tree_map(lambda _: next(each), y)  # type: ignore[no-any-return]
 
     def jacobian(self, y: Any, x: Any, mode: Mode = "auto", holomorphic: bool = False) -> Any:
         """Compute the Jacobian of y with respect to x, of shape y.shape + x.shape; see `tapegrad.jacobian`.
@@ -295,7 +295,7 @@ class Tape:
         tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
         ((value, slot),) = r.low
         found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(value, slot, list(zip(r.slots.values(), tangents, strict=True)))
-        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})
+        return r.results({key: derivative_out(t, x) for (key, x), t in zip(r.watched.items(), found, strict=True)})  # type: ignore[no-any-return]
 
 
 def by_hand(x: Variable, name: str) -> Any:
@@ -345,7 +345,7 @@ class Traces:
 
     __slots__ = ("traces",)
 
-    def __init__(self, traces: tuple):
+    def __init__(self, traces: AnyTuple):
         self.traces = traces
 
     def extended(self, order: int) -> "Traces":
@@ -367,7 +367,7 @@ class Traces:
         """May d be moved to these?"""
         return self.have(d) or all([self.holds(p) for p in parts(d._x, d.traces)])
 
-    def moved(self, x: Any, traces: tuple) -> Any:
+    def moved(self, x: Any, traces: AnyTuple) -> Any:
         """x, a Variable of `traces`, as one of these."""
         x = live(x) if isinstance(x, Variable) else x
         if not isinstance(x, Variable) or x._trace not in traces:
@@ -376,14 +376,14 @@ class Traces:
         return mine.watch(self.moved(x._value, traces), self.moved(x._slot, traces))
 
 
-class Forgetful(list):
+class Forgetful(list[Any]):
     """The handles that rose to a trace that never ends need not fall."""
 
     def append(self, x: Any) -> None:
         pass
 
 
-def parts(x: Any, traces: tuple) -> list:
+def parts(x: Any, traces: AnyTuple) -> AnyList:
     """The values and tangents of all orders that x is made of."""
     x = live(x) if isinstance(x, Variable) else x
     return parts(x._value, traces) + parts(x._slot, traces) if isinstance(x, Variable) and x._trace in traces else [x]
@@ -392,7 +392,7 @@ def parts(x: Any, traces: tuple) -> list:
 OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
 
 
-def fitting(xs: list, order: int) -> Traces:
+def fitting(xs: AnyList, order: int) -> Traces:
     """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or those of plain arrays, or new
     ones."""
     duals = [x for x in xs if isinstance(x, Dual)]
@@ -410,16 +410,16 @@ def applied(f: Any, *args: Any, **kwargs: Any) -> Any:
     """f of Variables in the place of dual numbers."""
     met = [x for x in leaves((args, kwargs)) if isinstance(x, (Dual, Variable))]
     to = fitting(met, max([len(x.traces) for x in met if isinstance(x, Dual)]))
-    used: dict = {}  # id of a handle -> the dual number, the handle
+    used: AnyDict = {}  # id of a handle -> the dual number, the handle
 
-    def lowered(x):
+    def lowered(x: Any) -> Any:
         if not isinstance(x, Dual):
             return x
         handle = x._x if to.have(x) else to.moved(x._x, x.traces)
         used[id(handle)] = x, handle
         return handle
 
-    def lifted(y):
+    def lifted(y: Any) -> Any:
         return y if not isinstance(y, Variable) else used[id(y)][0] if id(y) in used else Dual._of(y, to.traces)
 
     result = f(*tree_map(lowered, args), **tree_map(lowered, kwargs))
@@ -460,6 +460,8 @@ class Dual(Attached):
     """
 
     __slots__ = ("_x", "_traces")
+    _x: Variable
+    _traces: AnyTuple
     __array_priority__ = 2000
 
     def __init__(self, value: Any, tangent: Any):
@@ -470,13 +472,13 @@ class Dual(Attached):
         self._x, self._traces = to.traces[-1].watch(value, cast("Dual", "tangent", tangent, value)), to.traces
 
     @classmethod
-    def _of(cls, x: Variable, traces: tuple) -> "Dual":
+    def _of(cls, x: Variable, traces: AnyTuple) -> "Dual":
         d = cls.__new__(cls)
         d._x, d._traces = x, traces
         return d
 
     @property
-    def traces(self) -> tuple:
+    def traces(self) -> AnyTuple:
         """Those of its order, which rises when a dual number of higher order is written into it."""
         trace = live(self._x)._trace
         lower = getattr(trace, "lower", ())
@@ -512,7 +514,7 @@ class Dual(Attached):
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
-    def flat(self) -> "FlatDual":
+    def flat(self) -> "FlatDual":  # type: ignore[override]
         return FlatDual(self)
 
     def __setattr__(self, name: str, y: Any) -> None:
@@ -521,7 +523,7 @@ class Dual(Attached):
     def __repr__(self) -> str:
         return f"Dual({self.value!r}, {self.tangent!r})"
 
-    def __reduce__(self) -> tuple:
+    def __reduce__(self) -> AnyTuple:
         return Dual, (self.value, self.tangent)
 
     def __hash__(self) -> int:
@@ -555,7 +557,7 @@ class FlatDual:
         self.d = d
 
     def __getitem__(self, at: Any) -> Dual:
-        return applied(lambda x: x.flat[at], self.d)
+        return applied(lambda x: x.flat[at], self.d)  # type: ignore[no-any-return]
 
     def __setitem__(self, at: Any, y: Any) -> None:
         applied(lambda x, y: operator.setitem(x.flat, at, y), self.d, y)
@@ -567,8 +569,8 @@ class FlatDual:
         return (self[i] for i in range(len(self)))
 
 
-def plain_only(name: str) -> Callable:
-    def method(d, *args, **kwargs):
+def plain_only(name: str) -> AnyFunction:
+    def method(d: Any, *args: Any, **kwargs: Any) -> None:
         raise DroppedDerivativeError(
             f"{name} of a tapegrad.Dual would drop its tangent in silence; use numpy's functions, which keep it, or d.value"
         )
@@ -578,15 +580,15 @@ def plain_only(name: str) -> Callable:
 
 for _name in ("float", "complex"):
     setattr(Dual, f"__{_name}__", plain_only(f"{_name}(d), or math.f(d),"))
-Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")
+Dual.__array__ = plain_only("numpy.asarray(d), or a plain array with d in it,")  # type: ignore[method-assign]
 APART = frozenset((*dir(object), *vars(Dual), "__dlpack__", "__dlpack_device__", "__deepcopy__", "__copy__"))
 ORDERED = ("__lt__", "__le__", "__eq__", "__ne__", "__gt__", "__ge__")
 
 
-def special_method(name: str) -> Callable:
+def special_method(name: str) -> AnyFunction:
     """The special method of the number or array that a Dual holds."""
 
-    def method(d, *args):
+    def method(d: Any, *args: Any) -> Any:
         f = getattr(type(d._x), name, None)
         if f is None and hasattr(type(d._x), "__" + name[3:]):  # of `__iadd__`: Python takes `__add__`
             return NotImplemented

@@ -16,7 +16,7 @@ from .._core.pickling import Remade, named_like
 from .._core.primitive import layout_of, watched
 from .._core.scope import OPEN, opened
 from .._core.trees import Const, structure, tree_map
-from .._core.typing import Array, Node, Number
+from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape
@@ -54,7 +54,7 @@ class Transform(Remade):
     """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that they were given, and the
     name of the call for messages."""
 
-    def __init__(self, prefix: str, body: Callable, f: Callable, *settings: Any):
+    def __init__(self, prefix: str, body: AnyFunction, f: AnyFunction, *settings: Any):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
@@ -75,7 +75,7 @@ class Transform(Remade):
     def __repr__(self) -> str:
         return f"<{self.__name__}>"
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Transform, (self.prefix, self.body, self.of, *self.settings)
 
 
@@ -91,12 +91,12 @@ MAKERS[Transform] = _shadowed
 # --- reverse and forward mode ---
 
 
-def _wrapping(f: Callable) -> Callable:
+def _wrapping(f: AnyFunction) -> AnyFunction:
     """What an inner transform makes of the shadowed f: a Const stays one."""
     return Const if isinstance(f, Const) else lambda g: g
 
 
-def _inner(transform: Callable, f: Callable, args: tuple) -> Callable:
+def _inner(transform: AnyFunction, f: AnyFunction, args: AnyTuple) -> AnyFunction:
     """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
     wrap = _wrapping(f)
     marked = [type(a) is Const for a in args]
@@ -127,7 +127,7 @@ def value_and_grad(
 def value_and_grad(
     f: Callable[[X], Y], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True
 ) -> Callable[[X], tuple[Any, Any]]: ...
-def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+def value_and_grad(f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True) -> AnyFunction:
     """Make a function that returns the value and the gradient of a real scalar function.
 
     Parameters
@@ -173,12 +173,12 @@ def value_and_grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False,
     return Transform("value_and_grad", _value_and_grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _value_and_grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> tuple:
+def _value_and_grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> AnyTuple:
     value, aux, gradient = _pulled(call, f, settings, args, kwargs, True)
     return ((value, aux) if settings[1] else value), gradient
 
 
-def _pulled(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict, valued: bool) -> tuple:
+def _pulled(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, valued: bool) -> AnyTuple:
     argnums, has_aux = settings
     with opened():
         r = Recorded(call, f, argnums, args, kwargs, has_aux)
@@ -211,7 +211,7 @@ def grad(
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
 @overload
 def grad(f: Callable[[X], object], argnums: int | tuple[int, ...], has_aux: bool = False, *, shadow: bool = True) -> Callable[[X], Any]: ...
-def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow: bool = True) -> Callable:
+def grad(f: AnyFunction, argnums: int | AnyTuple = 0, has_aux: bool = False, *, shadow: bool = True) -> AnyFunction:
     """Make a function that returns the gradient of a real scalar function.
 
     Parameters
@@ -252,7 +252,7 @@ def grad(f: Callable, argnums: int | tuple = 0, has_aux: bool = False, *, shadow
     return Transform("grad", _grad, f if shadow else Const(f), argnums, has_aux)
 
 
-def _grad(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     _, aux, gradient = _pulled(call, f, settings, args, kwargs, False)
     return (gradient, aux) if settings[1] else gradient
 
@@ -262,7 +262,7 @@ class Named:
 
     __slots__ = ("call", "f")
 
-    def __init__(self, call: str, f: Callable):
+    def __init__(self, call: str, f: AnyFunction):
         self.call, self.f = call, f
 
     def __enter__(self) -> None:
@@ -282,7 +282,7 @@ def vjp(f: Callable[Concatenate[X, ...], Y], x: X, /) -> tuple[Y, Callable[[Y], 
 def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, /) -> tuple[Y, Callable[[Y], tuple[X, Z]]]: ...
 @overload
 def vjp(f: Callable[Concatenate[X, ...], Y], x: X, z: Z, a: A, /, *more: object) -> tuple[Y, Callable[[Y], tuple[Any, ...]]]: ...
-def vjp(f: Callable, *primals: Any) -> tuple:
+def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     """Compute the value of f and its pullback, the product with the conjugate transpose of the Jacobian.
 
     Parameters
@@ -322,7 +322,7 @@ def vjp(f: Callable, *primals: Any) -> tuple:
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.vjp(f, *primals)
+        return inside.vjp(f, *primals)  # type: ignore[no-any-return]
     call = f"vjp({name_of(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
@@ -332,7 +332,7 @@ def vjp(f: Callable, *primals: Any) -> tuple:
         r.shadow.release(r.tape.records)
         r.shadow.finish()
 
-    def pullback(w):
+    def pullback(w: Any) -> Any:
         ws = leaves_like("pullback", "cotangent", w, r.tree)
         gs = [None if s is None or c is None else cast("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
         return r.inputs.results(r.gradient(gs))
@@ -380,7 +380,7 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.jvp(f, primals, tangents)
+        return inside.jvp(f, primals, tangents)  # type: ignore[no-any-return]
     return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
 
 
@@ -429,7 +429,7 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.value_grad_hvp(f, x, v, args)
+        return inside.value_grad_hvp(f, x, v, args)  # type: ignore[no-any-return]
     call = f"hvp({name_of(f)})"
     with Named(call, f):
         pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
@@ -517,7 +517,7 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     """
     inside = OPEN.inside
     if inside is not None:
-        return inside.hmp(f, x, V, args)
+        return inside.hmp(f, x, V, args)  # type: ignore[no-any-return]
     call = f"hmp({name_of(f)})"
     with Named(call, f), opened():
         r = Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
@@ -527,25 +527,25 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
             raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
         count = sizes.pop()
 
-        def product(given):
+        def product(given: Any) -> Any:
             each = iter(given)
             seeds = [None if v is None else cast(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
             return r.gradient(seeds)
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
         r.finish()
-    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})
+    return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})  # type: ignore[no-any-return]
 
 
 WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
 
 
-def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
+def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
     call, count = f"jmp({name_of(f)})", shape(V)[0]
     if count > IN_TURN and count * x.nbytes <= WIDE:
 
-        def pushed(given):
+        def pushed(given: Any) -> Any:
             return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
 
         found = swept_at_once(call, pushed, [V], count, count)
@@ -560,7 +560,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
         slot = None if pulled is None else lowered(pulled, tape)[1]
         tape.close()
 
-        def swept(given):
+        def swept(given: Any) -> Any:
             G = [] if slot is None else reverse.pull(tape, [(slot, cast(call, "direction", given[0], x))])
             return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, number(y))}
 
@@ -570,7 +570,7 @@ def jmp(f: Callable, x: Any, V: Any, args: tuple = ()) -> Any:
     return found[0]
 
 
-def vmp(f: Callable, x: Any, W: Any, args: tuple = ()) -> Any:
+def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:
     """J^H times each of the rows of W, for f of one array that gives one."""
     call = f"vmp({name_of(f)})"
     with opened():
@@ -585,7 +585,7 @@ Mode: TypeAlias = Literal["auto", "forward", "reverse"]
 
 
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], Array | Number],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -594,7 +594,7 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[V, P], Array]: ...
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], Node],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -603,7 +603,7 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[V, P], Any]: ...
 @overload
-def jacobian(
+def jacobian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[N, P], object],
     argnums: Literal[0] = 0,
     mode: Mode = "auto",
@@ -621,8 +621,8 @@ def jacobian(
     shadow: bool = True,
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
 def jacobian(
-    f: Callable, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
-) -> Callable:
+    f: AnyFunction, argnums: int | tuple[int, ...] = 0, mode: Mode = "auto", holomorphic: bool = False, *, shadow: bool = True
+) -> AnyFunction:
     """Make a function that returns the Jacobian of f; f is recorded once.
 
     Parameters
@@ -673,12 +673,12 @@ def check_mode(call: str, mode: Any) -> None:
         raise ArgumentError(f"{call}: mode={mode!r}; it is 'auto', 'forward' or 'reverse'")
 
 
-def _jacobian_of(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _jacobian_of(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     argnums, mode, holomorphic = settings
     return _jacobian(call, f, argnums, args, kwargs, mode, holomorphic)
 
 
-def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> Any:
+def _jacobian(call: Any, f: Any, argnums: Any, args: Any, kwargs: Any, mode: Any, holomorphic: Any, lift: Any = None) -> Any:
     with opened():
         r = Recorded(call, f, argnums, args, kwargs, lift=lift)
         found = jacobian_of(call, f, r, mode, holomorphic)
@@ -686,18 +686,18 @@ def _jacobian(call, f, argnums, args, kwargs, mode, holomorphic, lift=None) -> A
     return found
 
 
-def jacobian_of(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> Any:
+def jacobian_of(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: bool) -> Any:
     """The output's tree of the input's trees; `f` is named in errors."""
     blocks, numbers = _blocks(call, f, r, mode, holomorphic), iter(range(len(r.low)))
 
-    def block(y):
+    def block(y: Any) -> Any:
         k = next(numbers)
         return None if y is None else r.inputs.results({key: blocks[k, key] for key in r.inputs.watched})
 
     return tree_map(block, r.tree)
 
 
-def _blocks(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -> dict:
+def _blocks(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: bool) -> AnyDict:
     for y, _ in r.low:
         if not (y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))):
             raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
@@ -711,7 +711,7 @@ def _blocks(call: str, f: Callable, r: Recorded, mode: str, holomorphic: bool) -
     return _rows(r, holomorphic)
 
 
-def _rows(r: Recorded, holomorphic: bool) -> dict:
+def _rows(r: Recorded, holomorphic: bool) -> AnyDict:
     """Blocks (output leaf, input key) by one reverse sweep for each output element."""
     blocks = {}
     for k, (y, _) in enumerate(r.low):
@@ -719,7 +719,7 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
             continue
         mixed = dtype(y).kind == "c" and not holomorphic
 
-        def swept(given, k=k, mixed=mixed):
+        def swept(given: Any, k: Any = k, mixed: Any = mixed) -> Any:
             seeds = [given[0] if j == k else None for j in range(len(r.low))]
             found = r.gradient(seeds)
             if mixed:
@@ -734,7 +734,7 @@ def _rows(r: Recorded, holomorphic: bool) -> dict:
     return blocks
 
 
-def _assembled(rows: Any, first: tuple, second: tuple, like: Any) -> Any:
+def _assembled(rows: Any, first: AnyTuple, second: AnyTuple, like: Any) -> Any:
     if rows is None:
         return xp_of(layout_of(like)).zeros(first + second, dtype(like))
     if first == ():
@@ -747,7 +747,7 @@ def unshared(a: Any) -> Any:
     return a if isinstance(a, Variable) or a.base is None else a.copy()
 
 
-def _columns(r: Recorded) -> dict:
+def _columns(r: Recorded) -> AnyDict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
     back, which gives J v without running f again."""
     tape = watched(reverse.Tape())
@@ -759,12 +759,12 @@ def _columns(r: Recorded) -> dict:
     for key, x in r.inputs.watched.items():
         _, slot = outputs[key]
 
-        def swept(given, slot=slot):
+        def swept(given: Any, slot: Any = slot) -> Any:
             G = [] if slot is None else reverse.pull(tape, [(slot, given[0])])
             found = {}
             for k, (y, _) in enumerate(r.low):
-                if y is not None:
-                    s = ws[k]._slot
+                if (w := ws[k]) is not None:
+                    s = w._slot
                     found[k] = derivative_out(G[s] if s < len(G) else None, number(y))
             return found
 
@@ -786,18 +786,18 @@ def _columns(r: Recorded) -> dict:
 
 
 @overload
-def hessian(
+def hessian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[V, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
 ) -> Callable[Concatenate[V, P], Array]: ...
 @overload
-def hessian(
+def hessian(  # type: ignore[overload-overlap]
     f: Callable[Concatenate[N, P], object], argnums: Literal[0] = 0, *, shadow: bool = True
 ) -> Callable[Concatenate[N, P], Any]: ...
 @overload
 def hessian(
     f: Callable[Concatenate[X, Z, P], object], argnums: int | tuple[int, ...], *, shadow: bool = True
 ) -> Callable[Concatenate[X, Z, P], Any]: ...
-def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> Callable:
+def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool = True) -> AnyFunction:
     """Make a function that returns the Hessian of a real scalar function; f is recorded once.
 
     Parameters
@@ -836,7 +836,7 @@ def hessian(f: Callable, argnums: int | tuple[int, ...] = 0, *, shadow: bool = T
     return Transform("hessian", _hessian, f if shadow else Const(f), argnums)
 
 
-def _hessian(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _hessian(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     wrap, (argnums,) = _wrapping(f), settings
     with Named(call, f):
         return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

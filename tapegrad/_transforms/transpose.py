@@ -1,25 +1,25 @@
 """A rule for one mode as a rule for the other: what is linear in its first argument is recorded, and pulled back through."""
 
-from collections.abc import Callable
 from typing import Any
 
 from .._core import reverse as reverse
 from .._core.errors import ArgumentError, ShapeError
+from .._core.typing import AnyFunction, AnyList, AnyTuple, Params
 from ..ops.declare import shape
 from .call import full_like, lowered
 
 
-def checked_terms(name: str, terms: Any, args: tuple) -> tuple:
+def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
     terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
     if len(terms) != len(args):
         raise ArgumentError(f"rule({name}): vjp returned {len(terms)} cotangents for {len(args)} arguments")
     for n, (c, a) in enumerate(zip(terms, args, strict=True)):
         if c is not None and shape(c) != shape(a):
             raise ShapeError(f"rule({name}): vjp returned shape {shape(c)} for argument {n} of shape {shape(a)}")
-    return terms
+    return terms  # type: ignore[no-any-return]
 
 
-def transposed_vjp(vjp: Callable, name: str, t: tuple, out: Any, args: tuple, params: dict) -> Any:
+def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: AnyTuple, params: Params) -> Any:
     """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
     outs = out if isinstance(out, tuple) else (out,)
     tape = reverse.Tape()
@@ -38,7 +38,7 @@ def transposed_vjp(vjp: Callable, name: str, t: tuple, out: Any, args: tuple, pa
     return tangents if isinstance(out, tuple) else tangents[0]
 
 
-def transposed_jvp(jvp: Callable, g: Any, out: Any, need: tuple, args: tuple, params: dict) -> list:
+def transposed_jvp(jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params) -> AnyList:
     """J^T g from t -> J t, likewise."""
     tape = reverse.Tape()
     ts = [tape.watch(full_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]

@@ -12,7 +12,7 @@ from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError,
 from .._core.primitive import layout_of, live
 from .._core.scope import OPEN, opened
 from .._core.trees import Const, children, is_node, leaves, structure, tree_map
-from .._core.typing import Array, Node, Number
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Node, Number
 from .._core.variable import Variable, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import ndim, shape
@@ -31,7 +31,7 @@ def vmap(
 def vmap(
     f: Callable[..., N], in_axes: object = 0, out_axes: object = 0, chunk: int | None = None, *, shadow: bool = True
 ) -> Callable[..., N]: ...
-def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> Callable:
+def vmap(f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = None, *, shadow: bool = True) -> AnyFunction:
     """Make a function of many samples from a function of one sample.
 
     f runs once, and each operation runs on the stack of all samples. The results are those of a loop over
@@ -84,7 +84,7 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = N
     return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
 
 
-def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) -> Any:
+def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     in_axes, out_axes, chunk = settings
     axes = axes_of_arguments(call, in_axes, args)
     count = count_of(call, args, axes)
@@ -98,7 +98,7 @@ def _vmap(call: str, f: Callable, settings: tuple, args: tuple, kwargs: dict) ->
     return tree_map(lambda axis, *ys: ys[0] if axis is None else shaping.concatenate(*ys, axis=axis), *out_tree(call, out_axes, parts))
 
 
-def out_tree(call: str, out_axes: Any, parts: list) -> tuple:
+def out_tree(call: str, out_axes: Any, parts: AnyList) -> AnyTuple:
     """The results of chunks, behind the tree of their axes."""
     flat = iter(axes_of_results(call, out_axes, parts[0]))
     return tree_map(lambda y: None if y is None else next_axis(next(flat), y), parts[0]), *parts
@@ -108,13 +108,13 @@ def next_axis(axis: int | None, y: Any) -> int | None:
     return axis if axis is None else axis % ndim(y)
 
 
-def part(a: Any, axes: list, start: int, stop: int) -> Any:
+def part(a: Any, axes: AnyList, start: int, stop: int) -> Any:
     """The samples from `start` to `stop` of an argument."""
     each = iter(axes)
     if isinstance(a, Const):
         return a
 
-    def cut(x):
+    def cut(x: Any) -> Any:
         axis = next(each)
         return x if axis is None else x[(slice(None),) * (axis % ndim(x)) + (slice(start, stop),)]
 
@@ -128,7 +128,7 @@ def is_axis(axis: Any) -> bool:
     return axis is None or (isinstance(axis, (int, np.integer)) and not isinstance(axis, bool))
 
 
-def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> list:
+def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> AnyList:
     """One axis for each leaf of a tree, from a tree of axes that may end above the leaves."""
     if is_axis(axes):
         return [axes] * len(leaves(tree))
@@ -141,7 +141,7 @@ def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> list:
     return [axis for a, t in pairs for axis in axes_of_tree(call, what, a, t)]
 
 
-def axes_of_arguments(call: str, in_axes: Any, args: tuple) -> list:
+def axes_of_arguments(call: str, in_axes: Any, args: AnyTuple) -> AnyList:
     if not args:
         raise ArgumentError(f"{call}: no argument to map over; arguments by keyword are the same for all samples")
     if is_axis(in_axes):
@@ -154,9 +154,9 @@ def axes_of_arguments(call: str, in_axes: Any, args: tuple) -> list:
     ]
 
 
-def count_of(call: str, args: tuple, axes: list) -> int:
+def count_of(call: str, args: AnyTuple, axes: AnyList) -> int:
     """How many samples there are."""
-    sizes: dict = {}
+    sizes: dict[int, AnyTuple] = {}
     for n, (a, each) in enumerate(zip(args, axes, strict=True)):
         for x, axis in zip(leaves(a) if not isinstance(a, Const) else [a], each, strict=True):
             if axis is None:
@@ -183,7 +183,7 @@ def count_of(call: str, args: tuple, axes: list) -> int:
 class Samples(Inputs):
     """The arguments of a call whose leaves are mapped by `axes`."""
 
-    def __init__(self, call: str, args: tuple, axes: list):
+    def __init__(self, call: str, args: AnyTuple, axes: AnyList):
         self.call, self.args, self.axes = call, args, axes
         self.given, self.fresh = [], []
         self.constants = [a.value for a in args if type(a) is Const]
@@ -191,7 +191,7 @@ class Samples(Inputs):
         pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
         self.stacks = [entered(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
 
-    def enter(self, watch: Callable) -> list:
+    def enter(self, watch: AnyFunction) -> AnyList:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
         aliased, out, stacks = {}, [], iter(self.stacks)
         for a, each in zip(self.args, self.axes, strict=True):
@@ -216,24 +216,25 @@ class Samples(Inputs):
             OPEN.aliased = {**self.outer, **aliased}
         return out
 
-    def anew(self, trace: Batch, around: Any) -> list:
+    def anew(self, trace: Batch, around: Any) -> AnyList:
         """The arguments once more, for the function run again."""
         known = len(self.given)
         around.args = self.enter(trace.watch)
         around.given += self.given[known:]
-        return around.borrow()
+        return around.borrow()  # type: ignore[no-any-return]
 
 
-def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count: int, out_axes: Any) -> Any:
-    inputs, found = Samples(call, args, axes), []
+def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any) -> Any:
+    inputs = Samples(call, args, axes)
+    found: AnyList = []
 
-    def read(y):
+    def read(y: Any) -> Any:
         y = returned(y)
         each = iter(axes_of_results(call, out_axes, y))
         found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
 
-    def lift(g):
-        def run(*given, **named):
+    def lift(g: Any) -> Any:
+        def run(*given: Any, **named: Any) -> Any:
             around = OPEN.shadows[-1]
             y = around.settle(g(*given, **named))
             kept, where = kept_in(trace)
@@ -282,11 +283,11 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
         return tree_map(lambda v: None if v is None else next(stacks), tree)
 
 
-def axes_of_results(call: str, out_axes: Any, y: Any) -> list:
+def axes_of_results(call: str, out_axes: Any, y: Any) -> AnyList:
     return [axis for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True) if v is not None]
 
 
-def result(call: str, f: Callable, trace: Batch, y: Any, axis: int | None) -> Any:
+def result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) -> Any:
     """One leaf of what f returned, for all samples."""
     if isinstance(y, Variable):
         y = live(y)

@@ -1,10 +1,10 @@
 """Functions made of a user's function.  Transforms follow their code as if it were the user's (`_capture.kinds.OWN`), and so what his
 function captured."""
 
-from collections.abc import Callable
 from typing import Any
 
 from .._core.trees import Const, leaves
+from .._core.typing import AnyFunction, AnyTuple
 from ..ops import shaping
 from ..ops.declare import dtype
 from .transforms import grad, jvp
@@ -24,12 +24,12 @@ def inner(a: Any, b: Any) -> Any:
     return total
 
 
-def placed(f: Callable, args: tuple, nums: tuple) -> Callable:
+def placed(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
     rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]  # the former are not captured
 
-    def call(*xs):
+    def call(*xs: Any) -> Any:
         given = list(rest)
         for n, x in zip(nums, xs, strict=True):
             given[n] = x
@@ -39,12 +39,12 @@ def placed(f: Callable, args: tuple, nums: tuple) -> Callable:
     return call
 
 
-def weighted(f: Callable, w: Any) -> Callable:
+def weighted(f: AnyFunction, w: Any) -> AnyFunction:
     """Re <w, f>: one number."""
     return lambda *xs: inner(w, f(*xs))
 
 
-def along(phi: Callable, v: tuple, letter: str) -> Callable:
+def along(phi: AnyFunction, v: AnyTuple, letter: str) -> AnyFunction:
     """The derivative of the scalar function phi along v, forward (F) or in reverse (R): a scalar function."""
     if letter == "F":
         return lambda *xs: jvp(phi, xs, v)[1]

@@ -7,7 +7,6 @@ are written with operations, which gives derivatives of any order.
 Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of it, with the two operations;
 `Samples`, the same for many samples.  The linear systems: implicit.systems.py."""
 
-from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -20,6 +19,7 @@ from .._core.pickling import Remade
 from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import Const, leaves, structure, tree_map
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from .._transforms.call import full_like, name_of, value_out, where_of
 from .._transforms.rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
@@ -39,7 +39,7 @@ def __dir__() -> list[str]:
 KEPT = 32  # points of which the linear systems are kept
 
 
-def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def root(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
     """Make a function of the solution of F(x, *params) = 0, differentiable in the parameters.
 
     The derivative is that of the implicit function theorem, in both modes and to any order. It includes what
@@ -91,7 +91,7 @@ def root(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any 
     return Implicit("root", F, solver, tol, solve)
 
 
-def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def fixed_point(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
     """Make a function of the solution of x = F(x, *params), differentiable in the parameters.
 
     Parameters
@@ -131,7 +131,7 @@ def fixed_point(F: Callable, solver: Callable, *, tol: float | None = None, solv
     return Implicit("fixed_point", F, solver, tol, solve)
 
 
-def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: Any = None) -> "Implicit":
+def minimum(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
     """Make a function of the minimum of F(x, *params) in x, differentiable in the parameters.
 
     It is the point that the solver finds, at which the gradient of F with respect to x is zero.
@@ -175,7 +175,7 @@ def minimum(F: Callable, solver: Callable, *, tol: float | None = None, solve: A
 
 
 # what is zero at the solution, of F and x as (x, *params) -> tree
-EQUATIONS = {
+EQUATIONS: dict[str, AnyFunction] = {
     "root": lambda F: F,
     "fixed_point": lambda F: F,  # and x is subtracted
     "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
@@ -186,7 +186,7 @@ def is_float(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
-def floats(tree: Any) -> list:
+def floats(tree: Any) -> AnyList:
     return [v for v in leaves(tree) if is_float(v)]
 
 
@@ -196,7 +196,7 @@ class Implicit(Remade):
 
     apart = False
 
-    def __init__(self, kind: str, F: Callable, solver: Callable, tol: float | None, solve: Any):
+    def __init__(self, kind: str, F: AnyFunction, solver: AnyFunction, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
         self.__name__ = f"implicit.{kind}({name_of(F)})"
         if not callable(F) or not callable(solver):
@@ -208,7 +208,7 @@ class Implicit(Remade):
                 f"{self.__name__}: solve={solve!r}; it is a function solve(A, b) such as scipy.sparse.linalg.gmres, or 'dense'"
             )
 
-    def _made(self) -> tuple:
+    def _made(self) -> AnyTuple:
         return Implicit, (self.kind, self.F, self.solver, self.tol, self.solve)
 
     def __repr__(self) -> str:
@@ -232,7 +232,7 @@ class Implicit(Remade):
             self.F(x, *params)
         return x
 
-    def solved(self, F: Callable, solver: Callable, x0: Any, params: tuple) -> tuple:
+    def solved(self, F: AnyFunction, solver: AnyFunction, x0: Any, params: AnyTuple) -> AnyTuple:
         """The float leaves of the solution, plain."""
         found, wanted = floats(solver(F, x0, *params)), floats(x0)
         if shapes(found) != shapes(wanted):
@@ -256,7 +256,7 @@ class Implicit(Remade):
             return xp_of(layout_of(like)).asarray(b, dtype=want)
         return want.type(b)
 
-    def residual(self, F: Callable, x0: Any, x: tuple, params: tuple) -> tuple:
+    def residual(self, F: AnyFunction, x0: Any, x: AnyTuple, params: AnyTuple) -> AnyTuple:
         """The float leaves of R(x, params)."""
         found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
         if shapes(found) != shapes(x):
@@ -266,14 +266,14 @@ class Implicit(Remade):
             )
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
 
-    def limit(self, r: tuple) -> float:
+    def limit(self, r: AnyTuple) -> float:
         return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
 
-    def size(self, r: tuple) -> float:
+    def size(self, r: AnyTuple) -> float:
         """The largest element; nan where one is."""
         return max([float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
 
-    def checked(self, r: tuple) -> None:
+    def checked(self, r: AnyTuple) -> None:
         size = self.size(r)
         if not size <= self.limit(r):
             what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
@@ -313,7 +313,7 @@ class Problem:
     """One call: the solution as a function of the Variables that F, the solver and the arguments hold, `values`.  F and the arguments
     are as `first` rebuilt them, with stand-ins for these Variables, so that a pullback may run F after the transform has ended."""
 
-    def __init__(self, of: Implicit, x0: Any, params: tuple):
+    def __init__(self, of: Implicit, x0: Any, params: AnyTuple):
         self.of, self.call = of, of.__name__
         given = tuple([tree_map(held, a) for a in (x0, *params)])
         self.first = first = Rebind((of.F, of.solver), [given])
@@ -321,12 +321,12 @@ class Problem:
             first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
         self.count = len(floats(x0))
-        self.lead: tuple = ()
+        self.lead: AnyTuple = ()
         self.wrote = self.kept_floats = False
-        self.systems: list = []
-        self.of_samples: dict = {}  # what `Samples` keep: (how many, which values differ) -> systems
+        self.systems: list[System] = []
+        self.of_samples: AnyDict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
-    def __del__(self):
+    def __del__(self) -> None:
         at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
 
     def linear(self, adjoint: bool) -> Primitive:
@@ -335,7 +335,7 @@ class Problem:
         prim.batch = Way(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
         return prim
 
-    def within(self, values: Any, run: Callable) -> Any:
+    def within(self, values: Any, run: AnyFunction) -> Any:
         """`run(F, solver, x0, params)`, with these values for the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
@@ -352,8 +352,8 @@ class Problem:
             shadow.finish()
         return out
 
-    def residual(self, x: tuple, values: Any) -> tuple:
-        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))
+    def residual(self, x: AnyTuple, values: Any) -> AnyTuple:
+        return self.within(values, lambda F, _, x0, params: tuple([out_of(r) for r in self.of.residual(F, x0, x, params)]))  # type: ignore[no-any-return]
 
     def solution(self) -> Any:
         handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
@@ -367,7 +367,7 @@ class Problem:
 
     # --- under `vmap` ---
 
-    def solution_of_samples(self, trace: Any, operands: list) -> Any:
+    def solution_of_samples(self, trace: Any, operands: AnyList) -> Any:
         if not trace.count:
             return NotImplemented
         for outer in OPEN.hiding:
@@ -375,7 +375,7 @@ class Problem:
         many = Samples(self, trace.count, [batched for _, batched in operands])
         return bind(many.solving(), [v for v, _ in operands], {})
 
-    def linear_of_samples(self, trace: Any, operands: list, adjoint: bool) -> Any:
+    def linear_of_samples(self, trace: Any, operands: AnyList, adjoint: bool) -> Any:
         b, x, values = self.split(tuple(operands))
         if not trace.count or not any([batched for _, batched in (*x, *values)]):
             return NotImplemented  # one system, for many right sides
@@ -384,8 +384,8 @@ class Problem:
 
     # --- the solution: x of values ---
 
-    def run(self, *values: Any) -> tuple:
-        def solved(F, solver, x0, params):
+    def run(self, *values: Any) -> AnyTuple:
+        def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
             with changed(depth=0):
                 x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
             r = self.of.residual(F, x0, x, params)
@@ -396,33 +396,33 @@ class Problem:
             self.of.checked(r)
             return x
 
-        return self.within(values, solved)
+        return self.within(values, solved)  # type: ignore[no-any-return]
 
-    def pulled(self, g, out, need, *values):
+    def pulled(self, g: Any, out: Any, need: Any, *values: Any) -> Any:
         x = tuple(out)
         w = bind(self.linear(True), [*given(g, x), *x, *values], {})
         return negative(lambda *values: self.residual(x, values), values, need, w)
 
-    def pushed(self, t, out, *values):
+    def pushed(self, t: Any, out: Any, *values: Any) -> Any:
         x = tuple(out)
         d = pushed(lambda *values: self.residual(x, values), values, t)
         return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
 
     # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
 
-    def split(self, inputs: tuple) -> tuple:
+    def split(self, inputs: AnyTuple) -> AnyTuple:
         n = self.count
         return inputs[:n], inputs[n : 2 * n], inputs[2 * n :]
 
-    def linear_run(self, adjoint: bool) -> Callable:
-        def run(*inputs):
+    def linear_run(self, adjoint: bool) -> AnyFunction:
+        def run(*inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             with changed(depth=0):
                 return self.system(x, values).solved(b, adjoint)
 
         return run
 
-    def system(self, x: tuple, values: tuple) -> System:
+    def system(self, x: AnyTuple, values: AnyTuple) -> System:
         point = (*x, *values)
         for known in self.systems:
             if all([alike(a, b) for a, b in zip(known.point, point, strict=True)]):
@@ -430,7 +430,7 @@ class Problem:
         self.systems[:] = [System(self, x, values), *self.systems[: KEPT - 1]]
         return self.systems[0]
 
-    def product(self, adjoint: bool, y: tuple, x: tuple, values: tuple) -> tuple:
+    def product(self, adjoint: bool, y: AnyTuple, x: AnyTuple, values: AnyTuple) -> Any:
         """A y, or A^H y."""
         f = Const(lambda *x: self.residual(x, values))
         if not adjoint:
@@ -438,8 +438,8 @@ class Problem:
         found = vjp(f, *x)[1](y)
         return found if len(x) > 1 else (found,)
 
-    def linear_pulled(self, adjoint: bool) -> Callable:
-        def pull(g, out, need, *inputs):
+    def linear_pulled(self, adjoint: bool) -> AnyFunction:
+        def pull(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
             _, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
             w = bind(self.linear(not adjoint), [*given(g, y), *x, *values], {})
@@ -447,8 +447,8 @@ class Problem:
 
         return pull
 
-    def linear_pushed(self, adjoint: bool) -> Callable:
-        def push(t, out, *inputs):
+    def linear_pushed(self, adjoint: bool) -> AnyFunction:
+        def push(t: Any, out: Any, *inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
             right = given(t[:n], b)
@@ -464,17 +464,17 @@ class Samples(Problem):
     """The problems of many samples as one: the residuals of all are one function of all unknowns, by `vmap`; the solver is called for one
     after the other.  `differ`: which of the values have the samples as their first axis.  All unknowns have."""
 
-    def __init__(self, of_one: Problem, number: int, differ: list):
+    def __init__(self, of_one: Problem, number: int, differ: AnyList):
         self.one, self.number, self.differ = of_one, number, differ
         self.of, self.call, self.count, self.x0 = of_one.of, of_one.call, of_one.count, of_one.x0
         self.lead = (number, *of_one.lead)
         self.of_samples = {}
         self.systems = of_one.of_samples.setdefault((number, *differ), [])
 
-    def __del__(self):
+    def __del__(self) -> None:
         pass
 
-    def residual(self, x: tuple, values: Any) -> tuple:
+    def residual(self, x: AnyTuple, values: Any) -> Any:
         n = len(x)
         axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
         return either(
@@ -484,16 +484,16 @@ class Samples(Problem):
             BatchError,
         )
 
-    def of_sample(self, k: int, values: Any) -> list:
+    def of_sample(self, k: int, values: Any) -> AnyList:
         return [sample(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
 
-    def run(self, *values: Any) -> tuple:
+    def run(self, *values: Any) -> AnyTuple:
         return stacked([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
 
-    def linear_run(self, adjoint: bool) -> Callable:
+    def linear_run(self, adjoint: bool) -> AnyFunction:
         together, one = super().linear_run(adjoint), self.one.linear_run(adjoint)
 
-        def of_sample(k, inputs):
+        def of_sample(k: Any, inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             return one(*[sample(v, k) for v in (*b, *x)], *self.of_sample(k, values))
 
@@ -504,7 +504,7 @@ def sample(v: Any, k: int) -> Any:
     return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
 
 
-def either(together: Callable, of_sample: Callable, number: int, failing: type) -> tuple:
+def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: Any) -> Any:
     """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
     known = heard()
     try:
@@ -514,11 +514,11 @@ def either(together: Callable, of_sample: Callable, number: int, failing: type) 
     return stacked([of_sample(k) for k in range(number)])
 
 
-def stacked(each: list) -> tuple:
+def stacked(each: AnyList) -> AnyTuple:
     return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
 
 
-def primitive(name: str, run: Callable, pull: Callable, push: Callable) -> Primitive:
+def primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction) -> Primitive:
     """(It knows its problem, which does not know it: no cycle.)"""
     prim = Primitive(name, run)
     prim.holomorphic, prim.joint = False, True
@@ -535,15 +535,15 @@ def plain(v: Any) -> Any:
     return v.copy() if is_array(v) else v
 
 
-def given(t: Any, like: Any) -> list:
+def given(t: Any, like: Any) -> AnyList:
     """Tangents or cotangents, zero where there is none."""
     return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
 
 
-def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
+def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
     """f as a function of the inputs with these numbers, and those."""
 
-    def of(*some):
+    def of(*some: Any) -> Any:
         every = list(inputs)
         for k, v in zip(wanted, some, strict=True):
             every[k] = v
@@ -552,10 +552,10 @@ def of_some(f: Callable, inputs: Any, wanted: list) -> tuple:
     return Const(of), tuple([inputs[k] for k in wanted])
 
 
-def negative(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
+def negative(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
     """What -w on the outputs of f pulls back to the inputs that need it."""
     wanted = [k for k, n in enumerate(need) if n]
-    terms: list = [None] * len(inputs)
+    terms: AnyList = [None] * len(inputs)
     if wanted:
         of, some = of_some(f, inputs, wanted)
         found = vjp(of, *some)[1](tuple([-v for v in w]))
@@ -564,7 +564,7 @@ def negative(f: Callable, inputs: Any, need: Any, w: tuple) -> list:
     return terms
 
 
-def pushed(f: Callable, inputs: Any, t: Any) -> tuple:
+def pushed(f: AnyFunction, inputs: Any, t: Any) -> Any:
     """The tangents of the outputs of f."""
     wanted = [k for k, d in enumerate(t) if d is not None]
     of, some = of_some(f, inputs, wanted)

@@ -17,7 +17,6 @@ import dis
 import functools
 import inspect
 import operator
-from collections.abc import Callable
 from types import FunctionType
 from typing import Any
 
@@ -30,12 +29,13 @@ from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
 from .._core.registry import TABLES, late
 from .._core.reverse import Like
+from .._core.typing import AnyDict, AnyFunction, AnyTuple, Shape
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 from .layouts import laid_as_library
 
-NUMPY: dict = {}  # NumPy or SciPy function -> ours
-PRIMITIVES: dict = {}  # name -> entry point
-COMPOSED: dict = {}  # name -> composed function
+NUMPY: AnyDict = {}  # NumPy or SciPy function -> ours
+PRIMITIVES: AnyDict = {}  # name -> entry point
+COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
 SCIPY = tuple([int(n) for n in scipy.__version__.split(".")[:2]])  # for functions that mean something else in older releases
@@ -54,7 +54,7 @@ def coerced(b: Any, other: Any) -> Any:
     return b
 
 
-def paired(a: Any, b: Any) -> tuple | None:
+def paired(a: Any, b: Any) -> AnyTuple | None:
     """The operands of an operator; None where the other one's own method has its turn."""
     if type(b) in HANDLES:
         a = operand_for(a, b)
@@ -72,21 +72,21 @@ def operand_for(a: Any, other: Any) -> Any:
     return coerced(a, other)
 
 
-def shape(x: Any) -> tuple:
+def shape(x: Any) -> AnyTuple:
     c = type(x)
     if c is np.ndarray or c is View or c is Like:
-        return x.shape
+        return x.shape  # type: ignore[no-any-return]
     if c in DIRECT:
         x = x._value
         while isinstance(x, Variable):
             x = x._value
-        return x.shape
+        return x.shape  # type: ignore[no-any-return]
     return getattr(x, "shape", ())
 
 
 def dtype(x: Any) -> np.dtype:
     if type(x) is np.ndarray:
-        return x.dtype
+        return x.dtype  # type: ignore[no-any-return]
     if type(x) is not Like:
         x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
@@ -96,7 +96,7 @@ def ndim(x: Any) -> int:
     return len(shape(x))
 
 
-def axes_of(axis: Any, n: int) -> tuple:
+def axes_of(axis: Any, n: int) -> Shape:
     """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
     if axis is None:
         return tuple(range(n))
@@ -120,13 +120,13 @@ def xp(x: Any) -> Any:
     return xp_of(layout_of(x))
 
 
-def implements(*functions: Callable, layout: str | None = None) -> Callable:
+def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     """The decorated function, composed of other operations, answers for these NumPy or SciPy functions.
 
     `layout` is about the memory order of its results.  "own": it is NumPy's by itself (a view, or what a body gives that is NumPy's own
     function).  None: it is NumPy's where the operands are in C order; else NumPy is asked (ops/layouts.py).  "asked": always."""
 
-    def declare(f):
+    def declare(f: Any) -> Any:
         for function in functions:
             own = layout == "own" or hasattr(f, "writes")
             NUMPY[function] = f if own else laid_as_library(function, f, layout == "asked")
@@ -140,7 +140,7 @@ class Written:
     """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
     stand there."""
 
-    def __init__(self, form: Callable):
+    def __init__(self, form: AnyFunction):
         self.form = form
 
 
@@ -151,7 +151,7 @@ class Gated(Written):
 class Signature:
     """The parameters of a body: arrays first, then settings."""
 
-    def __init__(self, run):
+    def __init__(self, run: Any) -> None:
         self.whole = inspect.signature(run)
         parameters = list(self.whole.parameters.values())
         self.varying = [p.name for p in parameters if p.kind is p.VAR_POSITIONAL]
@@ -166,13 +166,13 @@ class Signature:
         self.names = () if self.varying or self.settings else self.arrays  # of all arguments, if they are arrays
         self.entry = inspect.Signature([*first, *[p.replace(kind=kind) for p in rest]])
 
-    def split(self, args: tuple, settings: dict) -> tuple:
+    def split(self, args: AnyTuple, settings: AnyDict) -> AnyTuple:
         """The arrays of a call of the entry point, and its settings by name."""
         if len(args) == len(self.names) and not settings:
             return args, {}
-        given = self.entry.bind(*args, **settings)
-        given.apply_defaults()
-        given = given.arguments
+        call = self.entry.bind(*args, **settings)
+        call.apply_defaults()
+        given = call.arguments
         arrays = [*[given[n] for n in self.arrays], *[a for n in self.varying for a in given[n]]]
         return arrays, {s: given[s] for s in self.settings}
 
@@ -180,7 +180,13 @@ class Signature:
 signature_of = functools.cache(Signature)
 
 
-def bound(*args, **settings):
+# The globals of `bound`.
+signature: Any
+prim: Any
+pair: bool
+
+
+def bound(*args: Any, **settings: Any) -> Any:
     """The code of every entry point, with globals of its own."""
     arrays, settings = signature.split(args, settings)  # noqa: F821
     if pair:  # noqa: F821
@@ -191,7 +197,7 @@ def bound(*args, **settings):
 
 
 def primitive(
-    *numpy: Callable,
+    *numpy: AnyFunction,
     shapes: Any = (),
     writes: bool = False,
     multi: int = 0,
@@ -202,7 +208,7 @@ def primitive(
     scalar: Any = None,
     prim: Any = None,
     layout: str = "own",
-):
+) -> Any:
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
     only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
     same, or an expression of v and w.  `holomorphic`:
@@ -215,15 +221,15 @@ def primitive(
     which gives the value, while the rules give the derivatives; or `Written(function)`, of which the derivatives are those of what is
     written there."""
 
-    def declare(run):
+    def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
             raise TypeError(f"there is an operation {run.__name__} already")
-        p = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
+        p: Any = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
         p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
         p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
-        entry = FunctionType(bound.__code__, space, run.__name__)
+        entry: Any = FunctionType(bound.__code__, space, run.__name__)
         entry.prim, entry.__doc__, p.call, entry.__signature__ = p, run.__doc__, entry, signature.whole
         PRIMITIVES[p.name] = entry
         for function in numpy:
@@ -233,12 +239,13 @@ def primitive(
     return declare
 
 
-def reads(rule: Callable) -> list[bool]:
+def reads(rule: AnyFunction) -> list[bool]:
     """Which of its arguments does the rule's code read?  What no rule reads is not kept, nor copied at a write.
 
     All rules are looked at when they are first used, so the code is read as it stands, which takes a twentieth of what `dis` takes for
     lines to be printed: pairs of bytes, operation and number; an argument that inner functions read has its own number there, too."""
-    code, seen, high = rule.__code__, set(), 0
+    code, high = rule.__code__, 0
+    seen: set[int] = set()
     arguments = code.co_argcount + code.co_kwonlyargcount
     several = code.co_flags & inspect.CO_VARARGS
     found = code.co_code
@@ -258,7 +265,7 @@ LOCALS = {*dis.haslocal, *dis.hasfree}
 PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}  # Python 3.13: two in one
 
 
-def rules(entry: Callable, *vjp: Callable, jvp: Any, joint: Callable | None = None) -> None:
+def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = None) -> None:
     """Give the operation its derivatives.  `joint`: one rule (g, out, need, *arrays, *settings) that gives the cotangents of all
     inputs as a tuple (None where `need` is false), in place of one rule each."""
     prim = entry.prim
@@ -279,7 +286,7 @@ def is_operator(prim: Primitive, signature: Signature) -> bool:
     )
 
 
-def named(rule: Callable, prim: Primitive) -> Callable:
+def named(rule: Any, prim: Primitive) -> Any:
     """The rule as that of this primitive alone: a record names its primitive by its rule."""
     if getattr(rule, "prim", prim) is not prim:
         defaults = rule.__kwdefaults__
@@ -289,11 +296,11 @@ def named(rule: Callable, prim: Primitive) -> Callable:
     return rule
 
 
-def _keep_spec(prim: Primitive, varying: bool) -> Callable:
+def _keep_spec(prim: Primitive, varying: bool) -> AnyFunction:
     """A function from the pattern of active inputs to (inputs that its rules read, do they read the output?)."""
     first = 3 if prim.joint else 2
 
-    def spec(active):
+    def spec(active: Any) -> Any:
         used = [reads(r) for r in prim.vjp]
         if prim.shapes == "*" or varying:
             return () if prim.shapes == "*" else tuple(range(len(active))), any(u[1] for u in used)
@@ -304,14 +311,14 @@ def _keep_spec(prim: Primitive, varying: bool) -> Callable:
     return spec
 
 
-def _applied(entry: Callable) -> Callable:
+def _applied(entry: AnyFunction) -> AnyFunction:
     return lambda t, out, x, *settings, **params: entry(t[0], *settings, **params)
 
 
-def _pushed(vjp: tuple) -> Callable:
+def _pushed(vjp: AnyTuple) -> AnyFunction:
     """The forward rule of an elementwise operation: its Jacobian is diagonal, hence its own transpose."""
 
-    def jvp(t, out, *args, **settings):
+    def jvp(t: Any, out: Any, *args: Any, **settings: Any) -> Any:
         total = None
         for d, rule in zip(t, vjp, strict=True):
             if d is not None:

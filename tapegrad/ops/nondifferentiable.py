@@ -25,7 +25,8 @@ OTHERS = (PACKAGE, os.path.dirname(np.__file__) + os.sep, "<entry of", "<string>
 
 def users_frame() -> Any:
     """The innermost frame on the stack that is the user's."""
-    frame = last = sys._getframe(1)
+    frame: Any = sys._getframe(1)
+    last = frame
     while frame is not None and frame.f_code.co_filename.startswith(OTHERS):
         frame, last = frame.f_back, frame
     return last if frame is None else frame

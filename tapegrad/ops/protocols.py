@@ -106,7 +106,8 @@ class Adapter:
             else:
                 return self.ours(*args, **kwargs)
         bound = self.theirs.bind(*args, **kwargs).arguments
-        first, named = [], {}
+        first = []
+        named: dict[Any, Any] = {}
         for name, value in bound.items():
             q = self.theirs.parameters[name]
             if name in self.leading:
@@ -244,7 +245,7 @@ REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: 
 ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
-def ufunc_call(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
+def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     """A ufunc with out=, where=, dtype=, or by one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
@@ -351,7 +352,7 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     return laid(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
 
 
-def in_loop(ufunc: Any, inputs: list, dtype: Any, casting: str | None) -> tuple:
+def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
     """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
     of integers are zero)."""
     given = [type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype for x in inputs]

@@ -213,7 +213,7 @@ def ones(n: int) -> np.ndarray:
     return ONES[:n] if n <= ONES.size else np.ones(n)
 
 
-def argsort(axes: tuple) -> tuple:
+def argsort(axes: Any) -> tuple:
     back = [0] * len(axes)
     for i, a in enumerate(axes):
         back[a] = i

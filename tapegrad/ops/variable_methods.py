@@ -40,7 +40,7 @@ from .protocols import call as call
 from .protocols import no_rule
 from .protocols import store as store
 
-V = Variable
+V: Any = Variable
 
 
 # --- operators ---

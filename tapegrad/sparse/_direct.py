@@ -36,7 +36,9 @@ class Part:
         self.given = given
         self.arrays = [a for a in given if self.shown[a][1] or rows.program.shown[a][0]]
         self.single = [a for a in given if a not in self.arrays]
-        self.stored, self.sums, self.totals = stored, {}, []
+        self.stored = stored
+        self.sums: dict[Any, Any] = {}
+        self.totals: list[Any] = []
         self.written = self.left = [data, loose, *stored]
         self.code: Any = None
         self.pool: list = []

@@ -126,7 +126,7 @@ class Plan(Remade):
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
         self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
-        self.dtype = None
+        self.dtype: Any = None
         args = self.entered(args)
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
@@ -149,7 +149,7 @@ class Plan(Remade):
             self.entries = Entries(self.pattern, self.coloring, self.format)
             self.seeds = self.unit_sums()
             self.first = self.products(args)
-            self.direct: Direct | str | None = None if self.asks_directly() else "not asked for"  # or why there is none
+            self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             if settings["check"]:
                 _check.require(self, args)
@@ -187,7 +187,7 @@ class Plan(Remade):
 
     def unit_sums(self) -> list:
         """For each side that has colours, an array of the sums of unit vectors."""
-        made = []
+        made: list[Any] = []
         for colours, shape, dtype in (
             (self.coloring.columns, self.shape_in, self.dtype),
             (self.coloring.rows, np.shape(self.like), getattr(self.like, "dtype", np.dtype(float))),

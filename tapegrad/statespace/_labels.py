@@ -17,6 +17,8 @@ from ..ops.nondifferentiable import warn_user
 class OnLibrary:
     """A base of what holds its array library as `xp`, which is pickled by its name."""
 
+    xp: Any
+
     def __getstate__(self) -> dict[str, Any]:
         return {**self.__dict__, "xp": self.xp.__name__}
 

@@ -84,7 +84,8 @@ class ModelObjective(Objective):
 
         super().__init__(negative, data.xp.asarray(parameters.start), (build, prior, Const(data)))
         self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
-        self._on_arrays, self.pattern = self._f, None
+        self._on_arrays = self._f
+        self.pattern: Any = None
         self.lowest = numpy.inf, self.start  # the lowest value so far, and where
         self._xp, self._data = data.xp, on_host(data)
         built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)

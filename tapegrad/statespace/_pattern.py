@@ -39,8 +39,8 @@ class Numbers:
     joseph: bool
     at: dict[str, slice]
     states: int
-    head: Begin | None = None
-    form: Form | None = None
+    head: Begin | Any = None
+    form: Form | Any = None
 
     def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
         return self.of(build(self.parameters.tree(u)), data)

@@ -147,7 +147,7 @@ class Arima(OnLibrary):
     order: tuple
     seasonal: tuple
     powers: tuple[int, ...]
-    X: numpy.ndarray | None = field(repr=False)
+    X: Any = field(repr=False)
     columns: tuple[str, ...]
     steps: int
     xp: ModuleType = field(repr=False)
@@ -232,7 +232,8 @@ class Arima(OnLibrary):
         steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
         found, var = _hannan_rissanen(w, {name: [steps[name] * lag for lag in lags] for name, lags in all_lags.items()})
         one, other = found["ar"].sum(), found["seasonal_ar"].sum()
-        share, blocks = 1.0 - one - other + one * other, {}
+        share = 1.0 - one - other + one * other
+        blocks: dict[Any, Any] = {}
         for name in self.trends.values():
             blocks[name] = Block(coefficients[len(blocks)] * share, unconstrained())
         if self.X is not None:

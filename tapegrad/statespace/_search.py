@@ -47,7 +47,7 @@ class _Search:
         self.objective, self.u, self.taken = objective, objective.start, 0
         self.bounded = parameters.bounded
         self.value, self.gradient = objective(self.u)
-        self.hessian: numpy.ndarray | None = None
+        self.hessian: Any = None
 
     def moved(self, u: numpy.ndarray) -> None:
         """To u, or, where the function is not finite there, which has no gradient to go by, to the lowest point so far."""

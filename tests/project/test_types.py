@@ -1,6 +1,8 @@
 """Types: the list of what a Variable has is that of the class."""
 
 import ast
+import re
+import tomllib
 from pathlib import Path
 
 import tapegrad as tg
@@ -21,3 +23,23 @@ def test_what_type_checkers_are_told_of_a_variable():
     assert told <= set(dir(ArrayVariable)) | set(dir(FLOAT))
     made = {"__firstlineno__", "__static_attributes__", "__annotations__"}  # those of Python 3.13; one that comes when it is asked for
     assert there - told - made == APART
+
+
+ROOT = Path(tg.__file__).parents[1]
+MODULES = 130
+STRICT = ("_core/*.py", "_transforms/*.py", "ops/declare.py", "implicit/__init__.py", "*.py")  # what --strict reads
+
+
+def test_what_the_checker_leaves_out_only_shrinks():
+    """`mypy` reads the package; modules that still have errors are named in pyproject.toml."""
+    overrides = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["tool"]["mypy"]["overrides"]
+    (ignored,) = [o["module"] for o in overrides if o.get("ignore_errors")]
+    assert len(ignored) <= MODULES
+    files = {str(p.relative_to(ROOT).with_suffix("")).replace("/", ".").removesuffix(".__init__"): p for p in ROOT.glob("tapegrad/**/*.py")}
+    assert set(ignored) <= set(files)  # one that is gone leaves the list
+    assert [m for m, p in files.items() if m in ignored and any(p in ROOT.glob(f"tapegrad/{pattern}") for pattern in STRICT)] == []
+
+
+def test_exceptions_are_few_and_named():
+    text = "".join(p.read_text(encoding="utf-8") for p in ROOT.glob("tapegrad/**/*.py"))
+    assert len(re.findall("type: ignore", text)) == len(re.findall(r"type: ignore\[[a-z, -]+\]", text)) < 60

@@ -252,6 +252,27 @@ class BlockCode:
 
     part: int | None = None  # the number of the loop whose step is written
     wide_arena: str  # `arena` for blocks of float64
+    g: Any
+    low: Any
+    typed: Any
+    arena: Any
+    constants: Any
+    load: Any
+    compare: Any
+    c: Any
+    value: Any
+    straight_scalar: Any
+    range: Any
+    select: Any
+    put: Any
+    fma: Any
+    add: Any
+    widen: Any
+    cell: Any
+    set: Any
+    get: Any
+    single: Any
+    routine: Any
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
         """Code for the instruction of a block, or of a number computed from one."""

@@ -14,6 +14,7 @@ The order of all arithmetic is that of the CPU kernel, multiply-add is spelled o
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
@@ -273,7 +274,7 @@ class Text(Walk, TapeCode, Writer):
         with self.typed(wide):
             env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
 
-    def keep(self, place: str | Buffer, shape: tuple, node: int, env: dict) -> None:
+    def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
         """The first value of a carry or sum."""
         if shape:
             self.filled_with(place, shape, node, env)
@@ -412,7 +413,7 @@ class Text(Walk, TapeCode, Writer):
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
-    def take_up(self, name: str | Buffer, s: int, term: tuple, env: dict) -> None:
+    def take_up(self, name: Any, s: int, term: tuple, env: dict) -> None:
         """One more term of a sum, a number or a product."""
         if self.g.shape[s]:
             self.accumulate_term(name, self.g.shape[s], term, env)

@@ -7,6 +7,8 @@
 A chunk is the same as in the undivided one, and so is the order in which chunks are added: the results have the same bits,
 whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][sample]."""
 
+from typing import Any
+
 import numpy as np
 
 from .cuda import Signature, Text, bits_for
@@ -36,7 +38,8 @@ class Part(Text):
     """One of the kernels of a split program."""
 
     def partial(self) -> tuple[str, Signature]:
-        body, env, inputs = self.low.bodies[0], {}, self.inputs()
+        body, inputs = self.low.bodies[0], self.inputs()
+        env: dict[Any, Any] = {}
         inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         inner += [(name, "i64", name) for name in ("first", "chunks", "each")]
         self.begin("batch * ((chunks + each - 1) / each)", "w")
@@ -55,7 +58,8 @@ class Part(Text):
         return self.finished("partial", (*inputs, *inner))
 
     def finish(self) -> tuple[str, Signature]:
-        loop, env = self.low.loops[0], {}
+        loop = self.low.loops[0]
+        env: dict[Any, Any] = {}
         inputs = [x for x in self.inputs() if x[2] == "input"] + self.outputs()
         self.begin()
         self.load_inputs(env)

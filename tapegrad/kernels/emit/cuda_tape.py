@@ -4,6 +4,7 @@ Where the carries of all steps have no room, only every c-th is stored; the swee
 it comes to the last of them, into c more rows behind the loop's."""
 
 import itertools
+from typing import Any
 
 from ..graph.nodes import Graph
 from ..graph.program import Loop
@@ -19,6 +20,12 @@ class TapeCode:
     g: Graph
     every: int
     fresh: itertools.count
+    let: Any
+    line: Any
+    filled_with: Any
+    loads: Any
+    region: Any
+    value: Any
 
     def taped(self, n: int, t: str) -> str:
         """The number under which step t of loop number n is stored; of a step for which there is no room, that of the last."""

@@ -35,7 +35,8 @@ class Text(Walk, Builder):
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
         """`given`: to be filled with the numbers that are arguments; None: all numbers stand in the text."""
         super().__init__(width, bits)
-        self.given, self.loaded = given, {}
+        self.given = given
+        self.loaded: dict[Any, Any] = {}
         self.low, self.g, self.per_sample, self.own = low, low.program.g, per_sample, bits
         self.unit = ""  # a register that holds 1.0, for `balance`
         self.arena = self.wide_arena = "%tape"

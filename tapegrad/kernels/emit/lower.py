@@ -7,6 +7,7 @@ import bisect
 import itertools
 import math
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -251,7 +252,8 @@ class _Lowering:
     def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
         """The code and the bodies of what is computed at this depth for `outs` and the loops, and the nodes from outside of it that
         these use."""
-        inner, at, todo = [], {}, []
+        at, todo = {}, []
+        inner: list[Any] = []
         for loop in loops:
             body, used = self.body(loop, depth + 1, inner)
             inner.append(body)
@@ -280,7 +282,8 @@ class _Lowering:
         first = next((b for b in siblings if b.loop is loop.of), None)
         made.source = None if first is None else first.number
         made.terms = [g.args[i] if g.op[i] == "mul" and g.level(i) == depth else (i,) for i in loop.inc]
-        outs, more = made.outs(), []
+        outs = made.outs()
+        more: list[Any] = []
         if self.keep and first is not None and loop.of.stored and depth == 1 and not (loop.inner or first.inner):
             loop.of.kept = self.worth_keeping(loop.of, outs)
             if loop.of.kept:
@@ -307,7 +310,7 @@ class _Lowering:
             for j in [j for i in users if i in self.form for j in self.form[i][1]] + 2 * outs:
                 if j in users:
                     users[j] += 1
-            alone = {}  # the work that only this node needs
+            alone: dict[Any, Any] = {}  # the work that only this node needs
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]

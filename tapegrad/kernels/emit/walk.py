@@ -16,6 +16,20 @@ SAME = nullcontext()
 
 class Walk(BlockCode):
     typed_by: tuple  # the attributes of a builder that its type decides
+    own: Any
+    bits: Any
+    builder: Any
+    g: Any
+    truth: Any
+    c: Any
+    loop: Any
+    low: Any
+    instruction: Any
+    globals: Any
+    constant_text: Any
+    routines: Any
+    routine_text: Any
+    call_routine: Any
 
     def typed(self, wide: bool) -> AbstractContextManager:
         """Inside, this is a builder of float64, or of the program's dtype."""

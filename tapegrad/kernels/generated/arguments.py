@@ -122,7 +122,8 @@ class Looking:
     are data that may be missing, and those below them arguments."""
 
     def __init__(self, name: str, rows: int | None = None):
-        self.name, self.rows, self.clean = name, rows, {}
+        self.name, self.rows = name, rows
+        self.clean: dict[Any, Any] = {}
 
     def __call__(self, data: Any) -> bool:
         """Infinite data are an error."""

@@ -88,7 +88,8 @@ class Family:
 
     def derived(self, kind: str, n: Any, signature: tuple) -> Program:
         p = self.program(signature, n)
-        g, outputs, made, gradient = p.g, list(p.outputs), p, []
+        g, outputs, made = p.g, list(p.outputs), p
+        gradient: list[Any] = []
         inputs, seeds = list(p.inputs), [g.one] * len(outputs)
         if kind != "F":
             if outputs and (kind == "D" or not self.scalar):

@@ -120,7 +120,8 @@ class Adjoints(dict):
         """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
         nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
         g = self.g
-        whole, done = self.together(order) if whole else {}, set()
+        whole = self.together(order) if whole else {}
+        done: set[Any] = set()
         for i in order:
             if i in whole and i not in done:
                 self.through(whole[i], active)

@@ -12,6 +12,7 @@ a view of one block, or a block assembled from pieces of several."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -92,6 +93,21 @@ def triangle(n: int, lower: bool, diagonal: float) -> np.ndarray:
 
 class Blocks:
     """The part of Graph that knows blocks."""
+
+    shape: Any
+    op: Any
+    const: Any
+    zero: Any
+    args: Any
+    boolean: Any
+    compare: Any
+    select: Any
+    raw: Any
+    one: Any
+    meta: Any
+    node: Any
+    mul: Any
+    memo: Any
 
     # --- names of elements ---
 
@@ -369,7 +385,8 @@ class Blocks:
             names.flat[self.meta[i]] = bar
             return [(x, self.pack_or_zero(names))]
         bars = self.names(bar, self.shape[i]).ravel()
-        shares, homes = [], {}
+        shares = []
+        homes: dict[Any, Any] = {}
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
             names, origins = bars[piece.places()], piece.origins()

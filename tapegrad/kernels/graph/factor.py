@@ -6,6 +6,7 @@ fixed term, such as x - mu, is never torn apart under a factor: sum(x^2) - 2 mu 
 
 from collections.abc import Iterable
 from dataclasses import replace
+from typing import Any
 
 from .nodes import Graph
 from .program import Loop, Program, relate
@@ -16,7 +17,8 @@ MANY = 48  # more sums than this are not searched for cheaper splittings
 
 def factored(p: Program) -> Program:
     """The program with the sums of its loops over data factored."""
-    g, new = p.g, {}
+    g = p.g
+    new: dict[Any, Any] = {}
     loops = []
     for old in p.loops:
         loop = old.copy()

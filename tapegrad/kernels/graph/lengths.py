@@ -23,7 +23,7 @@ def squares(g: Any, x: list[int]) -> int:
     return total
 
 
-def scaled(g: Any, x: list[int]) -> tuple[int, int, int]:
+def scaled(g: Any, x: Any) -> tuple[int, int, int]:
     """The sum of squares, the scale, and the length of the scaled vector."""
     q = squares(g, x)
     s = g.node("scale", q)
@@ -48,7 +48,7 @@ def part_written(g: Any, x: int, y: int) -> int:
 WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}  # instructions of ops/ that are written out in `scale` and `unscale`
 
 
-def length_of(g: Any, *x: int) -> int:
+def length_of(g: Any, *x: Any) -> int:
     """The node of the length of these numbers, or of one block."""
     x = [v for v in x if v != g.zero]
     if any(g.shape[v] for v in x):

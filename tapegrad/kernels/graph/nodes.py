@@ -148,7 +148,7 @@ class Graph(Blocks):
             first += size_of(self.shape[i])
         return made
 
-    def boolean(self, i: int) -> bool:
+    def boolean(self, i: int) -> Any:
         return self.op[i] in BOOLS
 
     def new_loop(self, within: int = 0) -> int:
@@ -418,7 +418,7 @@ class Graph(Blocks):
 
     # --- local derivatives ---
 
-    def singular(self, i: int) -> bool:
+    def singular(self, i: int) -> Any:
         """May a derivative of node i be infinite?"""
         known = OPERATIONS.get(self.op[i])
         return known is not None and known.singular

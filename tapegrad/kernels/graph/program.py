@@ -35,7 +35,7 @@ class Loop:
     steps: int | str
     active: int | None = None
     cap: int | None = None
-    of: "Loop | None" = None
+    of: "Loop | Any" = None
     going: int | None = None
     carry: list[int] = field(default_factory=list)  # in-nodes: the carry in a step
     start: list[int] = field(default_factory=list)

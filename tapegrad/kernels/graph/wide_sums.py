@@ -9,6 +9,7 @@ same log(sigma) is computed in the program's dtype as before.  A step that reads
 A comparison or a floor that depends on no sum is decided once, in the program's dtype, for steps and sections have to agree."""
 
 from dataclasses import replace
+from typing import Any
 
 from .nodes import LEAVES, Graph
 from .program import Program
@@ -20,7 +21,8 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
 
     `precise`: for each group of outputs, whether it is float64 (or rounded once); `read`: the nodes outside of loops that the loops
     read.  Loops are changed in place."""
-    g, wide = p.g, {}
+    g = p.g
+    wide: dict[Any, Any] = {}
     for loop in p.loops:
         made = [g.input("S", loop.id, k, g.shape[s]) for k, s in enumerate(loop.sums)]
         wide.update(zip(loop.sums, made, strict=True))

@@ -40,7 +40,8 @@ class Task:
 
     def __init__(self, call: Callable):
         self.call: Any = call
-        self.value, self.error, self.lock = None, None, threading.Lock()
+        self.value, self.lock = None, threading.Lock()
+        self.error: BaseException | None = None
         self.lock.acquire()
 
     def run(self) -> None:

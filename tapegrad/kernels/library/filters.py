@@ -357,7 +357,8 @@ class Filter(Shelved):
 
     def _expanded(self, call: "Packed", gradient: Any, slopes: Any = None) -> list:
         """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
-        row, line, parts = 0, 0, []
+        row, line = 0, 0
+        parts: list[Any] = []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
             n, shape = a.rows(call.sizes), a.shape(call.sizes)
             if mode:
@@ -379,7 +380,8 @@ class Filter(Shelved):
 
     def _nested(self, call: "Packed", H: Any) -> Any:
         """Matrices (B, p, p) of rows as a Model of Models."""
-        kind, made = self._parts.kind, []
+        kind = self._parts.kind
+        made: list[Any] = []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
             if x is None:
                 made.append(None)

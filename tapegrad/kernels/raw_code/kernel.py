@@ -294,7 +294,7 @@ class RawKernel(Remade):
                 "(another raw kernel, or a function)"
             )
 
-    def _refuse(self, tracked: list) -> None:
+    def _refuse(self, tracked: Any) -> None:
         for a, yes in zip(self.given, tracked, strict=True):
             if yes and not a.active:
                 raise ArgumentError(

@@ -33,11 +33,11 @@ class Threads:
     (`grid`); threads of a `block`; bytes of dynamic `shared` memory."""
 
     kernel: str
-    samples: Dimension | None
-    threads: Dimension | None
+    samples: Dimension | Any
+    threads: Dimension | Any
     grid: list | None
     block: int | tuple | None
-    shared: Dimension | None
+    shared: Dimension | Any
 
     def check(self, given: Sequence) -> None:
         """Raises KernelError where no argument tells how many threads start."""

@@ -127,7 +127,7 @@ def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
             return [(bars[n], bar_axis(k, n)) for n in taken]
 
         check_independent(k, launch, ("bar", real.char, *sorted(dims.items())), xp, k.threads.samples.value(dims), real)
-    tangents = []
+    tangents: list[Any] = []
     for m, a in enumerate(k.outs):
         if not a.active:
             tangents.append(None)

@@ -266,7 +266,7 @@ class Derivatives:
         r = self.run("vjp", f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {})
 
         def pullback(w: Any) -> Any:
-            seeds = []
+            seeds: list[Any] = []
             for y, c in zip(leaves(r.out), leaves(w), strict=True):
                 y = r.numbers(y)
                 if y is not None and c is not None:
@@ -338,7 +338,7 @@ def columns(r: Run) -> list:
     ways = iter(r.unit_ways() if r.units is None else r.units)
     for m in r.all:
         found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(int(np.prod(m.shape)))])
-    made = []
+    made: list[Any] = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])
         for k, m in enumerate(r.all):

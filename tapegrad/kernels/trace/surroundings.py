@@ -79,7 +79,9 @@ class Rebuilder:
     """Rebuilds functions for one trace into the graph `g`."""
 
     def __init__(self, g: Graph):
-        self.g, self.seen, self.hold, self.captured = g, {}, [], Captured()
+        self.g, self.captured = g, Captured()
+        self.seen: dict[Any, Any] = {}
+        self.hold: list[Any] = []
         self.numpy = Namespace(np, self._creation())
         self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = Random()
@@ -203,7 +205,7 @@ class Rebuilder:
         return new
 
 
-def through(f: types.FunctionType, users: Any = None) -> types.FunctionType:
+def through(f: Any, users: Any = None) -> types.FunctionType:
     """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
     f.users = f if users is None else users
     return f

@@ -46,7 +46,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     """A symbolic array: node numbers, and names of elements of blocks, in an array of its shape."""
 
     __array_priority__ = 2000
-    product = None  # (A, B) where this is A @ B, for symmetry
+    product: Any = None  # (A, B) where this is A @ B, for symmetry
     zero_d = False  # of one number: is it an array of no axes, which NumPy writes in place, and not a scalar?
 
     def __init__(self, g: Graph, ids: Any):
@@ -481,7 +481,7 @@ def alike(x: list) -> list:
     return [real(v) for v in x] if len(kinds) > 1 else x
 
 
-def graph_of(*x: Any) -> Graph | None:
+def graph_of(*x: Any) -> Any:
     for v in x:
         if isinstance(v, Sym):
             return v.g

@@ -59,7 +59,7 @@ class Flat(Elements):
         y = views.ravel(argument(y))
         write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
-    __hash__ = None
+    __hash__ = None  # type: ignore[assignment]
     __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.eq, operator.ne)]
     __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.lt, operator.le)]
     __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.gt, operator.ge)]

@@ -499,7 +499,7 @@ rules(inv, _inv_vjp, jvp=lambda t, out, x: -matmul(out, matmul(t[0], out)))
 # --- determinants ---
 
 
-def matrices(g: Any) -> Any:
+def as_matrices(g: Any) -> Any:
     """Numbers as 1 x 1 matrices, to multiply matrices with."""
     return reshape(g, to=(*shape(g), 1, 1))
 
@@ -572,9 +572,9 @@ def _third(x: Any, e: Any, g: Any) -> Any:
     """The gradient of D^2 det(x)[e, g] = det(x) (tr Xe tr Xg - tr XeXg), X = x^-1."""
     X = inv(x)
     E, G = matmul(X, e), matmul(X, g)
-    EG, a, b = matmul(E, G), matrices(trace_of(E)), matrices(trace_of(G))
-    m = (a * b - matrices(trace_of(EG))) * X - b * matmul(E, X) - a * matmul(G, X) + matmul(EG, X) + matmul(matmul(G, E), X)
-    return matrices(det(x)) * T(m)
+    EG, a, b = matmul(E, G), as_matrices(trace_of(E)), as_matrices(trace_of(G))
+    m = (a * b - as_matrices(trace_of(EG))) * X - b * matmul(E, X) - a * matmul(G, X) + matmul(EG, X) + matmul(matmul(G, E), X)
+    return as_matrices(det(x)) * T(m)
 
 
 def trace_of(x: Any) -> Any:
@@ -591,7 +591,7 @@ def _traced(c: Any, t: Any) -> Any:
     return sum(c * t, (ndim(c) - 2, ndim(c) - 1))
 
 
-rules(det, lambda g, out, x: matrices(g) * cofactor(x), jvp=lambda t, out, x: _traced(cofactor(x), t[0]))
+rules(det, lambda g, out, x: as_matrices(g) * cofactor(x), jvp=lambda t, out, x: _traced(cofactor(x), t[0]))
 rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: cofactor_slope(x, t[0]))
 rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
 
@@ -607,7 +607,7 @@ def _slogdet_vjp(g, out, need, x):
     if g[0] is not None and dtype(x).kind == "c":
         k = imaginary(real(conj(g[0]) * (out[0] * 1j)))
         z = k if z is None else z + k
-    return (None if z is None else matrices(z) * H(inv(x)),)
+    return (None if z is None else as_matrices(z) * H(inv(x)),)
 
 
 def _slogdet_jvp(t, out, x):

@@ -266,7 +266,8 @@ def log_slope(y: Any, e: Any) -> Any:
         x = expm(y * 0.5**j)
         e = sylvester(x, x, e)
     one = np.eye(shape(y)[-1], dtype=dtype(y))
-    m, total = expm(y * 0.5**k) - one, None
+    m = expm(y * 0.5**k) - one
+    total: Any = None
     for node, weight in zip(NODES, WEIGHTS, strict=True):
         r = inv(one + float(node) * m)
         term = matmul(r, matmul(e, r)) * float(weight)

@@ -5,6 +5,7 @@ In the argument all derivatives are neighbours of the function, or follow from i
 import functools
 import math
 import operator
+from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -19,13 +20,15 @@ from .gamma import digamma, gammaln, of_real, rgamma
 
 # --- cylinder functions of real order ---
 
-jv = function(sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
-yv = function(sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
-iv = function(sp.iv, at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z)))
-kv = function(
+jv: Any = function(sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
+yv: Any = function(sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
+iv: Any = function(
+    sp.iv, at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z))
+)
+kv: Any = function(
     sp.kv, at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z))
 )
-ive = function(
+ive: Any = function(
     sp.ive,
     at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
     at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out),
@@ -83,12 +86,12 @@ def hankel_order(sign, scaled):
     return at_real(partial)
 
 
-hankel1 = function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
-hankel2 = function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+hankel1: Any = function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
+hankel2: Any = function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
 h1vp = derived(sp.h1vp, hankel1, -1, 1)
 h2vp = derived(sp.h2vp, hankel2, -1, 1)
-hankel1e = function(sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
-hankel2e = function(sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
+hankel1e: Any = function(sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
+hankel2e: Any = function(sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
 
 # --- spherical ones: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the other sign ---
 
@@ -133,7 +136,7 @@ def airy(z):
     return tuple([f(z) for f in (*airy_a, *airy_b)])
 
 
-airye_parts = (
+airye_parts: Any = (
     function(None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"),
     function(None, lambda out, z: z * airye_parts[0](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[1], name="airye_a_slope"),
     function(None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"),
@@ -203,8 +206,8 @@ def modstruve_order(out, v, x):
     return select(primal_of(x) <= size, sum(terms * (low - digamma(at)), -1), math.nan)
 
 
-struve = function(sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
-modstruve = function(
+struve: Any = function(sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
+modstruve: Any = function(
     sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x))
 )
 
@@ -262,7 +265,7 @@ def bessel_integral(f, a, lmb, nu):
     return sum(w * power(x, last(lmb)) * f(last(nu), 2.0 * last(a) * x, np.log(x)), -1)
 
 
-besselpoly = function(
+besselpoly: Any = function(
     sp.besselpoly,
     lambda out, a, lmb, nu: besselpoly(a, lmb + 1.0, nu - 1.0) - besselpoly(a, lmb + 1.0, nu + 1.0),
     lambda out, a, lmb, nu: bessel_integral(lambda v, z, log_x: log_x * jv(v, z), a, lmb, nu),

@@ -28,7 +28,7 @@ from ..shaping import reshape
 from .incomplete import first_array
 
 
-def implements(*functions: Callable) -> Callable:
+def implements(*functions: Callable) -> Any:
     """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
 
     def declare(f):
@@ -152,7 +152,7 @@ def refusing(name: str, k: int, why: str) -> Callable:
     return partial
 
 
-def at_real(partial: Callable) -> Callable:
+def at_real(partial: Any) -> Callable:
     """A partial derivative that holds for real arguments; `function` refuses others."""
     partial.at_real = True
     return partial

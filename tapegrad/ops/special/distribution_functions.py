@@ -1,5 +1,7 @@
 """Distribution functions of scipy.special and their inverses: those of the gamma and beta families are the incomplete functions."""
 
+from typing import Any
+
 import numpy as np
 import scipy.special as sp
 
@@ -120,4 +122,4 @@ def hyp0f1_by_parameter(out, v, z):
     return select(near, sum(terms, -1), out * (digamma(v) - 0.5 * log(size)) + front * slope)
 
 
-hyp0f1 = function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)
+hyp0f1: Any = function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)

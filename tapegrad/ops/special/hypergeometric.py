@@ -5,6 +5,7 @@ a division by what may vanish.  Series run where their terms do not cancel (Kumm
 they do not converge, the derivative by a parameter is nan."""
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -98,7 +99,7 @@ def hyp1f1_by_b(out, a, b, x):
     return select(right, kummer(a, b, y, (0, 1)), left)
 
 
-hyp1f1 = function(sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
+hyp1f1: Any = function(sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
 
 
 def gauss(direct, pfaff):
@@ -116,7 +117,7 @@ def gauss(direct, pfaff):
     return at_real(partial)
 
 
-hyp2f1 = function(
+hyp2f1: Any = function(
     sp.hyp2f1,
     gauss((1, 0, 0, 0), lambda f, u: f(1, 0, 0, 0) - u * f(0, 0, 0, 0)),
     gauss((0, 1, 0, 0), lambda f, u: -f(0, 1, 0, 0)),
@@ -137,7 +138,7 @@ def over_times(f, a, b, x):
     return sum(weight * f * LENGTHS, -1)
 
 
-hyperu = function(
+hyperu: Any = function(
     sp.hyperu,
     lambda out, a, b, x: over_times(np.log(TIMES) - np.log1p(TIMES), a, b, x) - digamma(a) * out,
     lambda out, a, b, x: over_times(np.log1p(TIMES), a, b, x),
@@ -158,13 +159,13 @@ def wright_moment(a, b, x, by_a, shift):
     return -inside * sum(terms * digamma(at) * (k if by_a else 1.0), -1)
 
 
-wright_bessel = function(
+wright_bessel: Any = function(
     sp.wright_bessel,
     lambda out, a, b, x: wright_moment(a, b, x, True, 0.0),
     lambda out, a, b, x: wright_moment(a, b, x, False, 0.0),
     lambda out, a, b, x: wright_bessel(a, a + b, x),
 )
-log_wright_bessel = function(
+log_wright_bessel: Any = function(
     sp.log_wright_bessel,
     lambda out, a, b, x: wright_moment(a, b, x, True, out),
     lambda out, a, b, x: wright_moment(a, b, x, False, out),

@@ -1,6 +1,7 @@
 """Integrals of elementary functions, powers and logarithms, Lambert's function."""
 
 import math
+from typing import Any
 
 import numpy as np
 import scipy.special as sp
@@ -146,7 +147,7 @@ def inv_boxcox1p(x, lmbda):
 powm1 = function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
 DEGREE = math.pi / 180
 sindg = function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
-cosdg = function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
+cosdg: Any = function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
 tandg = function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
 cotdg = function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
 radian = function(

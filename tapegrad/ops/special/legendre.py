@@ -2,6 +2,8 @@
 
 Degrees and orders are whole numbers, which are constants."""
 
+from typing import Any
+
 import numpy as np
 import scipy.special as sp
 
@@ -122,7 +124,7 @@ def on_sphere(n, m, theta):
     return cp.where(inside, library(sp.sph_harm_y)(n, m * inside, theta, 0.0 * theta).real, 0.0)
 
 
-sph_legendre_of = function(
+sph_legendre_of: Any = function(
     None,
     DEGREE,
     DEGREE,

@@ -62,7 +62,7 @@ def power_of_sign(s, k):
     return 1.0 if s > 0 else 1.0 - 2.0 * (k % 2.0)
 
 
-eval_jacobi = function(
+eval_jacobi: Any = function(
     sp.eval_jacobi,
     DEGREE,
     jacobi_by(True),
@@ -81,7 +81,7 @@ def gegenbauer_by_parameter(out, n, a, x):
     return over_lower(n, term)
 
 
-eval_gegenbauer = function(
+eval_gegenbauer: Any = function(
     sp.eval_gegenbauer, DEGREE, gegenbauer_by_parameter, lambda out, n, a, x: below(n, 2.0 * a, eval_gegenbauer, a + 1.0, x)
 )
 eval_legendre = function(sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x))
@@ -105,22 +105,22 @@ def sh_jacobi_by_p(out, n, p, q, x):
     return shifted(n, p, q, x, 1) - out * (digamma(2.0 * m + p) - digamma(m + p))
 
 
-eval_sh_jacobi = function(
+eval_sh_jacobi: Any = function(
     sp.eval_sh_jacobi,
     DEGREE,
     sh_jacobi_by_p,
     lambda out, n, p, q, x: shifted(n, p, q, x, 2) - shifted(n, p, q, x, 1),
     lambda out, n, p, q, x: below(n, n, eval_sh_jacobi, p + 2.0, q + 1.0, x),
 )
-eval_genlaguerre = function(
+eval_genlaguerre: Any = function(
     sp.eval_genlaguerre,
     DEGREE,
     lambda out, n, a, x: over_lower(n, lambda m, k: eval_genlaguerre(k, last(a), last(x)) / (m - k)),
     lambda out, n, a, x: below(n, -1.0, eval_genlaguerre, a + 1.0, x),
 )
 eval_laguerre = function(sp.eval_laguerre, DEGREE, lambda out, n, x: below(n, -1.0, eval_genlaguerre, 1.0, x))
-eval_hermite = function(sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x))
-eval_hermitenorm = function(sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x))
+eval_hermite: Any = function(sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x))
+eval_hermitenorm: Any = function(sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x))
 
 
 @implements(sp.assoc_laguerre)
@@ -129,7 +129,7 @@ def assoc_laguerre(x, n, k=0.0):
 
 
 # (x^2 - 1) P' = v x P_v - (v + m) P_(v-1)
-lpmv = function(
+lpmv: Any = function(
     sp.lpmv, DEGREE, DEGREE, lambda out, m, v, x: (v * x * out - (v + m) * lpmv(m, select(v == 0, -v, v - 1), x)) / (x * x - 1.0)
 )
 

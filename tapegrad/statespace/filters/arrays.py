@@ -173,7 +173,8 @@ class OnArrays:
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
         """r <- u + L' r and N <- W + L' N L of each step, from zeros behind the last: (n, m, k) and (n, m, m)."""
-        r, N, found = u[-1], W[-1], []
+        r, N = u[-1], W[-1]
+        found: list[Any] = []
         for t in reversed(range(len(u))):
             r, N = (u[t] + L[t].T @ r, W[t] + L[t].T @ N @ L[t]) if found else (r, N)
             found.append((r, N))

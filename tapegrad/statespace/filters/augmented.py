@@ -147,8 +147,8 @@ class DiffuseStart:
     at: numpy.ndarray
     dropped: int | None
     names: tuple[str, ...]
-    centre: numpy.ndarray | None = None
-    spread: numpy.ndarray | None = None
+    centre: Any = None
+    spread: Any = None
 
     def state(self, s: System) -> tuple[Any, Any]:
         """The mean (m, 1 + q) and the covariance before the first observation, or before the first transition."""
@@ -168,7 +168,8 @@ class DiffuseStart:
 
     def independent(self) -> numpy.ndarray:
         """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
-        basis, picked = numpy.zeros((self.rank, self.rank)), []
+        basis = numpy.zeros((self.rank, self.rank))
+        picked: list[Any] = []
         scale = numpy.linalg.norm(self.rows, axis=0)
         for row, at in zip(self.rows / scale, self.at, strict=True):
             left = row - (basis @ row) @ basis
@@ -215,7 +216,7 @@ class DiffuseStart:
         return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
 
 
-def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | None:
+def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | Any:
     """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
     if not s.diffuse.any():
         return None

@@ -28,7 +28,7 @@ class Begin:
 
     steps: int
     constants: "Constants | None" = None
-    start: DiffuseStart | None = None
+    start: DiffuseStart | Any = None
 
     def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
         """Mean and upper triangle of the covariance of the state at the next step, and the log-likelihood of these steps, in one vector.
@@ -84,7 +84,7 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
         return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
 
 
-def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | None:
+def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | Any:
     """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated;
     `anew`: how it began for the same data before does not matter."""
     bare = start_of(s, data, placed=False)

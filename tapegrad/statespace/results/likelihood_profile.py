@@ -76,7 +76,7 @@ def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 
     return numpy.sort([target.value(u + step * (numpy.arange(u.size) == i)) for step in steps])
 
 
-def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> numpy.ndarray | None:
+def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> Any:
     """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a multiplier."""
     multiplier, k = 0.0, u.size
     for _ in range(STEPS):
@@ -133,14 +133,14 @@ def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray
     return numpy.nan
 
 
-def _solved(A: numpy.ndarray, b: numpy.ndarray) -> numpy.ndarray | None:
+def _solved(A: numpy.ndarray, b: numpy.ndarray) -> Any:
     try:
         return numpy.linalg.solve(A, b)
     except numpy.linalg.LinAlgError:
         return None
 
 
-def _inside(objective: Objective, u: numpy.ndarray, step: numpy.ndarray) -> numpy.ndarray | None:
+def _inside(objective: Objective, u: numpy.ndarray, step: numpy.ndarray) -> Any:
     """u + step, the step no longer than 2 in any free parameter and halved until the likelihood is finite."""
     step = step * min(1.0, 2.0 / max(abs(step).max(), 1e-300))
     for _ in range(20):
