@@ -235,11 +235,15 @@ NEAR = 5  # frames of the standard library between
 
 
 def names_in(code: types.CodeType) -> set:
-    names = set(code.co_names)
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            names |= names_in(c)
-    return names
+    return {name for c in codes_in(code) for name in c.co_names}
+
+
+def codes_in(code: types.CodeType) -> list:
+    """The code, and that of the functions in it."""
+    found = [code]
+    for c in found:
+        found += [k for k in c.co_consts if isinstance(k, types.CodeType)]
+    return found
 
 
 DELETE = dis.opmap["DELETE_GLOBAL"]
@@ -249,11 +253,8 @@ DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of glob
 def deletes(code: types.CodeType) -> tuple:
     """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
     key = id(code)
-    here = DELETE in code.co_code[::2]  # opcodes stand at even places
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if here else set()
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            found.update(deletes(c))
+    here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
+    found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
     return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
 
 

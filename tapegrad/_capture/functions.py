@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._dispatch import stand_ins
 from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
 from .cached import Cached
 from .classes import State
-from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
+from .kinds import EMPTY, NUMERIC, Holder, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
 GENERIC = functools.singledispatch(len).__code__
@@ -219,7 +220,7 @@ class Functions:
                 self.vacant |= {key}
                 self.changes.append((Cell, c, new, EMPTY, EMPTY))
             return new
-        if type(value) in ATOMS:
+        if type(value) in IMMUTABLE:
             new.cell_contents = value
             self.changes.append((Cell, c, new, value, value))
         else:
@@ -241,9 +242,6 @@ class Functions:
             if new is not owner:
                 return getattr(new, f.__name__)
         return self.library(f)
-
-    def partial(self, p: Any) -> Any:
-        return functools.partial(self(p.func), *[self(a) for a in p.args], **{k: self(v) for k, v in p.keywords.items()})
 
     def cached(self, c: Any) -> Any:
         return Cached(c, self)

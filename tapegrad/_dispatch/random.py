@@ -13,15 +13,14 @@ import numpy as np
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import Primitive, Trace, live, values_of
+from .._core.primitive import Primitive, Trace, any_tracked, holds_variable, live, values_of
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
 from ..ops.indexing.views import shown
 from ..ops.indexing.writes import write_value
-from ..ops.protocols import any_tracked
 from ..ops.zero_derivative import Place, each
-from .faces import FACES, faces_of, has_variable
+from .faces import FACES, faces_of
 
 take = NUMPY[np.take]
 
@@ -163,7 +162,7 @@ def method(name: str) -> Any:
                 drawn = trace if trace.notes_draws else drawn
         if drawn is not None:
             return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
-        if not has_variable(args) and not has_variable(kwargs.values()):
+        if not holds_variable(args) and not holds_variable(kwargs.values()):
             y = f(*args, **kwargs)
             # a rebuilt function, whose globals are no plain dict, may write tracked values into it
             mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None

@@ -26,7 +26,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, layout_of, values_of
+from .._core.primitive import holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import HANDLES
@@ -68,22 +68,13 @@ class Carrier:
 
 
 def any_of(xs: Any, test: Callable) -> bool:
-    for x in xs:
-        kind = type(x)
-        if kind in HANDLES or isinstance(x, Carrier):
-            if test(x):
-                return True
-        elif kind is list or kind is tuple:
-            if any_of(x, test):
-                return True
-        elif kind is Selected:
-            if any_of((x.full,), test):
-                return True
-        elif kind is dict and any_of(x.values(), test):
-            return True
-        elif kind is np.ndarray and x.dtype == object and any_of(x.ravel().tolist(), test):
-            return True
-    return False
+    def inside(x):
+        if isinstance(x, Carrier):
+            return test(x)
+        parts = (x.full,) if type(x) is Selected else x.flat if type(x) is np.ndarray and x.dtype == object else ()
+        return holds_variable(parts, test, inside)
+
+    return holds_variable(xs, test, inside)
 
 
 def is_ours(x: Any) -> bool:

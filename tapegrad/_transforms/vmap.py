@@ -211,7 +211,7 @@ def batched(call: str, f: Callable, args: tuple, axes: list, kwargs: dict, count
             if where:
                 read(y)
                 again = lambda: around.settle(g(*inputs.anew(trace, around), **named))
-                run_beside(trace, y, kept, where, again, f)
+                run_beside(trace, y, kept, where, again)
             return y
 
         return run

@@ -13,7 +13,7 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError
-from .._core.primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
+from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
 from .._core.variable import Variable
 from .declare import NUMPY, ndim, shape
 from .shaping import reshape
@@ -50,10 +50,6 @@ def library_of(xs: Any) -> Any:
         elif is_array(x) and xp_of(x) is not np:
             return xp_of(x)
     return np
-
-
-def tracked(xs: Any) -> bool:
-    return any(tracked(x.values() if type(x) is dict else x) if type(x) in (list, tuple, dict) else is_tracked(x) for x in xs)
 
 
 def has_floats(y: Any) -> bool:
@@ -141,7 +137,7 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
             y = call(given, named)
         else:
             y = getattr(library_of(given), name, f)(*given, **named)
-        if has_floats(y) and f not in STEPS and (tracked(args) or tracked(kwargs.values())):
+        if has_floats(y) and f not in STEPS and (any_tracked(args) or any_tracked(kwargs.values())):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
                 "of other operations, or cut the derivative with tapegrad.value(x)"

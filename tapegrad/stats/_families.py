@@ -11,14 +11,13 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, layout_of, primal_of
+from .._core.primitive import any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
 from ..ops.elementwise import exp, expm1, log, log1p, select
-from ..ops.protocols import any_tracked
 
 LOG_2 = math.log(2.0)
 
