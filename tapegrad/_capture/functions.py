@@ -252,7 +252,7 @@ class Functions:
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
                 return self(d.py_func)(*args, **kwargs)
-            return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
+            return d(*lend(args), **lend(kwargs))
 
         return call
 

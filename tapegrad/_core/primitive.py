@@ -357,7 +357,7 @@ def holds_variable(xs: Any, test: Callable | None = None, others: Callable | Non
         if kind in HANDLES:
             if test is None or test(x):
                 return True
-        elif kind in IMMUTABLE or kind is np.ndarray and others is None:
+        elif kind is np.ndarray and others is None or kind in IMMUTABLE:
             continue
         elif issubclass(kind, inside):
             if holds_variable(x.values() if issubclass(kind, dict) else x, test, others, inside):

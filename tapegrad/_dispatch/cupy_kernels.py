@@ -26,7 +26,7 @@ class Kernel:
         return cls(kernel)
 
     def __call__(self, *args, **kwargs):
-        if any_tracked(args) or any_tracked(kwargs.values()):
+        if any_tracked((args, kwargs)):
             kind = type(self._kernel).__name__.removeprefix("_")
             name = getattr(self._kernel, "name", None) or getattr(self._kernel, "__name__", "")
             raise NoRuleError(

@@ -55,7 +55,7 @@ class Ufunc:
         self.__doc__, self.__wrapped__ = f.__doc__, f
 
     def __call__(self, *args, **kwargs):
-        if holds_variable(args) or holds_variable(kwargs.values()):
+        if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
         try:
             return library_function(self.f, self.device, args)(*args, **kwargs)
@@ -66,7 +66,7 @@ class Ufunc:
             return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
-        if holds_variable(args) or holds_variable(kwargs.values()):
+        if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return ufunc_call(self.key, name, args, kwargs)
         return getattr(self.f, name)(*args, **kwargs)
 
@@ -168,7 +168,7 @@ def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
 
     @functools.wraps(f)
     def by_own_parameters(*args, **kwargs):
-        if (kwargs or len(args) > move.plain) and (holds_variable(args) or holds_variable(kwargs.values())):
+        if (kwargs or len(args) > move.plain) and holds_variable((args, kwargs)):
             args, kwargs = move(args, kwargs)
         return on_variables(*args, **kwargs)
 

@@ -29,6 +29,7 @@ from .._core.lent_memory import lend
 from .._core.primitive import holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
+from .._core.trees import nested
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
 from .._dispatch.stand_ins import of_instance
@@ -119,26 +120,24 @@ def tracked(*xs: Any) -> bool:
     return any_of(xs, tracked_one)
 
 
+@nested
 def plain(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
     if type(x) is Selected:
         return plain(x.plain_elements())
-    if type(x) is dict:
-        return {k: plain(v) for k, v in x.items()}
-    return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
+    return lend(x)
 
 
+@nested
 def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
     if type(x) is Selected:
         return bare(x.plain_elements())
-    if type(x) is dict:
-        return {k: bare(v) for k, v in x.items()}
-    return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)
+    return values_of(x)
 
 
 def refusal(name: str, why: str = "", instead: str = "") -> NoRuleError:

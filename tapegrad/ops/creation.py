@@ -14,6 +14,7 @@ from .._core.foreign import OBJECTS, argument
 from .._core.primitive import handle, layout_of, nests_variable, primal_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
+from .._core.trees import nested
 from .._core.variable import DIRECT, Variable, View, variable
 from .declare import NUMPY, implements, linear, primitive, rules
 from .declare import dtype as dtype_of
@@ -337,10 +338,9 @@ def on_device(x: Any) -> Any:
     return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
 
 
+@nested
 def placed(x: Any) -> Any:
     """What a function of CuPy's made of numbers: its arrays lie on the device."""
-    if type(x) is tuple or type(x) is list:
-        return type(x)([placed(e) for e in x])
     return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 
 

@@ -211,9 +211,9 @@ def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
             return adapter.ours(*args)
     ours = function_for(key)
     if ours is None:
-        if any_tracked(args) or any_tracked(kwargs.values()):
+        if any_tracked((args, kwargs)):
             raise no_rule(f)
-        return f(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+        return f(*lend(args), **lend(kwargs))
     adapter = ADAPTERS.get(key)
     if adapter is None or adapter.ours is not ours:
         adapter = ADAPTERS[key] = Adapter(key, ours)

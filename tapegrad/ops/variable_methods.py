@@ -403,7 +403,7 @@ def _without_rule(name: str) -> Callable:
                 f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other operations, or cut the "
                 f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
-        return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+        return getattr(lend(x), name)(*lend(args), **lend(kwargs))
 
     method.__name__ = name
     return method

@@ -14,6 +14,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError
 from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
+from .._core.trees import nested
 from .._core.variable import Variable
 from .declare import NUMPY, ndim, shape
 from .shaping import reshape
@@ -34,11 +35,6 @@ OF_PRIMALS = (
 OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
 NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = (np.fix,)  # floats, constant between steps
-
-
-def each(of: Callable, x: Any) -> Any:
-    """`of` of an argument, or of each member of a list or tuple."""
-    return type(x)([each(of, v) for v in x]) if type(x) in (list, tuple) else of(x)
 
 
 def library_of(xs: Any) -> Any:
@@ -102,16 +98,32 @@ def _stacked_reduction(name: str) -> Callable:
     return rule
 
 
+def emptied(tree: Any) -> tuple:
+    """(the Variables in arguments; the arguments with a `Place` for each)"""
+    hidden: list = []
+
+    @nested
+    def held(x):
+        if not isinstance(x, Variable):
+            return x
+        hidden.append(x)
+        return Place(len(hidden) - 1)
+
+    tree = held(tree)
+    return hidden, tree
+
+
+def filled(hidden: Any, tree: Any) -> Any:
+    return nested(lambda x: hidden[x.k] if type(x) is Place else x)(tree)
+
+
 def constant(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative.  `of`: what of its arguments it is given."""
-    name = f.__name__
+    name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):
-        def filled(x):
-            return hidden[x.k] if type(x) is Place else x
-
-        args = each(filled, args)
-        return getattr(library_of(args), name, f)(*args, **{k: each(filled, v) for k, v in kwargs.items()})
+        args, kwargs = filled(hidden, (args, kwargs))
+        return getattr(library_of(args), name, f)(*args, **kwargs)
 
     prim = Primitive(name, run)
     if isinstance(f, np.ufunc) or name in BY_ELEMENT:
@@ -120,24 +132,16 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         prim.batch = _stacked_reduction(name)
 
     def call(args, kwargs):
-        hidden = []
-
-        def emptied(x):
-            if isinstance(x, Variable):
-                hidden.append(x)
-                return Place(len(hidden) - 1)
-            return x
-
-        args, kwargs = each(emptied, args), {k: each(emptied, v) for k, v in kwargs.items()}
+        hidden, (args, kwargs) = emptied((args, kwargs))
         return bind(prim, hidden, {"args": args, "kwargs": kwargs})
 
     def on_values(*args, **kwargs):
-        given, named = [each(of, a) for a in args], {k: each(of, v) for k, v in kwargs.items()}
+        given, named = values([*args]), values(kwargs)
         if hides(given) or hides(list(named.values())):
             y = call(given, named)
         else:
             y = getattr(library_of(given), name, f)(*given, **named)
-        if has_floats(y) and f not in STEPS and (any_tracked(args) or any_tracked(kwargs.values())):
+        if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
                 "of other operations, or cut the derivative with tapegrad.value(x)"

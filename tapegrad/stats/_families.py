@@ -86,7 +86,7 @@ def library_method(name: str, f: Any) -> Any:
 
     @functools.wraps(f)
     def run(*args, **given):
-        if any_tracked(args) or any_tracked(given.values()):
+        if any_tracked((args, given)):
             raise NoRuleError(
                 f"scipy.stats.{name} has no derivative rule in tapegrad; cut the derivative with tapegrad.value, or compose it of others"
             )
@@ -166,7 +166,7 @@ class Frozen:
 
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
-        self._theirs = None if any_tracked(args) or any_tracked(given.values()) else family.theirs()(*lend(args), **lend(given))
+        self._theirs = None if any_tracked((args, given)) else family.theirs()(*lend(args), **lend(given))
 
     @classmethod
     def _of(cls, theirs: Any, shadow: Any) -> "Frozen":

@@ -43,7 +43,7 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
 
     @functools.wraps(f)
     def run(*args, **kwargs):
-        if any_tracked(args) or any_tracked(kwargs.values()):
+        if any_tracked((args, kwargs)):
             if any([t.samples for t in OPEN.hiding]):
                 home = [part for part in getattr(theirs(), "__module__", "scipy").split(".") if not part.startswith("_")]
                 name = ".".join([*home, f.__name__])
