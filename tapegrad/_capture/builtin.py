@@ -38,8 +38,9 @@ class Globals(dict):
     def __init__(self, real, shadow):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
         deleted."""
-        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
-        dict.__setitem__(self, "__builtins__", BUILTINS)
+        self.real, self.shadow, self.met = real, shadow, {}
+        self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}  # C code that makes a class looks for its module here
+        dict.update(self, self.first)
 
     def __missing__(self, name):
         value = self.real[name]
@@ -131,8 +132,8 @@ class Names(Holder):
         return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return [v for _, v in Names.bound(change[2]) if v is not EMPTY]
+    def named(change: tuple) -> list:
+        return Names.bound(change[2])
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -148,7 +149,7 @@ class Names(Holder):
     def undo(back: Any, change: tuple) -> None:
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
-        if dict.__len__(space) > 1 or len(space.first) > 1:
+        if dict.__len__(space) > 2 or len(space.first) > 2:
             for name, v in () if back.undo or space.shadow is None else Names.bound(space):
                 if v is EMPTY:
                     real.pop(name, None)

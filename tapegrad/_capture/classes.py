@@ -103,8 +103,8 @@ class Members(Holder):
         return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return list(Members.bound(change[2], change[4]).values())
+    def named(change: tuple) -> list:
+        return list(Members.bound(change[2], change[4]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -133,8 +133,8 @@ class State(Holder):
         return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return [v for v in State.bound(state_of(change[2]), change[3]).values() if v is not EMPTY]
+    def named(change: tuple) -> list:
+        return list(State.bound(state_of(change[2]), change[3]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core.arrays import IMMUTABLE
 from .kinds import Holder, is_user_class, same
-from .objects import kind_of
+from .objects import kind_of, parts_of
 
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
 
@@ -124,23 +124,22 @@ class Containers:
     def weak(self, x: Any) -> Any:
         """A Variable cannot be referred to weakly: seen from f, such a table is an ordinary one."""
         base = kind_of(x)
-        new: Any = {} if base.pairs else set()
-        self.hold.append(x)
-        self.seen[id(x)] = new
-        kind_of(new).put(new, [self(v) for v in base.parts(x)])
-        self.changes.append((Contents, x, new, kind_of(new).parts(new)))
-        return new
+        return self.replaced(x, {} if base.pairs else set(), base.parts(x))
 
     def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""
         if x.base is not None:
             return self.leave(x)
         new = np.empty(x.shape, object, order="F" if x.flags.fnc else "C")
+        return self.replaced(x, new, parts_of(x))
+
+    def replaced(self, x: Any, new: Any, flat: list) -> Any:
+        """x by `new`, which gets the shadows of its parts."""
         self.seen[id(x)] = new
         self.hold.append(x)
-        base = kind_of(x)
-        base.put(new, [self(v) for v in base.parts(x)])
-        self.changes.append((Contents, x, new, base.parts(new)))
+        kind = kind_of(new)
+        kind.put(new, self.each(flat))
+        self.changes.append((Contents, x, new, kind.parts(new)))
         return new
 
     def of_parts(self, x: Any) -> Any:
@@ -155,11 +154,11 @@ class Containers:
         kind = type(x)
         base = next(b for b in FIXED if isinstance(x, b))
         c = self(kind) if is_user_class(kind) else kind
-        flat = list(base.__iter__(x)) if base in (tuple, frozenset) else None
-        new = flat and [self(v) for v in flat]
-        if c is kind and (not flat or all(a is b for a, b in zip(flat, new, strict=True))):
+        parts = parts_of(x)
+        shadows = self.each(parts)
+        if c is kind and all(map(operator.is_, parts, shadows)):
             return x
-        new = base.__new__(c, x if new is None else new)
+        new = base.__new__(c, shadows if parts else x)
         self.seen[id(x)] = new
         self.hold.append(x)
         if kind is not c:

@@ -15,7 +15,6 @@ place that was passed, in machine-made Python, so that asking "is all as it was?
 `Environment` is what others use: it says whether what functions can read is unchanged, changed, or unknown."""
 
 import collections
-import contextvars
 import copy
 import copyreg
 import dis
@@ -47,7 +46,7 @@ from .._core.variable import Variable
 from . import is_foreign
 from .builtin import codes_in
 from .classes import POOL
-from .objects import GENERATORS, NAMES, kind_of, parts_of, snapshot
+from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot
 from .routes import BUFFERS, leads_away
 
 FIXED = (  # what never changes, but for what it is bound to
@@ -93,20 +92,6 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 MOST = 20_000  # objects that are compared; above it the walk is unknown
 LONGEST = 10 * MOST  # numbers, texts and references to objects
 REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
-CONTAINERS = (
-    list, tuple, collections.deque, collections.OrderedDict, collections.defaultdict, dict, set, frozenset, types.MappingProxyType,
-)  # fmt: skip
-LEADING = (
-    types.MethodType,
-    functools.partial,
-    property,
-    staticmethod,
-    classmethod,
-    slice,
-    weakref.ref,
-    contextvars.ContextVar,
-    types.CellType,
-)
 
 
 class Same:
@@ -439,11 +424,7 @@ class Walk:
         if kind.kind is not tuple:
             self.expect(f"len(r := [*({kind.text})]) == {len(items)} and all(map(is_, r, {{1}}))", x, items)
         self.follow([*items, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
-        if kind.kind in CONTAINERS:
-            self.members(x)
-
-    def members(self, x: Any) -> None:
-        if type(x).__module__ not in ("builtins", "collections"):
+        if type(x).__module__ not in KINDS_OF:
             self.instance(x)
 
     # --- objects and classes ---
@@ -652,12 +633,13 @@ KNOWN = frozenset((
     object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
+KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])  # modules whose containers hold nothing but their parts
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS = (
-    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), ((*CONTAINERS, *LEADING), Walk.parts),
+    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (tuple([k.kind for k in KINDS]), Walk.parts),
     (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), ((CACHE, LINK), Walk.cache), (BaseException, Walk.raised),
     (type, Walk.class_), (FIXED, Walk.fixed),
 )  # fmt: skip

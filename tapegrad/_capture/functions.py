@@ -43,9 +43,9 @@ class Cell(Holder):
         return False
 
     @staticmethod
-    def put(change: tuple) -> list:
+    def named(change: tuple) -> list:
         now = Cell.bound(change[2], change[4])
-        return [] if now is EMPTY or change[4] is EMPTY else [now]
+        return [] if now is EMPTY or change[4] is EMPTY else [(Cell.words, now)]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -81,8 +81,8 @@ class Bare(Holder):
     words = "an attribute of a function"
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return list(change[2].__dict__.values())
+    def named(change: tuple) -> list:
+        return list(change[2].__dict__.items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:

@@ -66,9 +66,14 @@ class Holder:
     words = "an object"  # for messages, of the holder
 
     @staticmethod
-    def put(change: tuple) -> Any:
-        """The values that f has put into the shadow."""
+    def named(change: tuple) -> Iterable:
+        """(name, value) of what f has bound in the shadow; `EMPTY` for what it has deleted."""
         return ()
+
+    @classmethod
+    def put(cls, change: tuple) -> Iterable:
+        """The values that f has put into the shadow."""
+        return [v for _, v in cls.named(change) if v is not EMPTY]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:

@@ -25,9 +25,9 @@ from .._batching.rules import room_for
 from .._batching.trace import Batch
 from .._capture.ambient import Ambient
 from .._capture.builtin import Names
-from .._capture.classes import Members, State
+from .._capture.classes import Members
 from .._capture.containers import Contents
-from .._capture.functions import Bare, Cell
+from .._capture.functions import Cell
 from .._capture.kinds import HELD, is_user_class, put_state, state_of
 from .._capture.objects import kind_of, parts_of, put_back
 from .._capture.snapshots import CONTAINERS as COUNTED
@@ -229,20 +229,6 @@ def counted_in(trace: Batch, before: dict) -> str:
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
-def bound_by(change: tuple) -> Any:
-    """(name, value) of the names and attributes that f has bound."""
-    kind, _, new, *first = change
-    if kind is State:
-        return State.bound(state_of(new), first[0]).items()
-    if kind is Members:
-        return Members.bound(new, first[1]).items()
-    if kind is Names:
-        return Names.bound(new)
-    if kind is Bare:
-        return new.__dict__.items()
-    return [(kind.words, v) for v in kind.put(change)] if kind is Cell or kind is Ambient else ()
-
-
 def bind_in(change: tuple, name: str, v: Any) -> None:
     kind, _, new, *_ = change
     if kind is Names:
@@ -363,7 +349,7 @@ class Counts:
     """The integers, strings and the like that a first run has left in holders."""
 
     def __init__(self, trace: Batch):
-        self.left = [(change, [(name, v) for name, v in bound_by(change) if is_count(v)]) for change in changes()]
+        self.left = [(change, [(name, v) for name, v in change[0].named(change) if is_count(v)]) for change in changes()]
         found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
         self.noted = [(x, content_of(x)) for x in [*found, *inner([v for x in found for v in parts_of(x)])] if content_of(x) is not None]
         self.mixed = [(new, kind_of(new).parts(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
@@ -378,7 +364,7 @@ class Counts:
 
     def show(self) -> None:
         for change in changes():
-            for name, v in bound_by(change):
+            for name, v in change[0].named(change):
                 if issubclass(type(v), Tally):
                     bind_in(change, name, v._value)
 

@@ -41,8 +41,8 @@ def vmap(f: Callable, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None = N
 
     In-place writes, views and captured arrays are as in a loop over the samples: a captured array that f writes ends with what the
     last sample left there; one that hands a value from sample to sample raises BatchError.  So does `if` on a condition that
-    differs between samples: write numpy.where.  An f that keeps values in names, attributes or containers, and may read
-    them before it has, is run again, to see that it hands none of them on.
+    differs between samples: write numpy.where.  An f that keeps values in names, attributes or containers is
+    run again, to see that it hands none of them on.
 
     >>> import numpy as np, tapegrad as tg
     >>> tg.vmap(tg.grad(lambda x: (x ** 3).sum()))(np.array([[1.0, 2.0], [3.0, 4.0]]))

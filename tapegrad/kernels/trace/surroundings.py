@@ -22,6 +22,8 @@ from ... import stats
 from ..._capture import is_foreign
 from ..._capture.builtin import Globals
 from ..._capture.dependencies import UNSEEN, words
+from ..._capture.kinds import slots_of
+from ..._capture.objects import parts_of
 from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
 from ..graph.nodes import Graph
@@ -171,10 +173,9 @@ class Rebuilder:
             return types.MethodType(call, x)
         new = object.__new__(type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__}))
         new.__dict__ = x.__dict__
-        for c in kind.__mro__:
-            for slot in [s for s in vars(c).values() if isinstance(s, types.MemberDescriptorType)]:
-                with contextlib.suppress(AttributeError):
-                    slot.__set__(new, slot.__get__(x))
+        for slot in slots_of(kind).values():
+            with contextlib.suppress(AttributeError):
+                slot.__set__(new, slot.__get__(x))
         return new
 
     def function(self, f: types.FunctionType) -> types.FunctionType:
@@ -192,11 +193,8 @@ class Rebuilder:
         self.seen[id(f)] = new
         self.hold.append(f)
         for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
-            try:
-                value = theirs.cell_contents
-            except ValueError:
-                continue  # an empty cell
-            ours.cell_contents = self(value)
+            for value in parts_of(theirs):
+                ours.cell_contents = self(value)
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if not UNSEEN.isdisjoint(words(f.__code__)):
