@@ -7,10 +7,10 @@ import numpy as _np
 import scipy.linalg as _scipy_linalg
 
 from . import scipy as scipy
+from ._core.primitive import holds_variable as _holds_variable
 from ._dispatch.cupy_kernels import kernel_class as _kernel_class
 from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill as _fill
-from ._dispatch.faces import has_variable as _has_variable
 from .ops.declare import NUMPY as _NUMPY
 from .ops.protocols import store as _store
 from .ops.protocols import ufunc_at as _ufunc_at
@@ -21,7 +21,7 @@ GeneralizedUFunc = _kernel_class(_cupyx.GeneralizedUFunc)
 
 def _at(theirs: _Any, ufunc: _Any) -> _Any:
     def scatter(a: _Any, slices: _Any, value: _Any) -> _Any:
-        if _has_variable((a, slices, value)):
+        if _holds_variable((a, slices, value)):
             return _ufunc_at(ufunc, a, slices, value)
         return theirs(a, slices, value)
 
@@ -36,7 +36,7 @@ scatter_min = _at(_cupyx.scatter_min, _np.minimum)
 
 def rsqrt(x: _Any, out: _Any = None, **kwargs: _Any) -> _Any:
     """1 / sqrt(x)."""
-    if not _has_variable((x, out)):
+    if not _holds_variable((x, out)):
         return _cupyx.rsqrt(x, out, **kwargs)
     y = _NUMPY[_np.reciprocal](_NUMPY[_np.sqrt](x))
     return y if out is None else _store(out, y)

@@ -5,14 +5,13 @@ class itself, so all its operations go through `apply` or `step`; and its list o
 nobody watches, nothing of this is met: the one question, whether `WATCHERS` is empty, is asked once a transform."""
 
 import linecache
-import sys
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import is_array
-from .._core.errors import LIBRARIES
+from .._core.errors import users_place
 from .._core.forward import Dual
 from .._core.primitive import Primitive, layout_of
 from .._core.reverse import PART, Like, Tape, primitive_of
@@ -22,20 +21,6 @@ from .captured_marks import Buffer
 from .trace import Batch
 
 # --- lines ---
-
-
-def users_place() -> tuple:
-    """(file, line) of the innermost code on the stack that is no library's."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if (frame.f_globals.get("__name__") or "").partition(".")[0] not in LIBRARIES:
-            return frame.f_code.co_filename, frame.f_lineno
-        frame = frame.f_back
-    return "an unknown place", 0
-
-
-def spelt(place: tuple) -> str:
-    return f"{place[0]}:{place[1]}" if place[1] else place[0]
 
 
 def text_of(place: tuple) -> str:

@@ -30,8 +30,8 @@ class Ambient(Holder):
     words = "a context variable"
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return change[2].placed[-1:]
+    def named(change: tuple) -> list:
+        return [(Ambient.words, v) for v in change[2].placed[-1:]]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import F8, address, is_array, xp_of
+from .._core.arrays import F8, address, extent, is_array, overlaps, xp_of
 from .._core.errors import AliasError
 from .._core.primitive import view
 from .._core.scope import OPEN, WATCHERS
@@ -188,7 +188,7 @@ class Arrays:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
         raw = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
-        start = (bounds(x)[0] - bounds(raw)[0]) % size if raw is not None and raw.size else 0
+        start = (extent(x)[0] - extent(raw)[0]) % size if raw is not None and raw.size else 0
         whole = self.memories.get((id(owner), x.dtype.str, start))
         if whole is None:
             known = self.within(x)
@@ -213,10 +213,10 @@ class Arrays:
         """x as a view of an array that was captured before and holds all of it, found by address."""
         if not x.size:
             return None
-        low, high = bounds(x)
+        low, high = extent(x)
         for other, w in self.arrays:
             if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
-                a, b = bounds(other)
+                a, b = extent(other)
                 if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
                     return elements(w, other, x, address(x) - a)
         return None
@@ -225,10 +225,10 @@ class Arrays:
         """Mark v and those of the others that share memory with it."""
         if xp_of(x) is not np or not x.size:
             return
-        low, high = bounds(x)
+        low, high = extent(x)
         for other, w in others:
             if w is not v and type(other) is np.ndarray and other.size:
-                a, b = bounds(other)
+                a, b = extent(other)
                 if a < high and low < b:
                     self.clash(v, w)
 
@@ -243,17 +243,6 @@ class Arrays:
         OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
 
 
-def bounds(x: Any) -> tuple:
-    """The first address of an array, and the one behind its last."""
-    low = high = address(x)
-    for n, stride in zip(x.shape, x.strides, strict=True):
-        if stride < 0:
-            low += (n - 1) * stride
-        else:
-            high += (n - 1) * stride
-    return low, high + x.itemsize
-
-
 def elements(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
     """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of that, counted in C order.
     None: it lies between them."""
@@ -262,17 +251,8 @@ def elements(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
         return None
     if not root.flags.c_contiguous:
         whole = view(whole, ("transpose", tuple(range(root.ndim))[::-1]))
-    return view(whole, (kind_of_window(x), (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
-
-
-def kind_of_window(x: Any) -> str:
-    """Do elements of x share memory with each other?  (Strides that do not nest count as such.)"""
-    reach = x.itemsize
-    for stride, n in sorted([(abs(stride), n) for stride, n in zip(x.strides, x.shape, strict=True) if n > 1]):
-        if stride < reach:
-            return "sliding"
-        reach += stride * (n - 1)
-    return "window"
+    kind = "sliding" if overlaps(x.shape, x.strides, size) else "window"
+    return view(whole, (kind, (x.shape, offset // size, tuple([stride // size for stride in x.strides]))))
 
 
 def bytes_of(owner: Any) -> Any:

@@ -38,8 +38,9 @@ class Globals(dict):
     def __init__(self, real: Any, shadow: Any):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
         deleted."""
-        self.real, self.shadow, self.met, self.first = real, shadow, {}, {"__builtins__": BUILTINS}
-        dict.__setitem__(self, "__builtins__", BUILTINS)
+        self.real, self.shadow, self.met = real, shadow, {}
+        self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}  # C code that makes a class looks for its module here
+        dict.update(self, self.first)
 
     def __missing__(self, name):
         value = self.real[name]
@@ -131,8 +132,8 @@ class Names(Holder):
         return found + [(n, v) for n, v in dict.items(space) if v is not first.get(n, EMPTY)]
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return [v for _, v in Names.bound(change[2]) if v is not EMPTY]
+    def named(change: tuple) -> list:
+        return Names.bound(change[2])
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -148,7 +149,7 @@ class Names(Holder):
     def undo(back: Any, change: tuple) -> None:
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
-        if dict.__len__(space) > 1 or len(space.first) > 1:
+        if dict.__len__(space) > 2 or len(space.first) > 2:
             for name, v in () if back.undo or space.shadow is None else Names.bound(space):
                 if v is EMPTY:
                     real.pop(name, None)
@@ -235,11 +236,15 @@ NEAR = 5  # frames of the standard library between
 
 
 def names_in(code: types.CodeType) -> set:
-    names = set(code.co_names)
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            names |= names_in(c)
-    return names
+    return {name for c in codes_in(code) for name in c.co_names}
+
+
+def codes_in(code: types.CodeType) -> list:
+    """The code, and that of the functions in it."""
+    found = [code]
+    for c in found:
+        found += [k for k in c.co_consts if isinstance(k, types.CodeType)]
+    return found
 
 
 DELETE = dis.opmap["DELETE_GLOBAL"]
@@ -249,11 +254,8 @@ DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of glob
 def deletes(code: types.CodeType) -> tuple:
     """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
     key = id(code)
-    here = DELETE in code.co_code[::2]  # opcodes stand at even places
-    found = {i.argval for i in dis.get_instructions(code) if i.opname == "DELETE_GLOBAL"} if here else set()
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            found.update(deletes(c))
+    here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
+    found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
     return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
 
 

@@ -2,17 +2,18 @@
 
 import gc
 import types
-import zlib
 from typing import Any
 
 import numpy as np
 
+from .._core.arrays import IMMUTABLE, checksum
 from .._core.errors import RouteError, callers_line
 from .._core.variable import HANDLES, Variable
 from .builtin import Globals, Names, names_in
 from .classes import State
 from .containers import Contents, differ
-from .kinds import ATOMS, is_foreign, state_of
+from .kinds import is_foreign, state_of
+from .objects import parts_of
 
 PLAIN = (types.ModuleType, types.BuiltinFunctionType)
 
@@ -39,7 +40,7 @@ class Cached:
             key = None
         back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
         given = [*args, *kwargs.values()]
-        real = [a if type(a) in ATOMS else back.get(id(a)) for a in given]
+        real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
         if known and not Reach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
             n = len(args)
@@ -78,7 +79,7 @@ class Cached:
         found = {(id(c), 0): c[0].words.format(c[1]) for c in [*shadow.changes] if c[0].altered(shadow, c)}
         for a, v in shadow.arrays:
             if type(a) is np.ndarray and not is_written(v):
-                found[id(a), zlib.crc32(np.ascontiguousarray(a))] = f"a captured array of shape {a.shape}"
+                found[id(a), checksum(a)] = f"a captured array of shape {a.shape}"
         return found
 
     def __get__(self, owner: Any, kind: Any = None) -> Any:
@@ -121,7 +122,7 @@ class Reach:
             return False
         while todo:
             x = todo.pop()
-            if type(x) in ATOMS or id(x) in self.met or isinstance(x, (*PLAIN, type)):
+            if type(x) in IMMUTABLE or id(x) in self.met or isinstance(x, (*PLAIN, type)):
                 continue
             self.met.add(id(x))
             new = self.shadow.seen.get(id(x))
@@ -131,12 +132,10 @@ class Reach:
         return False
 
     def inside(self, x: Any) -> list:
-        if isinstance(x, types.MethodType):
-            return [x.__func__, x.__self__]
         if isinstance(x, types.FunctionType):
             if is_foreign(x.__globals__.get("__name__")):
                 return []
-            found = [c.cell_contents for c in x.__closure__ or () if self.filled(c)]
+            found = [v for c in x.__closure__ or () for v in parts_of(c)]
             found += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
             space, mine = x.__globals__, self.spaces.get(id(x.__globals__), {})
             used = [n for n in names_in(x.__code__) if n in space]
@@ -144,19 +143,7 @@ class Reach:
                 self.written.add(id(x.__code__))  # a global was bound anew
                 return [x.__code__]
             return found + [space[n] for n in used]
-        if isinstance(x, dict):
-            return [*x.keys(), *x.values()]
-        if isinstance(x, (list, tuple, set, frozenset)):
-            return list(x)
         if is_foreign(type(x).__module__):
-            return []
+            return parts_of(x)
         methods = [m for c in type(x).__mro__ for m in c.__dict__.values() if isinstance(m, types.FunctionType)]
-        return [*state_of(x).values(), *methods]
-
-    @staticmethod
-    def filled(c: Any) -> bool:
-        try:
-            c.cell_contents  # noqa: B018
-        except ValueError:
-            return False
-        return True
+        return [*parts_of(x), *state_of(x).values(), *methods]

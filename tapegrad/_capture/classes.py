@@ -35,6 +35,7 @@ from .kinds import (
     slots_of,
     state_of,
 )
+from .objects import parts_of
 from .type_queries import METAS
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
@@ -102,8 +103,8 @@ class Members(Holder):
         return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return list(Members.bound(change[2], change[4]).values())
+    def named(change: tuple) -> list:
+        return list(Members.bound(change[2], change[4]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -132,8 +133,8 @@ class State(Holder):
         return found if len(now) - len(found) == len(before) else found | {name: EMPTY for name in before if name not in now}
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return [v for v in State.bound(state_of(change[2]), change[3]).values() if v is not EMPTY]
+    def named(change: tuple) -> list:
+        return list(State.bound(state_of(change[2]), change[3]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -203,7 +204,7 @@ class Classes:
         for name, value in list(c.__dict__.items()):
             if name in SPECIAL:
                 continue
-            before[name] = shadow = self.member(value)
+            before[name] = shadow = self(value)
             type.__setattr__(new, name, shadow)
         self.changes.append((Members, c, new, bases, before))
         for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
@@ -223,20 +224,9 @@ class Classes:
             free.insert(k, entry)
         return None
 
-    def member(self, m: Any) -> Any:
-        kind = type(m)
-        if kind is types.FunctionType:
-            return self(m)
-        if kind is staticmethod or kind is classmethod:
-            f = self(m.__func__)
-            return m if f is m.__func__ else kind(f)
-        if isinstance(m, property):
-            return self.seen.get(id(m)) or self.property(m)
-        return self(m)
-
     def property(self, m: Any) -> Any:
-        parts = [m.fget, m.fset, m.fdel]
-        shadows = [g and self(g) for g in parts]
+        parts = parts_of(m)
+        shadows = self.each(parts)
         kind = self(type(m))
         if kind is type(m) and all(a is b for a, b in zip(parts, shadows, strict=True)):
             return m

@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import address, is_array, settled
+from .._core.arrays import IMMUTABLE, address, is_array, settled
 from .._core.errors import RouteError
 from .._core.reverse import release
 from .._core.scope import OPEN
@@ -38,7 +38,7 @@ from .classes import Classes, users_own
 from .containers import Containers
 from .functions import Functions
 from .iterators import CALLED, ITERATORS, VIEWS, Iterators
-from .kinds import ATOMS, HELD, is_user_class, state_of
+from .kinds import HELD, is_user_class, state_of
 from .restore import restore
 from .routes import finding, first_write, leave
 
@@ -130,7 +130,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
         function has captured that is an argument is captured."""
         own = self.fresh
-        if all([type(a) in DIRECT or type(a) in ATOMS or any([a is t for t in own]) for a in self.args]):
+        if all([type(a) in DIRECT or type(a) in IMMUTABLE or any([a is t for t in own]) for a in self.args]):
             return self.args
         for a in functions_in(self.args):
             self(a)
@@ -151,7 +151,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         """f gets these as they are: constants, and arguments by keyword."""
         if self.on:
             for x in values:
-                if type(x) not in ATOMS:
+                if type(x) not in IMMUTABLE:
                     leave(self, x)
 
     def first_write(self, x: Variable) -> None:
@@ -225,7 +225,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         while todo and self.on:
             v = todo.pop()
             kind = type(v)
-            if kind in HANDLES or kind in ATOMS or id(v) in met:
+            if kind in HANDLES or kind in IMMUTABLE or id(v) in met:
                 continue
             met.add(id(v))
             if kind in self.classes:
@@ -265,7 +265,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def __call__(self, x: Any) -> Any:
         kind = type(x)
-        if kind in ATOMS:
+        if kind in IMMUTABLE:
             return x
         found = self.seen.get(id(x))
         if found is not None:
@@ -347,14 +347,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         new._captured = True
         return new
 
-    def slice_(self, x: slice) -> Any:
-        """(A slice of plain numbers; but anything can be in it.)"""
-        return x if ATOMS.issuperset((type(x.start), type(x.stop), type(x.step))) else self.leave(x)
-
 
 NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
-OWN = ATOMS | DIRECT
+OWN = IMMUTABLE | DIRECT
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
 
 
@@ -371,19 +367,20 @@ def functions_in(args: list) -> list:
     return found
 
 
-ENTERED = frozenset((tuple, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
+FIXED = frozenset((tuple, frozenset, slice, functools.partial, staticmethod, classmethod, types.MappingProxyType))
+ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
 
 
 BY_BASE = (
     ((dict, list, set, collections.deque), Shadow.container),
     ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
     ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
-    (weakref.ref, Shadow.reference),
-    (property, Shadow.member),
+    (weakref.ref, Shadow.of_parts),
+    (property, Shadow.property),
 )
 MAKERS = {
     np.ndarray: Shadow.array,
-    slice: Shadow.slice_,
+    **dict.fromkeys(FIXED, Shadow.of_parts),
     **dict.fromkeys(HANDLES, Shadow.handle),
     types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.builtin,
@@ -392,17 +389,11 @@ MAKERS = {
     types.ModuleType: Shadow.module,
     Module: Shadow.scope,
     np.ufunc: Shadow.ufunc,
-    functools.partial: Shadow.partial,
     type(functools.lru_cache(len)): Shadow.cached,
     Cached: Shadow.cached,
     list: Shadow.list_,
-    tuple: Shadow.tuple_,
     dict: Shadow.dict_,
-    frozenset: Shadow.frozenset_,
-    staticmethod: Shadow.member,
-    classmethod: Shadow.member,
-    property: Shadow.member,
-    types.MappingProxyType: Shadow.proxy,
+    property: Shadow.property,
     Const: Shadow.const,
     np.random.Generator: lambda shadow, x: random.ours_of(x),
     np.random.RandomState: lambda shadow, x: random.ours_of(x),

@@ -15,7 +15,6 @@ place that was passed, in machine-made Python, so that asking "is all as it was?
 `Environment` is what others use: it says whether what functions can read is unchanged, changed, or unknown."""
 
 import collections
-import contextvars
 import copy
 import copyreg
 import dis
@@ -39,17 +38,17 @@ from typing import Any
 import numpy as np
 import scipy.special
 
-from .._core.arrays import is_array
+from .._core.arrays import IMMUTABLE, is_array
 from .._core.pickling import Remade
 from .._core.primitive import values_of
-from .._core.registry import late
 from .._core.trees import Const
 from .._core.variable import Variable
 from . import is_foreign
+from .builtin import codes_in
 from .classes import POOL
+from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot
 from .routes import BUFFERS, leads_away
 
-ATOMS = frozenset((int, float, bool, complex, str, bytes, type(None), type(Ellipsis), type(NotImplemented), range, slice))
 FIXED = (  # what never changes, but for what it is bound to
     types.BuiltinFunctionType, types.MethodDescriptorType, types.WrapperDescriptorType, types.GetSetDescriptorType, types.MethodWrapperType,
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
@@ -93,10 +92,6 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 MOST = 20_000  # objects that are compared; above it the walk is unknown
 LONGEST = 10 * MOST  # numbers, texts and references to objects
 REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
-SEQUENCES = (list, tuple, collections.deque)
-MAPPINGS = (collections.OrderedDict, dict, types.MappingProxyType)
-EMPTY = types.CellType()
-RANDOM = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
 
 
 class Same:
@@ -116,49 +111,38 @@ class Same:
 @functools.lru_cache(maxsize=4096)
 def words(code: types.CodeType) -> frozenset:
     """The names that a function's code uses, and its texts, which may be names for getattr."""
-    found = {*code.co_names, *[c for c in code.co_consts if isinstance(c, str)]}
-    for c in code.co_consts:
-        if isinstance(c, tuple):  # keywords of calls and patterns
-            found.update([x for x in c if isinstance(x, str)])
-    return frozenset(found.union(*[words(c) for c in code.co_consts if isinstance(c, types.CodeType)]))
-
-
-@functools.lru_cache(maxsize=64)
-def instructions(code: types.CodeType) -> tuple:
-    return tuple(dis.get_instructions(code))
+    found: set = set()
+    for c in codes_in(code):
+        found.update(c.co_names)
+        for x in c.co_consts:
+            found.update([t for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, str)])  # (keywords of calls and patterns)
+    return frozenset(found)
 
 
 @functools.lru_cache(maxsize=4096)
-def outer_names(code: types.CodeType) -> tuple[tuple, tuple]:
-    """The names of globals, and of modules, that a function's code looks up."""
-    names, modules = {}, {}
-    for i in instructions(code):
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
-            names[i.argval] = None
-        elif i.opname == "IMPORT_NAME":
-            modules[i.argval] = None
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            more = outer_names(c)
-            names.update(dict.fromkeys(more[0]))
-            modules.update(dict.fromkeys(more[1]))
-    return tuple(names), tuple(modules)
+def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
+    """The globals that a function's code looks up, each with the chains of attributes that it asks of them, one after the other; and the
+    modules that it imports."""
+    names: dict = {}
+    modules: dict = {}
+    for c in codes_in(code):
+        steps = list(dis.get_instructions(c))
+        for k, i in enumerate(steps):
+            if i.opname in ("LOAD_GLOBAL", "LOAD_NAME", "LOAD_FROM_DICT_OR_GLOBALS"):
+                asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
+                names.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
+            elif i.opname == "IMPORT_NAME":
+                modules[i.argval] = None
+    return names, tuple(modules)
 
 
-@functools.lru_cache(maxsize=4096)
-def chains(code: types.CodeType) -> dict:
-    """name -> the attributes that a function's code asks of it, one after the other, wherever it looks the name up."""
-    found: dict = {}
-    steps = instructions(code)
-    for k, i in enumerate(steps):
-        if i.opname in ("LOAD_GLOBAL", "LOAD_NAME"):
-            asked = itertools.takewhile(lambda j: j.opname in ("LOAD_ATTR", "LOAD_METHOD"), steps[k + 1 :])
-            found.setdefault(i.argval, set()).add(tuple([j.argval for j in asked]))
-    for c in code.co_consts:
-        if isinstance(c, types.CodeType):
-            for name, more in chains(c).items():
-                found.setdefault(name, set()).update(more)
-    return found
+def may_catch(roots: list) -> bool:
+    """May code that can be reached from there catch an exception?"""
+    walk = walked(roots, lambda x: x.dtype.kind != "O")
+    classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
+    methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
+    codes = [code for f in (*walk.hold, *methods) if isinstance(f, types.FunctionType) for code in codes_in(f.__code__)]
+    return walk.unknown is not None or any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
 
 
 def root_of(module: Any) -> str:
@@ -213,7 +197,7 @@ class Walk:
         self.hold: list = []
         self.classes: set = set()
         self.lines: list = []
-        self.given: dict = {"is_": operator.is_, "EMPTY": EMPTY}
+        self.given: dict = {"is_": operator.is_, **NAMES}
         self.todo = list(roots)[::-1]
         while self.todo and len(self.hold) < MOST and len(self.form) < LONGEST and (self.whole or self.is_sure()):
             try:
@@ -261,7 +245,7 @@ class Walk:
         kind = type(x)
         if id(x) in REDUCERS:
             return
-        if kind in ATOMS or isinstance(x, np.generic):
+        if kind in IMMUTABLE or isinstance(x, np.generic):
             self.form.append((kind, repr(x)))  # nan is equal to itself, and 0.0 is not -0.0
             return
         known = self.place.get(id(x))
@@ -365,7 +349,7 @@ class Walk:
             self.all = everything
             for n in modules_here:
                 self.form.append(n)
-                for chain in sorted(chains(f.__code__)[n]):
+                for chain in sorted(names[n]):
                     self.chain(space[n], chain)
             loaded = [m for m in modules if m in sys.modules]
             values = [sys.modules[m] for m in loaded]
@@ -376,7 +360,11 @@ class Walk:
         if not trusted or f.__closure__:
             self.found |= words(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            self.cell(cell, name == "__class__")
+            if name == "__class__" and isinstance(value := next(iter(parts_of(cell)), None), type):  # the class for super()
+                self.expect("{0}.cell_contents is {1}", cell, value)
+                self.class_of(value, False)
+            else:
+                self.parts(cell)
         if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
             names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
             self.space("{0}.__dict__", f, f.__dict__, names, self.names)
@@ -404,19 +392,6 @@ class Walk:
             if value:
                 self.follow([value])
 
-    def cell(self, cell: Any, parent: bool = False) -> None:
-        """`parent`: the class for super()."""
-        try:
-            value = cell.cell_contents
-        except ValueError:
-            self.expect("{0} == EMPTY", cell)
-            return
-        self.expect("{0}.cell_contents is {1}", cell, value)
-        if parent and isinstance(value, type):
-            self.class_of(value, False)
-        else:
-            self.follow([value])
-
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
         self.form.append(Same(x))
@@ -438,38 +413,18 @@ class Walk:
         if not is_left(type(x)):
             self.attributes(x)
 
-    def sequence(self, x: Any) -> None:
-        base = next(b for b in SEQUENCES if isinstance(x, b))
-        items = tuple(base.__iter__(x))
-        self.form.append(len(items))
-        if base is not tuple:
-            self.expect(f"{{1}}.__len__({{0}}) == {len(items)} and all(map(is_, {{1}}.__iter__({{0}}), {{2}}))", x, base, items)
-        self.follow(items)
-        self.members(x)
-
-    def mapping(self, x: Any) -> None:
+    def parts(self, x: Any) -> None:
+        """An object of one of the kinds in objects.py."""
         if x is sys.modules:
             self.doubt("what the code reads in sys.modules")
             return
-        base = next(b for b in MAPPINGS if isinstance(x, b))
-        keys, values = tuple(base.keys(x)), tuple(base.values(x))
-        self.form.append(len(keys))
-        text = (
-            f"{{1}}.__len__({{0}}) == {len(keys)} and all(map(is_, {{1}}.values({{0}}), {{2}})) and all(map(is_, {{1}}.keys({{0}}), {{3}}))"
-        )
-        self.expect(text, x, base, values, keys)
-        self.follow([*keys, *values, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
-        self.members(x)
-
-    def group(self, x: Any) -> None:
-        items = tuple(x)
+        kind = kind_of(x)
+        items = tuple(kind.parts(x))
         self.form.append(len(items))
-        self.expect(f"len({{0}}) == {len(items)} and all(map(is_, {{0}}, {{1}}))", x, items)
-        self.follow(items)
-        self.members(x)
-
-    def members(self, x: Any) -> None:
-        if type(x).__module__ not in ("builtins", "collections"):
+        if kind.kind is not tuple:
+            self.expect(f"len(r := [*({kind.text})]) == {len(items)} and all(map(is_, r, {{1}}))", x, items)
+        self.follow([*items, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
+        if type(x).__module__ not in KINDS_OF:
             self.instance(x)
 
     # --- objects and classes ---
@@ -481,7 +436,7 @@ class Walk:
             self.form.append(Same(x))  # it is written only
         elif is_closed(module) or kind in weakref.ProxyTypes:
             self.doubt(x)
-        elif isinstance(x, RANDOM):
+        elif isinstance(x, GENERATORS):
             self.random(x)
         elif isinstance(x, Remade) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
             self.form.append(Same(x))
@@ -613,25 +568,6 @@ class Walk:
 
     # --- what leads further ---
 
-    def method(self, x: Any) -> None:
-        self.follow([x.__func__, x.__self__])
-
-    def partial(self, x: functools.partial) -> None:
-        self.follow([x.func, x.args, x.keywords])
-
-    def descriptor(self, x: Any) -> None:
-        self.follow([x.fget] if isinstance(x, property) else [x.__func__])
-
-    def reference(self, x: Any) -> None:
-        value = x()
-        self.expect("{0}() is {1}", x, value)
-        self.follow([value])
-
-    def variable_of_context(self, x: contextvars.ContextVar) -> None:
-        value = x.get(None)
-        self.expect("{0}.get(None) is {1}", x, value)
-        self.follow([value])
-
     def constant(self, x: Const) -> None:
         self.expect("{0}.value is {1}", x, x.value)
         if self.read_anew is None:
@@ -697,16 +633,15 @@ KNOWN = frozenset((
     object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
+KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])  # modules whose containers hold nothing but their parts
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS = (
-    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (SEQUENCES, Walk.sequence), (MAPPINGS, Walk.mapping),
-    ((set, frozenset), Walk.group), (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), (types.MethodType, Walk.method),
-    (functools.partial, Walk.partial), ((property, staticmethod, classmethod), Walk.descriptor), ((CACHE, LINK), Walk.cache),
-    (BaseException, Walk.raised), (weakref.ref, Walk.reference), (contextvars.ContextVar, Walk.variable_of_context),
-    (types.CellType, Walk.cell), (type, Walk.class_), (FIXED, Walk.fixed),
+    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (tuple([k.kind for k in KINDS]), Walk.parts),
+    (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), ((CACHE, LINK), Walk.cache), (BaseException, Walk.raised),
+    (type, Walk.class_), (FIXED, Walk.fixed),
 )  # fmt: skip
 
 
@@ -795,7 +730,9 @@ def differing(a: list, b: list) -> frozenset | None:
 
 def is_atom(entry: Any) -> bool:
     """Is this entry of a form that of one number or text?"""
-    return type(entry) is tuple and len(entry) == 2 and (entry[0] in ATOMS or (type(entry[0]) is type and issubclass(entry[0], np.generic)))
+    return (
+        type(entry) is tuple and len(entry) == 2 and type(entry[0]) is type and (entry[0] in IMMUTABLE or issubclass(entry[0], np.generic))
+    )
 
 
 class Whole(Walk):
@@ -808,29 +745,6 @@ def held_by(x: Any) -> list:
     """What an object holds, all of its attributes included, so far as that can be told."""
     walk = Whole([x], ANYTHING)
     return [*walk.form, *[state(source) for source in walk.sources]]
-
-
-late.held_by = held_by
-
-
-def snapshot(x: Any) -> Any:
-    """The state of a generator, for `restore`."""
-    if isinstance(x, np.random.Generator):
-        return x.bit_generator.state
-    if isinstance(x, np.random.RandomState):
-        return x.get_state(legacy=False)
-    return x.getstate() if isinstance(x, random.Random) else x.state
-
-
-def restore(x: Any, before: Any) -> None:
-    if isinstance(x, np.random.Generator):
-        x.bit_generator.state = before
-    elif isinstance(x, np.random.RandomState):
-        x.set_state(before)
-    elif isinstance(x, random.Random):
-        x.setstate(before)
-    else:
-        x.state = before
 
 
 def state(x: Any) -> bytes:

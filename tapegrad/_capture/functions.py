@@ -7,13 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._dispatch import stand_ins
 from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
 from .cached import Cached
 from .classes import State
-from .kinds import ATOMS, EMPTY, NUMERIC, Holder, is_foreign
+from .kinds import EMPTY, NUMERIC, Holder, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
 GENERIC = functools.singledispatch(len).__code__
@@ -42,9 +43,9 @@ class Cell(Holder):
         return False
 
     @staticmethod
-    def put(change: tuple) -> list:
+    def named(change: tuple) -> list:
         now = Cell.bound(change[2], change[4])
-        return [] if now is EMPTY or change[4] is EMPTY else [now]
+        return [] if now is EMPTY or change[4] is EMPTY else [(Cell.words, now)]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -80,8 +81,8 @@ class Bare(Holder):
     words = "an attribute of a function"
 
     @staticmethod
-    def put(change: tuple) -> list:
-        return list(change[2].__dict__.values())
+    def named(change: tuple) -> list:
+        return list(change[2].__dict__.items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -219,7 +220,7 @@ class Functions:
                 self.vacant |= {key}
                 self.changes.append((Cell, c, new, EMPTY, EMPTY))
             return new
-        if type(value) in ATOMS:
+        if type(value) in IMMUTABLE:
             new.cell_contents = value
             self.changes.append((Cell, c, new, value, value))
         else:
@@ -242,9 +243,6 @@ class Functions:
                 return getattr(new, f.__name__)
         return self.library(f)
 
-    def partial(self, p: Any) -> Any:
-        return functools.partial(self(p.func), *[self(a) for a in p.args], **{k: self(v) for k, v in p.keywords.items()})
-
     def cached(self, c: Any) -> Any:
         return Cached(c, self)
 
@@ -254,7 +252,7 @@ class Functions:
         def call(*args, **kwargs):
             if any(is_tracked(a) for a in args) or any(is_tracked(a) for a in kwargs.values()):
                 return self(d.py_func)(*args, **kwargs)
-            return d(*lend(args), **{k: lend(a) for k, a in kwargs.items()})
+            return d(*lend(args), **lend(kwargs))
 
         return call
 

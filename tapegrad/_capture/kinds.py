@@ -12,13 +12,10 @@ from collections.abc import Iterable
 from types import MappingProxyType
 from typing import Any
 
-import numpy as np
-
-from .._core.arrays import is_array
+from .._core.arrays import IMMUTABLE, is_array
 from .._core.trees import REAL as REAL
 from .._core.variable import Variable
 
-ATOMS = frozenset((float, int, bool, complex, str, bytes, type(None), type(Ellipsis), range, np.dtype, np.float64, np.int64))
 NUMERIC = frozenset(("numpy", "scipy", "cupy", "cupyx", "cupy_backends", "numba", "llvmlite", "tapegrad"))
 FOREIGN = NUMERIC | sys.stdlib_module_names | {
     "torch", "jax", "jaxlib", "tensorflow", "pandas", "matplotlib", "pytest", "_pytest", "hypothesis", "tqdm", "h5py",
@@ -46,7 +43,7 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: type) -> bool:
-    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(c.__module__)
+    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(getattr(c, "__module__", None))
 
 
 # Of a class, past what its metaclass says (`Seen` in classes.py).
@@ -69,9 +66,14 @@ class Holder:
     words = "an object"  # for messages, of the holder
 
     @staticmethod
-    def put(change: tuple) -> Any:
-        """The values that f has put into the shadow."""
+    def named(change: tuple) -> Iterable:
+        """(name, value) of what f has bound in the shadow; `EMPTY` for what it has deleted."""
         return ()
+
+    @classmethod
+    def put(cls, change: tuple) -> Iterable:
+        """The values that f has put into the shadow."""
+        return [v for _, v in cls.named(change) if v is not EMPTY]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -88,7 +90,7 @@ def same(shadow: Any, values: Iterable, first: Iterable) -> bool:
     """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
-    return all([v is w or stands(v) is w or not (type(v) in ATOMS or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
+    return all([v is w or stands(v) is w or not (type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
 
 
 # --- the attributes of an object, past properties and `__getattr__` ---

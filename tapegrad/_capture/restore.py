@@ -1,22 +1,21 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
-import collections
 import types
 from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array
+from .._core.arrays import IMMUTABLE, is_array
 from .._core.errors import DroppedDerivativeError, RouteError
 from .._core.primitive import is_tracked, live
 from .._core.variable import Variable, View, bottom
 from ..ops.indexing.regions import region
 from . import threads
 from .classes import Members, rest, users_own
-from .containers import base_of
 from .functions import Bare
-from .kinds import ATOMS, EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
+from .kinds import EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
+from .objects import kind_of
 from .routes import is_written, strays
 
 
@@ -94,9 +93,6 @@ def clean(x, back):
                 space[name] = back(v)
 
 
-HOLDING = (dict, list, set, collections.deque, np.ndarray)
-
-
 class Back:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
@@ -122,7 +118,7 @@ class Back:
         self.step = None
 
     def __call__(self, v: Any) -> Any:
-        if type(v) in ATOMS:
+        if type(v) in IMMUTABLE:
             return v
         if self.original is None:
             seen = self.shadow.seen
@@ -161,9 +157,9 @@ class Back:
         if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
             self.kept += (kind,)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
-        if isinstance(v, HOLDING) and (kind is not np.ndarray or v.dtype.kind == "O"):
-            base = base_of(v)
-            now = base.read(v)
+        base = kind_of(v)
+        if base is not None and base.put is not None:
+            now = base.parts(v)
             new = [self(e) for e in now]
             if any(a is not b for a, b in zip(now, new, strict=True)):
                 self.do(base.put, v, new)

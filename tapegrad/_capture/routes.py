@@ -26,7 +26,6 @@ import sys
 import threading
 import types
 import weakref
-import zlib
 from collections import deque
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -34,18 +33,19 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import IMMUTABLE, checksum, extent, is_array
 from .._core.errors import AliasError, RouteError
 from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
-from .builtin import Globals, Names, names_in
-from .kinds import ATOMS, bases_of, is_foreign
+from .builtin import Globals, Names, codes_in, names_in
+from .kinds import bases_of, is_foreign
+from .objects import parts_of
 from .references import References, is_unsearchable
 
 GLANCE = 64
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
-LEAVES = ATOMS | {
+LEAVES = IMMUTABLE | {
     *HANDLES, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     np.ufunc, np.bool_, np.float32, np.int32, *LOCKS,
@@ -88,10 +88,8 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind in PROXIES:
         return behind(x)
     found = gc.get_referents(x)
-    if issubclass(kind, weakref.ref):
-        found.append(x())
-    elif kind is ContextVar:
-        found.append(x.get(None))
+    if issubclass(kind, (weakref.ref, ContextVar)):
+        found += parts_of(x)
     elif issubclass(kind, threading.local):
         found.append(threading.local.__getattribute__(x, "__dict__"))
     return found
@@ -107,11 +105,7 @@ def behind(proxy: Any) -> list:
 
 def named_in(code: types.CodeType) -> set:
     """The names in the code, and its texts that are names of modules: `sys.modules["m"]`, `import_module("m")`."""
-    codes, texts = [code], set()
-    for c in codes:
-        codes += [k for k in c.co_consts if isinstance(k, types.CodeType)]
-        texts.update([k for k in c.co_consts if type(k) is str and k in sys.modules])
-    return names_in(code) | texts
+    return names_in(code) | {k for c in codes_in(code) for k in c.co_consts if type(k) is str and k in sys.modules}
 
 
 def of_function(f: Any) -> list:
@@ -181,14 +175,7 @@ def bounds(x: Any) -> tuple | None:
             return None
     elif not is_array(x):
         return None
-    if xp_of(x) is np:
-        first = x.__array_interface__["data"][0]
-    else:
-        first = x.data.ptr
-    if not x.size:
-        return None
-    low = first + sum([(n - 1) * s for n, s in zip(x.shape, x.strides, strict=True) if s < 0])
-    return low, low + x.itemsize + sum([(n - 1) * abs(s) for n, s in zip(x.shape, x.strides, strict=True)])
+    return extent(x) if x.size else None
 
 
 def overlap(x: Any, y: Any) -> bool:
@@ -216,15 +203,6 @@ def leads_away(kind: type) -> bool:
 
 
 # --- what is noted on the way ---
-
-
-def checksum(a: Any) -> int | bytes | None:
-    """None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
-    if xp_of(a) is not np:
-        return None
-    if a.nbytes <= 512:
-        return a.tobytes()
-    return zlib.crc32(a if a.flags.c_contiguous else np.ascontiguousarray(a))
 
 
 def watch(shadow: Any, a: Any) -> None:

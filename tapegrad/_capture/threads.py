@@ -16,10 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, xp_of
+from .._core.arrays import checksum, is_array, xp_of
 from .._core.errors import RouteError
 from .._core.scope import OPEN, lock
-from .routes import KEPT, bounds, checksum, overlap, written
+from .routes import KEPT, bounds, overlap, written
 
 LOCK = lock()
 CHANGED = threading.Condition(LOCK)

@@ -4,6 +4,7 @@ What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a 
 
 import functools
 import sys
+import zlib
 from types import ModuleType
 from typing import Any
 
@@ -12,6 +13,10 @@ import numpy as np
 from .typing import AnyList, AnyTuple, Shape
 
 NUMBERS = frozenset((float, int, bool, complex))
+# The classes of objects that never change and hold no other object.
+IMMUTABLE = NUMBERS | {
+    str, bytes, range, type(None), type(Ellipsis), type(NotImplemented), np.float64, np.int64,
+}  # fmt: skip
 F8 = np.dtype(np.float64)
 
 
@@ -70,6 +75,26 @@ def settled(x: Any) -> bool:
 def address(x: Any) -> int:
     """Where the first element of an array lies."""
     return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr  # type: ignore[no-any-return]
+
+
+def extent(x: Any) -> tuple[int, int]:
+    """The first address of an array's memory, and the one behind its last."""
+    low = high = address(x)
+    for n, stride in zip(x.shape, x.strides, strict=True):
+        if stride < 0:
+            low += (n - 1) * stride
+        else:
+            high += (n - 1) * stride
+    return low, high + x.itemsize
+
+
+def checksum(a: Any) -> Any:
+    """Of an array's elements.  None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
+    if xp_of(a) is not np:
+        return None
+    if a.nbytes <= 512:
+        return a.tobytes()
+    return zlib.crc32((a if a.flags.c_contiguous else np.ascontiguousarray(a)).data)
 
 
 BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared

@@ -7,6 +7,7 @@ import linecache
 import math
 import re
 import sys
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -147,32 +148,50 @@ def root_of(frame: Any) -> str:
     return (frame.f_globals.get("__name__") or "").partition(".")[0]
 
 
-def callers_frame() -> Any:
-    """The innermost frame that is no library's or ours; None if all that was wanted is text, or there is none."""
+def stack() -> Iterator[Any]:
+    """The frames that are running, from the one that asks outwards."""
     frame: Any = sys._getframe(1)
-    while frame is not None and (root := root_of(frame)) in LIBRARIES:
-        if root in TEXT:
-            return None
+    while frame is not None:
+        yield frame
         frame = frame.f_back
-    return frame
+
+
+def steps_of(error: BaseException) -> Iterator[Any]:
+    """The steps of its traceback, the outermost first."""
+    step = error.__traceback__
+    while step is not None:
+        yield step
+        step = step.tb_next
+
+
+def is_library(frame: Any) -> bool:
+    """Is the code of this frame ours, or a library's?"""
+    return root_of(frame) in LIBRARIES
+
+
+def users_frame() -> Any:
+    """The innermost frame of the user's code; None where there is none."""
+    return next(itertools.dropwhile(is_library, stack()), None)
+
+
+def users_place() -> tuple[str, int]:
+    """(file, line) of the user's code that is running."""
+    frame = users_frame()
+    return ("an unknown place", 0) if frame is None else (frame.f_code.co_filename, frame.f_lineno)
+
+
+def spelt(place: tuple[str, int]) -> str:
+    return f"{place[0]}:{place[1]}" if place[1] else place[0]
 
 
 def callers_line() -> str | None:
-    """'file:line' in the code that called a library or us; None if all that it wanted was text."""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        root = root_of(frame)
-        if root in TEXT:
-            return None
-        if root not in LIBRARIES:
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown place"
+    """'file:line' of the user's code that is running; None if it only asks for text."""
+    return None if any([root_of(f) in TEXT for f in itertools.takewhile(is_library, stack())]) else spelt(users_place())
 
 
 def callers_code() -> str:
     """The expression there that is being worked out; empty where its source is not known, or is long."""
-    frame = callers_frame()
+    frame = users_frame()
     if frame is None:
         return ""
     line, last, first_column, last_column = next(itertools.islice(frame.f_code.co_positions(), frame.f_lasti // 2, None), (None,) * 4)
@@ -205,14 +224,12 @@ def refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
         return kind(f"{place}: {text}")  # type: ignore[no-any-return]
     if kind is not TypeError or not REFUSED.search(text):
         return None
-    step = error.__traceback__
     place, raised = "", False
-    while step is not None:
+    for step in steps_of(error):
         code = step.tb_frame.f_code
-        if (step.tb_frame.f_globals.get("__name__") or "").partition(".")[0] not in LIBRARIES:
+        if not is_library(step.tb_frame):
             place = f"{code.co_filename}:{step.tb_lineno}: "
         raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"  # by Python code: what it means is its own affair
-        step = step.tb_next
     if raised:
         return None
     return DroppedDerivativeError(
@@ -223,14 +240,13 @@ def refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
 
 def note_library(error: BaseException) -> None:
     """A note on an error from within a library that knows nothing of tapegrad."""
-    step, place, root = error.__traceback__, "", ""
-    while step is not None:
+    place, root = "", ""
+    for step in steps_of(error):
         found = root_of(step.tb_frame)
         if found not in LIBRARIES:
             place, root = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}", ""
         elif found in UNKNOWING:
             root = root or found
-        step = step.tb_next
     if root and hasattr(error, "add_note"):
         error.add_note(
             f"{place}: this came from {root}, which does not know values that tapegrad follows. Use numpy's functions in the function "

@@ -3,13 +3,13 @@
 `argument` is for the arguments of functions, `operand` for operators and ufuncs, where NumPy gives a foreign operand its turn.
 Nothing is imported: a type is known by its name."""
 
-import sys
+import itertools
 from typing import Any
 
 import numpy as np
 
 from .arrays import NUMBERS, is_array, is_scalar, xp_of
-from .errors import ArgumentError
+from .errors import ArgumentError, is_library, stack
 from .registry import late
 from .trees import LEAVES, Const, leaves, paths
 from .variable import HANDLES
@@ -36,22 +36,13 @@ ASKERS = {
     "numpy.matrixlib": "arrays with @ instead of numpy.matrix",
     "matplotlib": "ax.plot(tapegrad.value(x))",
 }
-PASSED = frozenset(("tapegrad", "numpy", "pandas", "matplotlib"))
 
 
 def asked_by() -> str:
     """For an error: which library wanted a plain array, if it is one that tapegrad does not compute with."""
-    frame: Any = sys._getframe(1)
-    told = ""
-    while frame is not None:
-        module = frame.f_globals.get("__name__") or ""
-        if module.partition(".")[0] not in PASSED:
-            break
-        for name, remedy in ASKERS.items():
-            if (module + ".").startswith(name + "."):
-                told = f" ({name} asked for it: write {remedy})"
-        frame = frame.f_back
-    return told
+    homes = [(frame.f_globals.get("__name__") or "") + "." for frame in itertools.takewhile(is_library, stack())]
+    found = [name for home in homes for name in ASKERS if home.startswith(name + ".")]
+    return f" ({found[-1]} asked for it: write {ASKERS[found[-1]]})" if found else ""
 
 
 def library_of(kind: type) -> str:

@@ -6,7 +6,7 @@ import sys
 import types
 from typing import Any
 
-from .errors import ArgumentError
+from .errors import ArgumentError, stack
 from .typing import AnyDict, AnyFunction, AnyTuple
 
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions without a name
@@ -69,9 +69,4 @@ def found(module: Any, name: str) -> Any:
 
 def by_value() -> bool:
     """Is this asked by a package that pickles functions of any kind?"""
-    frame: Any = sys._getframe(1)
-    while frame is not None:
-        if not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")):
-            return True
-        frame = frame.f_back
-    return False
+    return any([not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")) for frame in stack()])

@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import address, is_array
+from .arrays import IMMUTABLE, address, is_array
 from .errors import AliasError, callers_code, callers_line, quoted
 from .foreign import argument, as_array
 from .scope import OPEN, WATCHERS
-from .typing import AnyDict, AnyList, AnyTuple, Params
+from .typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .variable import HANDLES, Variable, View, bottom, copied, frozen, has_tangent, is_saved, new, variable
 
 
@@ -377,6 +377,35 @@ def is_tracked(x: Any) -> bool:
         return False
     x = live(x)
     return x._trace is not None and not (x._trace.samples and x._trace.is_plain(x))
+
+
+def holds_variable(
+    xs: Any, test: AnyFunction | None = None, others: AnyFunction | None = None, inside: AnyTuple = (list, tuple, dict)
+) -> bool:
+    """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is given, only Variables that
+    pass it count.  `others(x)` answers for an object of another class."""
+    for x in xs:
+        kind = type(x)  # (`isinstance` would ask a Variable for its class)
+        if kind in HANDLES:
+            if test is None or test(x):
+                return True
+        elif kind is np.ndarray and others is None or kind in IMMUTABLE:
+            continue
+        elif issubclass(kind, inside):
+            if holds_variable(x.values() if issubclass(kind, dict) else x, test, others, inside):
+                return True
+        elif others is not None and others(x):
+            return True
+    return False
+
+
+def any_tracked(xs: Any) -> bool:
+    return holds_variable(xs, is_tracked)
+
+
+def nests_variable(x: Any) -> bool:
+    """Is x a Variable, or one of the elements of a nested sequence x?"""
+    return holds_variable((x,), inside=(list, tuple))
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so

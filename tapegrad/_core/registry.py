@@ -30,7 +30,6 @@ GIVEN = {
     "index": ("ops.variable_methods", ("ops.protocols",)),
     "gradient": ("_transforms.tape", ("ops.variable_methods",)),
     "backward": ("_transforms.tape", ("ops.variable_methods",)),
-    "held_by": ("_capture.dependencies", ("_capture.snapshots",)),
 }
 
 # tapegrad.<name> on first use
@@ -63,6 +62,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.cupyx": ("_dispatch.stand_ins",),
     "tapegrad.scipy": ("__init__", "_dispatch.stand_ins"),
     "tapegrad.implicit.sequential": ("ops.special.declare",),  # when values that a vmap hides decide what is done
+    "tapegrad._capture.dependencies": ("_capture.snapshots",),  # when a vmap meets an object that nobody follows
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
@@ -119,7 +119,7 @@ FILLED = {
     "_core.forward.FORWARD": ("_fast.entries",),
     "ops.declare.NUMPY": ("ops.", "stats", "_scipy.namespaces"),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
-    "_capture.type_queries.METAS": ("_capture.classes",),
+    "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_capture.core.MAKERS": (
         "_transforms.transforms",
         "_transforms.checkpoint",

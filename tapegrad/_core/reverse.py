@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .arrays import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
+from .arrays import F8, IMMUTABLE, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, opened, put, setting
@@ -120,9 +120,6 @@ def keep(trace: "Tape", a: Any) -> Any:
         old = trace.copies[key] = a.copy()
         trace.saved_bytes += a.nbytes
     return old
-
-
-IMMUTABLE = frozenset((int, float, bool, complex, str, type(None), type(Ellipsis)))
 
 
 def fixed(s: Any) -> Any:

@@ -2,6 +2,7 @@
 
 import copy
 import dataclasses
+import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -44,6 +45,19 @@ class Const:
 
     def __repr__(self) -> str:
         return f"Const({self.value!r})"
+
+
+def nested(f: AnyFunction) -> AnyFunction:
+    """f of one object, as a function that maps it over lists, tuples and dicts as well."""
+
+    @functools.wraps(f)
+    def run(x: Any) -> Any:
+        kind = type(x)
+        if kind is list or kind is tuple:
+            return kind([run(v) for v in x])
+        return {k: run(v) for k, v in x.items()} if kind is dict else f(x)
+
+    return run
 
 
 REGISTERED: AnyDict = {}  # class -> (flatten, unflatten)

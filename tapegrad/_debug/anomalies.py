@@ -4,9 +4,9 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Noted, Watcher, parts, parts_of, shown_name, spelt, text_of, users_place
+from .._batching.watched_traces import Noted, Watcher, parts, parts_of, shown_name, text_of
 from .._core.arrays import is_array, xp_of
-from .._core.errors import AnomalyError
+from .._core.errors import AnomalyError, spelt, users_place
 from .._core.primitive import Primitive
 from .._core.scope import Exit, changed
 from .._core.trees import leaves

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, parts, shown_name, spelt, text_of, users_place
+from .._batching.watched_traces import Watcher, parts, shown_name, text_of
 from .._capture.routes import of_function
 from .._core.arrays import is_array, xp_of
-from .._core.errors import TapegradError
+from .._core.errors import TapegradError, spelt, users_place
 from .._core.primitive import Primitive, bind, values_of
 from .._core.scope import OPEN, entry
 from .._core.trees import Const, leaves, structure, tree_map

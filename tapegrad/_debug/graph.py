@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._batching.watched_traces import Noted, Watcher, shown_name, spelt, text_of
+from .._batching.watched_traces import Noted, Watcher, shown_name, text_of
+from .._core.errors import spelt
 from .._core.primitive import Primitive, layout_of
 from .._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
 from .._core.scope import OPEN, opened

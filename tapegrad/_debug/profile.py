@@ -2,6 +2,7 @@
 
 import collections
 import itertools
+import math
 import time
 import types
 from collections.abc import Callable
@@ -10,19 +11,18 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, spelt, text_of, users_place
+from .._batching.watched_traces import Watcher, text_of
 from .._capture import is_foreign, names_in
-from .._capture.containers import base_of
 from .._capture.kinds import EMPTY, drop_state, is_user_class, put_state, state_of
+from .._capture.objects import GENERATORS, content_of, parts_of, put_back, restore, snapshot
 from .._capture.routes import walk
 from .._core.arrays import is_array
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, spelt, users_place
 from .._core.reverse import Like, Tape
 from .._core.scope import OPEN, entry
 from .._core.trees import leaves, tree_map
 from .._core.variable import Variable, bottom
 from .._transforms.call import name_of
-from .._transforms.rebind import GENERATORS, drawn_to, set_state
 from .._transforms.transforms import vjp
 from .._transforms.wrapped import placed
 from ..ops.declare import dtype, shape, xp
@@ -200,19 +200,18 @@ class Unaltered:
 
     def __init__(self, f: Any):
         self.spaces: list = []  # (namespace, names and what they mean)
-        self.cells: list = []  # (cell, content)
         self.others: list = []  # (object, what it holds: a function that puts that back, and its arguments)
         for x in itertools.islice(walk([f], {}), MOST):
             kind = type(x)
             if kind is types.FunctionType:
                 if not is_foreign(x.__globals__.get("__name__")):
                     self.spaces.append((x.__globals__, {n: x.__globals__.get(n, EMPTY) for n in names_in(x.__code__)}))
-                self.cells += [(c, content_of(c)) for c in x.__closure__ or ()]
+                self.others += [(put_back, c, parts_of(c)) for c in x.__closure__ or ()]
             elif isinstance(x, GENERATORS):
-                self.others.append((set_state, x, drawn_to(x)))
+                self.others.append((restore, x, snapshot(x)))
             elif kind in CONTAINERS or (kind is np.ndarray and x.dtype.kind in "biu" and x.flags.writeable):
                 if kind is not dict or "__builtins__" not in x:  # not the names of a module
-                    self.others.append((hold_again, x, x.copy()))
+                    self.others.append((put_back, x, content_of(x, math.inf)))
             elif is_user_class(kind) and not isinstance(x, type):
                 self.others.append((put_all_state, x, state_of(x)))
 
@@ -223,35 +222,12 @@ class Unaltered:
                     space.pop(n, None)
                 elif space.get(n, EMPTY) is not v:
                     space[n] = v
-        for c, v in self.cells:
-            if v is EMPTY:
-                del c.cell_contents
-            else:
-                c.cell_contents = v
-        for put_back, x, held in self.others:
-            put_back(x, held)
+        for back, x, held in self.others:
+            back(x, held)
 
 
 MOST = 100_000  # objects that are looked at
 CONTAINERS = frozenset((dict, list, set, collections.deque))
-
-
-def content_of(c: types.CellType) -> Any:
-    try:
-        return c.cell_contents
-    except ValueError:
-        return EMPTY
-
-
-def hold_again(x: Any, held: Any) -> None:
-    if type(x) is np.ndarray:
-        x[...] = held
-    elif type(x) is not type(held) or len(x) != len(held) or any([a is not b for a, b in zip(flat(x), flat(held), strict=True)]):
-        base_of(x).put(x, flat(held))
-
-
-def flat(x: Any) -> list:
-    return base_of(x).read(x)
 
 
 def put_all_state(x: Any, held: dict) -> None:

@@ -5,13 +5,13 @@ import itertools
 
 import numpy as np
 
+from .._core.primitive import holds_variable
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.creation import asarray, made
 from ..ops.declare import NUMPY, shape, xp
 from ..ops.indexing import views
 from ..ops.layouts import laid
-from .faces import has_variable
 
 
 class vectorize(np.vectorize):
@@ -30,7 +30,7 @@ class vectorize(np.vectorize):
             for n, v in enumerate(found):
                 cells[n] = v
             return cells.reshape(whole)
-        if not has_variable(found):
+        if not holds_variable(found):
             if not found:
                 return super().__call__(*args)
             return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
@@ -61,7 +61,7 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     rows = NUMPY[np.moveaxis](arr, axis, -1)
     lead = shape(rows)[:-1]
     found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
-    if not has_variable(found):
+    if not holds_variable(found):
         given = iter(found)
         return made(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
     y = shaping.stacked(found)
@@ -86,7 +86,7 @@ def apply_over_axes(func, a, axes):
 
 def fromiter(iter, dtype, count=-1, *, like=None):
     found = list(iter if count < 0 else itertools.islice(iter, count))
-    if not has_variable(found):
+    if not holds_variable(found):
         return made(np.fromiter(found, dtype, count))
     if len(found) < count:
         raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")

@@ -6,8 +6,7 @@ from typing import Any
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from ..ops.protocols import any_tracked
-from .faces import has_variable
+from .._core.primitive import any_tracked, holds_variable
 
 ARRAYS = "write it with cupy's functions, or the function of one element with tapegrad.kernels.map"
 RAW = "declare it with tapegrad.kernels.raw, which takes the kernel of its derivative too"
@@ -27,7 +26,7 @@ class Kernel:
         return cls(kernel)
 
     def __call__(self, *args, **kwargs):
-        if any_tracked(args) or any_tracked(kwargs.values()):
+        if any_tracked((args, kwargs)):
             kind = type(self._kernel).__name__.removeprefix("_")
             name = getattr(self._kernel, "name", None) or getattr(self._kernel, "__name__", "")
             raise NoRuleError(
@@ -73,7 +72,7 @@ class Fused(Kernel):
         return cls(kernel, kernel.func if shadow is None else shadow(kernel.func))
 
     def __call__(self, *args, **kwargs):
-        return (self._function if has_variable(args) else self._kernel)(*args, **kwargs)
+        return (self._function if holds_variable(args) else self._kernel)(*args, **kwargs)
 
 
 KINDS = {

@@ -17,7 +17,7 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import ORDINARY
-from .._core.primitive import layout_of
+from .._core.primitive import holds_variable, layout_of
 from .._core.registry import load
 from .._core.variable import FLOAT, HANDLES, ArrayVariable, Elements, Variable
 from ..ops.creation import CREATORS, arange, array, linspace, made, placed, room
@@ -27,19 +27,6 @@ from ..ops.declare import ndim
 from ..ops.indexing.gathering import concatenate
 from ..ops.linalg.factorizations import checked
 from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
-
-
-def has_variable(xs: Any) -> bool:
-    """Is there a Variable among xs, or in lists, tuples and dicts in it?"""
-    for x in xs:
-        c = type(x)
-        if c in HANDLES:
-            return True
-        if (c is list or c is tuple) and has_variable(x):
-            return True
-        if c is dict and has_variable(x.values()):
-            return True
-    return False
 
 
 def held(x: Any) -> Any:
@@ -55,7 +42,7 @@ def held(x: Any) -> Any:
 def with_arrays_of(objects: tuple) -> list | None:
     """Arguments of a function of NumPy, which has refused what the `__array__` of one gives; None where that is no Variable."""
     found = [held(x) for x in objects]
-    return found if has_variable(found) else None
+    return found if holds_variable(found) else None
 
 
 class Ufunc:
@@ -68,7 +55,7 @@ class Ufunc:
         self.__doc__, self.__wrapped__ = f.__doc__, f
 
     def __call__(self, *args, **kwargs):
-        if has_variable(args) or has_variable(kwargs.values()):
+        if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return call(self.f, args, kwargs, self.key)
         try:
             return library_function(self.f, self.device, args)(*args, **kwargs)
@@ -79,7 +66,7 @@ class Ufunc:
             return self(*given, **kwargs)
 
     def _method(self, name, args, kwargs):
-        if has_variable(args) or has_variable(kwargs.values()):
+        if holds_variable(args) or kwargs and holds_variable(kwargs.values()):
             return ufunc_call(self.key, name, args, kwargs)
         return getattr(self.f, name)(*args, **kwargs)
 
@@ -144,7 +131,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     @functools.wraps(f)
     def on_variables(*args, **kwargs):
         c = type(args[0]) if args else None
-        if c is ArrayVariable or c in HANDLES or has_variable(args) or (kwargs and has_variable(kwargs.values())):
+        if c is ArrayVariable or c in HANDLES or holds_variable(args) or (kwargs and holds_variable(kwargs.values())):
             adapter = ADAPTERS.get(key)
             if adapter is not None and not (theirs and makes) and len(args) <= adapter.plain and ORDINARY.issuperset(map(type, args)):
                 try:
@@ -181,7 +168,7 @@ def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
 
     @functools.wraps(f)
     def by_own_parameters(*args, **kwargs):
-        if (kwargs or len(args) > move.plain) and (has_variable(args) or has_variable(kwargs.values())):
+        if (kwargs or len(args) > move.plain) and holds_variable((args, kwargs)):
             args, kwargs = move(args, kwargs)
         return on_variables(*args, **kwargs)
 
@@ -246,7 +233,7 @@ class Joined:
 
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
-        if not has_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
+        if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
             return made(self.real[at])
         axis, ndmin, trans1d = self.directions
         if isinstance(parts[0], str):

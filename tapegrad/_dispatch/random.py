@@ -13,23 +13,21 @@ import numpy as np
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import Primitive, Trace, live, values_of
+from .._core.primitive import Primitive, Trace, any_tracked, holds_variable, live, values_of
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
 from ..ops.indexing.views import shown
 from ..ops.indexing.writes import write_value
-from ..ops.protocols import any_tracked
-from ..ops.zero_derivative import Place, each
-from .faces import FACES, faces_of, has_variable
+from ..ops.zero_derivative import emptied, filled
+from .faces import FACES, faces_of
 
 take = NUMPY[np.take]
 
 
 def _draw(*hidden: Any, real: Any, name: str, args: tuple, kwargs: dict) -> Any:
     """(`shuffle` is done to a copy of its argument, which it gives.)"""
-    args = each(lambda a: hidden[a.k] if type(a) is Place else a, args)
-    kwargs = {k: each(lambda a: hidden[a.k] if type(a) is Place else a, v) for k, v in kwargs.items()}
+    args, kwargs = filled(hidden, (args, kwargs))
     if name != "shuffle":
         return getattr(real, name)(*args, **kwargs)
     x = args[0].copy()
@@ -53,16 +51,8 @@ class Drawn:
         x[...] = self.draw("shuffle", (x,), {})
 
     def draw(self, name: str, args: tuple, kwargs: dict) -> Any:
-        hidden: list = []
-
-        def held(a):
-            if not isinstance(a, Variable):
-                return a
-            hidden.append(a)
-            return Place(len(hidden) - 1)
-
-        params = {"real": self.real, "name": name, "args": each(held, args), "kwargs": {k: each(held, v) for k, v in kwargs.items()}}
-        return self.trace.draw(hidden, params)
+        hidden, (args, kwargs) = emptied((args, kwargs))
+        return self.trace.draw(hidden, {"real": self.real, "name": name, "args": args, "kwargs": kwargs})
 
     def has_derivatives(self, xs: Any) -> bool:
         """Is there anything in them that a transform above the trace watches?"""
@@ -163,13 +153,13 @@ def method(name: str) -> Any:
                 drawn = trace if trace.notes_draws else drawn
         if drawn is not None:
             return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
-        if not has_variable(args) and not has_variable(kwargs.values()):
+        if not holds_variable((args, kwargs)):
             y = f(*args, **kwargs)
             # a rebuilt function, whose globals are no plain dict, may write tracked values into it
             mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None
             return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
-        if not any_tracked(args) and not any_tracked(kwargs.values()):
-            return given_back(f(*lend(args), **{k: lend(v) for k, v in kwargs.items()}), args, kwargs)
+        if not any_tracked((args, kwargs)):
+            return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
         if name not in ORDERS:
             raise no_rule(name)
         return ORDERS[name](self.real, *args, **kwargs)

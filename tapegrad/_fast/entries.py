@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 from .. import cache
-from .._core.arrays import F8, NUMBERS
+from .._core.arrays import F8, IMMUTABLE, NUMBERS
 from .._core.forward import FORWARD, Dual
 from .._core.primitive import Primitive, bind, both_saved, handle, refresh, settled
 from .._core.registry import late
-from .._core.reverse import IMMUTABLE, JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._core.reverse import JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
 from .._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ..ops import families as families
 from ..ops.declare import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of

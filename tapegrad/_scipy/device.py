@@ -14,21 +14,19 @@ import numpy as np
 from .._core.arrays import is_array
 from .._core.primitive import layout_of
 from .._core.registry import load
+from .._core.trees import nested
 from .._core.variable import HANDLES, Variable, variable
 from ..ops.creation import on_device
 from .namespaces import on_a_device
 
 
+@nested
 def there(x: Any) -> Any:
     """x with the arrays of numbers of the host moved to the device."""
     kind = type(x)
     if kind is np.ndarray:
         return sys.modules["cupy"].asarray(x) if x.dtype.kind in "fciub" else x
-    if kind in HANDLES:
-        return on_device(x) if is_array(layout_of(x)) else x
-    if kind in (list, tuple):
-        return kind([there(v) for v in x])
-    return {k: there(v) for k, v in x.items()} if kind is dict else x
+    return on_device(x) if kind in HANDLES and is_array(layout_of(x)) else x
 
 
 def beside(*xs: Any) -> Any:
@@ -58,7 +56,7 @@ class Lenient:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         for name in ("device", "like"):  # where it is to lie
             kwargs.pop(name, None)
-        if on_a_device(args) or on_a_device(kwargs.values()):
+        if on_a_device((args, kwargs)):
             args, kwargs = [parts_there(x) for x in args], {k: parts_there(v) for k, v in kwargs.items()}
             return there(self.theirs(*args, **kwargs))
         return there(self.host(*args, **kwargs))

@@ -21,7 +21,8 @@ import numpy as np
 
 from .. import numpy as faces
 from .._capture.builtin import LIBRARY, Globals, Module
-from .._capture.kinds import ATOMS, NUMERIC
+from .._capture.kinds import NUMERIC
+from .._core.arrays import IMMUTABLE
 from .._core.variable import variable
 from .._dispatch import stand_ins
 from .device import lenient, numpy_on_device, plain_on_device, there
@@ -212,7 +213,7 @@ class Follower:
     def __call__(self, x: Any) -> Any:
         """What a name of the library's means to its followed code."""
         kind = type(x)
-        if kind in ATOMS:
+        if kind in IMMUTABLE:
             return x
         known = self.seen.get(id(x))
         if known is not None:

@@ -26,9 +26,10 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, layout_of, values_of
+from .._core.primitive import holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
+from .._core.trees import nested
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
 from .._dispatch.stand_ins import of_instance
@@ -68,22 +69,13 @@ class Carrier:
 
 
 def any_of(xs: Any, test: Callable) -> bool:
-    for x in xs:
-        kind = type(x)
-        if kind in HANDLES or isinstance(x, Carrier):
-            if test(x):
-                return True
-        elif kind is list or kind is tuple:
-            if any_of(x, test):
-                return True
-        elif kind is Selected:
-            if any_of((x.full,), test):
-                return True
-        elif kind is dict and any_of(x.values(), test):
-            return True
-        elif kind is np.ndarray and x.dtype == object and any_of(x.ravel().tolist(), test):
-            return True
-    return False
+    def inside(x):
+        if isinstance(x, Carrier):
+            return test(x)
+        parts = (x.full,) if type(x) is Selected else x.flat if type(x) is np.ndarray and x.dtype == object else ()
+        return holds_variable(parts, test, inside)
+
+    return holds_variable(xs, test, inside)
 
 
 def is_ours(x: Any) -> bool:
@@ -128,26 +120,24 @@ def tracked(*xs: Any) -> bool:
     return any_of(xs, tracked_one)
 
 
+@nested
 def plain(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
     if type(x) is Selected:
         return plain(x.plain_elements())
-    if type(x) is dict:
-        return {k: plain(v) for k, v in x.items()}
-    return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(x)
+    return lend(x)
 
 
+@nested
 def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
     if type(x) is Selected:
         return bare(x.plain_elements())
-    if type(x) is dict:
-        return {k: bare(v) for k, v in x.items()}
-    return type(x)([bare(v) for v in x]) if type(x) in (list, tuple) else values_of(x)
+    return values_of(x)
 
 
 def refusal(name: str, why: str = "", instead: str = "") -> NoRuleError:

@@ -8,6 +8,7 @@ from typing import Any, Generic, ParamSpec, TypeVar
 import numpy as np
 
 from .._capture import MAKERS, Shadow
+from .._capture.objects import content_of, is_same, put_back, restore
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import Remade
@@ -19,7 +20,7 @@ from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
 from .call import check_function, full_like, name_of, value_out
-from .rebind import Rebind, confirm, drawn, ended, held, hold, moved, out_of, set_state, taken, with_all
+from .rebind import Rebind, confirm, drawn, ended, out_of, taken, with_all
 from .transforms import jvp, vjp
 
 P = ParamSpec("P")
@@ -238,11 +239,11 @@ class Present:
     """What captured numbers are now: `end` sets them to it again."""
 
     def __init__(self, numbers: AnyList):
-        self.numbers = [(x, held(x)) for x in numbers]
+        self.numbers = [(x, content_of(x)) for x in numbers]
 
     def end(self, error: Any) -> None:
         for x, now in self.numbers:
-            hold(x, now)
+            put_back(x, now)
 
 
 OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
@@ -283,7 +284,7 @@ class Step:
             later = drawn(shadow)
             if again:
                 for r, state in self.draws:
-                    set_state(r, state)
+                    restore(r, state)
             else:
                 self.draws = later
             try:
@@ -291,16 +292,15 @@ class Step:
             finally:
                 if again:
                     for r, state in later:
-                        set_state(r, state)
+                        restore(r, state)
             ys = [v for v in leaves(y) if is_differentiable(layout_of(v))]
             self.tree = tree_map(lambda v: OUTPUT if is_differentiable(layout_of(v)) else v, y)
             self.count = len(ys)
             if not again and len(self.first.handles) > len(inputs):
                 for r, state in later:
-                    set_state(r, state)
+                    restore(r, state)
                 for x, before in shadow.state:
-                    if moved(x, before):
-                        hold(x, before)
+                    put_back(x, before)
             shadow.check_all(self.name)
             handles = [shadow.handles[shadow.places[k]][1] if k in shadow.places else v for k, v in enumerate(inputs)]
             self.written = [getattr(h, "_version", 0) > 0 for h in handles]
@@ -312,7 +312,7 @@ class Step:
                 self.check_values(marks)
             else:
                 self.kept_floats = kept_floats
-                self.marks, self.before = marks, [(x, b, moved(x, b)) for x, b in shadow.state]
+                self.marks, self.before = marks, [(x, b, not is_same(x, b)) for x, b in shadow.state]
                 self.run = self.kept
         shadow.arrays = []  # nothing is written back: what was written is an output
         if again:
@@ -324,7 +324,7 @@ class Step:
     def as_before(self) -> None:
         """Captured numbers that f itself alters are what they were, until the block is left."""
         for x, before, altered in self.before:
-            if not altered and moved(x, before):
+            if not altered and not is_same(x, before):
                 raise GuardError(
                     f"{self.name}: what the function reads has changed since it was called: {type(x).__name__} "
                     f"{repr(x)[:60]}. It is run again in the backward sweep: pass what changes as an argument, or give each call "
@@ -333,7 +333,7 @@ class Step:
         altered = [(x, before) for x, before, altered in self.before if altered]
         OPEN.unfinished = (*OPEN.unfinished, Present([x for x, _ in altered]))
         for x, before in altered:
-            hold(x, before)
+            put_back(x, before)
 
     def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
         """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""

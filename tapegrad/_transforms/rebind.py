@@ -7,7 +7,6 @@ import contextlib
 import random
 import sys
 import types
-import zlib
 from collections.abc import Collection, Iterator
 from typing import Any
 
@@ -15,12 +14,13 @@ import numpy as np
 
 from .._capture import Globals, Module, Names, Shadow, names_in
 from .._capture.ambient import Ambient
-from .._capture.containers import Contents, Reference
+from .._capture.containers import Contents
 from .._capture.iterators import ITERATORS, Passed
 from .._capture.kinds import is_foreign, put_state, state_of
-from .._capture.restore import restore
+from .._capture.objects import GENERATORS, Reference, content_of, put_back, restore, snapshot
+from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
-from .._core.arrays import is_array, is_differentiable, kept, xp_of
+from .._core.arrays import is_array, is_differentiable, kept
 from .._core.errors import ArgumentError, GuardError
 from .._core.primitive import handle, is_tracked, live, own, primal_of, view
 from .._core.scope import OPEN
@@ -60,7 +60,7 @@ class Rebind(Shadow):
                 return getattr(self(x.__self__), x.__name__)
             new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
             if new is x and (type(x) in (list, dict) or is_array(x)):
-                self.state.append((x, held(x)))
+                self.state.append((x, content_of(x)))
             elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
                 raise ArgumentError(
                     f"checkpoint: the function reads an exception made outside, {x!r:.60}, that was raised since; reach what it holds by "
@@ -269,60 +269,27 @@ def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:
 
 # --- is what is recomputed what was computed? ---
 
-GENERATORS = (np.random.Generator, np.random.RandomState, random.Random)
-
-
-def held(x: Any) -> Any:
-    """What a container of numbers, or an integer array, holds."""
-    if is_array(x):
-        return None if xp_of(x) is not np else x.copy() if x.nbytes <= 4096 else zlib.crc32(np.ascontiguousarray(x).data)
-    return list(x.items()) if type(x) is dict else list(x)
-
-
-def moved(x: Any, before: Any) -> bool:
-    """(Not asked of a device, where it would wait.)"""
-    now = held(x)
-    if is_array(x):
-        return xp_of(x) is np and not np.array_equal(now, before)
-    try:
-        return len(now) != len(before) or any([a is not b and a != b for a, b in zip(now, before, strict=True)])
-    except ValueError:  # there is an array now
-        return True
-
-
-def hold(x: Any, numbers: Any) -> None:
-    """(Of a large array only a checksum was kept.)"""
-    if is_array(x):
-        if isinstance(numbers, np.ndarray):
-            x[...] = numbers
-    elif type(x) is dict:
-        x.clear()
-        x.update(numbers)
-    else:
-        x[:] = numbers
-
 
 def ended(shadow: Shadow) -> None:
     """Nothing is handed back; containers of numbers, which had no shadow, are left to `Step.as_before`."""
     if shadow.on:
         if shadow.changes is not None:
             shadow.changes = [c for c in shadow.changes if c[0] is not Contents or c[3] is not None]
-        restore(shadow, undo=True)
+        restore_all(shadow, undo=True)
         shadow.on = False
 
 
 def drawn(shadow: Rebind) -> AnyList:
     """The generators that a function draws from, with their states."""
-    return [(r, drawn_to(r)) for r in shadow.generators]
+    return [(r, snapshot(r)) for r in shadow.generators]
 
 
 def forgotten(shadow: Rebind, draws: AnyList) -> None:
     """What a run has altered is as it was when the shadow was entered; `draws`: as it was then."""
     for r, state in draws:
-        set_state(r, state)
+        restore(r, state)
     for x, before in shadow.state:
-        if moved(x, before):
-            hold(x, before)
+        put_back(x, before)
     ended(shadow)
 
 
@@ -355,21 +322,6 @@ def taken(x: Variable, out: Any) -> None:
         out._trace.risen.append(x)
     x._become(out)
     x._saved = True
-
-
-def drawn_to(generator: Any) -> Any:
-    if isinstance(generator, np.random.Generator):
-        return generator.bit_generator.state
-    return generator.get_state() if isinstance(generator, np.random.RandomState) else generator.getstate()
-
-
-def set_state(generator: Any, state: Any) -> None:
-    if isinstance(generator, np.random.Generator):
-        generator.bit_generator.state = state
-    elif isinstance(generator, np.random.RandomState):
-        generator.set_state(state)
-    else:
-        generator.setstate(state)
 
 
 class Late(GuardError):

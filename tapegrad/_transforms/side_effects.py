@@ -1,17 +1,18 @@
 """Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
 
-Not where no code can read a name before it has bound it (_capture/liveness.py).  Else a loop might show each sample what the one before has
-kept.  So the function is run again, each sample beside what the one before kept
+A loop might show each sample what the one before has kept.  So the function is run again, each sample beside what the one before kept
 in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
 the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
 
-Counts, integers and strings that no sample makes its own, may go on with each run.  If they do, and code may read them but to add to
-them, there are as many runs as samples: a condition on a count may hold for any of them.
+Counts, integers and strings that no sample makes its own, may go on with each run.  In the second run a `Tally` stands for each count
+that has a name, and notes whether code does more than add to it.  If code does, or if the count has no name, there are as many runs
+as samples: a condition on a count may hold for any of them.
 
 Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside other numbers, whose
 derivatives are followed: nothing may depend on them."""
 
 import collections
+import operator
 import sys
 import types
 from collections.abc import Iterator
@@ -24,16 +25,16 @@ from .._batching.rules import room_for
 from .._batching.trace import Batch
 from .._capture.ambient import Ambient
 from .._capture.builtin import Names
-from .._capture.classes import Members, State
-from .._capture.containers import Contents, base_of
-from .._capture.dependencies import walked
-from .._capture.functions import Bare, Cell
-from .._capture.kinds import ATOMS, HELD, is_user_class, put_state, state_of
-from .._capture.liveness import Codes
+from .._capture.classes import Members
+from .._capture.containers import Contents
+from .._capture.functions import Cell
+from .._capture.kinds import HELD, is_user_class, put_state, state_of
+from .._capture.objects import kind_of, parts_of, put_back
 from .._capture.snapshots import CONTAINERS as COUNTED
-from .._capture.snapshots import Held, content_of, is_same, put_back
-from .._core.arrays import is_array, xp_of
-from .._core.errors import BatchError
+from .._capture.snapshots import Held, content_of, is_same
+from .._capture.type_queries import METAS
+from .._core.arrays import IMMUTABLE, is_array, xp_of
+from .._core.errors import BatchError, TapegradError
 from .._core.forward import Dual
 from .._core.primitive import READ, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
@@ -58,28 +59,23 @@ def put_by(change: AnyTuple, trace: Batch) -> Any:
     kind, x, new, *first = change
     if kind is not Contents or first != [None]:
         return kind.put(change)
-    return [] if id(x) in trace.noted and is_same(*trace.noted[id(x)]) else base_of(new).read(new)
+    return [] if id(x) in trace.noted and is_same(*trace.noted[id(x)]) else kind_of(new).parts(new)
 
 
 CONTAINERS = (list, tuple, dict, set, frozenset, collections.deque)
 COLLECTIONS = frozenset(CONTAINERS)
 
 
-def parts_of(x: Any) -> AnyList:
+def inside(x: Any) -> AnyList:
     """What x holds."""
     if isinstance(x, Variable):
         return []
     if hasattr(type(x), "plain_elements"):  # those that a mask chose
         return [x.full, x.mask]
     if type(x) is types.FunctionType:
-        return [c.cell_contents for c in x.__closure__ or () if c != EMPTY]
-    if type(x) is np.ndarray and x.dtype.kind == "O":
-        return list(x.flat)
-    parts = [e for pair in x.items() for e in pair] if isinstance(x, dict) else list(x) if isinstance(x, CONTAINERS) else []
+        return [v for c in x.__closure__ or () for v in parts_of(c)]
+    parts = parts_of(x)
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
-
-
-EMPTY = types.CellType()
 
 
 def held(x: Any, met: AnyDict) -> Iterator[Any]:
@@ -87,14 +83,14 @@ def held(x: Any, met: AnyDict) -> Iterator[Any]:
     todo = [x]
     while todo:
         x = todo.pop()
-        if type(x) in ATOMS:
+        if type(x) in IMMUTABLE:
             yield x
         elif id(x) in met:
             yield Again(met[id(x)][0])
         else:
             met[id(x)] = len(met), x
             yield x
-            todo += reversed(parts_of(x))
+            todo += reversed(inside(x))
 
 
 class Again(int):
@@ -116,7 +112,7 @@ def is_followed(x: Any) -> bool:
 def is_value(x: Any) -> bool:
     """A number of NumPy's, a date, a fraction, a slice: what it is equal to says what it is."""
     kind = type(x)
-    if kind in ATOMS or issubclass(kind, CONTAINERS):
+    if kind in IMMUTABLE or issubclass(kind, CONTAINERS):
         return False
     if issubclass(kind, np.generic) or kind is slice:
         return True
@@ -139,18 +135,81 @@ def kept_in(trace: Batch) -> AnyTuple:
     return found, where
 
 
-COUNTS = ATOMS - NUMBERS
+COUNTS = IMMUTABLE - NUMBERS
+
+
+class Tally:
+    """Stands for a count, an integer or a string, while the function is run: it notes in `asked` when code does more than add to it."""
+
+    __slots__ = ("_value", "_first", "_asked")
+
+    def __init__(self, value: Any, first: Any, asked: AnyList):
+        self._value, self._first, self._asked = value, first, asked
+
+    def __add__(self, more: Any) -> Any:
+        if type(more) is not type(self._value):
+            return self._told() + more
+        return type(self)(self._value + more, self._first, self._asked)
+
+    def __sub__(self, less: Any) -> Any:
+        return self + -less if type(less) is int else self._told() - less
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        return np.array(self._told())
+
+    def __array_ufunc__(self, f: np.ufunc, method: str, *args: Any, **kwargs: Any) -> Any:
+        return getattr(f, method)(*[a._told() if issubclass(type(a), Tally) else a for a in args], **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._told(), name)
+
+    def _told(self) -> Any:
+        self._asked.append(self)
+        return self._value
+
+    @property  # type: ignore[misc]
+    def __class__(self) -> Any:
+        return type(self._first)
+
+
+def asking(name: str) -> AnyFunction:
+    """The special method of this name, which asks for the count."""
+    f, reflected = getattr(operator, name, None), getattr(operator, f"__{name[3:]}", None)
+    if f is not None:
+        return lambda self, *args: f(self._told(), *args)
+    if reflected is not None and name[:3] == "__r":
+        return lambda self, other: reflected(other, self._told())
+    return lambda self, *args: getattr(self._told(), name)(*args)
+
+
+KEPT = frozenset((*object.__dict__, *Tally.__dict__)) - {
+    "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__", "__repr__", "__str__", "__format__", "__reduce__",
+    "__reduce_ex__",
+}  # fmt: skip  # what a tally answers by itself
+TALLIES = {
+    kind: type(f"Tally_{kind.__name__}", (Tally,), {
+        "__slots__": (), "__radd__": asking("__radd__"),
+        **{n: asking(n) for n in kind.__dict__.keys() - KEPT if callable(getattr(kind, n))},
+    })
+    for kind in (int, str)
+}  # fmt: skip
+METAS.update({tally: kind for kind, tally in TALLIES.items()})
 
 
 def is_count(x: Any, depth: int = 8) -> bool:
     """An integer, a string and the like, or a collection of such."""
-    return type(x) in COUNTS or (depth > 0 and type(x) in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)]))
+    kind = type(x)
+    if kind in COUNTS or issubclass(kind, Tally):
+        return True
+    return depth > 0 and kind in COLLECTIONS and all([is_count(v, depth - 1) for v in parts_of(x)])
 
 
 def frozen_count(x: Any) -> AnyTuple:
     """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no count, the type."""
     if type(x) in COUNTS:
         return type(x), x
+    if issubclass(type(x), Tally):
+        return type(x._first), x._first
     parts = [frozen_count(v) if is_count(v) else type(v) for v in (x.items() if isinstance(x, dict) else x)]
     return type(x), frozenset(parts) if isinstance(x, (set, frozenset)) else tuple(parts)
 
@@ -173,48 +232,18 @@ def counted_in(trace: Batch, before: AnyDict) -> str:
     return next((f"a {type(x).__name__}" for x, before in trace.noted.values() if not is_same(x, before)), "")
 
 
-def may_be_read(f: Any, trace: Batch) -> bool:
-    """May f read what it keeps before it has kept it?  Not if it keeps it under names only, and no code that can be reached from the
-    outermost function reads such a name without having bound it."""
-    if not all([shadow.on for shadow in OPEN.shadows]):
-        return True
-    outermost, left = OPEN.shadows[0], [x for shadow in OPEN.shadows for x in shadow.left]
-    walk = walked([outermost.f, outermost.args, *left], lambda x: x.dtype.kind != "O", Codes)
-    names: set[Any] = set()
-    counts: set[Any] = set()
-    met: AnyDict = {}
-    for change in changes():
-        for name, v in named(change, walk, trace):
-            if is_count(v):
-                counts.add(name)
-            elif any([is_followed(x) or type(x) in ATOMS for x in held(v, met)]):
-                names.add(name)
-    if None in names | counts or any([not is_same(x, before) for x, before in trace.noted.values()]):
-        return True
-    return walk.read_first(names, f) or walk.read_first(counts, f, counts=True)  # type: ignore[no-any-return]
-
-
-def named(change: AnyTuple, walk: Codes, trace: Batch) -> AnyList:
-    """(its name, value) of what f has put into a holder; None for the name of what has none."""
-    kind, holder, new, *_ = change
-    if kind is State or kind is Names:
-        return list(bound_by(change))
-    name = walk.name_of(holder) or walk.name_of(new) if kind is Cell else None
-    return [(name, v) for v in put_by(change, trace)]
-
-
-def bound_by(change: AnyTuple) -> Any:
-    """(name, value) of the names and attributes that f has bound."""
-    kind, _, new, *first = change
-    if kind is State:
-        return State.bound(state_of(new), first[0]).items()
-    if kind is Members:
-        return Members.bound(new, first[1]).items()
+def bind_in(change: AnyTuple, name: str, v: Any) -> None:
+    kind, _, new, *_ = change
     if kind is Names:
-        return Names.bound(new)
-    if kind is Bare:
-        return new.__dict__.items()
-    return [(kind.words, v) for v in kind.put(change)] if kind is Cell or kind is Ambient else ()
+        dict.__setitem__(new, name, v)
+    elif kind is Cell:
+        new.cell_contents = v
+    elif kind is Ambient:
+        new.set(v)
+    elif kind is Members:
+        setattr(new, name, v)
+    else:
+        put_state(new, {name: v})
 
 
 # --- the same in another run? ---
@@ -239,27 +268,31 @@ def seen_as(trace: Batch, x: Any) -> Any:
         if y._trace is trace and type(y._slot) is not Buffer:
             return Stack(primal_of(y._slot))
         return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
-    if type(x) in ATOMS or isinstance(x, Again):
+    if type(x) in IMMUTABLE or isinstance(x, Again):
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
         return x.copy()
-    return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(parts_of(x))
+    return type(x), (repr(x) if isinstance(x, np.generic) else x) if is_value(x) else len(inside(x))
 
 
 def one_for_all(v: Any) -> Any:
     return s.reshape(v, to=(1, *shape(v)))
 
 
+def equal(a: Any, b: Any) -> bool:
+    """(nan is equal to itself)"""
+    same = (a == b) | ((a != a) & (b != b))
+    return truth_of(same.all() if ndim(same) else same)
+
+
 def alike(a: Any, b: Any) -> bool:
     if type(a) is Stack or type(b) is Stack:
         a, b = [v.values if type(v) is Stack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
         if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
-            return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and truth_of(((a == b) | ((a != a) & (b != b))).all())
+            return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and equal(a, b)
     if type(a) is tuple or type(b) is tuple:
         return type(a) is type(b) and a == b
-    if shape(a) != shape(b) or dtype(a) != dtype(b):
-        return False
-    return truth_of(((a == b) | ((a != a) & (b != b))).all()) if ndim(a) else truth_of((a == b) | ((a != a) & (b != b)))
+    return shape(a) == shape(b) and dtype(a) == dtype(b) and equal(a, b)
 
 
 class Run:
@@ -319,15 +352,32 @@ class Counts:
     """The integers, strings and the like that a first run has left in holders."""
 
     def __init__(self, trace: Batch):
-        self.left = [(change, [(name, v) for name, v in bound_by(change) if is_count(v)]) for change in changes()]
+        self.left = [(change, [(name, v) for name, v in change[0].named(change) if is_count(v)]) for change in changes()]
         found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
         self.noted = [(x, content_of(x)) for x in [*found, *inner([v for x in found for v in parts_of(x)])] if content_of(x) is not None]
-        self.mixed = [(new, base_of(new).read(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
+        self.mixed = [(new, kind_of(new).parts(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
         self.last = self.now(trace)
+        self.asked: AnyList = []
+
+    def hide(self) -> None:
+        """In the next run tallies stand for those that have names."""
+        for change, found in self.left:
+            for name, v in found:
+                if type(v) in TALLIES:
+                    bind_in(change, name, TALLIES[type(v)](v, v, self.asked))
+
+    def show(self) -> None:
+        for change in changes():
+            for name, v in change[0].named(change):
+                if issubclass(type(v), Tally):
+                    bind_in(change, name, v._value)
 
     def moved(self, trace: Batch) -> bool:
-        """Are they others than after the run before?"""
+        """Are they others than after the run before?  Those that nobody has asked for do not matter."""
+        if self.asked:
+            self.show()
         before, self.last = self.last, self.now(trace)
+        self.show()
         return before != self.last
 
     def now(self, trace: Batch) -> AnyTuple:
@@ -339,27 +389,18 @@ class Counts:
 
     def put_back(self) -> None:
         """A function that counts its runs has counted one."""
-        for (kind, _, new, *_), found in self.left:
+        for change, found in self.left:
             for name, v in found:
-                if kind is Names:
-                    dict.__setitem__(new, name, v)
-                elif kind is Cell:
-                    new.cell_contents = v
-                elif kind is Ambient:
-                    new.set(v)
-                elif kind is Members:
-                    setattr(new, name, v)
-                else:
-                    put_state(new, {name: v})
+                bind_in(change, name, v)
         for x, content in self.noted:
-            if type(content) is Held or is_same(x, content):
+            if type(content) is Held:
                 continue
             if not isinstance(x, COUNTED) or not objects_in(x) + objects_in(content):
                 put_back(x, content)
         for new, flat in self.mixed:
-            now = base_of(new).read(new)
+            now = kind_of(new).parts(new)
             if len(now) != len(flat) and objects_in(now) == objects_in(flat):
-                base_of(new).put(new, flat)
+                kind_of(new).put(new, flat)
 
 
 def inner(values: AnyList) -> Iterator[Any]:
@@ -372,7 +413,7 @@ def inner(values: AnyList) -> Iterator[Any]:
 
 def objects_in(x: Any) -> AnyList:
     """(ids) What a container holds besides numbers and strings."""
-    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in ATOMS or is_count(v))]
+    return [id(v) for v in (x.values() if isinstance(x, dict) else x) if not (type(v) in IMMUTABLE or is_count(v))]
 
 
 # --- the runs ---
@@ -405,15 +446,13 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
         base._saved = True
 
 
-def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction, f: Any) -> None:
+def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction) -> None:
     """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
     where a loop would give others."""
     if trace.count == 1:
         return
     if not trace.count:
         refuse(trace, where)
-    if not may_be_read(f, trace):
-        return
     members, counts = changes(), Counts(trace)
     adopted = [*trace.adopted]
     for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
@@ -421,10 +460,16 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
     before = Run(trace, first, members, adopted)
     told, runs = None, 1
     try:
+        counts.hide()
         while True:
             handed_on(trace, handles, told)
             with np.errstate(all="ignore"):
-                after = Run(trace, again(), members, adopted)
+                try:
+                    after = Run(trace, again(), members, adopted)
+                except Exception as error:
+                    if isinstance(error, TapegradError) or runs > 1:
+                        raise
+                    raise refusal_of_counts(trace, where) from error  # compiled code takes no tally
             handles = kept_in(trace)[0]
             free = told is None or not any([lies_on(x, told) for x in (*handles, *[x for x, *_ in adopted])])
             if not free or not before.agrees(after, adopted) or counts.went_on():
@@ -432,7 +477,7 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
             runs += 1
             if counts.moved(trace) and told is None and runs < trace.count:  # the next sample finds others again
                 if trace.count > MOST:
-                    refuse_counting(trace, where)
+                    raise refusal_of_counts(trace, where)
                 continue
             if told is not None or OPEN.depth < 2:
                 return
@@ -445,8 +490,8 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
             x._slot.marks.joined_with(written, own)
 
 
-def refuse_counting(trace: Batch, where: str) -> None:
-    raise BatchError(
+def refusal_of_counts(trace: Batch, where: str) -> BatchError:
+    return BatchError(
         f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read what it has counted: for "
         f"{trace.count} samples that cannot be tried (for {MOST} it is). Pass what depends on the number of the sample as an argument, "
         "np.arange(n), or count outside"

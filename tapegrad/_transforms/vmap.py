@@ -242,7 +242,7 @@ def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: An
             if where:
                 read(y)
                 again = lambda: around.settle(g(*inputs.anew(trace, around), **named))
-                run_beside(trace, y, kept, where, again, f)
+                run_beside(trace, y, kept, where, again)
             return y
 
         return run

@@ -11,6 +11,7 @@ import scipy.fft
 
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
+from .._core.primitive import any_tracked
 from .._core.registry import load
 from .declare import axis_of, dtype, linear, ndim, primitive, rules, shape, xp
 from .fft import SWAPPED, fftn, ifftn, irfft, rfft
@@ -18,7 +19,7 @@ from .fft import _array as floats
 from .fft import _fitted as fitted
 from .products import matmul
 from .shaping import conj
-from .special.declare import any_tracked, implements
+from .special.declare import implements
 
 
 @primitive(shapes=(0,), batch="axis")

@@ -11,14 +11,15 @@ import numpy as np
 from .._core.arrays import is_array, shares_memory, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import OBJECTS, argument
-from .._core.primitive import handle, layout_of, primal_of, values_of
+from .._core.primitive import handle, layout_of, nests_variable, primal_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
+from .._core.trees import nested
 from .._core.variable import DIRECT, Variable, View, variable
 from .declare import NUMPY, implements, linear, primitive, rules
 from .declare import dtype as dtype_of
 from .declare import shape as dim
-from .shaping import array_of, astype, copy, has_variable, joined, stacked
+from .shaping import array_of, astype, copy, joined, stacked
 
 # What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
 CREATORS = {
@@ -131,7 +132,7 @@ def fromiter(iter, dtype, count=-1, *, like=None):
 
 @implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
-    if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and has_variable(object):
+    if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and nests_variable(object):
         return joined(object)
     return ordered(_array(object, dtype, copy, ndmin), order)
 
@@ -186,9 +187,9 @@ def require(a, dtype=None, requirements=None, *, like=None):
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True) or where needed (None, False)."""
-    if dtype is not None and np.dtype(dtype) == OBJECTS and has_variable(a):
+    if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
-    if isinstance(a, (list, tuple)) and has_variable(a):
+    if isinstance(a, (list, tuple)) and nests_variable(a):
         if wanted is False:
             raise ValueError("numpy.array of a list makes a copy, but copy=False")
         y, fresh = joined(a), True
@@ -332,15 +333,14 @@ rules(to_host, lambda g, out, x: to_device(g), jvp=linear)
 
 def on_device(x: Any) -> Any:
     """x with Variables over NumPy arrays moved to the device."""
-    if isinstance(x, (list, tuple)) and has_variable(x):
+    if isinstance(x, (list, tuple)) and nests_variable(x):
         x = stacked(x)
     return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
 
 
+@nested
 def placed(x: Any) -> Any:
     """What a function of CuPy's made of numbers: its arrays lie on the device."""
-    if type(x) is tuple or type(x) is list:
-        return type(x)([placed(e) for e in x])
     return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import F8, is_array, xp_of
-from .._core.errors import NoRuleError
+from .._core.errors import NoRuleError, callers_line
 from .._core.primitive import primal_of, seen
 from .._core.registry import late
 from .._core.reverse import Fold, has_nan
 from .._core.variable import Variable
 from .declare import Gated, Written, dtype, implements, primitive, rules, same
-from .nondifferentiable import meets, note, users_line, warn
+from .nondifferentiable import meets, note, warn
 from .shaping import astype, conj, imag, real, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
@@ -401,7 +401,7 @@ def _root_slope_vjp(c, g, r):
     leaves it out: then the warning is one too many."""
     gate = seen(unknown_limit(g, r))
     if gate is not None and seen(c) is not None and bool((gate & (seen(c) == 0)).any()):
-        warn("sqrt", users_line())
+        warn("sqrt", callers_line())
     return root_slope(c, r)
 
 
@@ -410,7 +410,7 @@ def _root_slope_jvp(t, out, g, r):
     gate, (c, e) = unknown_limit(g, r), t
     if seen(gate) is not None and gate.any():
         if (c is not None and meets(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
-            warn("sqrt", users_line())
+            warn("sqrt", callers_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b

@@ -6,7 +6,6 @@ derivative, and where a tangent or cotangent that is not zero comes by, with a N
 `detect_anomalies`: to look waits for it.)  Where values are hidden the traces are asked: a batch warns for any of its samples, and
 that nothing is zero is a condition of a recording."""
 
-import os
 import sys
 import warnings
 from typing import Any
@@ -14,32 +13,15 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import is_array, xp_of
-from .._core.errors import NonDifferentiableWarning
+from .._core.errors import NonDifferentiableWarning, callers_line, users_frame
 from .._core.primitive import is_tracked, layout_of, live, primal_of, seen, truth_of, watching
 from .._core.variable import Variable
 from .declare import primitive, rules
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-OTHERS = (PACKAGE, os.path.dirname(np.__file__) + os.sep, "<entry of", "<string>", "<frozen")
-
-
-def users_frame() -> Any:
-    """The innermost frame on the stack that is the user's."""
-    frame: Any = sys._getframe(1)
-    last = frame
-    while frame is not None and frame.f_code.co_filename.startswith(OTHERS):
-        frame, last = frame.f_back, frame
-    return last if frame is None else frame
-
-
-def users_line() -> str:
-    frame = users_frame()
-    return f"{frame.f_code.co_filename}:{frame.f_lineno}"
-
 
 def warn_user(text: str, kind: type) -> None:
     """A warning at the user's line."""
-    frame = users_frame()
+    frame = users_frame() or sys._getframe(1)
     registry = frame.f_globals.setdefault("__warningregistry__", {})
     warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, registry=registry)
 
@@ -76,7 +58,7 @@ def holds_somewhere(condition: Any) -> bool:
         return False
     found = truth_of(v.any())
     if found:
-        v._trace.unkept = f"{users_line()}: a derivative of a length at zero"
+        v._trace.unkept = f"{callers_line()}: a derivative of a length at zero"
     return found
 
 
@@ -124,4 +106,6 @@ def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: 
             return y
     elif (found := looked(zero)) is None or not found.any():
         return y
-    return noted(y, x, zero=zero, what=what, line=line or users_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed))
+    return noted(
+        y, x, zero=zero, what=what, line=line or callers_line(), pulled=pulled, pushed=None if pushed is None else primal_of(pushed)
+    )

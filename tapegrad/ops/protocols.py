@@ -17,7 +17,7 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, DroppedDerivativeError, NoRuleError, ShapeError, TapegradError
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import ADD_AT, hook, is_tracked, layout_of, primal_of, seen, values_of, write
+from .._core.primitive import ADD_AT, any_tracked, hook, is_tracked, layout_of, primal_of, seen, values_of, write
 from .._core.registry import late, load
 from .._core.variable import HANDLES, ArrayVariable, Variable, View
 from . import creation, scans
@@ -40,12 +40,6 @@ def no_rule(f: Any) -> NoRuleError:
     return NoRuleError(
         f"{public_name(f)} has no derivative rule in tapegrad; compose it of other operations, give it one with "
         f"tapegrad.rule(f, vjp=...), or cut the derivative with {getattr(f, '__name__', f)}(tapegrad.value(x))"
-    )
-
-
-def any_tracked(xs: Any) -> bool:
-    return any(
-        is_tracked(x) or (isinstance(x, (list, tuple)) and any_tracked(x)) or (type(x) is dict and any_tracked(x.values())) for x in xs
     )
 
 
@@ -218,9 +212,9 @@ def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
             return adapter.ours(*args)
     ours = function_for(key)
     if ours is None:
-        if any_tracked(args) or any_tracked(kwargs.values()):
+        if any_tracked((args, kwargs)):
             raise no_rule(f)
-        return f(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+        return f(*lend(args), **lend(kwargs))
     adapter = ADAPTERS.get(key)
     if adapter is None or adapter.ours is not ours:
         adapter = ADAPTERS[key] = Adapter(key, ours)

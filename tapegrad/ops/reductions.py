@@ -13,7 +13,7 @@ import numpy as np
 import scipy.special
 
 from .._core.arrays import F8, NUMBERS, is_array, xp_of
-from .._core.errors import ArgumentError
+from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import layout_of, primal_of, seen
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
@@ -21,7 +21,7 @@ from .declare import axes_of as axes_in
 from .declare import dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
 from .layouts import laid
-from .nondifferentiable import note, users_line
+from .nondifferentiable import note
 from .piecewise import isnan, maximum, minimum
 from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
 from .zero_derivative import any_of
@@ -205,7 +205,7 @@ def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "nor
     out = root_sum_squares(x, axis, keepdims, name)
     p = seen(out)
     if p is not None and isinstance(out, Variable) and not (p if p.ndim == 0 else p.all()):
-        return root_sum_squares(x, axis, keepdims, name, users_line())
+        return root_sum_squares(x, axis, keepdims, name, callers_line())
     return out
 
 

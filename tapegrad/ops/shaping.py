@@ -11,7 +11,7 @@ import numpy as np
 from .._core.arrays import F8, is_array, is_scalar, room_laid, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.foreign import argument
-from .._core.primitive import hook, layout_of
+from .._core.primitive import hook, layout_of, nests_variable
 from .._core.registry import late
 from .._core.variable import HANDLES, Variable
 from .declare import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
@@ -399,7 +399,7 @@ def stack(arrays, axis=0, dtype=None):
 
 def stacked(x: Any) -> Any:
     """A nested list, some of whose members may be Variables, as one array."""
-    return joined(x) if has_variable(x) else np.asarray(x)
+    return joined(x) if nests_variable(x) else np.asarray(x)
 
 
 @hook
@@ -425,17 +425,6 @@ def sizes_of(x: Any, numbers: list) -> tuple | None:
             return None
         of_one = to
     return None if of_one is None else (len(x), *of_one)
-
-
-def has_variable(x: Any) -> bool:
-    kind = type(x)  # (`isinstance` would ask a Variable for its class)
-    if kind in HANDLES:
-        return True
-    if issubclass(kind, (list, tuple)):
-        for e in x:
-            if has_variable(e):
-                return True
-    return False
 
 
 late.stacked, late.relaid, late.astype, late.array_of = stacked, relaid, astype, array_of

@@ -7,14 +7,14 @@ import numpy as np
 
 from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import ArgumentError
-from .._core.primitive import primal_of, values_of
+from .._core.primitive import nests_variable, primal_of, values_of
 from .._core.variable import Variable
 from .declare import axis_of, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .elementwise import select
 from .indexing.regions import scatter_add
 from .piecewise import floor, maximum, minimum
 from .products import flat
-from .shaping import arrays_of, astype, broadcast_to, concatenate, has_variable, reshape, zeros_like
+from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
 from .zero_derivative import argpartition, argsort, searchsorted
 
 # --- elements by an index along one axis ---
@@ -135,7 +135,7 @@ def bincount(x, /, weights=None, minlength=0):
     """Linear in the weights."""
     at = values_of(x)
     at = at if is_array(at) else np.asarray(at)
-    if weights is None or not isinstance(weights, Variable) and not has_variable(weights):
+    if weights is None or not isinstance(weights, Variable) and not nests_variable(weights):
         return xp_of(at).bincount(at, weights, minlength)
     w = arrays_of([weights])[0]
     if shape(w) != at.shape or at.ndim != 1:

@@ -9,7 +9,8 @@ import numpy as np
 
 from .._core.arrays import F8, is_differentiable, xp_of
 from .._core.errors import ArgumentError
-from .._core.primitive import layout_of, primal_of, values_of
+from .._core.primitive import any_tracked, layout_of, primal_of, values_of
+from .._core.trees import nested
 from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .creation import linspace
@@ -20,7 +21,6 @@ from .products import flat
 from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
 from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
 from .sorting import bincount, taken
-from .zero_derivative import each, tracked
 
 # --- order statistics ---
 
@@ -380,16 +380,18 @@ def broadcasted(h: Any, n: int, f: Any) -> Any:
 
 # --- counts ---
 
+plain = nested(values_of)
+
 
 @implements(np.histogram)
 def histogram(a, bins=10, range=None, density=None, weights=None):
     """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
     x = values_of(arrays_of([a])[0])
-    given = None if tracked([weights]) else each(values_of, weights)
-    counts, edges = xp_of(x).histogram(x, each(values_of, bins), each(values_of, range), weights=given)
-    if type(bins) is not str and np.ndim(each(values_of, bins)):
-        moved = arrays_of([bins])[0] if tracked([bins]) else edges
-    elif not tracked([a] if range is None else range):
+    given = None if any_tracked([weights]) else plain(weights)
+    counts, edges = xp_of(x).histogram(x, plain(bins), plain(range), weights=given)
+    if type(bins) is not str and np.ndim(plain(bins)):
+        moved = arrays_of([bins])[0] if any_tracked([bins]) else edges
+    elif not any_tracked([a] if range is None else range):
         moved = edges
     elif type(bins) is str:
         raise ArgumentError(
@@ -399,7 +401,7 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
         low, high = (amin(a), amax(a)) if range is None else range
         same = 0.5 * (values_of(low) == values_of(high))
         moved = linspace(low - same, high + same, len(edges))
-    if tracked([weights]):
+    if any_tracked([weights]):
         x, w = x.ravel(), flat(arrays_of([weights])[0])
         if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
             raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")

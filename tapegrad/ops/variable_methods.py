@@ -19,7 +19,7 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._core.primitive import any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
@@ -52,7 +52,7 @@ def _entry(f: Any) -> Callable:
         return NUMPY[f]
 
     def missing(*args):
-        if _protocols.any_tracked(args):
+        if any_tracked(args):
             raise no_rule(f)
         return f(*lend(args))
 
@@ -412,12 +412,12 @@ V.__format__ = _text(lambda p, spec: format(p[()] if isinstance(p, np.ndarray) a
 
 def _without_rule(name: str) -> Callable:
     def method(x, *args, **kwargs):
-        if is_tracked(x) or _protocols.any_tracked(args):
+        if is_tracked(x) or any_tracked(args):
             raise NoRuleError(
                 f"x.{name}() of a tracked value is not supported by tapegrad; compose it of other operations, or cut the "
                 f"derivative with tapegrad.value(x).{name}(){asked_by()}"
             )
-        return getattr(lend(x), name)(*lend(args), **{k: lend(v) for k, v in kwargs.items()})
+        return getattr(lend(x), name)(*lend(args), **lend(kwargs))
 
     method.__name__ = name
     return method

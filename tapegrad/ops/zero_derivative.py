@@ -13,7 +13,8 @@ from numpy.lib.array_utils import normalize_axis_index
 
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import NoRuleError
-from .._core.primitive import Primitive, bind, is_tracked, layout_of, primal_of, values_of
+from .._core.primitive import Primitive, any_tracked, bind, layout_of, primal_of, values_of
+from .._core.trees import nested
 from .._core.variable import Variable
 from .declare import NUMPY, ndim, shape
 from .shaping import reshape
@@ -36,11 +37,6 @@ NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = (np.fix,)  # floats, constant between steps
 
 
-def each(of: Callable, x: Any) -> Any:
-    """`of` of an argument, or of each member of a list or tuple."""
-    return type(x)([each(of, v) for v in x]) if type(x) in (list, tuple) else of(x)
-
-
 def library_of(xs: Any) -> Any:
     for x in xs:
         if type(x) in (list, tuple):
@@ -50,10 +46,6 @@ def library_of(xs: Any) -> Any:
         elif is_array(x) and xp_of(x) is not np:
             return xp_of(x)
     return np
-
-
-def tracked(xs: Any) -> bool:
-    return any(tracked(x.values() if type(x) is dict else x) if type(x) in (list, tuple, dict) else is_tracked(x) for x in xs)
 
 
 def has_floats(y: Any) -> bool:
@@ -106,16 +98,32 @@ def _stacked_reduction(name: str) -> Callable:
     return rule
 
 
+def emptied(tree: Any) -> tuple:
+    """(the Variables in arguments; the arguments with a `Place` for each)"""
+    hidden: list = []
+
+    @nested
+    def held(x):
+        if not isinstance(x, Variable):
+            return x
+        hidden.append(x)
+        return Place(len(hidden) - 1)
+
+    tree = held(tree)
+    return hidden, tree
+
+
+def filled(hidden: Any, tree: Any) -> Any:
+    return nested(lambda x: hidden[x.k] if type(x) is Place else x)(tree)
+
+
 def constant(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative.  `of`: what of its arguments it is given."""
-    name = f.__name__
+    name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):
-        def filled(x):
-            return hidden[x.k] if type(x) is Place else x
-
-        args = each(filled, args)
-        return getattr(library_of(args), name, f)(*args, **{k: each(filled, v) for k, v in kwargs.items()})
+        args, kwargs = filled(hidden, (args, kwargs))
+        return getattr(library_of(args), name, f)(*args, **kwargs)
 
     prim = Primitive(name, run)
     if isinstance(f, np.ufunc) or name in BY_ELEMENT:
@@ -124,24 +132,16 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         prim.batch = _stacked_reduction(name)
 
     def call(args, kwargs):
-        hidden = []
-
-        def emptied(x):
-            if isinstance(x, Variable):
-                hidden.append(x)
-                return Place(len(hidden) - 1)
-            return x
-
-        args, kwargs = each(emptied, args), {k: each(emptied, v) for k, v in kwargs.items()}
+        hidden, (args, kwargs) = emptied((args, kwargs))
         return bind(prim, hidden, {"args": args, "kwargs": kwargs})
 
     def on_values(*args, **kwargs):
-        given, named = [each(of, a) for a in args], {k: each(of, v) for k, v in kwargs.items()}
+        given, named = values([*args]), values(kwargs)
         if hides(given) or hides(list(named.values())):
             y = call(given, named)
         else:
             y = getattr(library_of(given), name, f)(*given, **named)
-        if has_floats(y) and f not in STEPS and (tracked(args) or tracked(kwargs.values())):
+        if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
                 "of other operations, or cut the derivative with tapegrad.value(x)"

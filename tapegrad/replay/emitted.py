@@ -23,7 +23,7 @@ from ..ops import elementwise as e
 from ..ops import shaping
 from ..ops.declare import NUMPY
 from ..ops.einsum import contract
-from ..ops.indexing.regions import basic
+from ..ops.indexing.regions import PLAIN_INDEX, basic
 from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from .buffer_pool import Frames
@@ -512,9 +512,9 @@ class Emitted:
             self.lines.append(f"{x} = {self.body(i.prim, i.params)}({', '.join([x, *args[1:]])})")
 
     def index(self, at: Any) -> str:
-        if type(at) is tuple and at and all([type(a) in PLAIN and is_literal(a) for a in at]):
+        if type(at) is tuple and at and all([type(a) in PLAIN_INDEX and is_literal(a) for a in at]):
             return ", ".join([plain_index(a) for a in at]) + ","
-        return plain_index(at) if type(at) in PLAIN and is_literal(at) else self.given(at, "c")
+        return plain_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
 
 
 def with_groups(program: Program) -> tuple:
@@ -528,9 +528,6 @@ def with_groups(program: Program) -> tuple:
     program = copy.copy(program)
     program.code, program.shown = reader.order, reader.kinds.shown
     return program, reader.groups, reader.alone
-
-
-PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 
 def told(emitted: Emitted) -> str:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from .._capture import THREADS
-from .._capture.dependencies import restore, snapshot
-from .._capture.liveness import may_catch
+from .._capture.dependencies import may_catch
+from .._capture.objects import restore, snapshot
 from .._core.arrays import is_array, owned, shares_memory
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
 from .._core.float_errors import LOUD, warned

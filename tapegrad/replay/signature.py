@@ -1,21 +1,20 @@
 """What a recording holds for: the arguments of the call, and what the function read from its surroundings."""
 
 import pickle
-import zlib
 from typing import Any
 
 import numpy as np
 
 from .._capture.arrays import acts_as_array
-from .._capture.dependencies import Environment, Status, restore, state, walked
-from .._core.arrays import is_array, is_scalar, kept, settled, shares_memory, xp_of
+from .._capture.dependencies import Environment, Status, state, walked
+from .._capture.objects import restore
+from .._core.arrays import IMMUTABLE, checksum, is_array, is_scalar, kept, settled, shares_memory, xp_of
 from .._core.trees import Const, Rest, children, flattened, is_node, leaves, structure, ways_of
 from .._transforms.call import number
 from .record.recorder import WEAK, is_single
 
 NUMBERS = (float, complex)
 READ = "what the function reads from its surroundings (a number, a name, an attribute or a member of a container)"
-ATOMS = frozenset((int, bool, str, bytes, float, complex, type(None)))
 
 
 def is_input(x: Any, active: bool, numbers: bool) -> Any:
@@ -58,7 +57,7 @@ class Leaf:
             return True
         if type(x) is Const:
             return x.value is self.value.value
-        return (type(x) in ATOMS or is_scalar(x)) and repr(x) == repr(self.value)
+        return (type(x) in IMMUTABLE or is_scalar(x)) and repr(x) == repr(self.value)
 
     def differs(self, x: Any) -> str:
         return f"{described(x)} instead of {described(self.value) if self.layout is None else layout_text(*self.layout)}"
@@ -71,7 +70,7 @@ def layout_text(shape: tuple, strides: tuple, dtype: Any) -> str:
 def described(x: Any) -> str:
     if is_array(x):
         return layout_text(x.shape, x.strides, x.dtype)
-    return repr(x) if type(x) in ATOMS else structure(x)
+    return repr(x) if type(x) in IMMUTABLE else structure(x)
 
 
 class Signature:
@@ -194,10 +193,6 @@ class Surroundings:
 def bits_of(x: Any) -> Any:
     """Where the random numbers of a generator come from."""
     return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
-
-
-def checksum(x: np.ndarray) -> int:
-    return zlib.crc32(np.ascontiguousarray(x))
 
 
 def is_followed(x: Any) -> bool:

@@ -18,12 +18,11 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
-from .._core.primitive import is_tracked, primal_of, seen, values_of
+from .._core.primitive import is_tracked, nests_variable, primal_of, seen, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.variable import Variable
 from .._transforms.tape import value
-from ..ops.shaping import has_variable
 from ._labels import OnLibrary, labels_of
 
 
@@ -497,7 +496,7 @@ def _with_gaps(y: Any) -> Any:
     try:
         if hasattr(y, "to_numpy"):
             return y.to_numpy(dtype=float, na_value=numpy.nan)
-        return numpy.asarray(y, dtype=float) if isinstance(y, (list, tuple)) and not has_variable(y) else y
+        return numpy.asarray(y, dtype=float) if isinstance(y, (list, tuple)) and not nests_variable(y) else y
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"y: a {type(y).__name__} that does not hold real numbers alone: {error}") from error
 

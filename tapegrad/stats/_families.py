@@ -11,14 +11,13 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, layout_of, primal_of
+from .._core.primitive import any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
 from .._core.scope import OPEN, now, put, setting
 from .._core.variable import FLOAT, Variable
 from ..ops import shaping
 from ..ops.declare import dtype, primitive, rules, xp
 from ..ops.elementwise import exp, expm1, log, log1p, select
-from ..ops.protocols import any_tracked
 
 LOG_2 = math.log(2.0)
 QUIET = setting(all="ignore")
@@ -90,7 +89,7 @@ def library_method(name: str, f: Any) -> Any:
 
     @functools.wraps(f)
     def run(*args, **given):
-        if any_tracked(args) or any_tracked(given.values()):
+        if any_tracked((args, given)):
             raise NoRuleError(
                 f"scipy.stats.{name} has no derivative rule in tapegrad; cut the derivative with tapegrad.value, or compose it of others"
             )
@@ -170,7 +169,7 @@ class Frozen:
 
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
-        self._theirs = None if any_tracked(args) or any_tracked(given.values()) else family.theirs()(*lend(args), **lend(given))
+        self._theirs = None if any_tracked((args, given)) else family.theirs()(*lend(args), **lend(given))
 
     @classmethod
     def _of(cls, theirs: Any, shadow: Any) -> "Frozen":

@@ -8,7 +8,7 @@ import numpy as np
 import scipy.special as sp
 
 from .._core.errors import ArgumentError
-from .._core.primitive import primal_of, values_of
+from .._core.primitive import any_tracked, primal_of, values_of
 from ..ops import reductions as red
 from ..ops.declare import SCIPY, ndim, shape
 from ..ops.elementwise import absolute, log, log1p, power, select, sqrt, square
@@ -17,7 +17,6 @@ from ..ops.indexing.views import moveaxis
 from ..ops.products import matmul
 from ..ops.shaping import concatenate, reshape, stack
 from ..ops.sorting import sort
-from ..ops.special.declare import any_tracked
 from ..ops.special.error_functions import exprel_n
 from ..ops.statistics import median
 from ..ops.statistics import quantile as quantile_of

@@ -9,7 +9,7 @@ import numpy as np
 
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import is_tracked, primal_of
+from .._core.primitive import any_tracked, is_tracked, primal_of
 from ..ops import reductions as red
 from ..ops.declare import ndim, shape
 from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
@@ -20,7 +20,7 @@ from ..ops.shaping import conj, reshape, slice_of, stacked
 from ..ops.sorting import sort
 from ..ops.special import distribution_functions, integrals
 from ..ops.special import incomplete as inc
-from ..ops.special.declare import any_tracked, where_tracked
+from ..ops.special.declare import where_tracked
 from ..ops.special.error_functions import entr, rel_entr
 from ..ops.statistics import median, quantile
 from ._families import array_of, scipy_stats

@@ -3,6 +3,7 @@
 import abc
 import collections
 import copy
+import ctypes
 import dataclasses
 import enum
 import functools
@@ -728,3 +729,20 @@ def test_attributes_of_an_object_to_which_its_class_leads():
 
     assert tg.grad(f)(np.array([1.0, 2.0, 3.0])).tolist() == [6.0, 3.0, 2.0]
     assert Model.last is a and a.state == 2.0
+
+
+def test_a_class_that_c_code_makes_is_of_the_module():
+    """It looks for the name of the module in the globals themselves."""
+
+    class Own(ctypes.Structure):
+        _fields_ = [("n", ctypes.c_int)]
+
+    made = []
+
+    def f(x):
+        made.append(ctypes.POINTER(Own))
+        return (x * len(made)).sum()
+
+    assert tg.grad(f)(X).tolist() == [1.0] * len(X)
+    assert made[0].__module__ == __name__
+    assert tg.grad(lambda x: (x * len(made)).sum())(X).tolist() == [1.0] * len(X)

@@ -4,12 +4,17 @@ depend on them, or it is told; counts are of one run."""
 import array
 import collections
 import contextvars
+import copy
 import ctypes
 import functools
 import itertools
+import json
+import math
 import mmap
 import os
+import pickle
 import random
+import struct
 import types
 from queue import Queue
 
@@ -307,7 +312,7 @@ def test_no_sample_counts_nothing_wrong():
 
 
 def test_runs(capsys):
-    """Once, where the function around has counted; for each sample, where its own counts may be read."""
+    """Once, where the function around has counted; twice, where its own counts are not read."""
     owner = Owner()
 
     def inner(x):
@@ -325,7 +330,7 @@ def test_runs(capsys):
     np.testing.assert_array_equal(tg.grad(outer)(X), np.full(X.shape, 2.0))
     assert capsys.readouterr().out.count("run") == 1
     np.testing.assert_array_equal(tg.vmap(counts)(X), X * 2)
-    assert capsys.readouterr().out.count("run") == len(X) and owner.inner.count == 2
+    assert capsys.readouterr().out.count("run") == 2 and owner.inner.count == 2
 
 
 # --- counts that go on ---
@@ -362,7 +367,7 @@ def test_a_condition_on_a_count_is_told(n, name):
     assert told
 
 
-def test_where_nobody_reads_a_count_the_function_runs_once():
+def test_a_count_that_nobody_reads_counts_one_run():
     class Inner:
         pass
 
@@ -389,6 +394,48 @@ def test_where_nobody_reads_a_count_the_function_runs_once():
     stack = np.arange(120.0).reshape(60, 2)
     np.testing.assert_array_equal(tg.vmap(solver)(stack), (stack**2).sum(1))
     assert (inside, GLOBAL, solver.calls, solver.told, solver.inner.steps) == (1, before - 1, 3, "ab", 1)
+
+
+READERS = {
+    "compared": lambda n: float(n > 2), "equal": lambda n: n == 2,
+    "truth": lambda n: 1.0 if n - 2 else 3.0, "negative": lambda n: -n, "times": lambda n: n * 1.5,
+    "behind": lambda n: 2.0 - n, "behind an array": lambda n: np.arange(2.0) * n,
+    "divmod": lambda n: divmod(n, 2)[1], "reflected divmod": lambda n: divmod(7, n)[1],
+    "power": lambda n: 2.0**n, "index": lambda n: (5.0, 6.0, 8.0, 9.0)[n],
+    "of an array": lambda n: np.arange(9.0)[n], "slice": lambda n: len("abcdef"[n:]),
+    "range": lambda n: sum(range(n)), "size": lambda n: np.ones(n).sum(),
+    "key": lambda n: {2: 5.0}.get(n, 1.0), "member": lambda n: n in {2}, "float": float, "int": int,
+    "array": lambda n: np.array(n), "ufunc": lambda n: np.sqrt(n), "math": math.sqrt,
+    "text": lambda n: len("x" * n), "str": lambda n: int(str(n)), "format": lambda n: int(f"{n:d}"),
+    "percent": lambda n: int(f"{n:02d}"), "json": lambda n: int(json.dumps(n)),
+    "pickle": lambda n: pickle.loads(pickle.dumps(n)), "copy": lambda n: copy.deepcopy([n])[0],
+    "attribute": lambda n: n.real, "method": lambda n: n.bit_length(),
+    "sorted": lambda n: sorted([2, n])[0], "hash": hash, "round": round, "sum": lambda n: sum([n, 0.5]),
+    "struct": lambda n: struct.pack("b", n)[0], "of a class": lambda n: int(n),
+    "kind": lambda n: 2.0 if type(n) is int and isinstance(n, int) else float(n),
+    "join": lambda n: len(",".join("ab"[:n])),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("read", READERS.values(), ids=list(READERS))
+def test_whoever_reads_a_count_is_found(read):
+    """A stand-in for the count notes each way to its value: the results are those of a loop, or it is told."""
+
+    def function():
+        owner = types.SimpleNamespace(n=0)
+
+        def f(x):
+            owner.n += 1
+            return x * read(owner.n)
+
+        return f
+
+    want = [f(x) for f in [function()] for x in X]
+    try:
+        np.testing.assert_array_equal(tg.vmap(function())(X), want)
+    except BatchError as error:
+        assert "keeps a value in" in str(error) or "counts on in" in str(error)
+        assert read is not READERS["kind"]
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -20,8 +20,11 @@ import scipy.special
 
 from ... import stats
 from ..._capture import is_foreign
+from ..._capture.builtin import Globals
 from ..._capture.dependencies import UNSEEN, words
-from ..._core.errors import KernelError
+from ..._capture.kinds import slots_of
+from ..._capture.objects import parts_of
+from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
 from ..graph.nodes import Graph
 from .array_functions import filled, of_dtype
@@ -172,17 +175,16 @@ class Rebuilder:
             return types.MethodType(call, x)
         new = object.__new__(type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__}))
         new.__dict__ = x.__dict__
-        for c in kind.__mro__:
-            for slot in [s for s in vars(c).values() if isinstance(s, types.MemberDescriptorType)]:
-                with contextlib.suppress(AttributeError):
-                    slot.__set__(new, slot.__get__(x))
+        for slot in slots_of(kind).values():
+            with contextlib.suppress(AttributeError):
+                slot.__set__(new, slot.__get__(x))
         return new
 
     def function(self, f: types.FunctionType) -> types.FunctionType:
         found = self.seen.get(id(f))
         if found is not None:
             return found
-        if type(f.__globals__) is Globals and f.__globals__.rebuild is self:
+        if type(f.__globals__) is Globals and f.__globals__.shadow is self:
             return f
         cells = None
         if f.__closure__ is not None:
@@ -193,11 +195,8 @@ class Rebuilder:
         self.seen[id(f)] = new
         self.hold.append(f)
         for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
-            try:
-                value = theirs.cell_contents
-            except ValueError:
-                continue  # an empty cell
-            ours.cell_contents = self(value)
+            for value in parts_of(theirs):
+                ours.cell_contents = self(value)
         if f.__defaults__:
             new.__defaults__ = tuple([self(d) for d in f.__defaults__])
         if not UNSEEN.isdisjoint(words(f.__code__)):
@@ -209,26 +208,6 @@ def through(f: Any, users: Any = None) -> types.FunctionType:
     """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
     f.users = f if users is None else users
     return f
-
-
-class Globals(dict):
-    """Globals looked up in the module when the code asks for them."""
-
-    __slots__ = ("real", "rebuild")
-
-    def __init__(self, real: dict, rebuild: Rebuilder):
-        super().__init__()
-        self.real, self.rebuild = real, rebuild
-
-    def __missing__(self, name: str) -> Any:
-        theirs = self.real[name]
-        value = self[name] = self.rebuild(theirs)
-        return value
-
-    def fill(self) -> None:
-        """All names of the module, for `eval` and `globals()`, which look into the dict itself."""
-        for name in list(self.real):
-            self[name]
 
 
 class Densities:
@@ -281,10 +260,6 @@ def origin(f: Any) -> str:
 
 def line_of(error: BaseException, f: Any) -> str:
     """The line of the user's function where the error arose."""
-    code, found = getattr(getattr(f, "users", f), "__code__", None), None
-    t = error.__traceback__
-    while t is not None:
-        if code is not None and t.tb_frame.f_code.co_filename == code.co_filename and "tapegrad/kernels" not in code.co_filename:
-            found = t
-        t = t.tb_next
-    return f"{found.tb_frame.f_code.co_filename}:{found.tb_lineno}" if found is not None else origin(f)
+    file = getattr(getattr(getattr(f, "users", f), "__code__", None), "co_filename", "tapegrad/kernels")
+    found = [step for step in steps_of(error) if step.tb_frame.f_code.co_filename == file and "tapegrad/kernels" not in file]
+    return f"{file}:{found[-1].tb_lineno}" if found else origin(f)

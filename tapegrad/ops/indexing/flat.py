@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.foreign import argument
+from ..._core.trees import nested
 from ..._core.variable import Elements
 from ..declare import shape
 from . import overlaps, views
@@ -83,11 +84,10 @@ class Flat(Elements):
         return getattr(ufunc, method)(*[argument(a) for a in args], **kwargs)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        return f(*[elements(a) for a in args], **{k: elements(v) for k, v in kwargs.items()})
+        return f(*elements(args), **elements(kwargs))
 
 
-def elements(a: Any) -> Any:
-    return type(a)([elements(v) for v in a]) if type(a) in (list, tuple) else argument(a)
+elements: Callable = nested(argument)
 
 
 def fill(x: Any, y: Any) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import READ, bind, is_tracked, layout_of, live, primal_of, values_of
+from ..._core.trees import nested
 from ..._core.variable import Variable, frozen
 from ..declare import dtype, ndim, primitive, shape, xp
 from ..piecewise import where
@@ -73,10 +74,9 @@ def alike(mask: Any, other: Any) -> bool:
     return shape(mask) == shape(other) and bool(np.all(mask == other))
 
 
+@nested
 def plain(v: Any) -> Any:
-    if type(v) is Selected:
-        return v.plain_elements()
-    return type(v)([plain(w) for w in v]) if type(v) in (list, tuple) else v
+    return v.plain_elements() if type(v) is Selected else v
 
 
 def of_plain(name: str) -> Callable:
@@ -174,7 +174,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
             and len(args) > (f is np.where)
         ):
             return first.each(f, args, kwargs)
-        return f(*plain(args), **{k: plain(v) for k, v in kwargs.items()})
+        return f(*plain(args), **plain(kwargs))
 
     def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
         if self.mask is None or settings or axis not in (None, 0) or not self.mask._trace.samples:

@@ -26,6 +26,7 @@ from ..._core.lent_memory import lend
 from ..._core.primitive import layout_of, primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
+from ..._core.trees import nested
 from ..._core.variable import ArrayVariable, Variable
 from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..elementwise import log
@@ -83,7 +84,7 @@ def checked(function: Callable, ours: Callable) -> Callable:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
-        theirs = lambda: function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        theirs = lambda: function(*plain(args), **plain(kwargs))
         if not is_finite((*args, kwargs.get("b"))):
             theirs()
             return ours(*args, **kwargs)
@@ -95,9 +96,8 @@ def checked(function: Callable, ours: Callable) -> Callable:
     return run
 
 
+@nested
 def finite_parts(x: Any) -> Any:
-    if type(x) in (list, tuple):
-        return type(x)([finite_parts(v) for v in x])
     if not isinstance(x, Variable) or dtype(x).kind not in "fc" or xp(x) is not np:
         return x
     hidden = primal_of(x)
@@ -112,8 +112,9 @@ def is_finite(x: Any) -> bool:
     return type(x) is not ndarray or x.dtype.kind not in "fc" or bool(np.isfinite(x).all())
 
 
+@nested
 def plain(x: Any) -> Any:
-    return type(x)([plain(v) for v in x]) if type(x) in (list, tuple) else lend(primal_of(x))
+    return lend(primal_of(x))
 
 
 # --- triangular systems ---

@@ -9,9 +9,9 @@ from typing import Any
 
 from numpy import float64
 
-from ..._core.arrays import F8
+from ..._core.arrays import F8, IMMUTABLE
 from ..._core.primitive import ASSIGN, READ, Primitive, own
-from ..._core.reverse import ELEMENT, IMMUTABLE, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
+from ..._core.reverse import ELEMENT, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from ..._core.variable import CLASSES, DIRECT, Variable, bottom, new
 from ...ops.declare import PRIMITIVES, is_operator, reads, signature_of
 from ...ops.indexing.regions import pull_element, pull_read

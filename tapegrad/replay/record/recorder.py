@@ -26,7 +26,7 @@ from ..._core.float_errors import LOUD, Listening, looked_at
 from ..._core.primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import fixed
 from ..._core.scope import OPEN, now, opened
-from ..._core.trees import Const, leaves, tree_map
+from ..._core.trees import Const, leaves, nested, tree_map
 from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.call import Inputs, entered, overlapping, returned, run_once, value_out
@@ -575,11 +575,7 @@ class Closed(Ended):
         return self.beneath(x)
 
 
-def values_in(x: Any) -> Any:
-    """Arguments of a draw, Variables as their values."""
-    if type(x) in (list, tuple):
-        return type(x)([values_in(v) for v in x])
-    return {k: values_in(v) for k, v in x.items()} if type(x) is dict else values_of(x)
+values_in = nested(values_of)  # of arguments of a draw
 
 
 # --- one run ---

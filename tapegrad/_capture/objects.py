@@ -1,0 +1,203 @@
+"""The kinds of Python objects that hold other objects, in one table: how the parts of an object are listed, how it is filled, and how
+another one is made of other parts.
+
+`KINDS` is read by whoever goes through objects: the shadows of captured objects (core.py, containers.py), what a function can read
+(dependencies.py), routes that are left alone (routes.py), caches (cached.py), and what a function under `vmap` keeps
+(`_transforms.side_effects`).  Functions, classes, modules and instances have code of their own there.
+
+The state of generators of random numbers, which hold no objects, is here too."""
+
+import array
+import collections
+import functools
+import gc
+import itertools
+import random
+import types
+import weakref
+from collections.abc import Callable
+from contextvars import ContextVar
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.arrays import IMMUTABLE, checksum, is_array, same_bits, xp_of
+from .kinds import is_user_class
+
+
+class Kind(NamedTuple):
+    """A type whose objects hold others.  `text` is an expression for the parts of an object {0}, and `parts` lists them.  `put` fills an
+    object of a type that may change.  `make` gives an object like x of other parts, where x never changes."""
+
+    kind: type
+    text: str
+    parts: Callable
+    put: Callable | None = None
+    make: Callable | None = None
+    pairs: bool = False  # are the parts keys and values by turns?
+
+
+NAMES: dict = {"flat": itertools.chain.from_iterable, "referents": gc.get_referents, "EMPTY": types.CellType()}  # of texts
+
+
+def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, pairs: bool = False) -> Kind:
+    NAMES[c.__name__] = c
+    return Kind(c, text, eval(f"lambda x: [*({text.format('x')})]", NAMES), put, make, pairs)
+
+
+def mapping(c: Any) -> Kind:
+    def put(x: Any, flat: list) -> None:
+        c.clear(x)
+        for k, v in zip(flat[::2], flat[1::2], strict=True):
+            c.__setitem__(x, k, v)
+
+    return kind(c, f"flat({c.__name__}.items({{0}}))", put, pairs=True)
+
+
+def collection(c: Any, add: Callable) -> Kind:
+    def put(x: Any, flat: list) -> None:
+        c.clear(x)
+        add(x, flat)
+
+    return kind(c, f"{c.__name__}.__iter__({{0}})", put)
+
+
+def put_objects(x: Any, flat: list) -> None:
+    x = x if x.ndim else x.reshape(1)
+    for at, v in zip(np.ndindex(x.shape), flat, strict=True):
+        x[at] = v
+
+
+def fill(c: Any, parts: list) -> None:
+    if parts:
+        c.cell_contents = parts[0]
+    else:
+        del c.cell_contents
+
+
+class Reference:
+    """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute of a class.)"""
+
+    __slots__ = ("target",)
+
+    def __init__(self, target: Any):
+        self.target = target
+
+    def __call__(self):
+        return self.target
+
+
+KINDS = (
+    mapping(collections.OrderedDict),
+    mapping(collections.defaultdict),
+    mapping(dict),
+    collection(list, list.extend),
+    collection(collections.deque, collections.deque.extend),
+    collection(set, set.update),
+    kind(np.ndarray, "{0}.ravel().tolist() if {0}.dtype.kind == 'O' else ()", put_objects),
+    mapping(weakref.WeakValueDictionary),
+    mapping(weakref.WeakKeyDictionary),
+    collection(weakref.WeakSet, weakref.WeakSet.update),
+    kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple(parts)),
+    kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset(parts)),
+    kind(slice, "{0}.start, {0}.stop, {0}.step", make=lambda x, parts: slice(*parts)),
+    kind(functools.partial, "{0}.func, {0}.args, {0}.keywords", make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2])),
+    kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
+    kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
+    kind(types.MappingProxyType, "referents({0})[:1]", make=lambda x, parts: types.MappingProxyType(*parts)),
+    kind(weakref.ref, "{0}(),", make=lambda x, parts: Reference(*parts)),
+    kind(types.MethodType, "{0}.__func__, {0}.__self__"),
+    kind(property, "{0}.fget, {0}.fset, {0}.fdel"),
+    kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
+    kind(ContextVar, "{0}.get(None),"),
+)
+DICT = next(k for k in KINDS if k.kind is dict)
+LIST = next(k for k in KINDS if k.kind is list)
+
+
+@functools.cache
+def plain_kind(c: type) -> Kind | None:
+    return next((k for k in KINDS if issubclass(c, k.kind)), None)
+
+
+def kind_of(x: Any) -> Any:
+    """The kind of x, None if it is of none.  (A class of the user's is not kept alive.)"""
+    c = type(x)
+    if c is list or c is dict:
+        return LIST if c is list else DICT
+    return next((k for k in KINDS if isinstance(x, k.kind)), None) if is_user_class(c) else plain_kind(c)  # type: ignore[arg-type]
+
+
+def parts_of(x: Any) -> list:
+    """What x holds, if it is of one of the kinds."""
+    kind = kind_of(x)
+    return [] if kind is None else kind.parts(x)
+
+
+# --- what an object holds, to be compared and put back ---
+
+BYTES = (bytearray, array.array)
+
+
+def is_numeric(x: Any) -> bool:
+    return is_array(x) and x.dtype.kind != "O"
+
+
+def content_of(x: Any, most: float = 4096) -> Any:
+    """What an array, bytes or a container holds: of an array of more than `most` bytes a checksum, of one on a device None."""
+    if is_numeric(x):
+        return checksum(x) if x.nbytes > most or xp_of(x) is not np else x.copy()
+    return x[:] if isinstance(x, BYTES) else parts_of(x)
+
+
+def is_same(x: Any, content: Any) -> bool:
+    """Does x hold this still?  (Not asked of a device, where it would wait.)"""
+    if is_numeric(x):
+        if type(content) is not np.ndarray:
+            return content is None or checksum(x) == content
+        return x.shape == content.shape and same_bits(x, content)
+    if isinstance(x, BYTES):
+        return x == content
+    now = parts_of(x)
+    return len(now) == len(content) and all(
+        [a is b or (type(a) in IMMUTABLE and type(a) is type(b) and a == b) for a, b in zip(now, content, strict=True)]
+    )
+
+
+def put_back(x: Any, content: Any) -> None:
+    """x holds this again, if it does not.  (Of what was summed up only, nothing is known.)"""
+    if is_same(x, content):
+        return
+    if not is_numeric(x):
+        kind = kind_of(x)
+        if kind is None:
+            x[:] = content
+        else:
+            kind.put(x, content)
+    elif isinstance(content, np.ndarray):
+        x[...] = content
+
+
+# --- generators of random numbers ---
+
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
+def snapshot(x: Any) -> Any:
+    """The state of a generator, for `restore`."""
+    if isinstance(x, np.random.Generator):
+        return x.bit_generator.state
+    if isinstance(x, np.random.RandomState):
+        return x.get_state(legacy=False)
+    return x.getstate() if isinstance(x, random.Random) else x.state
+
+
+def restore(x: Any, before: Any) -> None:
+    if isinstance(x, np.random.Generator):
+        x.bit_generator.state = before
+    elif isinstance(x, np.random.RandomState):
+        x.set_state(before)
+    elif isinstance(x, random.Random):
+        x.setstate(before)
+    else:
+        x.state = before
