@@ -213,6 +213,14 @@ class Namespace:
         for f in functions:
             self.refusals[f] = (why, instead)
 
+    def follow(self, follower: Any) -> None:
+        """The library's own code, followed, for each public function and class that has no entry yet."""
+        for name in dir(self.real):
+            x = getattr(self.real, name)
+            if name.startswith("_") or not is_public(x, self.name) or x in self.rules or x in self.constants or x in self.refusals:
+                continue
+            self.rule(x)(follower.klass(x) if isinstance(x, type) else follower.function(x))
+
     def public(self, f: Any) -> str:
         return f"{self.name}.{f.__name__}"
 

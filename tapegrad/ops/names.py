@@ -11,9 +11,8 @@ CONSTANT = {
         getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
         promote_types save savetxt savez savez_compressed set_printoptions setbufsize show_config show_runtime test tril_indices
         triu_indices typename unpackbits frompyfunc""",
-    "numpy.fft": "fftfreq rfftfreq",
     "scipy.fft": """
-        fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
+        fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
         skip_backend""",
     "scipy.linalg": """
         bandwidth dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type get_blas_funcs get_lapack_funcs ishermitian
