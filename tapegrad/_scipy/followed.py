@@ -22,6 +22,7 @@ import numpy as np
 from .. import numpy as faces
 from .._capture.builtin import LIBRARY, Globals, Module
 from .._capture.kinds import ATOMS, NUMERIC
+from .._core.arrays import is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
 from .device import lenient, numpy_on_device, plain_on_device, there
@@ -187,9 +188,10 @@ class FollowedKind(Kind):
 
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
-        if "_on_device" in own and (on_a_device(args) or on_a_device(kwargs.values())):
-            return own["_on_device"]()(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        if on_a_device(args) or on_a_device(kwargs.values()):
+            cls = own["_on_device"]() if "_on_device" in own else cls
+            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]  # CuPy's arrays lack methods of NumPy's
+        return type.__call__(cls, *args, **kwargs)
 
 
 class Follower:

@@ -7,7 +7,7 @@ from numpy.lib.stride_tricks import sliding_window_view
 import tapegrad as tg
 from tapegrad._core.primitive import shortened, view
 from tapegrad._core.variable import variable
-from tapegrad.errors import AliasError
+from tapegrad.errors import AliasError, ArgumentError
 from tapegrad.ops.indexing.regions import region
 
 
@@ -149,14 +149,15 @@ def test_windows_that_numpy_does_not_make(size, axis):
 
 
 def test_windows_are_read_only():
-    def write(x, writeable=False):
-        sliding_window_view(x * 2.0, 2, writeable=writeable)[0] = 1.0
+    def write(x):
+        sliding_window_view(x * 2.0, 2)[0] = 1.0
         return x.sum()
 
-    for call in (write, tg.grad(write), lambda x: tg.grad(write)(x, True)):
+    for call in (write, tg.grad(write)):
         with pytest.raises(ValueError, match="read-only"):
             call(np.ones(4))
-    np.testing.assert_array_equal(tg.grad(lambda x: sliding_window_view(x, 2, writeable=True).sum())(np.ones(4)), [1, 2, 2, 1])
+    with pytest.raises(ArgumentError, match="writeable=True"):
+        tg.grad(lambda x: sliding_window_view(x, 2, writeable=True).sum())(np.ones(4))
 
 
 LINKS = {

@@ -42,7 +42,14 @@ def solveh_banded(ab, b, calc_logdet=False):
     return x, logdet, 0
 
 
-FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded)
+def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
+    """The spectra of the segments of x; SciPy's function asks for segments that may be written."""
+    pieces = np.lib.stride_tricks.sliding_window_view(x, nperseg, -1)[..., :: nperseg - noverlap, :]
+    pieces = win * detrend_func(pieces)
+    return np.fft.fft(pieces, nfft) if sides == "twosided" else np.fft.rfft(pieces.real, nfft)
+
+
+FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded, _fft_helper=fft_helper)
 
 # --- convolutions ---
 

@@ -321,11 +321,13 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 @implements(np.lib.stride_tricks.sliding_window_view, layout="own")
 def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
-    """Read-only, also with writeable=True: its elements share memory with each other."""
+    """Read-only, as NumPy's is unless it is asked for."""
     x = array_like(x)
     size, axis = [a if a is None or type(a) is int else sizes(a) for a in (window_shape, axis)]
     if not isinstance(x, Variable):
         return xp(x).lib.stride_tricks.sliding_window_view(x, size, axis, subok=subok, writeable=writeable)
+    if writeable:
+        raise ArgumentError("sliding_window_view: writeable=True, whose elements share memory with each other: write the array itself")
     ix.windows(np.broadcast_to(np.int8(0), dim(x)), size, axis)  # raises as NumPy does
     return view(x, ("windows", (size, axis)))
 
