@@ -5,6 +5,8 @@ import scipy.signal as sig
 from ..namespaces import Namespace
 from . import linear_systems as linear_systems
 from . import peaks as peaks
+from . import responses as responses
+from . import spectra as spectra
 from . import splines as splines
 from .filters import FOLLOWED, SIGNAL
 

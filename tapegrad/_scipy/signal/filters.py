@@ -314,6 +314,11 @@ def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
     return along(f, array(data), axis, back=f)  # an orthogonal projection is its own transpose
 
 
+@SIGNAL.rule(sig.decimate)
+def decimate(x, q, n=None, ftype="iir", axis=-1, zero_phase=True):
+    return settled(sig.decimate, x, axis, q=integer(q), n=n, ftype=ftype, zero_phase=zero_phase)
+
+
 @SIGNAL.rule(sig.upfirdn)
 def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
     up, down = integer(up), integer(down)
