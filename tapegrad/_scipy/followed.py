@@ -21,7 +21,7 @@ import numpy as np
 
 from .. import numpy as faces
 from .._capture.builtin import LIBRARY, Globals, Module
-from .._capture.kinds import ATOMS, NUMERIC
+from .._capture.kinds import ATOMS, NUMERIC, put_state, state_of
 from .._core.arrays import is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
@@ -53,7 +53,7 @@ class At:
         return self.set(self.x[self.at] / y)
 
 
-SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
 
 
 def array_api(library: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Object(Carrier):
 
     def _plain(self) -> Any:
         new = object.__new__(type(self)._theirs)
-        vars(new).update({name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        put_state(new, {name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
         return new
 
     @classmethod
@@ -149,7 +149,7 @@ class Object(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in vars(x).items()})
+        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
         return new
 
 
@@ -323,7 +323,7 @@ class Follower:
         for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
             issubclass(c, b)
         for name, v in list(vars(c).items()):
-            if name not in SKIPPED:
+            if name not in SKIPPED and type(v) is not types.MemberDescriptorType:
                 setattr(new, name, self.member(v))
         return new
 

@@ -222,13 +222,6 @@ def _more_axes(f, default):
     return scipy_more
 
 
-def _by_spacing(f):
-    """The frequencies for a spacing that may be tracked."""
-    return lambda n, d=1.0, **settings: f(n, **settings) / d
-
-
-for _f in (np.fft.fftfreq, np.fft.rfftfreq):
-    implements(_f, getattr(scipy.fft, _f.__name__))(_by_spacing(_f))
 for _f in (fft, ifft, rfft, irfft, hfft, ihfft):
     implements(getattr(scipy.fft, _f.__name__))(_one_axis(_f))
 for _f in (fft2, ifft2, rfft2, irfft2):

@@ -8,11 +8,12 @@ CONSTANT = {
     "numpy": """
         bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string datetime_data diag_indices
         format_float_positional format_float_scientific from_dlpack fromfile fromregex fromstring get_include get_printoptions
-        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices nested_iters packbits printoptions
+        getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
         promote_types save savetxt savez savez_compressed set_printoptions setbufsize show_config show_runtime test tril_indices
         triu_indices typename unpackbits frompyfunc""",
+    "numpy.fft": "fftfreq rfftfreq",
     "scipy.fft": """
-        fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
+        fftfreq rfftfreq fhtoffset get_workers next_fast_len prev_fast_len register_backend set_backend set_global_backend set_workers
         skip_backend""",
     "scipy.linalg": """
         bandwidth dft hadamard helmert hilbert invhilbert pascal invpascal find_best_blas_type get_blas_funcs get_lapack_funcs ishermitian

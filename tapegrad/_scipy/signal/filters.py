@@ -3,15 +3,17 @@
 from typing import Any
 
 import numpy as plain_np
+import scipy.fft
 import scipy.signal as sig
 import scipy.spatial
 
 from ... import numpy as np
+from ... import scipy as faces
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
-from ..followed import Follower
+from ..followed import Altered, Follower
 from ..linear_maps import Settled, along, convolved, overlap, recursed, remembers
 from ..namespaces import Namespace, array, bare, constant, fixed, integer, tracked
 
@@ -42,6 +44,11 @@ def solveh_banded(ab, b, calc_logdet=False):
     return x, logdet, 0
 
 
+def by_spacing(f):
+    """The frequencies for a spacing that may be tracked."""
+    return lambda n, d=1.0: f(n) / d
+
+
 def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
     """The spectra of the segments of x; SciPy's function asks for segments that may be written."""
     pieces = np.lib.stride_tricks.sliding_window_view(x, nperseg, -1)[..., :: nperseg - noverlap, :]
@@ -49,7 +56,12 @@ def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
     return np.fft.fft(pieces, nfft) if sides == "twosided" else np.fft.rfft(pieces.real, nfft)
 
 
-FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded, _fft_helper=fft_helper)
+GIVEN = {
+    "cKDTree": Near, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
+    "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
+    "scipy.fft": Altered(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq", "rfftfreq")}),
+}  # fmt: skip
+FOLLOWED = Follower("scipy.signal", **GIVEN)
 
 # --- convolutions ---
 
