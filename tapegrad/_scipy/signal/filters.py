@@ -15,7 +15,7 @@ from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
 from ..followed import Altered, Follower
 from ..linear_maps import Settled, along, convolved, overlap, recursed, remembers
-from ..namespaces import Namespace, array, bare, constant, fixed, integer, tracked
+from ..namespaces import Namespace, array, bare, fixed, integer, tracked
 
 SIGNAL = Namespace(sig, "cupyx.scipy.signal")
 
@@ -235,40 +235,29 @@ def padded_last(x: Any, length: int) -> Any:
 
 @SIGNAL.rule(sig.lfilter_zi)
 def lfilter_zi(b, a):
-    """The state at which a step of 1 leaves the filter at rest: zi = A zi + B, with A the transposed companion matrix."""
+    """The state at which a step of 1 leaves the filter at rest; CuPy's is the inputs and outputs before."""
     like = b if tracked(b) else a
+    if not remembers(like):
+        return STEP_STATE(b, a)
     b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
-    if remembers(b):
-        return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
-    b, a = b / a[0], a / a[0]
-    n = max(shape(a)[0], shape(b)[0])
-    if n == 1:
-        return b[:0] * 0.0
-    b, a = padded_last(b, n), padded_last(a, n)
-    first = constant(plain_np.eye(n - 1)[0], b)
-    M = constant(plain_np.eye(n - 1) - plain_np.eye(n - 1, k=1), b) + np.outer(a[1:], first)
-    return np.linalg.solve(M, b[1:] - a[1:] * b[0])
+    return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
 
 
 @SIGNAL.rule(sig.lfiltic)
 def lfiltic(b, a, y, x=None):
     like = next(v for v in (b, a, y, x) if tracked(v))
+    if not remembers(like):
+        return STATE_AFTER(b, a, y, x)
     b, a, y = [np.atleast_1d(array(v, like)) for v in (b, a, y)]
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
-    given = x is not None
-    x = np.atleast_1d(array(x, like)) if given else constant(plain_np.zeros(m), y)
+    v = np.concatenate([y, np.zeros(max(n - shape(y)[0], 0))])[:n][::-1]
+    if x is None:
+        return v
+    x = np.atleast_1d(array(x, like))
+    return np.concatenate([np.concatenate([x, np.zeros(max(m - shape(x)[0], 0))])[:m][::-1], v])
 
-    def past(c, v, k):  # sum_j c[i + 1 + j] v[j]
-        v = v[:k] if shape(v)[0] >= k else np.concatenate([v, plain_np.zeros(k - shape(v)[0])])
-        return [np.sum(c[i + 1 :] * v[: k - i]) for i in range(k)]
 
-    if remembers(y):
-        taken = [np.concatenate([v, np.zeros(max(k - shape(v)[0], 0))])[:k][::-1] for v, k in ((x, m), (y, n))]
-        return np.concatenate(taken) if given else taken[1]  # (as CuPy has it)
-    of_x, of_y = past(b, x, m), past(a, y, n)
-    zero = 0.0 * a[0]
-    rows = [(of_x[i] if i < m else zero) - (of_y[i] if i < n else zero) for i in range(max(m, n))]
-    return np.stack(rows) / a[0]
+STEP_STATE, STATE_AFTER = FOLLOWED.function(sig.lfilter_zi), FOLLOWED.function(sig.lfiltic)
 
 
 def sections(sos: Any, like: Any) -> list:
