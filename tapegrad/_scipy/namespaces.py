@@ -7,10 +7,11 @@
 
     SIGNAL.constant(scipy.signal.find_peaks)                    the derivative is zero: it runs on values
     SIGNAL.refuse("not smooth", "scipy.ndimage.median_filter", scipy.signal.medfilt)
+    SIGNAL.follow(FOLLOWED)                                     SciPy's own code, for all that has no entry yet
     SIGNAL.stand_in("tapegrad.scipy.signal")
 
-A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  What is in none
-of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
+A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  A name
+without any of these raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
 import inspect
