@@ -41,9 +41,6 @@ def describe(a, axis=0, ddof=1, bias=True, nan_policy="propagate"):
     return DescribeResult(shape(a)[axis], ends, *moments)
 
 
-DirectionalStats = namedtuple("DirectionalStats", "mean_direction mean_resultant_length")
-
-
 @statistic
 def kstat(data, n=2, *, axis=None, nan_policy="propagate", keepdims=False):
     x, axis = sample(data, axis, nan_policy)
@@ -145,9 +142,6 @@ def expectile(a, alpha=0.5, *, weights=None):
 # --- parts of a sample ---
 
 
-SigmaclipResult = namedtuple("SigmaclipResult", "clipped lower upper")
-
-
 METHODS = {"fraction": "linear", "lower": "lower", "higher": "higher"}
 
 
@@ -212,20 +206,6 @@ def siegelslopes(y, x=None, method="hierarchical"):
         return SiegelslopesResult(slope, median(y - slope * x))
     starts = [median((y[k] * x[j] - y[j] * x[k]) / (x[j] - x[k])) for j, k in enumerate(others)]
     return SiegelslopesResult(slope, median(stack(starts)))
-
-
-# --- distances of samples ---
-
-
-# --- in bins of plain places ---
-
-
-ON_CELLS = {"median": median, "min": red.amin, "max": red.amax}
-
-
-BinnedStatistic = namedtuple("BinnedStatisticResult", "statistic bin_edges binnumber")
-BinnedStatistic2d = namedtuple("BinnedStatistic2dResult", "statistic x_edge y_edge binnumber")
-BinnedStatisticdd = namedtuple("BinnedStatisticddResult", "statistic bin_edges binnumber")
 
 
 # --- of a mean, variance and deviation, by Bayes ---
