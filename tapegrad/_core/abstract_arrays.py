@@ -30,7 +30,7 @@ OF_VALUES = (
 ).split()
 OF_LAYOUT = {
     np.shape, np.ndim, np.size, np.broadcast_shapes, np.may_share_memory, np.shares_memory, np.result_type, np.diagonal, np.broadcast_to,
-    np.einsum, np.lib.stride_tricks.sliding_window_view,
+    np.einsum, np.lib.stride_tricks.sliding_window_view, np.iscomplexobj, np.isrealobj, np.common_type, np.can_cast,
 }  # fmt: skip
 LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
 BLIND = {name: refused(name) for name in OF_VALUES}

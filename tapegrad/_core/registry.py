@@ -72,7 +72,7 @@ LOADED: dict[str, AnyTuple] = {
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
     },  # when they are asked for
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
-    "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.followed": ("_scipy.namespaces", "stats._statistics"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a model of the library, when it is asked for, or for one of its kernels that was pickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},

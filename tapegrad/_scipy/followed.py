@@ -21,8 +21,8 @@ import numpy as np
 
 from .. import numpy as faces
 from .._capture.builtin import LIBRARY, Globals, Module
-from .._capture.kinds import NUMERIC
-from .._core.arrays import IMMUTABLE
+from .._capture.kinds import NUMERIC, put_state, state_of
+from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
 from .device import lenient, numpy_on_device, plain_on_device, there
@@ -53,7 +53,7 @@ class At:
         return self.set(self.x[self.at] / y)
 
 
-SKIPPED = frozenset(("__dict__", "__weakref__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
 
 
 def array_api(library: Any) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class Object(Carrier):
 
     def _plain(self) -> Any:
         new = object.__new__(type(self)._theirs)
-        vars(new).update({name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        put_state(new, {name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
         return new
 
     @classmethod
@@ -149,7 +149,7 @@ class Object(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in vars(x).items()})
+        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
         return new
 
 
@@ -188,9 +188,10 @@ class FollowedKind(Kind):
 
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
-        if "_on_device" in own and (on_a_device(args) or on_a_device(kwargs.values())):
-            return own["_on_device"]()(*args, **kwargs)
-        return super().__call__(*args, **kwargs)
+        if on_a_device(args) or on_a_device(kwargs.values()):
+            cls = own["_on_device"]() if "_on_device" in own else cls
+            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]  # CuPy's arrays lack methods of NumPy's
+        return type.__call__(cls, *args, **kwargs)
 
 
 class Follower:
@@ -322,7 +323,7 @@ class Follower:
         for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
             issubclass(c, b)
         for name, v in list(vars(c).items()):
-            if name not in SKIPPED:
+            if name not in SKIPPED and type(v) is not types.MemberDescriptorType:
                 setattr(new, name, self.member(v))
         return new
 

@@ -7,10 +7,11 @@
 
     SIGNAL.constant(scipy.signal.find_peaks)                    the derivative is zero: it runs on values
     SIGNAL.refuse("not smooth", "scipy.ndimage.median_filter", scipy.signal.medfilt)
+    SIGNAL.follow(FOLLOWED)                                     SciPy's own code, for all that has no entry yet
     SIGNAL.stand_in("tapegrad.scipy.signal")
 
-A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  What is in none
-of the three raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
+A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  A name
+without any of these raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
 import inspect
@@ -202,6 +203,14 @@ class Namespace:
     def refuse(self, why: str, instead: str, *functions: Any) -> None:
         for f in functions:
             self.refusals[f] = (why, instead)
+
+    def follow(self, follower: Any) -> None:
+        """The library's own code, followed, for each public function and class that has no entry yet."""
+        for name in dir(self.real):
+            x = getattr(self.real, name)
+            if name.startswith("_") or not is_public(x, self.name) or x in self.rules or x in self.constants or x in self.refusals:
+                continue
+            self.rule(x)(follower.klass(x) if isinstance(x, type) else follower.function(x))
 
     def public(self, f: Any) -> str:
         return f"{self.name}.{f.__name__}"

@@ -262,6 +262,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     dtype, casting = params.pop("dtype", None), params.pop("casting", None)
     layout = {name: params.pop(name) for name in ("order",) if name in params}
     params.pop("subok", None)
+    if params.get("axis") is not None and ufunc.signature:
+        params["axes"] = [params.pop("axis")] * ufunc.nin + [()]
     if params.get("axes") is not None and ufunc.signature:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):

@@ -21,7 +21,7 @@ from .shaping import reshape
 
 OF_LAYOUT = (
     "shape", "ndim", "size", "iscomplexobj", "isrealobj", "result_type", "can_cast", "common_type",
-    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "iterable", "isscalar", "broadcast_shapes",
+    "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar", "broadcast_shapes",
     "einsum_path", "isfortran",
 )  # fmt: skip
 OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices")
@@ -157,6 +157,7 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
         _f = getattr(np, _name)
         if _f not in NUMPY:
             NUMPY[_f] = constant(_f, _of)
+NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)
 argsort, argpartition, searchsorted, any_of, lies_in, argmax = [
     NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin, np.argmax)
 ]

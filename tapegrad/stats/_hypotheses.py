@@ -25,7 +25,7 @@ from ..ops.special.error_functions import ndtr, ndtri, xlogy
 from ..ops.statistics import cov, median
 from . import _classic, _continuous, _elementary, _integrated
 from ._families import array_of, scipy_stats
-from ._statistics import error_of_two, iqr, kurtosis, pearsonr, sample, skew, statistic, t_test
+from ._statistics import iqr, kurtosis, pearsonr, sample, skew, statistic
 
 Significance = namedtuple("SignificanceResult", "statistic pvalue")
 
@@ -201,14 +201,6 @@ def epps_singleton_2samp(x, y, t=(0.4, 0.8), *, axis=0, nan_policy="propagate"):
     if max(n, m) < 25:
         w = w / (1.0 + (n + m) ** -0.45 + 10.1 * (n**-1.7 + m**-1.7))
     return Significance(w, chi2_tail(2.0 * np.size(t), w))
-
-
-@statistic
-def ttest_ind_from_stats(mean1, std1, nobs1, mean2, std2, nobs2, equal_var=True, alternative="two-sided"):
-    mean1, std1, mean2, std2 = [array_of(x) for x in (mean1, std1, mean2, std2)]
-    n, m = [np.asarray(k) * 1.0 for k in (nobs1, nobs2)]
-    u, v = square(std1), square(std2)
-    return Significance(*t_test("ttest_ind_from_stats", mean1 - mean2, *error_of_two(u, n, v, m, equal_var), alternative)[:2])
 
 
 @statistic

@@ -8,11 +8,10 @@ import numpy as np
 import scipy.special as sp
 
 from .._core.errors import ArgumentError
-from .._core.primitive import any_tracked, primal_of, values_of
+from .._core.primitive import primal_of, values_of
 from ..ops import reductions as red
 from ..ops.declare import SCIPY, ndim, shape
 from ..ops.elementwise import absolute, log, log1p, power, select, sqrt, square
-from ..ops.indexing.gathering import diff
 from ..ops.indexing.views import moveaxis
 from ..ops.products import matmul
 from ..ops.shaping import concatenate, reshape, stack
@@ -20,10 +19,7 @@ from ..ops.sorting import sort
 from ..ops.special.error_functions import exprel_n
 from ..ops.statistics import median
 from ..ops.statistics import quantile as quantile_of
-from ._classic import invgamma, norm
-from ._classic import t as student
-from ._continuous import gengamma
-from ._families import Frozen, array_of, scipy_stats
+from ._families import array_of, scipy_stats
 from ._statistics import boxcox as boxcox_of
 from ._statistics import kurtosis, linregress, sample, skew, statistic, yeojohnson
 from ._statistics import sample as sample_of
@@ -42,35 +38,6 @@ def describe(a, axis=0, ddof=1, bias=True, nan_policy="propagate"):
     ends = red.amin(a, axis), red.amax(a, axis)
     moments = red.mean(a, axis), red.var(a, axis, ddof=ddof), skew(a, axis, bias), kurtosis(a, axis, True, bias)
     return DescribeResult(shape(a)[axis], ends, *moments)
-
-
-DirectionalStats = namedtuple("DirectionalStats", "mean_direction mean_resultant_length")
-
-
-@statistic
-def directional_stats(samples, *, axis=0, normalize=True):
-    x = moveaxis(array_of(samples), axis, 0)
-    if ndim(x) < 2:
-        raise ValueError(f"samples must at least be two-dimensional. Instead samples has shape: {shape(x)}")
-    if normalize:
-        x = x / sqrt(red.sum(square(x), -1, keepdims=True))
-    mean = red.mean(x, 0)
-    length = sqrt(red.sum(square(mean), -1, keepdims=True))
-    return DirectionalStats(mean / length, reshape(length, to=shape(length)[:-1]))
-
-
-@statistic
-def obrientransform(*samples):
-    found = []
-    for x in map(array_of, samples):
-        n = shape(x)[0]
-        e = square(x - red.mean(x))
-        found.append(((n - 1.5) * n * e - 0.5 * red.sum(e)) / ((n - 1.0) * (n - 2.0)))
-    if SINCE_18:
-        return tuple(found)
-    if len({shape(y) for y in found}) > 1:
-        raise ArgumentError("scipy.stats.obrientransform: samples of different sizes give an array of objects; call it for each of them")
-    return stack(found)
 
 
 @statistic
@@ -174,50 +141,6 @@ def expectile(a, alpha=0.5, *, weights=None):
 # --- parts of a sample ---
 
 
-def fraction(name: str, x: Any, low: int, high: int, axis: int) -> Any:
-    if low >= high:
-        raise ValueError(f"scipy.stats.{name}: Proportion too big.")
-    order = np.argpartition(values_of(x), (low, high - 1), axis)
-    kept = np.take(order, np.arange(low, high), axis)
-    index = list(np.indices(kept.shape, sparse=True))
-    index[axis % ndim(x)] = kept
-    return x[tuple(index)]
-
-
-@statistic
-def trim1(a, proportiontocut, tail="right", axis=0):
-    x, axis = sample(a, axis, "propagate")
-    n = shape(x)[axis]
-    if proportiontocut >= 1:
-        return []
-    cut = int(proportiontocut * n)
-    return fraction("trim1", x, *((0, n - cut) if tail.lower() == "right" else (cut, n)), axis)
-
-
-@statistic
-def trimboth(a, proportiontocut, axis=0):
-    x, axis = sample(a, axis, "propagate")
-    n = shape(x)[axis]
-    cut = int(proportiontocut * n)
-    return fraction("trimboth", x, cut, n - cut, axis)
-
-
-SigmaclipResult = namedtuple("SigmaclipResult", "clipped lower upper")
-
-
-@statistic
-def sigmaclip(a, low=4.0, high=4.0):
-    x = reshape(array_of(a), to=(-1,))
-    while True:
-        mean, spread = red.mean(x), red.std(x)
-        lower, upper = mean - spread * low, mean + spread * high
-        plain = values_of(x)
-        inside = (plain >= values_of(lower)) & (plain <= values_of(upper))
-        x = x[np.nonzero(inside)[0]]
-        if inside.all():
-            return SigmaclipResult(x, lower, upper)
-
-
 METHODS = {"fraction": "linear", "lower": "lower", "higher": "higher"}
 
 
@@ -284,134 +207,7 @@ def siegelslopes(y, x=None, method="hierarchical"):
     return SiegelslopesResult(slope, median(stack(starts)))
 
 
-# --- distances of samples ---
-
-
-def cdf_distance(p: float, u: Any, v: Any, u_weights: Any, v_weights: Any) -> Any:
-    """Between the distribution functions, along the merged sample."""
-    u, v = array_of(u), array_of(v)
-    every = sort(concatenate(u, v))
-    places = np.asarray(values_of(every))[:-1]
-
-    def of(x, w):
-        plain = np.asarray(values_of(x))
-        below = (plain <= places[:, None]) * 1.0
-        w = np.ones(len(plain)) if w is None else array_of(w)
-        return matmul(below, w) / red.sum(w)
-
-    gap, steps = absolute(of(u, u_weights) - of(v, v_weights)), diff(every)
-    return red.sum(gap * steps) if p == 1 else sqrt(red.sum(square(gap) * steps))
-
-
-@statistic
-def wasserstein_distance(u_values, v_values, u_weights=None, v_weights=None):
-    return cdf_distance(1, u_values, v_values, u_weights, v_weights)
-
-
-@statistic
-def energy_distance(u_values, v_values, u_weights=None, v_weights=None):
-    return math.sqrt(2.0) * cdf_distance(2, u_values, v_values, u_weights, v_weights)
-
-
-# --- in bins of plain places ---
-
-
-def no_binned(name: str, *places: Any) -> None:
-    if any_tracked(places):
-        raise ArgumentError(f"scipy.stats.{name}: by where the samples lie there is no derivative; pass tapegrad.value of them")
-
-
-ON_CELLS = {"median": median, "min": red.amin, "max": red.amax}
-
-
-def in_cells(values: Any, cells: np.ndarray, count: int, how: Any) -> Any:
-    """The statistic of the values in each of `count` cells; nan where there are none."""
-    names = {np.mean: "mean", np.sum: "sum", np.std: "std", np.median: "median", np.min: "min", np.max: "max"}
-    how = how if isinstance(how, str) else names.get(how, how)
-    inside = (cells[:, None] == np.arange(count)) * 1.0
-    sizes = inside.sum(0)
-    if how == "count":
-        return sizes + 0.0 * red.sum(values)
-    if how == "sum":
-        return matmul(values, inside)
-    if how in ("mean", "std"):
-        mean = matmul(values, inside / np.maximum(sizes, 1.0))
-        if how == "std":
-            mean = sqrt(matmul(square(values - matmul(mean, inside.T)), inside / np.maximum(sizes, 1.0)))
-        return select(sizes > 0, mean, math.nan)
-    f = ON_CELLS.get(how, how)
-    if not callable(f):
-        raise ValueError(f"invalid statistic {how!r}")
-    return stack([f(values[np.nonzero(cells == k)[0]]) if sizes[k] else math.nan + 0.0 * red.sum(values) for k in range(count)])
-
-
-def binned(name: str, places: list, values: Any, how: Any, bins: Any, limits: Any) -> tuple:
-    no_binned(name, *places)
-    plain = np.stack([np.asarray(values_of(array_of(x))) for x in places], 1)
-    found = scipy_stats().binned_statistic_dd(plain, plain[:, 0], "count", bins, limits, expand_binnumbers=True)
-    numbers = np.atleast_2d(found.binnumber) - 1
-    sizes = found.statistic.shape
-    within = np.all((numbers >= 0) & (numbers < np.reshape(sizes, (-1, 1))), 0)
-    cells = np.where(within, np.ravel_multi_index(np.where(within, numbers, 0), sizes), -1)
-    values = array_of(values)
-    rows = [in_cells(v, cells, math.prod(sizes), how) for v in ([values] if ndim(values) == 1 else values)]
-    y = stack([reshape(r, to=sizes) for r in rows])
-    return (y[0] if ndim(values) == 1 else y), found, plain
-
-
-BinnedStatistic = namedtuple("BinnedStatisticResult", "statistic bin_edges binnumber")
-BinnedStatistic2d = namedtuple("BinnedStatistic2dResult", "statistic x_edge y_edge binnumber")
-BinnedStatisticdd = namedtuple("BinnedStatisticddResult", "statistic bin_edges binnumber")
-
-
-@statistic
-def binned_statistic(x, values, statistic="mean", bins=10, range=None):
-    bins = bins if np.ndim(bins) == 0 else [np.asarray(bins, float)]
-    limits = range if range is None or np.ndim(range) == 2 else [range]
-    y, found, _ = binned("binned_statistic", [x], values, statistic, bins, limits)
-    return BinnedStatistic(y, found.bin_edges[0], np.ravel(found.binnumber))
-
-
-@statistic
-def binned_statistic_2d(x, y, values, statistic="mean", bins=10, range=None, expand_binnumbers=False):
-    bins = [bins, bins] if np.ndim(bins) == 1 and len(bins) != 2 else bins
-    z, found, plain = binned("binned_statistic_2d", [x, y], values, statistic, bins, range)
-    numbers = scipy_stats().binned_statistic_2d(*plain.T, plain[:, 0], "count", bins, range, expand_binnumbers).binnumber
-    return BinnedStatistic2d(z, *found.bin_edges, numbers)
-
-
-@statistic
-def binned_statistic_dd(
-    sample, values, statistic="mean", bins=10, range=None, expand_binnumbers=False, binned_statistic_result=None
-):  # fmt: skip
-    if binned_statistic_result is not None:
-        raise ArgumentError("scipy.stats.binned_statistic_dd: binned_statistic_result= is not supported on a tracked Variable")
-    no_binned("binned_statistic_dd", sample)
-    z, found, plain = binned("binned_statistic_dd", list(np.atleast_2d(np.asarray(sample).T)), values, statistic, bins, range)
-    numbers = scipy_stats().binned_statistic_dd(plain, plain[:, 0], "count", bins, range, expand_binnumbers).binnumber
-    return BinnedStatisticdd(z, found.bin_edges, numbers)
-
-
 # --- of a mean, variance and deviation, by Bayes ---
-
-
-@statistic
-def mvsdist(data):
-    """The laws of the mean, of the variance and of the deviation, with parameters that are tracked."""
-    x = reshape(array_of(data), to=(-1,))
-    n = shape(x)[0]
-    if n < 2:
-        raise ValueError("Need at least 2 data-points.")
-    mean, c = red.mean(x), red.var(x)
-    if n > 1000:
-        laws = (mean, sqrt(c / n)), (c, math.sqrt(2.0 / n) * c), (sqrt(c), sqrt(c / (2.0 * n)))
-        return tuple([Frozen(norm, (), {"loc": loc, "scale": scale}) for loc, scale in laws])
-    fac, val = 0.5 * n * c, 0.5 * (n - 1.0)
-    return (
-        Frozen(student, (n - 1.0,), {"loc": mean, "scale": sqrt(c / (n - 1.0))}),
-        Frozen(invgamma, (val,), {"scale": fac}),
-        Frozen(gengamma, (val, -2.0), {"scale": sqrt(fac)}),
-    )
 
 
 Mean, Variance, Deviation = [namedtuple(name, "statistic minmax") for name in ("Mean", "Variance", "Std_dev")]

@@ -10,6 +10,7 @@ import numpy as np
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
 from .._core.primitive import any_tracked, is_tracked, primal_of
+from .._core.registry import load
 from ..ops import reductions as red
 from ..ops.declare import ndim, shape
 from ..ops.elementwise import absolute, cos, exp, log, log1p, power, select, sin, sqrt, square
@@ -32,6 +33,21 @@ def statistic(f):
     """f where something is tracked, else SciPy's own."""
     OURS[f.__name__] = where_tracked(f, lambda: getattr(scipy_stats(), f.__name__))
     return f
+
+
+def follow(name: str) -> Any:
+    """SciPy's own code where something is tracked."""
+    theirs = getattr(scipy_stats(), name)
+    OURS[name] = where_tracked(FOLLOWED.function(theirs), lambda: theirs)
+    return OURS[name]
+
+
+FOLLOWED = load("tapegrad._scipy.followed").Follower("scipy.stats")
+for _name in """
+    binned_statistic binned_statistic_2d binned_statistic_dd directional_stats energy_distance mvsdist obrientransform
+    sigmaclip trim1 trimboth ttest_ind_from_stats wasserstein_distance
+""".split():
+    follow(_name)
 
 
 def sample(a: Any, axis: Any, nan_policy: str) -> tuple:
@@ -358,12 +374,7 @@ def circstd(samples, high=2 * math.pi, low=0, axis=None, nan_policy="propagate",
 
 # --- transformations to normality, by their parameter and by the data ---
 
-
-@statistic
-def boxcox(x, lmbda=None, alpha=None, optimizer=None):
-    if lmbda is None:
-        raise ArgumentError("scipy.stats.boxcox: without lmbda= it is searched for; write it with tapegrad.implicit, or cut the derivative")
-    return integrals.boxcox(x, lmbda)
+boxcox, yeojohnson = follow("boxcox"), follow("yeojohnson")
 
 
 @statistic
@@ -372,18 +383,6 @@ def boxcox_llf(lmb, data, *, axis=0, keepdims=False, nan_policy="propagate"):
     y = integrals.boxcox(data, lmb)
     total = (lmb - 1.0) * red.sum(log(data), axis, keepdims=keepdims)
     return total - 0.5 * shape(data)[axis] * log(red.var(y, axis, keepdims=keepdims))
-
-
-@statistic
-def yeojohnson(x, lmbda=None):
-    if lmbda is None:
-        raise ArgumentError(
-            "scipy.stats.yeojohnson: without lmbda= it is searched for; write it with tapegrad.implicit, or cut the derivative"
-        )
-    x = array_of(x)
-    right = primal_of(x) >= 0
-    up, down = integrals.boxcox1p(select(right, x, 0.0 * x), lmbda), integrals.boxcox1p(select(right, 0.0 * x, -x), 2.0 - lmbda)
-    return select(right, up, -down)
 
 
 @statistic

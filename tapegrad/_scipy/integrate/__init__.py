@@ -37,21 +37,6 @@ def samples(y: Any, x: Any, dx: Any, axis: int) -> tuple:
     return y, x[..., 1:] - x[..., :-1]
 
 
-@INTEGRATE.rule(itg.trapezoid)
-def trapezoid(y, x=None, dx=1.0, axis=-1):
-    y, d = samples(y, x, dx, axis)
-    return np.sum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
-
-
-@INTEGRATE.rule(itg.cumulative_trapezoid)
-def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
-    y, d = samples(y, x, dx, axis)
-    total = np.cumsum(d * (y[..., 1:] + y[..., :-1]) / 2.0, -1)
-    if initial is not None:
-        total = np.concatenate([0.0 * total[..., :1] + initial, total], -1)
-    return np.moveaxis(total, -1, axis)
-
-
 def parabolas(y: Any, d: Any, stop: int) -> Any:
     """Simpson's rule on the samples up to `stop`, an even number."""
     y0, y1, y2 = y[..., 0:stop:2], y[..., 1 : stop + 1 : 2], y[..., 2 : stop + 2 : 2]
@@ -372,8 +357,7 @@ INTEGRATE.refuse("it is compiled", "solve_ivp", itg.LSODA)
 for _name in ("cubature", "qmc_quad", "newton_cotes"):
     if hasattr(itg, _name):
         INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
-for _c in (itg.OdeSolver, itg.DenseOutput, itg.OdeSolution, itg.RK23, itg.RK45, itg.DOP853, itg.Radau, itg.BDF):
-    INTEGRATE.rule(_c)(FOLLOWED.klass(_c))
+INTEGRATE.follow(FOLLOWED)
 
 stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")
 stand_in.continuous_adjoint = continuous_adjoint

@@ -20,8 +20,8 @@ from ..linear_maps import Map, mapped
 from ..namespaces import Carrier, Kind, array, bare, constant, on_a_device, plain, refusal, tracked
 from . import fitpack as fitpack
 from . import gridded as gridded
+from . import splines as splines
 from .piecewise import INTERPOLATE, Interpolant, like_of, pieces_of, trailing
-from .splines import interp1d
 
 RBF = {
     "linear": lambda r2: -np.sqrt(r2),
@@ -207,23 +207,6 @@ for _ours in (LinearNDInterpolator, NearestNDInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
-@INTERPOLATE.rule(itp.griddata)
-def griddata(points, values, xi, method="linear", fill_value=plain_np.nan, rescale=False):
-    name = "scipy.interpolate.griddata"
-    p = points if isinstance(points, tuple) else array(points, like_of(points, values, xi))
-    if (len(p) if isinstance(p, tuple) else 1 if ndim(p) == 1 else shape(p)[1]) == 1:
-        p = p[0] if isinstance(p, tuple) else np.reshape(p, -1)
-        fill = "extrapolate" if method == "nearest" else fill_value
-        return interp1d(p, values, method, 0, bounds_error=False, fill_value=fill)(xi[0] if isinstance(xi, tuple) else xi)
-    if method == "nearest":
-        return NearestNDInterpolator(points, values, rescale)(xi)
-    if method == "cubic":
-        return CloughTocher2DInterpolator(points, values, fill_value, rescale=rescale)(xi)
-    if method != "linear":
-        raise refusal(f"{name}(method={method!r})", "", "method='linear', or RBFInterpolator")
-    return LinearNDInterpolator(points, values, fill_value, rescale)(xi)
-
-
 def eigenvalues(A: Any, B: Any) -> Any:
     """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by Newton's steps."""
     w, right = scipy.linalg.eig(bare(A), bare(B))
@@ -241,11 +224,7 @@ def eigenvalues(A: Any, B: Any) -> Any:
 
 faces_scipy = Altered(faces, linalg=Altered(faces.linalg, eigvals=eigenvalues))
 FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
-for _name in ("lagrange", "pade", "approximate_taylor_polynomial"):
-    INTERPOLATE.rule(getattr(itp, _name), of_functions=_name.endswith("polynomial"))(FOLLOWED.function(getattr(itp, _name)))
-for _name in ("Rbf", "FloaterHormannInterpolator", "AAA"):
-    if hasattr(itp, _name):
-        INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.klass(getattr(itp, _name)))
+INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(FOLLOWED.function(itp.approximate_taylor_polynomial))
 INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
 
 
@@ -338,5 +317,7 @@ INTERPOLATE.refuse(
     "its knots are chosen by FITPACK in two variables", "RectBivariateSpline, LSQBivariateSpline or SmoothBivariateSpline",
     itp.bisplrep,
 )  # fmt: skip
+INTERPOLATE.follow(FOLLOWED)
+
 
 stand_in = INTERPOLATE.stand_in("tapegrad.scipy.interpolate")

@@ -195,12 +195,6 @@ for _ours in (CubicSpline, CubicHermiteSpline, PchipInterpolator, Akima1DInterpo
     INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
-@INTERPOLATE.rule(itp.pchip_interpolate)
-def pchip_interpolate(xi, yi, x, der=0, axis=0):
-    p = PchipInterpolator(xi, yi, axis)
-    return p(x, der) if plain_np.ndim(der) == 0 else [p(x, nu) for nu in der]
-
-
 # --- B-splines through data ---
 
 

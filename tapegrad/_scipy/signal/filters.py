@@ -3,17 +3,19 @@
 from typing import Any
 
 import numpy as plain_np
+import scipy.fft
 import scipy.signal as sig
 import scipy.spatial
 
 from ... import numpy as np
+from ... import scipy as faces
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
-from ..followed import Follower
+from ..followed import Altered, Follower
 from ..linear_maps import Settled, along, convolved, overlap, recursed, remembers
-from ..namespaces import Namespace, array, bare, constant, fixed, integer, tracked
+from ..namespaces import Namespace, array, bare, fixed, integer, tracked
 
 SIGNAL = Namespace(sig, "cupyx.scipy.signal")
 
@@ -42,7 +44,24 @@ def solveh_banded(ab, b, calc_logdet=False):
     return x, logdet, 0
 
 
-FOLLOWED = Follower("scipy.signal", cKDTree=Near, _solveh_banded=solveh_banded)
+def by_spacing(f):
+    """The frequencies for a spacing that may be tracked."""
+    return lambda n, d=1.0: f(n) / d
+
+
+def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
+    """The spectra of the segments of x; SciPy's function asks for segments that may be written."""
+    pieces = np.lib.stride_tricks.sliding_window_view(x, nperseg, -1)[..., :: nperseg - noverlap, :]
+    pieces = win * detrend_func(pieces)
+    return np.fft.fft(pieces, nfft) if sides == "twosided" else np.fft.rfft(pieces.real, nfft)
+
+
+GIVEN = {
+    "cKDTree": Near, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
+    "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
+    "scipy.fft": Altered(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq", "rfftfreq")}),
+}  # fmt: skip
+FOLLOWED = Follower("scipy.signal", **GIVEN)
 
 # --- convolutions ---
 
@@ -216,66 +235,29 @@ def padded_last(x: Any, length: int) -> Any:
 
 @SIGNAL.rule(sig.lfilter_zi)
 def lfilter_zi(b, a):
-    """The state at which a step of 1 leaves the filter at rest: zi = A zi + B, with A the transposed companion matrix."""
+    """The state at which a step of 1 leaves the filter at rest; CuPy's is the inputs and outputs before."""
     like = b if tracked(b) else a
+    if not remembers(like):
+        return STEP_STATE(b, a)
     b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
-    if remembers(b):
-        return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
-    b, a = b / a[0], a / a[0]
-    n = max(shape(a)[0], shape(b)[0])
-    if n == 1:
-        return b[:0] * 0.0
-    b, a = padded_last(b, n), padded_last(a, n)
-    first = constant(plain_np.eye(n - 1)[0], b)
-    M = constant(plain_np.eye(n - 1) - plain_np.eye(n - 1, k=1), b) + np.outer(a[1:], first)
-    return np.linalg.solve(M, b[1:] - a[1:] * b[0])
+    return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
 
 
-def extended(x: Any, edge: int, kind: Any) -> Any:
-    """x along the last axis, with `edge` more numbers at both ends."""
-    if kind is None or edge == 0:
-        return x
-    if shape(x)[-1] <= edge:
-        raise ValueError(f"the length of the input must be greater than padlen, which is {edge}")
-    low, high = x[..., :1], x[..., -1:]
-    before, after = x[..., edge:0:-1], x[..., -2 : -edge - 2 : -1]
-    if kind == "odd":
-        before, after = 2 * low - before, 2 * high - after
-    elif kind == "constant":
-        before, after = low + 0 * before, high + 0 * after
-    elif kind != "even":
-        raise ValueError(f"padtype must be 'even', 'odd', 'constant' or None, not {kind!r}")
-    return np.concatenate([before, x, after], -1)
+@SIGNAL.rule(sig.lfiltic)
+def lfiltic(b, a, y, x=None):
+    like = next(v for v in (b, a, y, x) if tracked(v))
+    if not remembers(like):
+        return STATE_AFTER(b, a, y, x)
+    b, a, y = [np.atleast_1d(array(v, like)) for v in (b, a, y)]
+    m, n = shape(b)[0] - 1, shape(a)[0] - 1
+    v = np.concatenate([y, np.zeros(max(n - shape(y)[0], 0))])[:n][::-1]
+    if x is None:
+        return v
+    x = np.atleast_1d(array(x, like))
+    return np.concatenate([np.concatenate([x, np.zeros(max(m - shape(x)[0], 0))])[:m][::-1], v])
 
 
-def forth_and_back(x: Any, axis: int, edge: int, kind: Any, step: Any) -> Any:
-    """`step(x, first)` filters along the last axis, started at rest on `first`."""
-    x = moved_last(x, axis)
-    n = shape(x)[-1]
-    y = extended(x, edge, kind)
-    edge = (shape(y)[-1] - n) // 2
-    y = step(y, y[..., :1])
-    y = step(y[..., ::-1], y[..., -1:])[..., ::-1]
-    return np.moveaxis(y[..., edge : edge + n], -1, axis)
-
-
-@SIGNAL.rule(sig.filtfilt)
-def filtfilt(b, a, x, axis=-1, padtype="odd", padlen=None, method="pad", irlen=None):
-    if method != "pad":
-        raise ArgumentError("scipy.signal.filtfilt: method='gust' has no derivative here; use method='pad'")
-    like = next(v for v in (x, b, a) if tracked(v))
-    b, a, x = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like)), array(x, like)
-    zi = lfilter_zi(b, a) if tracked(b, a) or remembers(x) else constant(sig.lfilter_zi(plain(b), plain(a)), x)
-    edge = 0 if padtype is None else 3 * max(shape(a)[0], shape(b)[0]) if padlen is None else int(padlen)
-    return forth_and_back(x, axis, edge, padtype, lambda y, first: filtered_from(b, a, y, row(zi, ndim(y)) * first))
-
-
-def filtered_from(b: Any, a: Any, x: Any, zi: Any) -> Any:
-    return lfilter(b, a, x, -1, zi)[0] if shape(zi)[-1] else lfilter(b, a, x, -1)
-
-
-def plain(x: Any) -> Any:
-    return fixed(x, "scipy.signal", "coefficients")
+STEP_STATE, STATE_AFTER = FOLLOWED.function(sig.lfilter_zi), FOLLOWED.function(sig.lfiltic)
 
 
 def sections(sos: Any, like: Any) -> list:
@@ -310,22 +292,6 @@ def sosfilt_zi(sos):
     return np.stack(found)
 
 
-@SIGNAL.rule(sig.sosfiltfilt)
-def sosfiltfilt(sos, x, axis=-1, padtype="odd", padlen=None):
-    like = x if tracked(x) else sos
-    x, parts = array(x, like), sections(sos, like)
-    zi = sosfilt_zi(sos) if tracked(sos) or remembers(x) else constant(sig.sosfilt_zi(plain(sos)), x)
-    zeros = min([int((bare(sos)[:, k] == 0).sum()) for k in (2, 5)])
-    edge = 0 if padtype is None else 3 * (2 * len(parts) + 1 - zeros) if padlen is None else int(padlen)
-
-    def step(y, first):
-        for k, (b, a) in enumerate(parts):
-            y, first = filtered_from(b, a, y, row(zi[k], ndim(y)) * first), first
-        return y
-
-    return forth_and_back(x, axis, edge, padtype, step)
-
-
 # --- maps along an axis ---
 
 
@@ -347,22 +313,6 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
     f = Settled(sig.detrend, type=type, bp=fixed(bp, "scipy.signal.detrend", "bp"))
     return along(f, array(data), axis, back=f)  # an orthogonal projection is its own transpose
-
-
-@SIGNAL.rule(sig.resample)
-def resample(x, num, t=None, axis=0, window=None, domain="time"):
-    y = settled(sig.resample, x, axis, num=integer(num), window=window, domain=domain)
-    if t is None:
-        return y
-    n = shape(x)[axis]
-    return y, np.arange(0, integer(num)) * (t[1] - t[0]) * n / float(integer(num)) + t[0]
-
-
-@SIGNAL.rule(sig.resample_poly)
-def resample_poly(x, up, down, axis=0, window=("kaiser", 5.0), padtype="constant", cval=None):
-    if padtype in ("median", "maximum", "minimum") or cval is not None and (tracked(cval) or cval):
-        raise ArgumentError(f"scipy.signal.resample_poly: padtype={padtype!r}, cval={cval!r} has no derivative here; take 'mean' or 'line'")
-    return settled(sig.resample_poly, x, axis, up=integer(up), down=integer(down), window=window, padtype=padtype, cval=cval)
 
 
 @SIGNAL.rule(sig.decimate)
@@ -395,23 +345,24 @@ class Upfirdn(Settled):
         return sig.upfirdn(self.settings["h"], x, self.settings["up"], self.settings["down"], -1, self.settings["mode"])
 
 
-@SIGNAL.rule(sig.hilbert)
-def hilbert(x, N=None, axis=-1):
-    """The analytic signal: frequencies below zero taken away, those above doubled."""
-    x = array(x)
-    n = shape(x)[axis] if N is None else integer(N)
-    weight = plain_np.zeros(n)
-    weight[0] = 1
-    weight[1 : (n + 1) // 2] = 2
-    weight[n // 2] = 1 if n % 2 == 0 else weight[n // 2]
-    y = np.fft.fft(moved_last(x, axis), n, -1) * constant(weight, x)
-    return np.moveaxis(np.fft.ifft(y, axis=-1), -1, axis)
+# --- of images ---
 
 
-@SIGNAL.rule(sig.hilbert2)
-def hilbert2(x, N=None, axes=(-2, -1)):
-    x = array(x)
-    n = [shape(x)[i] for i in axes] if N is None else [N, N] if isinstance(N, int) else [int(k) for k in N]
-    weight = plain_np.outer(*[plain_np.repeat([1.0, 2.0, 0.0], [1, (m + 1) // 2 - 1, m - (m + 1) // 2]) for m in n])
-    y = np.moveaxis(np.fft.fft2(x, n, axes), axes, (-2, -1)) * constant(weight, x)
-    return np.moveaxis(np.fft.ifft2(y), (-2, -1), axes)
+@SIGNAL.rule(sig.sepfir2d)
+def sepfir2d(input, hrow, hcol):
+    like = next(v for v in (input, hrow, hcol) if tracked(v))
+    x = array(input, like)
+    for h, axis in ((hrow, 1), (hcol, 0)):
+        h = array(h, like)
+        m = shape(h)[0]
+        wide = np.pad(x, [(m // 2, m // 2) if i == axis else (0, 0) for i in (0, 1)], "symmetric")
+        x = convolve(wide, np.reshape(h, (1, -1) if axis else (-1, 1)), "valid")
+    return x
+
+
+def medfilt2d(input, kernel_size=3):
+    return MEDFILT(input, kernel_size)
+
+
+MEDFILT = FOLLOWED.function(sig.medfilt)
+SIGNAL.rule(sig.medfilt2d)(medfilt2d)

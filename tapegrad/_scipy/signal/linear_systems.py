@@ -1,35 +1,12 @@
-"""scipy.signal: linear systems by their coefficients, zeros or states, their responses and conversions."""
+"""scipy.signal: the feedback that places the poles of a linear system."""
 
 import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import shape
-from ..namespaces import Namespace, array, bare, refusal, tracked
-from .filters import FOLLOWED, SIGNAL
-
-for _name in """
-    tf2ss ss2tf zpk2ss ss2zpk abcd_normalize cont2discrete
-    lsim impulse step bode freqresp dlsim dimpulse dstep dbode dfreqresp
-    residue residuez invres invresz unique_roots
-    cheb1ap cheb2ap ellipap buttord cheb1ord cheb2ord ellipord band_stop_obj findfreqs iirdesign iircomb gammatone
-    kaiserord firwin firwin2 firls firwin_2d minimum_phase savgol_coeffs get_window closest_STFT_dual_window envelope czt_points
-    spline_filter whittaker_henderson
-""".split():
-    _f = getattr(sig, _name, None)  # (not every SciPy has them all)
-    if _f is not None:
-        SIGNAL.rule(_f)(FOLLOWED.function(_f))
-WINDOWS = Namespace(sig.windows, "cupyx.scipy.signal.windows", listed=False)
-for _name in sig.windows.__all__:
-    _f = getattr(sig.windows, _name)
-    if _f not in SIGNAL.rules:
-        WINDOWS.rule(_f)(FOLLOWED.function(_f))
-CLASSES = (
-    "LinearTimeInvariant lti dlti TransferFunction TransferFunctionContinuous TransferFunctionDiscrete ZerosPolesGain "
-    "ZerosPolesGainContinuous ZerosPolesGainDiscrete StateSpace StateSpaceContinuous StateSpaceDiscrete"
-).split()
-for _c in (*[getattr(sig._ltisys, n) for n in CLASSES], sig.CZT, sig.ZoomFFT, sig.ShortTimeFFT):
-    SIGNAL.rule(_c)(FOLLOWED.klass(_c))
+from ..namespaces import array, bare, refusal, tracked
+from .filters import SIGNAL
 
 
 @SIGNAL.rule(sig.place_poles)

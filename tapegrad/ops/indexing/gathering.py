@@ -364,7 +364,7 @@ def delete(arr, obj, axis=None):
     if axis is None:
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
-    return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else constant(obj)), axis)
+    return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host(obj)), axis)
 
 
 @implements(np.insert, layout="asked")

@@ -1,0 +1,159 @@
+"""scipy.signal: functions of which SciPy's code takes many small steps on arrays."""
+
+import math
+from typing import Any
+
+import numpy as plain_np
+import scipy.signal as sig
+
+from ... import numpy as np
+from ..._core.errors import ArgumentError
+from ...ops.declare import ndim, shape
+from ..namespaces import array, bare, constant, integer, tracked
+from .filters import FOLLOWED, SIGNAL, sections
+
+
+def rank(x: Any) -> int:
+    return ndim(x) if hasattr(x, "shape") else plain_np.ndim(x)
+
+
+def powers(w: Any, n: int) -> Any:
+    """exp(-i w k), k = 0, .., n - 1."""
+    return np.exp(-1j * np.reshape(w, (-1, 1)) * plain_np.arange(n))
+
+
+def response(c: Any, w: Any) -> Any:
+    P = powers(w, shape(c)[0])
+    return (P if tracked(w) else constant(P, c)) @ c
+
+
+def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:
+    """(in the units of fs, in radians a sample)"""
+    if worN is None or rank(worN) == 0 and float(bare(worN)) == int(bare(worN)):
+        n = 512 if worN is None else integer(worN)
+        w = plain_np.linspace(0, 2 * math.pi if whole else math.pi, n, endpoint=include_nyquist and not whole)
+        return w * fs / (2 * math.pi), w
+    w = np.atleast_1d(array(worN))
+    return w, 2 * math.pi * w / fs
+
+
+@SIGNAL.rule(sig.freqz)
+def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyquist=False):
+    like = next((x for x in (b, a, worN, fs) if tracked(x)), b)
+    b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
+    if plot is not None or ndim(b) > 1 or ndim(a) > 1:
+        raise ArgumentError("scipy.signal.freqz: plot=, and several filters at once, are not supported on a tracked Variable")
+    f, w = frequencies(worN, whole, fs, include_nyquist)
+    return f, response(b, w) / response(a, w)
+
+
+def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
+    f, w = frequencies(worN, whole, fs)
+    return f, math.prod([response(b, w) / response(a, w) for b, a in sections(sos, sos if tracked(sos) else worN)])
+
+
+@SIGNAL.rule(sig.group_delay)
+def group_delay(system, w=512, whole=False, fs=2 * math.pi):
+    """The real part of (sum k c[k] e^-iwk) / (sum c[k] e^-iwk), c = b * conj(a) backwards."""
+    like = next((x for x in system if tracked(x)), w)
+    b, a = [np.atleast_1d(array(x, like)) for x in system]
+    f, w = frequencies(w, whole, fs)
+    c = np.convolve(b, np.conj(a[::-1]))
+    k = plain_np.arange(shape(c)[0])
+    return f, (response(c * k, w) / response(c, w)).real - (shape(a)[0] - 1)
+
+
+@SIGNAL.rule(sig.lombscargle)
+def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
+    """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their amplitudes."""
+    like = next(v for v in (x, y, freqs, weights) if tracked(v))
+    x, y, f = [array(v, like) for v in (x, y, freqs)]
+    n = shape(x)[0]
+    w = constant(plain_np.full(n, 1.0 / n), y) if weights is None else array(weights, like) / np.sum(array(weights, like))
+    c, s = [g(np.reshape(f, (-1, 1)) * x) for g in (np.cos, np.sin)]
+    mean = lambda v: v @ w
+    cc, cs = mean(c * c), mean(c * s)
+    ss, yc, ys, yy = 1.0 - cc, mean(c * y), mean(s * y), np.sum(w * y * y)
+    if floating_mean:
+        m, mc, ms = np.sum(w * y), mean(c), mean(s)
+        cc, ss, cs = cc - mc * mc, ss - ms * ms, cs - mc * ms
+        yc, ys, yy = yc - m * mc, ys - m * ms, yy - m * m
+    both = cc * ss - cs * cs
+    a, b = (ss * yc - cs * ys) / both, (cc * ys - cs * yc) / both
+    kind = {False: "power", True: "normalize"}.get(normalize, normalize)
+    if kind == "amplitude":
+        return a + 1j * b
+    power = 2.0 * (a * yc + b * ys)
+    return power * (n / 4.0) if kind == "power" else power * 0.5 / yy
+
+
+@SIGNAL.rule(sig.sos2tf)
+def sos2tf(sos):
+    b = a = None
+    for p, q in sections(sos, sos):
+        b, a = (p, q) if b is None else (np.convolve(b, p), np.convolve(a, q))
+    return b, a
+
+
+def evaluated(weights: Any) -> Any:
+    """The spline with these weights of the neighbours, the samples mirrored at the ends."""
+
+    def run(cj, newx, dx=1.0, x0=0):
+        like = cj if tracked(cj) else newx
+        c, t = array(cj, like), (array(newx, like) - x0) / dx
+        n = shape(c)[0]
+        period = max(2 * n - 2, 1)
+        t = t - np.floor(t / period) * period
+        t = np.where(t > n - 1, period - t, t)
+        first, parts = weights(t)
+        y = 0.0
+        for k, w in enumerate(parts):
+            y = y + w * np.take(c, np.clip(np.astype(first, int) + k, 0, n - 1))
+        return y
+
+    return run
+
+
+def cubic_weights(t: Any) -> tuple:
+    first = np.floor(t)
+    s = t - first
+    r = 1 - s
+    return first - 1, (r**3 / 6, (4 - 6 * s**2 + 3 * s**3) / 6, (4 - 6 * r**2 + 3 * r**3) / 6, s**3 / 6)
+
+
+def quadratic_weights(t: Any) -> tuple:
+    middle = np.floor(t + 0.5)
+    s = t - middle
+    return middle - 1, ((0.5 - s) ** 2 / 2, 0.75 - s**2, (0.5 + s) ** 2 / 2)
+
+
+@SIGNAL.rule(sig.sawtooth)
+def sawtooth(t, width=1):
+    like = t if tracked(t) else width
+    t, w = array(t, like), array(width, like)
+    s = t / (2 * math.pi)
+    s = s - np.floor(s)
+    rising = s < w
+    up, down = np.where(w == 0, 1.0, w), np.where(w == 1, 0.5, w)
+    y = np.where(rising, 2.0 * s / up - 1.0, (1.0 + down - 2.0 * s) / (1.0 - down))
+    return np.where((w > 1) | (w < 0), plain_np.nan, y)
+
+
+@SIGNAL.rule(sig.bilinear)
+def bilinear(b, a, fs=1.0):
+    """Each power s^k becomes (2 fs (z - 1))^k (z + 1)^(m - k)."""
+    like = next(x for x in (b, a, fs) if tracked(x))
+    b, a = [np.atleast_1d(array(x, like)) for x in (b, a)]
+    m = max(shape(b)[0], shape(a)[0]) - 1
+    P = [plain_np.convolve(plain_np.poly([1.0] * k), plain_np.poly([-1.0] * (m - k))) for k in range(m + 1)]
+    P = constant(plain_np.stack(P), b)
+    of = lambda c: (c * (2.0 * fs) ** plain_np.arange(shape(c)[0])[::-1]) @ P[shape(c)[0] - 1 :: -1]
+    return NORMALIZE(of(b), of(a))
+
+
+NORMALIZE = FOLLOWED.function(sig.normalize)
+SIGNAL.rule(sig.sosfreqz)(freqz_sos)
+if hasattr(sig, "freqz_sos"):
+    SIGNAL.rule(sig.freqz_sos)(freqz_sos)
+SIGNAL.rule(sig.cspline1d_eval)(evaluated(cubic_weights))
+SIGNAL.rule(sig.qspline1d_eval)(evaluated(quadratic_weights))
