@@ -17,7 +17,7 @@ from .._capture import Globals, Module, Names, Shadow, names_in
 from .._capture.ambient import Ambient
 from .._capture.containers import Contents, Reference
 from .._capture.iterators import ITERATORS, Passed
-from .._capture.kinds import is_foreign, put_state, state_of
+from .._capture.kinds import is_foreign, module_of, put_state, state_of
 from .._capture.restore import restore
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import is_array, is_differentiable, kept, xp_of
@@ -245,7 +245,7 @@ def held_floats(start: Any, known: Collection) -> list:
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue
         elif isinstance(x, type):
-            todo += () if is_foreign(x.__module__) or is_global(x) else vars(x).values()
+            todo += () if is_foreign(module_of(x)) or is_global(x) else vars(x).values()
         elif kind is types.FunctionType:
             todo += [*(x.__closure__ or ()), x.__defaults__, x.__kwdefaults__, vars(x)]
         else:
@@ -256,7 +256,7 @@ def held_floats(start: Any, known: Collection) -> list:
 
 def is_global(kind: type) -> bool:
     """Is this class one of the names of its module?"""
-    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+    return getattr(sys.modules.get(module_of(kind)), kind.__qualname__, None) is kind
 
 
 def confirm(kept: bool, inputs: list, run: Callable) -> None:

@@ -28,7 +28,7 @@ from .._capture.classes import Members, State
 from .._capture.containers import Contents, base_of
 from .._capture.dependencies import walked
 from .._capture.functions import Bare, Cell
-from .._capture.kinds import ATOMS, HELD, is_user_class, put_state, state_of
+from .._capture.kinds import ATOMS, HELD, is_user_class, module_of, put_state, state_of
 from .._capture.liveness import Codes
 from .._capture.snapshots import CONTAINERS as COUNTED
 from .._capture.snapshots import Held, content_of, is_same, put_back
@@ -119,7 +119,7 @@ def is_value(x: Any) -> bool:
         return False
     if issubclass(kind, np.generic) or kind is slice:
         return True
-    known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
+    known = str(module_of(kind)).partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
     return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)
 
 

@@ -7,6 +7,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import dtype, ndim, shape
+from ...ops.nondifferentiable import holds_somewhere, warn_user
 from ..linear_maps import Settled, along
 from ..namespaces import array, bare, constant, integer, tracked
 from . import designs as designs
@@ -24,14 +25,19 @@ def window_of(window: Any, nperseg: int, like: Any) -> Any:
     return constant(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
 
 
+def shortened(length: int, n: int) -> int:
+    if length > n:
+        warn_user(f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning)
+    return min(length, n)
+
+
 class Segments:
     """How the spectral functions cut a signal into segments, and what each segment's spectrum is scaled by."""
 
     def __init__(self, name, like, n, fs, window, nperseg, noverlap, nfft, scaling, mode="psd"):
         given = window if not isinstance(window, (str, tuple, float)) else None
         length = shape(given)[0] if given is not None and nperseg is None else 256 if nperseg is None else integer(nperseg)
-        if given is None and length > n:
-            length = n
+        length = length if given is not None else shortened(length, n)
         self.length, self.fs = length, fs
         self.overlap = length // 2 if noverlap is None else integer(noverlap)
         self.nfft = length if nfft is None else integer(nfft)
@@ -170,7 +176,9 @@ def stft(
     padded=True, axis=-1, scaling="spectrum",
 ):  # fmt: skip
     x = moved_last(array(x), axis)
-    given = shape(window)[0] if not isinstance(window, (str, tuple, float)) else min(256 if nperseg is None else nperseg, shape(x)[-1])
+    given = (
+        shape(window)[0] if not isinstance(window, (str, tuple, float)) else shortened(256 if nperseg is None else nperseg, shape(x)[-1])
+    )
     edge = given // 2
     if boundary == "zeros":
         x = np.pad(x, [(0, 0)] * (ndim(x) - 1) + [(edge, edge)])
@@ -205,6 +213,9 @@ def istft(
     x, norm = added_segments(pieces, step, n), added_segments(weights, step, n)
     if boundary:
         x, norm = x[..., length // 2 : n - length // 2], norm[..., length // 2 : n - length // 2]
+    if holds_somewhere(~(norm > 1e-10)):
+        why = "" if boundary else " Possibly due to missing boundary"
+        warn_user(f"NOLA condition failed, STFT may not be invertible.{why}", UserWarning)
     x = x / np.where(norm > 1e-10, norm, 1.0)
     t = plain_np.arange(shape(x)[-1]) / fs
     return t, x if time_axis in (-1, ndim(Zxx) - 1) else np.moveaxis(x, -1, time_axis if time_axis < freq_axis else time_axis - 1)

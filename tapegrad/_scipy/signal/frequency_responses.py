@@ -10,6 +10,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import SCIPY, ndim, shape
+from ...ops.nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..linear_maps import along, remembers
 from ..namespaces import array, bare, constant, fixed, integer, tracked
 from ..ndimage.labelled_regions import footprint_of, neighbours
@@ -88,7 +89,14 @@ def group_delay(system, w=512, whole=False, fs=2 * math.pi):
     f, w = frequencies(w, whole, fs)
     c = np.convolve(b, np.conj(a[::-1]))
     k = plain_np.arange(shape(c)[0])
-    return f, (response(c * k, w) / response(c, w)).real - (shape(a)[0] - 1)
+    under = response(c, w)
+    singular = under == 0
+    if holds_somewhere(singular):
+        warn_user("The group delay is singular at some frequencies, setting to 0", UserWarning)
+    elif holds_somewhere(abs(under) < 10 * plain_np.finfo(float).eps):
+        warn_user("The filter's denominator is extremely small at some frequencies; there may be a singularity", UserWarning)
+    delay = (response(c * k, w) / np.where(singular, 1.0, under)).real - (shape(a)[0] - 1)
+    return f, np.where(singular, 0.0, delay)
 
 
 @SIGNAL.rule(sig.czt)
@@ -318,7 +326,7 @@ def find_peaks(
 ):  # fmt: skip
     x = array(x)
     given = [bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)]
-    peaks, found = sig.find_peaks(bare(x), *given)
+    peaks, found = at_users_line(sig.find_peaks, bare(x), *given)
     heights = np.take(x, peaks)
     if "peak_heights" in found:
         found["peak_heights"] = heights
@@ -340,7 +348,7 @@ def base_of(x: Any, left: Any, right: Any) -> Any:
 @SIGNAL.rule(sig.peak_prominences)
 def peak_prominences(x, peaks, wlen=None):
     x, peaks = array(x), plain_np.asarray(bare(peaks))
-    _, left, right = sig.peak_prominences(bare(x), peaks, bare(wlen))
+    _, left, right = at_users_line(sig.peak_prominences, bare(x), peaks, bare(wlen))
     return np.take(x, peaks) - base_of(x, left, right), left, right
 
 
@@ -351,7 +359,7 @@ def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     x, peaks = array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)
-    found = sig.peak_widths(bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
+    found = at_users_line(sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
     height = np.take(x, peaks) - prominence_data[0] * rel_height
     ends = []
     for places, inward in ((plain_np.floor(found[2]), 1), (plain_np.ceil(found[3]), -1)):
