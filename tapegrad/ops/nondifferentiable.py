@@ -40,10 +40,7 @@ def users_line() -> str:
 
 def warn_user(text: str, kind: type) -> None:
     """A warning at the user's line."""
-    frame = users_frame()
-    space = getattr(frame.f_globals, "real", frame.f_globals)
-    registry = space.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+    at_users_line(warnings.warn, text, kind)
 
 
 CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__

@@ -10,11 +10,11 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import SCIPY, ndim, shape
-from ...ops.nondifferentiable import at_users_line, holds_somewhere, warn_user
+from ...ops.nondifferentiable import at_users_line
 from ..linear_maps import along, remembers
 from ..namespaces import array, bare, constant, fixed, integer, tracked
 from ..ndimage.labelled_regions import footprint_of, neighbours
-from .filters import SIGNAL, convolve, correlate, lfilter, moved_last, sections
+from .filters import FOLLOWED, SIGNAL, convolve, correlate, lfilter, moved_last, sections
 
 
 def rank(x: Any) -> int:
@@ -81,22 +81,7 @@ def freqs(b, a, worN=200):
     return w, np.polyval(array(b), s) / np.polyval(array(a), s)
 
 
-@SIGNAL.rule(sig.group_delay)
-def group_delay(system, w=512, whole=False, fs=2 * math.pi):
-    """The real part of (sum k c[k] e^-iwk) / (sum c[k] e^-iwk), c = b * conj(a) backwards."""
-    like = next((x for x in system if tracked(x)), w)
-    b, a = [np.atleast_1d(array(x, like)) for x in system]
-    f, w = frequencies(w, whole, fs)
-    c = np.convolve(b, np.conj(a[::-1]))
-    k = plain_np.arange(shape(c)[0])
-    under = response(c, w)
-    singular = under == 0
-    if holds_somewhere(singular):
-        warn_user("The group delay is singular at some frequencies, setting to 0", UserWarning)
-    elif holds_somewhere(abs(under) < 10 * plain_np.finfo(float).eps):
-        warn_user("The filter's denominator is extremely small at some frequencies; there may be a singularity", UserWarning)
-    delay = (response(c * k, w) / np.where(singular, 1.0, under)).real - (shape(a)[0] - 1)
-    return f, np.where(singular, 0.0, delay)
+SIGNAL.rule(sig.group_delay)(FOLLOWED.function(sig.group_delay))
 
 
 @SIGNAL.rule(sig.czt)

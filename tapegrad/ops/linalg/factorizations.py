@@ -458,12 +458,8 @@ def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_f
 @primitive(batch="matrix")
 def reciprocal_condition(x):
     """LAPACK's estimate, by the 1-norm."""
-    out = np.ones(x.shape[:-2])
     getrf, gecon = get_lapack_funcs(("getrf", "gecon"), (x,))
-    for at in np.ndindex(out.shape):
-        lu, _, failed = getrf(x[at])
-        out[at] = 1.0 if failed else gecon(lu, np.linalg.norm(x[at], 1))[0]
-    return out
+    return np.reshape([gecon(getrf(m)[0], np.linalg.norm(m, 1))[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2])
 
 
 def told(y: Any, a: Any) -> Any:
