@@ -30,7 +30,7 @@ from ..._core.variable import ArrayVariable, Variable
 from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..elementwise import log
 from ..layouts import laid_as_library
-from ..nondifferentiable import holds_somewhere, warn_user
+from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
 from ..shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose, zeros_like
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
@@ -84,7 +84,7 @@ def checked(function: Callable, ours: Callable) -> Callable:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
-        theirs = lambda: function(*map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        theirs = lambda: at_users_line(function, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
         if not is_finite((*args, kwargs.get("b"))):
             theirs()
             return ours(*args, **kwargs)
