@@ -455,11 +455,16 @@ def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_f
     return told(solve(T(a) if transposed else a, b), a)
 
 
+@functools.cache
+def estimators(kind: np.dtype) -> list:
+    return get_lapack_funcs(("getrf", "gecon"), dtype=kind)
+
+
 @primitive(batch="matrix")
 def reciprocal_condition(x):
     """LAPACK's estimate, by the 1-norm."""
-    getrf, gecon = get_lapack_funcs(("getrf", "gecon"), (x,))
-    return np.reshape([gecon(getrf(m)[0], np.linalg.norm(m, 1))[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2])
+    getrf, gecon = estimators(x.dtype)
+    return np.reshape([gecon(getrf(m)[0], abs(m).sum(0).max())[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2])
 
 
 def told(y: Any, a: Any) -> Any:
