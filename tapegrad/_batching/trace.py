@@ -288,7 +288,7 @@ class Batch(Trace):
         known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
         text = (
             f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
-            "loop over the samples, or write the function so that no sample raises or warns"
+            "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no sample raises or warns"
         )
         self.doubts.append(text)
         BatchError(text)  # it is raised when the function has ended, if that went on

@@ -28,6 +28,7 @@ from .kinds import (
     drop_state,
     empty,
     is_user_class,
+    module_of,
     mro_of,
     original,
     put_state,
@@ -270,7 +271,7 @@ def made(c: type, meta: type, bases: tuple) -> type:
         if not issubclass(c, type) and not c.__dict__.get("_is_protocol"):
             type.__setattr__(c, "__subclasses__", classmethod(subclasses))
     slots = slots_of(c)
-    space = {"__slots__": (), "__module__": c.__module__, "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
+    space = {"__slots__": (), "__module__": module_of(c), "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless

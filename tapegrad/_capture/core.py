@@ -38,7 +38,7 @@ from .classes import Classes, users_own
 from .containers import Containers
 from .functions import Functions
 from .iterators import CALLED, ITERATORS, VIEWS, Iterators
-from .kinds import HELD, is_user_class, state_of
+from .kinds import HELD, is_user_class, module_of, state_of
 from .restore import restore
 from .routes import finding, first_write, leave
 
@@ -319,7 +319,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             return Shadow.array
         if isinstance(x, type):
             return Shadow.klass
-        if hasattr(kind, "py_func") or ((kind.__module__ or "").startswith("numba") and hasattr(x, "py_func")):
+        if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
         if isinstance(x, np.ufunc):
             return Shadow.ufunc
@@ -332,7 +332,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
         if isinstance(x, BaseException):
             return Shadow.exception
-        if kind.__module__ == "concurrent.futures._base" and kind.__name__ == "Future":
+        if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
             return Shadow.future
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
             return Shadow.library

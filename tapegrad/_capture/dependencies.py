@@ -46,6 +46,7 @@ from .._core.variable import Variable
 from . import is_foreign
 from .builtin import codes_in
 from .classes import POOL
+from .kinds import module_of
 from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot
 from .routes import BUFFERS, leads_away
 
@@ -216,7 +217,7 @@ class Walk:
         """It cannot be told whether this is as it was; of an object, its class is named."""
         if self.unknown is None:
             kind = type(what)
-            self.unknown = what if kind is str else f"an object of the class {kind.__module__}.{kind.__qualname__}"
+            self.unknown = what if kind is str else f"an object of the class {module_of(kind)}.{kind.__qualname__}"
 
     def name(self, x: Any) -> str:
         key = f"x{len(self.given)}"
@@ -431,7 +432,7 @@ class Walk:
 
     def instance(self, x: Any) -> None:
         kind = type(x)
-        module, root = kind.__module__, root_of(kind.__module__)
+        module, root = module_of(kind), root_of(module_of(kind))
         if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
             self.form.append(Same(x))  # it is written only
         elif is_closed(module) or kind in weakref.ProxyTypes:
@@ -512,7 +513,7 @@ class Walk:
             if every:
                 self.expect(f"len({{0}}.__dict__) == {len(inside)}", x)
         for c in kind.__mro__:
-            for n in c.__dict__ if c.__module__ != "builtins" else ():
+            for n in c.__dict__ if module_of(c) != "builtins" else ():
                 slot = c.__dict__[n]
                 if isinstance(slot, types.MemberDescriptorType) and (self.all or every or n in self.names):
                     self.slot(x, slot)
@@ -542,7 +543,7 @@ class Walk:
         for c in kind.__mro__[:-1]:
             space = c.__dict__
             if is_left(c):
-                asked = self.names if c.__module__ == "functools" else self.names | SYNTAX  # (whose wrappers are looked into by `codes_of`)
+                asked = self.names if module_of(c) == "functools" else self.names | SYNTAX  # (whose wrappers are looked into by `codes_of`)
                 for n in asked.intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
@@ -554,7 +555,7 @@ class Walk:
 
     def class_(self, kind: type) -> None:
         self.form.append(Same(kind))
-        module = kind.__module__
+        module = module_of(kind)
         self.context(module)
         if is_closed(module) or (module == "datetime" and not CLOCKS.isdisjoint(self.names)):
             self.doubt(f"the class {module}.{kind.__qualname__}")

@@ -32,6 +32,11 @@ SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
 
+def module_of(c: type) -> Any:
+    """(A class that was made by code whose globals have no name has none.)"""
+    return getattr(c, "__module__", None)
+
+
 def is_foreign(module: Any) -> bool:
     """Is the code of this module left alone?  (`__main__` and unnamed modules are the user's.)"""
     return isinstance(module, str) and foreign_name(module)
@@ -43,7 +48,7 @@ def foreign_name(module: str) -> bool:
 
 
 def is_user_class(c: type) -> bool:
-    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(getattr(c, "__module__", None))
+    return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(module_of(c))
 
 
 # Of a class, past what its metaclass says (`Seen` in classes.py).

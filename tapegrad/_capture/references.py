@@ -16,7 +16,7 @@ import numpy as np
 
 from .._core.arrays import is_array, xp_of
 from .builtin import Names
-from .kinds import HEAP
+from .kinds import HEAP, module_of
 
 # Does this build count references exactly?  (Without a global lock they are counted by thread, and some objects are not counted.)
 EXACT = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
@@ -34,13 +34,13 @@ ONCE = count([np.zeros(1)], 0)  # what is counted of an array to which one list 
 @functools.lru_cache(1024)
 def hides(kind: type) -> bool:
     """May an object of this class, made by an extension module, hold references that the collector is not told of?"""
-    return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(c.__module__).partition(".")[0] not in HONEST])
+    return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST])
 
 
 def is_compiled(kind: type) -> bool:
     if not kind.__flags__ & HEAP:
         return True
-    path = getattr(sys.modules.get(kind.__module__), "__file__", None) or ""
+    path = getattr(sys.modules.get(module_of(kind)), "__file__", None) or ""
     return path.endswith((".so", ".pyd"))
 
 

@@ -39,7 +39,7 @@ from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
 from .builtin import Globals, Names, codes_in, names_in
-from .kinds import bases_of, is_foreign
+from .kinds import bases_of, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
 
@@ -68,10 +68,10 @@ def contents(x: Any, most: int | None = None) -> list:
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
     if issubclass(kind, type):
-        return [] if is_foreign(x.__module__) else [*vars(x).values(), *bases_of(x), kind]
+        return [] if is_foreign(module_of(x)) else [*vars(x).values(), *bases_of(x), kind]
     if issubclass(kind, types.ModuleType):
         return [] if is_foreign(x.__name__) else list(vars(x).values())
-    if kind.__module__ in ENGINE:
+    if module_of(kind) in ENGINE:
         return []
     if kind is dict and "__builtins__" in x and "__name__" in x:
         return []  # the globals of a module
@@ -222,11 +222,11 @@ def leave(shadow: Any, x: Any) -> None:
         return
     if kind is types.BuiltinFunctionType and type(x.__self__) is types.ModuleType and not is_unsearchable(x):
         return
-    if issubclass(kind, type) and is_foreign(x.__module__):
+    if issubclass(kind, type) and is_foreign(module_of(x)):
         return
     shadow.left.append(x)
     shadow.noted(x)
-    if kind is types.FunctionType or kind.__module__ in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
+    if kind is types.FunctionType or module_of(kind) in QUIET or kind is np.ndarray and x.base is None and x.dtype.kind in "biu":
         return
     parents: dict = {}
     near: list = []
@@ -470,7 +470,7 @@ def spelled(way: list) -> str:
         owner = None
         if last:
             words.append(label or "the contents")
-        elif is_foreign(kind.__module__) and kind is not types.FunctionType:
+        elif is_foreign(module_of(kind)) and kind is not types.FunctionType:
             words.append(f"the {kind.__name__} {label or ''}".rstrip())
         else:
             words.append(label or f"an object of {kind.__name__}")

@@ -86,7 +86,7 @@ UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sp
 
 def of_instance(kind: type) -> Any:
     """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
-    module = kind.__module__ or ""
+    module = getattr(kind, "__module__", None) or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
     elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):

@@ -25,6 +25,7 @@ from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
+from ..ops.nondifferentiable import at_users_line
 from .device import lenient, numpy_on_device, plain_on_device, there
 from .namespaces import Carrier, Kind, Refusing, bare, carries, on_a_device, plain, tracked
 
@@ -278,7 +279,7 @@ class Follower:
         def on_arrays(*args, **kwargs):
             if on_a_device(args) or on_a_device(kwargs.values()):
                 return self.device.rebuilt_once(f)(*args, **kwargs)
-            return g(*args, **kwargs)
+            return at_users_line(g, *args, **kwargs)
 
         return on_arrays
 

@@ -38,6 +38,7 @@ from ..implicit.sequential import one_by_one
 from ..ops.creation import made
 from ..ops.declare import NUMPY, dtype, xp
 from ..ops.indexing.traced_masks import Selected
+from ..ops.nondifferentiable import at_users_line
 from ..ops.protocols import Adapter
 from ..ops.shaping import stacked
 
@@ -259,7 +260,7 @@ class Namespace:
             if guards and OPEN.depth:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
             if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
-                return self.faced(self.function_for(f, args)(*args, **kwargs))
+                return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
             if functional or tracked(args, kwargs):
                 if ours is not None:
                     there = on_a_device((args, kwargs))
@@ -277,7 +278,7 @@ class Namespace:
                     fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
             args = plain(args)
-            return made(self.faced(self.function_for(f, args)(*args, **plain(kwargs))))
+            return made(self.faced(at_users_line(self.function_for(f, args), *args, **plain(kwargs))))
 
         return on_variables
 

@@ -16,7 +16,7 @@ from .._capture import Globals, Module, Names, Shadow, names_in
 from .._capture.ambient import Ambient
 from .._capture.containers import Contents
 from .._capture.iterators import ITERATORS, Passed
-from .._capture.kinds import is_foreign, put_state, state_of
+from .._capture.kinds import is_foreign, module_of, put_state, state_of
 from .._capture.objects import GENERATORS, Reference, content_of, put_back, restore, snapshot
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
@@ -247,7 +247,7 @@ def held_floats(start: Any, known: Collection[int]) -> AnyList:
         elif id(x) in met or id(x) in known or kind in LEAVES or isinstance(x, types.ModuleType) or is_own(x):
             continue
         elif isinstance(x, type):
-            todo += () if is_foreign(x.__module__) or is_global(x) else vars(x).values()
+            todo += () if is_foreign(module_of(x)) or is_global(x) else vars(x).values()
         elif kind is types.FunctionType:
             todo += [*(x.__closure__ or ()), x.__defaults__, x.__kwdefaults__, vars(x)]
         else:
@@ -258,7 +258,7 @@ def held_floats(start: Any, known: Collection[int]) -> AnyList:
 
 def is_global(kind: type) -> bool:
     """Is this class one of the names of its module?"""
-    return getattr(sys.modules.get(kind.__module__), kind.__qualname__, None) is kind
+    return getattr(sys.modules.get(module_of(kind)), kind.__qualname__, None) is kind
 
 
 def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:

@@ -28,7 +28,7 @@ from .._capture.builtin import Names
 from .._capture.classes import Members
 from .._capture.containers import Contents
 from .._capture.functions import Cell
-from .._capture.kinds import HELD, is_user_class, put_state, state_of
+from .._capture.kinds import HELD, is_user_class, module_of, put_state, state_of
 from .._capture.objects import kind_of, parts_of, put_back
 from .._capture.snapshots import CONTAINERS as COUNTED
 from .._capture.snapshots import Held, content_of, is_same
@@ -116,7 +116,7 @@ def is_value(x: Any) -> bool:
         return False
     if issubclass(kind, np.generic) or kind is slice:
         return True
-    known = kind.__module__.partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
+    known = str(module_of(kind)).partition(".")[0] in sys.stdlib_module_names and kind.__hash__ is not None
     return known and kind.__eq__ is not object.__eq__ and not issubclass(kind, type)  # type: ignore[comparison-overlap]
 
 

@@ -8,6 +8,8 @@ that nothing is zero is a condition of a recording."""
 
 import sys
 import warnings
+from collections.abc import Callable
+from types import FunctionType
 from typing import Any
 
 import numpy as np
@@ -21,9 +23,17 @@ from .declare import primitive, rules
 
 def warn_user(text: str, kind: type) -> None:
     """A warning at the user's line."""
+    at_users_line(warnings.warn, text, kind)
+
+
+CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__
+
+
+def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
+    """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's line is at the user's."""
     frame = users_frame() or sys._getframe(1)
-    registry = frame.f_globals.setdefault("__warningregistry__", {})
-    warnings.warn_explicit(text, kind, frame.f_code.co_filename, frame.f_lineno, registry=registry)
+    code = CALL.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
+    return FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))(f, args, kwargs)
 
 
 def warn(what: str, line: str) -> None:

@@ -13,7 +13,7 @@ from .._capture.dependencies import may_catch
 from .._capture.objects import restore, snapshot
 from .._core.arrays import is_array, owned, shares_memory
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
-from .._core.float_errors import LOUD, warned
+from .._core.float_errors import LOUD, Listening, warned
 from .._core.primitive import live, watching
 from .._core.registry import load
 from .._core.reverse import Pause, has_nan
@@ -213,7 +213,8 @@ class Form:
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(roots)
         try:
-            recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
+            with Listening() as told:
+                recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(self.refusal(str(error))) from error
@@ -239,7 +240,8 @@ class Form:
         self.disturbed += reason is not None
         if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
-        unkept = recorded.trace.unkept
+        shown = [t for t in told.heard if type(t) is tuple and "encountered in" not in t[1]]
+        unkept = recorded.trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
         if reason is None and unkept is not None and self.vain < VAIN:
             self.branched()
             return y

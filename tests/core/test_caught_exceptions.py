@@ -113,6 +113,12 @@ def batched(program, found):
             if isinstance(got, BatchError):
                 found["refused"] += 1
                 assert some is not one or failed, f"{got}\n{program.text}"
+                if "chunk=1" in str(got) and not failed:  # what the message says to write is right
+                    one_by_one = transform(program.make()[0])
+                    want = np.stack([one_by_one(x) for x in some])
+                    alone = tg.vmap(transform(program.make()[0]), chunk=1)(np.stack(some))
+                    assert agree(alone, want), f"{alone!r} instead of {want}\n{program.text}"
+                    found["one by one"] += 1
             elif failed and program.kind == "state space" and not isinstance(got, Exception):  # a sample that is no model is nan
                 for y, w in zip(got, want, strict=True):
                     assert np.isnan(y).any() if isinstance(w, Exception) else agree(y, w) or np.isnan(y).any(), (

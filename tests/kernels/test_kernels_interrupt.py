@@ -115,6 +115,26 @@ def test_what_is_left_running_writes_into_nothing_of_the_caller():
     assert np.array_equal(k(theta, np.ones(10), out=room), expected) and np.array_equal(room, expected)
 
 
+def test_work_is_not_handed_to_threads_that_are_dismissed_meanwhile(monkeypatch):
+    """Another thread dismisses the workers just before a task is put into their queue."""
+    put, others = waiting.Workers.submit, []
+
+    def late(self, call):
+        if not others:
+            others.append(threading.Thread(target=waiting.dismiss, daemon=True))
+            others[0].start()
+            others[0].join(0.2)
+        return put(self, call)
+
+    monkeypatch.setattr(waiting.Workers, "submit", late)
+    found = []
+    caller = threading.Thread(target=lambda: found.append(waiting.in_turn([lambda: 1, lambda: 2])), daemon=True)
+    caller.start()
+    caller.join(10)
+    others[0].join(10)
+    assert found == [[1, 2]] and not others[0].is_alive()
+
+
 def test_an_interrupted_transform_leaves_no_level_open():
     k = kernels.likelihood(sines)
     theta = np.abs(RNG.normal(size=(2, 1024))) * 0.1

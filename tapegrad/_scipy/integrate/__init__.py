@@ -11,6 +11,7 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of
 from ..._transforms.rebind import once_more
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
 from ..linear_maps import Settled, along
 from ..namespaces import Namespace, array, bare, constant, integer, refusal, tracked
@@ -147,6 +148,8 @@ def quad(
             search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
             None if points is None else bare(points), maxp1=maxp1, limlst=limlst,
         )  # fmt: skip
+    if not full_output and len(found) > 3:
+        warn_user(found[3], itg.IntegrationWarning)
     value, rest = found[0], found[1:] if full_output else found[1:2]
     if not search.moves:
         return value, *rest
@@ -339,7 +342,7 @@ def odeint(
     settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
     with Search("scipy.integrate.odeint", args, moves=tracked(y0, t)) as search:
         slopes = search.of(on, 0 if tracked(t) else 1, 2)
-        found = itg.odeint(slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
+        found = at_users_line(itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
     start, fine = array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
     with once_more(on) as (on,):

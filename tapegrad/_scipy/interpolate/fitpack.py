@@ -11,6 +11,7 @@ from ..._core.errors import ArgumentError
 from ..._core.registry import load
 from ...ops.creation import made
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import at_users_line
 from ..followed import on_device
 from ..namespaces import Kind, array, bare, on_a_device, plain, refusal, tracked
 from .piecewise import INTERPOLATE, BSpline, Interpolant, like_of, trailing
@@ -106,14 +107,14 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
         there = on_a_device((x, y))
         real = load("cupyx.scipy.interpolate").UnivariateSpline if there else itp.UnivariateSpline
         if not tracked(x, y, w, s):
-            self._take(real(plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
+            self._take(at_users_line(real, plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
         elif s == 0 and tuple(bbox) == (None, None):
             spline = made_spline(x, y, k, name="UnivariateSpline")
             self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
         else:
             if tuple(bbox) != (None, None):
                 raise refusal("scipy.interpolate.UnivariateSpline(bbox=)", "", "it without bbox=")
-            found = real(bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)._eval_args[:2]
+            found = at_users_line(real, bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)._eval_args[:2]
             self.t, c, self.k = (on_device(representation) if there else representation)(x, y, w, k, s, found)
             self.c, self.ext = c[: shape(self.t)[0] - k - 1], EXT[ext]
 

@@ -12,6 +12,7 @@ from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of, seen
 from ...ops.creation import made
 from ...ops.declare import axis_of, ndim, shape
+from ...ops.nondifferentiable import warn_user
 from ..namespaces import Kind, array, bare, constant, plain, refusal, tracked
 from .piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, by_equations, fitted, like_of, pieces_of, trailing
 
@@ -468,6 +469,8 @@ class KroghInterpolator(ThroughAll, metaclass=Kind):
         if nodes is not None and len(set(nodes.tolist())) < len(nodes):
             raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
         self._take(xi, yi, axis)
+        if shape(self.xi)[0] > 30:
+            warn_user("KroghInterpolator: more than about thirty degrees cause problems with numerical instability", UserWarning)
 
 
 for _ours in (BarycentricInterpolator, KroghInterpolator):

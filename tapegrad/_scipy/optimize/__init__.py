@@ -22,6 +22,7 @@ from ..._core.trees import Const
 from ..._transforms.rebind import once_more
 from ..._transforms.transforms import grad, hessian, jacobian
 from ...ops.declare import ndim, shape
+from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
 from ..namespaces import Namespace, array, bare, refusal, tracked
 from .callback_search import Search
@@ -180,7 +181,7 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     args = tuple_of(args)
     with Search("scipy.optimize.root", args) as search:
         rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
-        found = opt.root(search.of(fun), as_float(x0), bare(args), *rest)
+        found = at_users_line(opt.root, search.of(fun), as_float(x0), bare(args), *rest)
     if search.moves:
         form = (lambda y: as_array(y[0])) if jac is True else as_array
         found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
@@ -195,7 +196,7 @@ def fsolve(
     args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
     with Search("scipy.optimize.fsolve", args) as search:
         x0 = plain_np.atleast_1d(as_float(x0))
-        found = opt.fsolve(search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
+        found = at_users_line(opt.fsolve, search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
     if not search.moves:
         return as_it_is(found, "scipy.optimize.fsolve")
     x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
@@ -228,7 +229,7 @@ def newton(
     args = tuple_of(args)
     with Search("scipy.optimize.newton", args) as search:
         rest = tol, maxiter, search.of(fprime2), bare(x1), rtol, full_output, disp
-        found = opt.newton(search.of(func), as_float(x0), search.of(fprime), bare(args), *rest)
+        found = at_users_line(opt.newton, search.of(func), as_float(x0), search.of(fprime), bare(args), *rest)
     if not search.moves:
         return found
     x = derived("root", "scipy.optimize.newton", func, as_array, as_float(found[0] if full_output else found), args)
@@ -244,7 +245,7 @@ def root_scalar(
     args = tuple_of(args)
     with Search("scipy.optimize.root_scalar", args) as search:
         rest = bare(bracket), search.of(fprime), search.of(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
-        found = opt.root_scalar(search.of(f), bare(args), method, *rest)
+        found = at_users_line(opt.root_scalar, search.of(f), bare(args), method, *rest)
     if search.moves:
         found.root = derived("root", "scipy.optimize.root_scalar", f, number, plain_np.float64(found.root), args)
     return found
@@ -254,7 +255,7 @@ def root_scalar(
 def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
     args = tuple_of(args)
     with Search("scipy.optimize.fixed_point", args) as search:
-        x = as_float(opt.fixed_point(search.of(func), as_float(x0), bare(args), xtol, maxiter, method))
+        x = as_float(at_users_line(opt.fixed_point, search.of(func), as_float(x0), bare(args), xtol, maxiter, method))
     if not search.moves:
         return x
     return derived("fixed_point", "scipy.optimize.fixed_point", func, as_array, x if ndim(x) else x[()], args)
@@ -283,7 +284,7 @@ def minimize(
     args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
     with Search(name, args) as search:
         rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
-        found = opt.minimize(search.of(fun), as_float(x0), bare(args), method, *rest)
+        found = at_users_line(opt.minimize, search.of(fun), as_float(x0), bare(args), method, *rest)
     if not search.moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
@@ -300,7 +301,7 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     name = "scipy.optimize.minimize_scalar"
     args = tuple_of(args)
     with Search(name, args) as search:
-        found = opt.minimize_scalar(search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
+        found = at_users_line(opt.minimize_scalar, search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
     if search.moves:
         inside(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
         found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
@@ -314,7 +315,9 @@ def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), 
     args = tuple_of(args)
     with Search(name, args) as search:
         settings = {key: search.of(v) for key, v in settings.items()}
-        found = opt.least_squares(search.of(fun), as_float(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings)
+        found = at_users_line(
+            opt.least_squares, search.of(fun), as_float(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings
+        )
     if not search.moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
@@ -437,7 +440,7 @@ def leastsq(
     name, args = "scipy.optimize.leastsq", tuple_of(args)
     settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
     with Search(name, args) as search:
-        found = opt.leastsq(search.of(func), as_float(x0), bare(args), search.of(Dfun), full_output, *settings)
+        found = at_users_line(opt.leastsq, search.of(func), as_float(x0), bare(args), search.of(Dfun), full_output, *settings)
     if not search.moves:
         return as_it_is(found, name, 2)
     x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
@@ -471,8 +474,8 @@ def curve_fit(
     settings = dict(absolute_sigma=absolute_sigma, check_finite=check_finite, bounds=bounds, method=method, nan_policy=nan_policy)
     with Search(name, xdata, ydata, sigma) as search:
         model, slope = [search.of(v, 1, None) for v in (f, jac)]
-        found = opt.curve_fit(
-            model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output, **settings, **kwargs
+        found = at_users_line(
+            opt.curve_fit, model, bare(xdata), bare(ydata), bare(p0), bare(sigma), jac=slope, full_output=full_output, **settings, **kwargs
         )
     if not search.moves:
         return found
@@ -495,7 +498,7 @@ def curve_fit(
 @OPTIMIZE.rule(opt.nnls)
 def nnls(A, b, **settings):
     like = A if tracked(A) else b
-    x, _ = opt.nnls(bare(A), bare(b), **settings)
+    x, _ = at_users_line(opt.nnls, bare(A), bare(b), **settings)
     A, b = array(A, like), array(b, like)
     free = plain_np.flatnonzero(x > 0)
     B = np.take(A, free, 1)
@@ -510,7 +513,7 @@ def nnls(A, b, **settings):
 def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
     """What lies at a bound stays there; the others are least squares."""
     like = A if tracked(A) else b
-    found = opt.lsq_linear(bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
+    found = at_users_line(opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
     if hasattr(A, "format"):
         raise refusal("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
     A, b = array(A, like), array(b, like)
@@ -529,7 +532,7 @@ def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
 @OPTIMIZE.rule(opt.isotonic_regression)
 def isotonic_regression(y, *, weights=None, increasing=True):
     like = y if tracked(y) else weights
-    found = opt.isotonic_regression(bare(y), weights=bare(weights), increasing=increasing)
+    found = at_users_line(opt.isotonic_regression, bare(y), weights=bare(weights), increasing=increasing)
     y = array(y, like)
     w = plain_np.ones(shape(y)) if weights is None else array(weights, like)
     edges = [int(k) for k in found.blocks]

@@ -9,6 +9,7 @@ import scipy.optimize as opt
 from ... import numpy as np
 from ..._core.primitive import primal_of
 from ...ops.declare import shape
+from ...ops.nondifferentiable import at_users_line
 from ..namespaces import array, bare, plain, refusal
 
 NEAR = 1e-8  # how near to its limit a constraint is held
@@ -88,7 +89,7 @@ def linprog(
 ):  # fmt: skip
     name = "scipy.optimize.linprog"
     given = [bare(v) for v in (c, A_ub, b_ub, A_eq, b_eq, bounds)]
-    found = opt.linprog(*given, method, callback, options, x0, bare(integrality))
+    found = at_users_line(opt.linprog, *given, method, callback, options, x0, bare(integrality))
     if found.x is None:
         return found
     corner = Corner(plain_np.asarray(found.x))

@@ -5,6 +5,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import shape
+from ...ops.nondifferentiable import at_users_line
 from ..namespaces import array, bare, refusal, tracked
 from .filters import SIGNAL
 
@@ -12,7 +13,7 @@ from .filters import SIGNAL
 @SIGNAL.rule(sig.place_poles)
 def place_poles(A, B, poles, method="YT", rtol=0.001, maxiter=30):
     """Of one input the gain is e K^-1 p(A), with K the columns b, A b, ..; with an input for each state it is B^-1 (A - P)."""
-    found = sig.place_poles(bare(A), bare(B), bare(poles), method, rtol, maxiter)
+    found = at_users_line(sig.place_poles, bare(A), bare(B), bare(poles), method, rtol, maxiter)
     like = next(x for x in (A, B, poles) if tracked(x))
     A, B, p = [array(x, like) for x in (A, B, poles)]
     n, inputs = shape(B)

@@ -6,6 +6,7 @@ import numpy as plain_np
 import scipy.signal as sig
 
 from ... import numpy as np
+from ...ops.nondifferentiable import at_users_line
 from ..namespaces import array, bare, tracked
 from .filters import SIGNAL
 
@@ -16,7 +17,7 @@ def find_peaks(
 ):  # fmt: skip
     x = array(x)
     given = [bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)]
-    peaks, found = sig.find_peaks(bare(x), *given)
+    peaks, found = at_users_line(sig.find_peaks, bare(x), *given)
     heights = np.take(x, peaks)
     if "peak_heights" in found:
         found["peak_heights"] = heights
@@ -38,7 +39,7 @@ def base_of(x: Any, left: Any, right: Any) -> Any:
 @SIGNAL.rule(sig.peak_prominences)
 def peak_prominences(x, peaks, wlen=None):
     x, peaks = array(x), plain_np.asarray(bare(peaks))
-    _, left, right = sig.peak_prominences(bare(x), peaks, bare(wlen))
+    _, left, right = at_users_line(sig.peak_prominences, bare(x), peaks, bare(wlen))
     return np.take(x, peaks) - base_of(x, left, right), left, right
 
 
@@ -49,7 +50,7 @@ def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     x, peaks = array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)
-    found = sig.peak_widths(bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
+    found = at_users_line(sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))
     height = np.take(x, peaks) - prominence_data[0] * rel_height
     ends = []
     for places, inward in ((plain_np.floor(found[2]), 1), (plain_np.ceil(found[3]), -1)):

@@ -52,17 +52,6 @@ def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
     return f, math.prod([response(b, w) / response(a, w) for b, a in sections(sos, sos if tracked(sos) else worN)])
 
 
-@SIGNAL.rule(sig.group_delay)
-def group_delay(system, w=512, whole=False, fs=2 * math.pi):
-    """The real part of (sum k c[k] e^-iwk) / (sum c[k] e^-iwk), c = b * conj(a) backwards."""
-    like = next((x for x in system if tracked(x)), w)
-    b, a = [np.atleast_1d(array(x, like)) for x in system]
-    f, w = frequencies(w, whole, fs)
-    c = np.convolve(b, np.conj(a[::-1]))
-    k = plain_np.arange(shape(c)[0])
-    return f, (response(c * k, w) / response(c, w)).real - (shape(a)[0] - 1)
-
-
 @SIGNAL.rule(sig.lombscargle)
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
     """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their amplitudes."""

@@ -7,6 +7,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import dtype, ndim, shape
+from ...ops.nondifferentiable import warn_user
 from ..linear_maps import Settled, along
 from ..namespaces import array, bare, constant, integer, tracked
 from .filters import FOLLOWED, SIGNAL, moved_last, padded_last, two
@@ -28,6 +29,7 @@ class Segments:
         given = window if not isinstance(window, (str, tuple, float)) else None
         length = shape(given)[0] if given is not None and nperseg is None else 256 if nperseg is None else integer(nperseg)
         if given is None and length > n:
+            warn_user(f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning)
             length = n
         self.length, self.fs = length, fs
         self.overlap = length // 2 if noverlap is None else integer(noverlap)
@@ -132,40 +134,3 @@ def csd(
     else:
         raise ValueError(f"scipy.signal.csd: average must be 'mean' or 'median', not {average!r}")
     return parts.frequencies(onesided), np.moveaxis(S, -1, axis)
-
-
-@SIGNAL.rule(sig.istft)
-def istft(
-    Zxx, fs=1.0, window="hann", nperseg=None, noverlap=None, nfft=None, input_onesided=True, boundary=True, time_axis=-1,
-    freq_axis=-2, scaling="spectrum",
-):  # fmt: skip
-    Z = np.moveaxis(array(Zxx), (freq_axis, time_axis), (-2, -1))
-    bins, count = shape(Z)[-2:]
-    whole = 2 * (bins - 1) if input_onesided else bins
-    length = whole if nperseg is None else integer(nperseg)
-    nfft = (length if input_onesided and length == whole + 1 else whole) if nfft is None else integer(nfft)
-    overlap = length // 2 if noverlap is None else integer(noverlap)
-    step, win = length - overlap, window_of(window, length, Z.real)
-    pieces = np.swapaxes(np.fft.irfft(Z, nfft, -2) if input_onesided else np.fft.ifft(Z, axis=-2), -1, -2)[..., :length]
-    factor = np.sum(win) if scaling == "spectrum" else np.sqrt(fs * np.sum(win**2))
-    n = length + (count - 1) * step
-    pieces, weights = pieces * win * factor, np.broadcast_to(win**2, (count, length))
-    x, norm = added_segments(pieces, step, n), added_segments(weights, step, n)
-    if boundary:
-        x, norm = x[..., length // 2 : n - length // 2], norm[..., length // 2 : n - length // 2]
-    x = x / np.where(norm > 1e-10, norm, 1.0)
-    t = plain_np.arange(shape(x)[-1]) / fs
-    return t, x if time_axis in (-1, ndim(Zxx) - 1) else np.moveaxis(x, -1, time_axis if time_axis < freq_axis else time_axis - 1)
-
-
-def added_segments(pieces: Any, step: int, n: int) -> Any:
-    """Segments (..., count, length) that begin `step` apart, added up."""
-    count, length = shape(pieces)[-2:]
-    blocks = -(-length // step)
-    pieces = padded_last(pieces, blocks * step)
-    pieces = np.reshape(pieces, (*shape(pieces)[:-1], blocks, step))
-    total = None
-    for k in range(blocks):  # the k-th block of each segment lies k blocks later
-        part = np.pad(pieces[..., k, :], [(0, 0)] * (ndim(pieces) - 3) + [(k, blocks - 1 - k), (0, 0)])
-        total = part if total is None else total + part
-    return np.reshape(total, (*shape(total)[:-2], -1))[..., :n]

@@ -34,19 +34,11 @@ SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
 PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
 
 
-def hold() -> None:
-    """Until a fork is done no other thread compiles: a child would wait for it for ever."""
-    LOCK.acquire()
-    LLVM.__enter__()
-
-
-def let_go() -> None:
-    LLVM.__exit__()
-    LOCK.release()
-
-
+# Until a fork is done no other thread compiles: a child would wait for it for ever.  (These methods are compiled, so an interrupt cannot
+# come between two of them and leave a lock held.  The last one registered is called first.)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=hold, after_in_parent=let_go, after_in_child=let_go)
+    for _lock in (getattr(LLVM, "_lock", LLVM), LOCK):
+        os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit)
 
 
 def machine() -> tuple:

@@ -97,6 +97,12 @@ def workers() -> Workers:
         return STATE["workers"]
 
 
+def submit(call: Callable) -> Task:
+    """(Under the lock.  Workers that another thread dismisses meanwhile would never come to it.)"""
+    with LOCK:
+        return workers().submit(call)
+
+
 def dismiss() -> None:
     """Other threads for the next launch: some of these are still busy with one that was interrupted."""
     with LOCK:
@@ -128,14 +134,14 @@ def spread(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
     if is_long(most):
         stop = threading.Event()
         pieces = int(min(most / PIECE / max(parts, 1), PIECES)) + 1
-        wait([workers().submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
+        wait([submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
     else:
         in_turn([functools.partial(run, *share) for share in shares])
 
 
 def in_turn(tasks: list) -> list:
     """The results of tasks, the first one done by this thread."""
-    others = [workers().submit(task) for task in tasks[1:]]
+    others = [submit(task) for task in tasks[1:]]
     return [task() for task in tasks[:1]] + [other.result() for other in others]
 
 
@@ -143,7 +149,7 @@ def patiently(tasks: list) -> list:
     """The same, where the main thread waits and answers interrupts."""
     if threading.current_thread() is not threading.main_thread():
         return in_turn(tasks)
-    return wait([workers().submit(task) for task in tasks], threading.Event())
+    return wait([submit(task) for task in tasks], threading.Event())
 
 
 def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading.Event) -> None:

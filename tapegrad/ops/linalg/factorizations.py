@@ -18,7 +18,7 @@ import scipy.linalg
 from numpy import ndarray, negative, where
 from scipy.linalg import blas
 from scipy.linalg.blas import dger, dtrsm
-from scipy.linalg.lapack import dgesv, dpotrf
+from scipy.linalg.lapack import dgesv, dpotrf, get_lapack_funcs
 
 from ..._core.arrays import F8, xp_of
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
@@ -31,6 +31,7 @@ from ..._core.variable import ArrayVariable, Variable
 from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules, same, shape, xp
 from ..elementwise import log
 from ..layouts import laid_as_library
+from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
 from ..products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
 from ..shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose, zeros_like
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
@@ -84,7 +85,7 @@ def checked(function: Callable, ours: Callable) -> Callable:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
-        theirs = lambda: function(*plain(args), **plain(kwargs))
+        theirs = lambda: at_users_line(function, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
         if not is_finite((*args, kwargs.get("b"))):
             theirs()
             return ours(*args, **kwargs)
@@ -450,9 +451,30 @@ def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_f
     if transposed and dtype(a).kind == "c":
         raise ArgumentError("scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it")
     if assume_a in ("pos", "positive definite"):
-        return cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b)
+        return told(cho_solve((cholesky(a), True) if lower else (cholesky(a, upper=True), False), b), a)
     a = as_assumed(a, assume_a, lower)
-    return solve(T(a) if transposed else a, b)
+    return told(solve(T(a) if transposed else a, b), a)
+
+
+@functools.cache
+def estimators(kind: np.dtype) -> list:
+    return get_lapack_funcs(("getrf", "gecon"), dtype=kind)
+
+
+@primitive(batch="matrix")
+def reciprocal_condition(x):
+    """LAPACK's estimate, by the 1-norm."""
+    getrf, gecon = estimators(x.dtype)
+    return np.reshape([gecon(getrf(m)[0], abs(m).sum(0).max())[0] for m in x.reshape(-1, *x.shape[-2:])], x.shape[:-2])
+
+
+def told(y: Any, a: Any) -> Any:
+    """y, computed of this matrix; a warning where the matrix is ill-conditioned, as SciPy gives it."""
+    if OPEN.tracer is None and xp(a) is np and 0 not in shape(a):
+        a = primal_of(a)
+        if holds_somewhere(reciprocal_condition(a) < np.finfo(dtype(a)).eps):
+            warn_user("An ill-conditioned matrix detected.", scipy.linalg.LinAlgWarning)
+    return y
 
 
 def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
@@ -478,7 +500,8 @@ def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=F
         return scipy_solve(a, xp(a).eye(square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
     if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()):
         raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
-    return inv(as_assumed(a, assume_a, lower))
+    a = as_assumed(a, assume_a, lower)
+    return told(inv(a), a)
 
 
 @primitive(np.linalg.inv, batch="matrix")

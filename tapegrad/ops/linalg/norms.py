@@ -13,7 +13,7 @@ from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
 from ..._core.scope import OPEN
 from ..declare import SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape
 from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
-from ..nondifferentiable import note
+from ..nondifferentiable import at_users_line, note
 from ..products import T, matmul
 from ..reductions import BOUNDS, amax, amin, direction, length_of
 from ..shaping import arrays_of, concatenate, conj, real, reshape, slice_of, spread, sum, transpose
@@ -207,7 +207,7 @@ def _host(name, f, a):
     if xp_of(a) is not np:
         raise ArgumentError(f"{name}: CuPy has no such function; use eigh for Hermitian matrices")
     stack = a.ndim > 2 and SCIPY < (1, 17)  # which takes single matrices
-    y = np.reshape([f(m) for m in a.reshape(-1, *a.shape[-2:])], a.shape) if stack else f(a)
+    y = np.reshape([f(m) for m in a.reshape(-1, *a.shape[-2:])], a.shape) if stack else at_users_line(f, a)
     return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
 
 
