@@ -75,7 +75,7 @@ class Noted(list):
         if record is not None and record[2] is PART:  # one of several outputs: its main record has it
             record = super().__getitem__(record[1])
         prim = None if record is None else primitive_of(record)
-        return "an operation" if prim is None else shown_name(prim)
+        return "an operation" if prim is None else prim.known_as
 
     def cotangents(self, n: int) -> "Cotangents":
         self.now = None
@@ -94,16 +94,6 @@ class Cotangents(list):
         super().__setitem__(slot, c)
         if c is not None and type(c) is not list:  # (of several outputs: each by itself)
             self.noted.watcher.swept(self.noted, slot, c)
-
-
-# Names of operations that differ from those of the functions which users call.
-NAMES = {"power_n": "power", "power_of": "power", "times0": "multiply", "select": "where", "solve_matrix": "solve", "eigh_of": "eigh",
-         "svd_of": "svd", "qr_of": "qr", "cholesky_lower": "cholesky", "root_sum_squares": "norm", "contract": "einsum",
-         "sign_and_log": "slogdet", "log_sum_exp": "logsumexp", "running_sum": "cumsum"}  # fmt: skip
-
-
-def shown_name(prim: Primitive) -> str:
-    return NAMES.get(prim.name, prim.name)
 
 
 # --- traces ---

@@ -21,8 +21,8 @@ class Primitive:
     """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
-    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar`: what it is in a kernel
-    (`ops/_define.primitive`).
+    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar` and the words after it are
+    those of the declaration (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
 
     `same`, `linear`: what the words of its declaration say.  `batch` says how the body does many samples at once, each array with
     a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
@@ -53,15 +53,15 @@ class Primitive:
         "same",
         "linear",
         "batch",
-        "scalar",
+        *("scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared"),
     )
 
     def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases = holomorphic and not multi, aliases
-        self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
-        self.joint = self.same = self.linear = False
-        self.batch = None
+        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = self.reduces = None
+        self.joint = self.same = self.linear = self.total = self.rough = self.declared = False
+        self.known_as = name
         self._keeps = {}
 
     def keeps(self, slots: tuple) -> tuple:

@@ -88,7 +88,7 @@ def looked(v: Any) -> Any:
     return found
 
 
-@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy())
+@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy(), total=True)
 def noted(y, x, *, zero, what, line, pulled, pushed):
     """y, a derivative found at x, which has the length zero where the mask `zero` holds.  y is a cotangent of x (`pulled`), or was
     found along the tangent `pushed`; of a rule that serves in both modes, either may be."""

@@ -15,16 +15,14 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import F8, NUMBERS, is_array, kept, owned, room_like
+from .._core.arrays import F8, is_array, kept, owned, room_like
 from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._core.registry import load
 from .._core.scope import now, put
-from ..ops import elementwise as e
 from ..ops import shaping
-from ..ops.declare import NUMPY
+from ..ops.declare import NUMPY, Gated
 from ..ops.einsum import contract
 from ..ops.indexing.regions import basic
-from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from .buffer_pool import Frames
 from .contraction import product_text
@@ -32,19 +30,8 @@ from .interpreter.arena import Arena
 from .interpreter.blocks import Block, is_whole, runs
 from .interpreter.loop_rerolling import is_rolled, repeated, rolled
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
-from .record.instructions import is_pure
+from .record.instructions import is_pure, ufunc_of
 
-INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
-UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
-UFUNCS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide}
-# Operations of one array whose body is this ufunc.
-UNARY = {
-    NUMPY[f].prim: f
-    for f in (
-        np.negative, np.square, np.reciprocal, np.absolute, np.sign, np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2,
-        np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh,
-    )
-}  # fmt: skip
 LARGE = 1 << 15  # bytes of an array whose memory is used again
 FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
@@ -134,7 +121,7 @@ class Emitted:
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
         constants, read = self.program.constants, collections.Counter()
-        for a in [a for k, i in self.program.code if i.prim is matmul.prim and len(self.shown[k][1]) == 1 for a in i.args]:
+        for a in [a for k, i in self.program.code if i.reduces == "products" and len(self.shown[k][1]) == 1 for a in i.args]:
             _, shape, _, dtype, _ = self.shown[a]
             if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= WORTH:
                 read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
@@ -337,7 +324,7 @@ class Emitted:
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
                 return
-        flat = of_primals(prim, i.params)
+        flat = ufunc_of(i)
         if flat is not None:
             names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
             self.storage[k] = Storage(k, self.last.get(k, -1))
@@ -367,7 +354,7 @@ class Emitted:
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
-        if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+        if prim.reduces == "products" and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
             memory = self.framed(n, k)
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
         if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
@@ -376,11 +363,11 @@ class Emitted:
             return f"{args[0]}{self.transposed(i.params['axes'])}"
         if prim is shaping.reshape.prim:
             return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
-        if prim is e.select.prim and self.shown[k][0]:
+        if prim.scalar == "select" and self.shown[k][0]:
             return f"{self.given(np.where, 'u')}({', '.join(args)})"
-        if prim is shaping.sum.prim and self.is_of_rows(k, shown[0], **i.params):
+        if prim.reduces == "add" and self.is_of_rows(k, shown[0], **i.params):
             return f"{self.given(np.ones(shown[0][1][-2]), 'c')} @ {args[0]}"
-        if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
+        if prim.reduces == "add" and math.prod(shown[0][1]) <= shaping.LONG:
             axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
             return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
         return None
@@ -435,28 +422,24 @@ class Emitted:
         return self.given(functools.partial(prim.run, **params) if params else prim.run, "f")
 
     def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
-        prim = i.prim
+        plain = without_gate(i.prim)
+        sign, ufunc = plain.infix, plain.ufunc
         self.release(n)
-        sign = INFIX.get(prim) or UNSAFE.get(prim)
-        place = self.place(k) if prim is not e.power_n.prim else None
+        place = self.place(k) if ufunc is not None else None
         self.storage[k] = Storage(k, self.last.get(k, -1))
         if place is not None:
-            f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
-            self.lines.append(f"{f}({', '.join(args)}, {place})")
+            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, {place})")
             self.name[k] = place
             return
         name = self.target(k)
-        if sign and self.is_of_columns(k, i):
-            f = self.given(functools.partial(by_columns, UFUNCS[sign], self.shown[k][1]), "f")
+        if sign and len(args) == 2 and self.is_of_columns(k, i):
+            f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)})")
         elif sign:
-            self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
-        elif prim is e.power_n.prim:
-            self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
-        elif prim is e.negative.prim:
-            self.lines.append(f"{name} = -{args[0]}")
+            first, *second = args + [self.given(v, "c") for v in i.params.values()]
+            self.lines.append(f"{name} = {first} {sign} {second[0]}" if second else f"{name} = {sign}{first}")
         else:
-            self.lines.append(f"{name} = {self.given(UNARY[prim], 'u')}({args[0]})")
+            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)})")
 
     def read(self, k: int, i: Instruction, x: str) -> None:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
@@ -567,16 +550,16 @@ def counted(what: str, n: int) -> str:
 
 
 def is_elementwise(prim: Any) -> bool:
-    return prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim
+    """Is it an operator or a ufunc of NumPy's, for arrays of NumPy?"""
+    if type(prim) is str or prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
+        return False
+    plain = without_gate(prim)
+    return plain.infix is not None or plain.ufunc is not None
 
 
-def of_primals(prim: Any, params: Any) -> Any:
-    """The ufunc of an operation without a derivative, where its operands are arrays and numbers and nothing is set."""
-    if prim is PART or prim is LAID or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
-        return None
-    f = getattr(np, prim.name, None)
-    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
-    return f if plain and isinstance(f, np.ufunc) else None
+def without_gate(prim: Primitive) -> Primitive:
+    """(NumPy notes the invalid operation, and then `Program.run` is asked.)"""
+    return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is Gated else prim
 
 
 def is_literal(at: Any) -> bool:

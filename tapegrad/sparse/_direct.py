@@ -12,10 +12,10 @@ import scipy.sparse
 
 from ..replay.form import Kept
 from ..replay.fusion.compiled_groups import Code, State, packed
-from ..replay.fusion.elements import Exact
 from ..replay.fusion.loops import Access
 from ..replay.program import HEARD
 from ..replay.record.recorder import Guard
+from ..replay.scalar_graph import Exact
 from ._coefficients import DIRECTION, Coefficients, Nonlinear
 from ._pattern import asked_of
 from ._rows import Rows, Unfit

@@ -13,9 +13,8 @@ from .._core.primitive import ADD_AT, READ
 from ..ops import shaping
 from ..ops.indexing.regions import basic, region
 from ..replay.fusion.compiled_groups import COSTLY, packed
-from ..replay.fusion.elements import Element
 from ..replay.fusion.groups import Kinds
-from ..replay.fusion.regions import STEPS, Added, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
 from ..replay.program import LAID, Instruction, Program
 
 
@@ -269,7 +268,7 @@ class Rows:
 
     def name(self, k: int) -> str:
         i = dict(self.program.code)[k]
-        return i.prim if type(i.prim) is str else i.prim.name
+        return i.name
 
 
 def as_view(kind: str, what: Any) -> tuple:

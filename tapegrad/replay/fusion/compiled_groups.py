@@ -15,10 +15,11 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
+from ..record.instructions import ufunc_of
 from ..record.settings_keys import key_of
-from .elements import ENDING, Element, Exact, of_truth, ufunc_of
+from ..scalar_graph import Exact, of_truth
 from .loops import STARTS, Access, Loops, Nest
-from .regions import Added, Moved, cells
+from .regions import Added, Element, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
@@ -69,7 +70,7 @@ class Group:
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
-        self.names = [(k, i.prim if type(i.prim) is str else i.prim.name) for k, i in now.code if k not in self.carried]
+        self.names = [(k, i.name) for k, i in now.code if k not in self.carried]
         self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
         self.pool: list = []
@@ -249,8 +250,7 @@ class Code:
         d, op = self.values[v], self.g.op[n]
         if type(d) is Moved or self.shown[v][3] == BOOL or op in ("const", "in") or n in nest.loads:
             return
-        ending = type(d) is Element and ufunc_of(d.i) is None and d.i.prim.name in ENDING
-        if v not in self.group.watched and not ending:
+        if v not in self.group.watched and not (type(d) is Element and d.bounded):
             return
         if op in ("add", "sub", "mul", "neg"):  # of what is no number comes no number
             nest.checks = [c for c in nest.checks if c not in self.g.args[n]]

@@ -9,18 +9,15 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ASSIGN
-from ...ops import elementwise as e
-from ...ops import reductions, shaping
 from ..program import GROUP, LAID, PART, Instruction, Program
+from ..scalar_graph import as_number, cost, of_graph
 from .compiled_groups import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from .device import DeviceCode, worth
-from .elements import Element, as_number, cost_of
-from .regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
+from .regions import SHORT, Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from .row_products import Rows, gathered, joined
 
 F8 = np.dtype("f8")
-HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
-WITH_FLOATS = frozenset((e.divide.prim, e.multiply.prim, e.times0.prim, e.over0.prim))
+EXTREMES = ("max", "min")
 SMALL = 100  # elements below which an instruction is left to others
 CELLS = 25  # texts of one loop
 FEW = 4000  # counts of a mask
@@ -66,11 +63,15 @@ class Kinds:
         found = set()
         for k, i in self.program.code:
             numpys, shape, strides, _, owns = self.shown[k]
-            masks = i.prim is shaping.sum.prim and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
-            if masks and math.prod(shape) <= FEW and all([u.prim in WITH_FLOATS and self.shown[n][3] == F8 for n, u in users.get(k, ())]):
+            masks = i.reduces == "add" and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
+            if masks and math.prod(shape) <= FEW and all([self.is_of_floats(n, u) for n, u in users.get(k, ())]):
                 self.shown[k] = (numpys, shape, strides, F8, owns)
                 found.add(k)
         return found
+
+    def is_of_floats(self, k: int, i: Instruction) -> bool:
+        """Does an instruction make float64 of its operands, element by element?"""
+        return type(i.prim) is not str and i.prim.vjp is not None and i.prim.batch == "elementwise" and self.shown[k][3] == F8
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -103,7 +104,7 @@ class Kinds:
         if "under" in i.watched or i.prim is PART:
             return None
         _, shape, _, dtype, _ = self.shown[k]
-        if i.prim in HOW and (self.extended or i.prim is shaping.sum.prim):
+        if i.reduces == "add" or (i.reduces in EXTREMES and self.extended):
             return self.sum(k, i)
         if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
@@ -121,12 +122,10 @@ class Kinds:
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
             return None
-        cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
-        return (
-            None
-            if cost is None or np.broadcast_shapes(*shapes) != shape
-            else Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], cost)
-        )
+        found = of_graph(cost, i, tuple([x == BOOL for x in dtypes]))
+        if found is None or np.broadcast_shapes(*shapes) != shape:
+            return None
+        return Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], *found)
 
     def is_packed(self, k: int) -> bool:
         """Does it lie in C order, without gaps?"""
@@ -152,7 +151,7 @@ class Kinds:
         _, shape, _, dtype, _ = self.shown[x]
         if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
             return None
-        how, bits = HOW[i.prim], self.bits(x)
+        how, bits = i.reduces, self.bits(x)
         if bits not in FLOATS and not (bits == BOOL and how == "add"):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
@@ -266,8 +265,7 @@ class Reader:
         self.ready.add(k)
         large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
         if large and viewed(i) is None:
-            name = i.prim if type(i.prim) is str else i.prim.name
-            self.alone[name] = self.alone.get(name, 0) + 1
+            self.alone[i.name] = self.alone.get(i.name, 0) + 1
 
     def is_copy(self, k: int, i: Instruction) -> bool:
         """Is it a buffer that is written as a whole, with an array like it?"""

@@ -14,7 +14,7 @@ from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import COMPARE, Builder
 from ...kernels.launch.cpu import HEADER
-from .elements import Exact
+from ..scalar_graph import Exact
 
 ITEM = 4096  # elements of an item
 STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number

@@ -16,6 +16,7 @@ from ...ops import products, shaping
 from ...ops.indexing.regions import basic, region
 from ..program import LAID
 from ..record.recorder import Instruction
+from ..scalar_graph import scalar_of
 
 SHORT = 4  # terms of a sum that are written out
 
@@ -148,6 +149,22 @@ class Added:
 
     def sources(self) -> list:
         return self.terms
+
+
+class Element:
+    """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's function goes on?"""
+
+    def __init__(self, i: Instruction, sources: list, cost: int, bounded: bool):
+        self.i, self.list, self.cost, self.bounded = i, sources, cost, bounded
+
+    def sources(self) -> list:
+        return self.list
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(a, through(m, place, len(extents))) for a, m in self.list]
+
+    def node(self, g: Any, x: list) -> int:
+        return scalar_of(g, self.i, x)
 
 
 STEPS = frozenset(("at", "transpose"))

@@ -12,14 +12,12 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
-from ...ops.products import matmul
 from ..emitted import WORTH
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
 from . import row_loops
 from .compiled_groups import FLOATS, Group, State, Summed, maker, packed
-from .elements import Element
-from .regions import Moved, of_view, viewed, whole
+from .regions import Element, Moved, of_view, viewed, whole
 from .row_loops import ROWS
 
 PART, PARTS = 1 << 22, 16  # bytes of the rows of a part, at least; parts, at most
@@ -216,7 +214,7 @@ def gathered(kinds: Any) -> tuple | None:
     for k, i in code:
         if viewed(i) is not None:
             turned[k] = i.args[0]
-        elif i.prim is matmul.prim and len(kinds.shown[k][1]) == 1:
+        elif i.reduces == "products" and len(kinds.shown[k][1]) == 1:
             matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_matrix(a, kinds)]
     shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and size_of(kinds.shown[a]) >= WORTH]
     if not shared:
@@ -243,7 +241,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     before: dict = {}
     for z in group.arrays:
         i = code.get(z)
-        if z in tiled and i is not None and i.prim is matmul.prim and z not in kinds.ends and is_matrix(i.args[0], kinds):
+        if z in tiled and i is not None and i.reduces == "products" and z not in kinds.ends and is_matrix(i.args[0], kinds):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
     after: dict = {}
@@ -286,7 +284,7 @@ def is_matrix(a: int, kinds: Any) -> bool:
 
 def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
     """The matrix that a vector is multiplied by, r A or A' r."""
-    if i.prim is not matmul.prim or i.args[0] == i.args[1]:
+    if i.reduces != "products" or i.args[0] == i.args[1]:
         return None
     if i.args[0] == r:
         return i.args[1] if is_matrix(i.args[1], kinds) else None

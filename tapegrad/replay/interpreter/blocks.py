@@ -13,21 +13,18 @@ import numpy as np
 
 from ..._core.arrays import F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops import elementwise as e
-from ...ops import shaping
 from ...ops.indexing.regions import region
-from ...ops.products import matmul
-from ...ops.zero_derivative import Place
+from ...ops.shaping import copy
 from ..program import GROUP, LAID, PART, Instruction, Program, laid
 from .arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
 from .banded import room_for
+from .element_rows import rows_of
 from .foreign_calls import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
 from .loop_rerolling import HEAVIEST, Listed
-from .machine_code import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .small_matrices import way
 
 SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
-CALLED = 1 << 15  # of exponentials and the like
 PRODUCTS = 1 << 22  # of a matrix product
 MATRICES = 64  # products of an instruction
 OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
@@ -38,24 +35,7 @@ OFTEN, TURNED = 3, 6000  # products that a transpose is copied for, and the most
 SHORT = 3  # elements of a line below which a table is as good
 FIRST = frozenset(("mul", "add", "sub"))
 PAIR = 32  # elements of an instruction that is one row with the next
-BINARY = {
-    e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
-    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
-}  # fmt: skip
-UNARY = {
-    e.negative.prim: "neg", e.sqrt.prim: "sqrt", e.absolute.prim: "abs", e.exp.prim: "exp", e.expm1.prim: "expm1", e.log.prim: "log",
-    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh", e.cosh.prim: "cosh",
-}  # fmt: skip
-COMPARED = {
-    "less": ("lt", 0),
-    "less_equal": ("le", 0),
-    "equal": ("eq", 0),
-    "not_equal": ("ne", 0),
-    "greater": ("lt", 1),
-    "greater_equal": ("le", 1),
-}
 END = math.inf
-PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
 
@@ -130,29 +110,17 @@ class Kinds:
         if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
-        if prim in BINARY or prim in UNARY or prim in PAIRS:
-            return floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL)
-        if prim is LAID:
-            return floats and self.is_float(k)
-        if prim is READ:
+        if prim is READ or prim is ASSIGN or prim is ADD_AT:
             return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is ASSIGN or prim is ADD_AT:
-            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if is_move(prim):
+        if prim is LAID or is_move(prim) or prim.reduces == "add":
             return floats and self.is_float(k)
-        if prim is matmul.prim:
+        if prim.reduces == "products":
             return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
-        if prim is shaping.sum.prim:
-            return floats and self.is_float(k)
-        if prim is e.select.prim:
-            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
-        if way(i, [self.shown[a][1] for a in args]) is not None:
-            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
-        if prim.vjp is None:
-            compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
-            given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
-            return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
-        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, SMALL)
+        found = rows_of(i, self.shown)
+        if found is not None:
+            fits = floats or all([self.is_float(a) or self.is_truth(a) for a in args])
+            return fits and (self.is_truth(k) if found[1] else self.is_float(k, SMALL))
+        return way(i, [self.shown[a][1] for a in args]) is not None and floats and (self.is_float(k, SMALL) or self.is_truth(k))
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
@@ -194,7 +162,7 @@ class Block:
                     arena.place(a)
         self.reads = collections.Counter([a for _, i in code for a in i.args])
         self.stop = stop
-        self.second = collections.Counter([i.args[1] for k, i in code if i.prim is matmul.prim and len(arena.shown[k][1]) == 2])
+        self.second = collections.Counter([i.args[1] for k, i in code if i.reduces == "products" and len(arena.shown[k][1]) == 2])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
@@ -305,36 +273,35 @@ class Block:
         prim, arena = i.prim, self.arena
         arena.place(k)
         to = arena.at[k]
-        name = BINARY.get(prim) or UNARY.get(prim)
-        if name is not None:
+        name = self.name(i)
+        if name:
             if k in self.single and not self.is_paired(i):
                 self.pending[k] = name, at
                 arena.keep(i.args, self.single[k][0])
             elif not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        written_out = way(i, [arena.shown[a][1] for a in i.args])
-        if prim is matmul.prim:
-            self.matmul(to, *at)
-            arena.free_temporaries()
-        elif prim is shaping.sum.prim:
+        if prim.reduces == "add":
             self.summed(to, i, at)
-        elif written_out is not None:
-            written_out(self, to, i, at, arena.shown[i.args[0]])
-            arena.free_temporaries()
-        elif prim is e.select.prim:
-            self.row("select", to, *at)
-        elif prim.vjp is None:
-            name, turned = COMPARED[prim.name]
-            given = [at[a.k] if type(a) is Place else self.number(float(a)) for a in i.params["args"]]
-            self.row(name, to, *(given[::-1] if turned else given))
-        elif prim is e.power_n.prim or prim is e.square.prim:
-            self.row("mul", to, at[0], at[0])
-        elif prim is e.reciprocal.prim:
-            self.row("div", to, self.number(1.0), at[0])
-        else:  # root_slope
-            self.row("mul", to, at[0], self.number(0.5))
-            self.row("div", to, to, at[1])
+            return
+        found = rows_of(i, arena.shown)
+        if prim.reduces == "products":
+            self.matmul(to, *at)
+        elif found is not None:
+            made: list = []
+            for row, operands in found[0]:
+                made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
+                self.row(row, made[-1], *[self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a] for a in operands])
+        else:
+            way(i, [arena.shown[a][1] for a in i.args])(self, to, i, at, arena.shown[i.args[0]])
+        arena.free_temporaries()
+
+    def name(self, i: Instruction) -> str:
+        """That of the row which is an elementwise instruction; empty where it is several, or of other operands."""
+        found = rows_of(i, self.arena.shown)
+        if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
+            return ""
+        return found[0][0][0]
 
     def summed(self, to: Any, i: Instruction, at: list) -> None:
         self.row("copy", to, np.zeros((), np.int64))
@@ -375,16 +342,16 @@ class Block:
                 readers.setdefault(a, []).append((n, k, i))
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
         for k, i in code:
-            first, shape = BINARY.get(i.prim), shown[k][1]
+            first, shape = self.name(i), shown[k][1]
             if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIR:
                 continue
             n, reader, other = readers[k][0]
             if self.arena.last[k] > n:  # another block reads it
                 continue
-            if other.prim is shaping.sum.prim:
+            if other.reduces == "add":
                 fits = first == "mul"
             else:
-                second = BINARY.get(other.prim, "")
+                second = self.name(other)
                 second = f"r{second}" if second == "sub" and other.args[1] == k else second
                 fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
             if fits:
@@ -495,7 +462,7 @@ def is_whole(path: tuple, at: Any) -> bool:
 
 def is_move(prim: Any) -> bool:
     """Does the operation but move elements, whatever they are?"""
-    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is shaping.copy.prim)
+    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 
 
 def runs(program: Program) -> list:

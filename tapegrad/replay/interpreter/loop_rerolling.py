@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops.products import matmul
 from ..program import LAID, Instruction, Program
 from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compiled
 
@@ -81,7 +80,7 @@ def elements(program: Program, k: int, i: Instruction) -> int:
     if i.prim is READ or i.prim is LAID or i.prim.batch == "moves":
         return 0
     n = math.prod(program.shown[k][1])
-    return n * program.shown[i.args[0]][1][-1] if i.prim is matmul.prim else n
+    return n * program.shown[i.args[0]][1][-1] if i.reduces == "products" else n
 
 
 def numbered(keys: list) -> np.ndarray:
@@ -100,7 +99,7 @@ def repeated(program: Program, start: int, stop: int) -> list:
         return []
     code = program.code[start:stop]
     sizes = np.array([elements(program, k, i) for k, i in code])
-    keys = [(i.prim, program.shown[k][1]) if n <= WIDEST or i.prim is matmul.prim else k for (k, i), n in zip(code, sizes, strict=True)]
+    keys = [(i.prim, program.shown[k][1]) if n <= WIDEST or i.reduces == "products" else k for (k, i), n in zip(code, sizes, strict=True)]
 
     def judge(first: int, period: int, trips: int) -> tuple | None:
         return (first, first + period * trips, None) if sizes[first : first + period].sum() <= HEAVIEST else None

@@ -13,7 +13,7 @@ from ..._core.arrays import F8
 from ..._core.primitive import ASSIGN, READ, Primitive, own
 from ..._core.reverse import ELEMENT, IMMUTABLE, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from ..._core.variable import CLASSES, DIRECT, Variable, bottom, new
-from ...ops.declare import PRIMITIVES, is_operator, reads, signature_of
+from ...ops.declare import is_operator, reads, signature_of
 from ...ops.indexing.regions import pull_element, pull_read
 from .loop_sweep import sweep
 
@@ -26,8 +26,7 @@ NOTHING: dict = {}
 def kind_of(prim: Primitive) -> tuple | None:
     """(number of arrays, `held` of the rule of each of them, and of both)"""
     found: tuple | None = None
-    entry = PRIMITIVES.get(prim.name)
-    if getattr(entry, "prim", None) is prim and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
+    if prim.declared and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
         signature = signature_of(prim.run)
         if is_operator(prim, signature):
             one, two = [held(prim, reads(rule), 2) for rule in prim.vjp]

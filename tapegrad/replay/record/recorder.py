@@ -23,7 +23,7 @@ from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import is_array, is_scalar, kept, room_like, settled, xp_of
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, Listening, looked_at
-from ..._core.primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
+from ..._core.primitive import READ, Ended, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import fixed
 from ..._core.scope import OPEN, now, opened
 from ..._core.trees import Const, leaves, tree_map
@@ -58,9 +58,17 @@ class Instruction:
     def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
         self.prim, self.args, self.params, self.watched = prim, args, params, watched
 
+    @property
+    def name(self) -> str:
+        return self.prim if type(self.prim) is str else self.prim.name
+
+    @property
+    def reduces(self) -> str | None:
+        """How it combines elements along axes."""
+        return None if type(self.prim) is str else self.prim.reduces
+
     def __repr__(self) -> str:
-        name = self.prim.name if isinstance(self.prim, Primitive) else self.prim
-        return f"{name}{self.args}{self.params or ''}"
+        return f"{self.name}{self.args}{self.params or ''}"
 
 
 class Guard:
