@@ -174,7 +174,7 @@ class Program:
                     own.add(k)
                 else:
                     env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
-                    if own and (prim is READ or not prim.declared or prim.aliases) and is_of_another(env[k], args):
+                    if own and (type(prim) is str or prim is READ or prim.aliases or not prim.declared) and is_of_another(env[k], args):
                         own.difference_update(ks)
                 failed = self.failing(k, env[k]) if k in guards else None
                 if failed is not None:

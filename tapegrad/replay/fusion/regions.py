@@ -154,7 +154,7 @@ class Added:
 class Element:
     """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's function goes on?"""
 
-    def __init__(self, i: Instruction, sources: list, cost: int, bounded: bool):
+    def __init__(self, i: Instruction, sources: list, cost: int, bounded: bool = False):
         self.i, self.list, self.cost, self.bounded = i, sources, cost, bounded
 
     def sources(self) -> list:
