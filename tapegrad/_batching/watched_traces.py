@@ -14,7 +14,7 @@ import numpy as np
 from .._core.arrays import is_array
 from .._core.errors import LIBRARIES
 from .._core.forward import Dual
-from .._core.primitive import Primitive, layout_of
+from .._core.primitive import SAMPLED, Primitive, layout_of
 from .._core.reverse import PART, Like, Tape, primitive_of
 from .._core.scope import OPEN, WATCHERS, Exit, changed, outside
 from .._core.variable import Variable, View
@@ -190,7 +190,7 @@ def parts(x: Any) -> tuple[list, list]:
         layout_of(x)
     while isinstance(x, Variable):
         trace, slot = x._trace, x._slot
-        if trace is not None and trace.samples:
+        if trace is not None and trace.visibility == SAMPLED:
             x = slot.value if type(slot) is Buffer else slot
             continue
         if trace is not None and trace.holds:

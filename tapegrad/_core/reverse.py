@@ -22,7 +22,7 @@ import numpy as np
 from numpy import float64, ndarray
 
 from .arrays import F8, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
-from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
+from .primitive import ADD_AT, READ, SAMPLED, Primitive, Trace, bind, handle, layout_of, lower
 from .registry import late
 from .scope import OPEN, lock, now, opened, put, setting
 from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
@@ -199,7 +199,6 @@ LONG = 8192
 
 class Tape(Trace):
     __slots__ = ()
-    pulls = True
     Records = list  # the tests put another class here, which checks what is kept
 
     def __init__(self, swept: bool = False):
@@ -285,9 +284,7 @@ class Tape(Trace):
 def tape(swept: bool = False) -> Tape:
     """A tape, of the kind that what is open wants over it."""
     hiding = OPEN.hiding
-    if hiding and hiding[-1].tape is not None:
-        return hiding[-1].tape(swept, hiding[-1])
-    return Tape(swept)
+    return (hiding[-1].tape_over(swept) if hiding else None) or Tape(swept)
 
 
 def release(trace: Trace) -> None:
@@ -344,7 +341,7 @@ def pull(trace: Trace, seeds: list, last: bool = False) -> list:
             return pull(trace, seeds, last)
     outer, hiding, before = state["invalid"], state["hiding"], now()
     pause = Pause() if len(trace.records) > LONG else None
-    unknown = hiding and not all([t.samples for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
+    unknown = hiding and not all([t.visibility == SAMPLED for t in hiding]) and any([xp_of(layout_of(g)) is np for _, g in seeds])
     invalid: Any = Unknown() if unknown else []
     try:
         state["invalid"] = invalid
@@ -378,16 +375,13 @@ def _sweep(trace: Tape, records: list, seeds: list, last: bool, invalid: Any, of
     for s, g in seeds:
         G[s] = g if G[s] is None else G[s] + g
     invalid.clear()
-    if trace.sweeps is None:
-        _swept(records if not safe else [safe_record(r) for r in records], G, owned, top, -1, last, invalid, of_many)
-        return G
 
     def run(k: int, stop: int) -> None:
         if safe:
             records[stop + 1 : k + 1] = [safe_record(r) for r in records[stop + 1 : k + 1]]
         _swept(records, G, owned, k, stop, last, invalid, of_many)
 
-    trace.sweeps(records, G, owned, top, run)
+    trace.sweep(records, G, owned, top, run)
     return G
 
 

@@ -49,10 +49,7 @@ def {name}({signature}):
         trace = x._trace
         kind = type(trace)
         if kind is not Tape and kind is not Dual:
-            if trace is not None and trace.step is not None:
-                {single}
-                return {stepped}
-            return {low}
+            return {stepped} if trace is not None else {low}
         out = {body}
         c = type(out)
         y = new({made})
@@ -200,11 +197,7 @@ def {name}(a, b):
             return {body_ab}
         kind = type(trace)
         if kind is not Tape and kind is not Dual:
-            if trace is not None and trace.step is not None:
-                if trace.pair is not None:
-                    return trace.pair(prim, a, b, v, w, i, j)
-                return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
-            return bind(prim, (a if ca is None else v, b if cb is None else w), NOTHING) if trace is not None else handle({body})
+            return trace.pair(prim, a, b, v, w, i, j) if trace is not None else handle({body})
         out = {body}
         c = type(out)
         y = new({made})
@@ -433,13 +426,12 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     of_number = f"records.append(({fit_of_number(0, 'v', prim.holomorphic)}, x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
-    single = "" if p or prim.aliases else "if trace.single is not None: return trace.single(prim, x, v, x._slot)"
+    single = "trace.single(prim, x, v, x._slot)"
     body = BODIES.get(prim.name) or f"{prim.name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
         made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=prim.name, body=body, jvp=forward,
-        rule=rule, single=single,
-        stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
-        low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
+        rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped if p else single,
+        low=general if prim.aliases else f"handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
     )  # fmt: skip

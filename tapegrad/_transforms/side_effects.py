@@ -35,7 +35,7 @@ from .._capture.snapshots import Held, content_of, is_same, put_back
 from .._core.arrays import is_array, xp_of
 from .._core.errors import BatchError
 from .._core.forward import Dual
-from .._core.primitive import READ, bind, handle, live, primal_of, truth_of
+from .._core.primitive import READ, SAMPLED, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
 from .._core.variable import Variable, View, bottom, like_layout
 from ..ops import shaping as s
@@ -303,7 +303,7 @@ class Told(Dual):
         if not isinstance(y, Variable) or y._trace is not self:
             return y
         t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
-        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.samples else t
+        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.visibility == SAMPLED else t
         if primal_of(t) is not t:
             return y
         nonzero = (t != 0).any() if ndim(t) else t != 0

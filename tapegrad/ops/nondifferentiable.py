@@ -15,7 +15,7 @@ import numpy as np
 
 from .._core.arrays import is_array, xp_of
 from .._core.errors import NonDifferentiableWarning
-from .._core.primitive import is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._core.primitive import SAMPLED, is_tracked, layout_of, live, primal_of, seen, truth_of, watching
 from .._core.variable import Variable
 from .declare import primitive, rules
 
@@ -66,7 +66,7 @@ def is_hidden(v: Any) -> bool:
 def holds_somewhere(condition: Any) -> bool:
     """Does a hidden condition hold for any element of any sample?  A recording in which it does stands for its own call only."""
     v = primal_of(condition)
-    while isinstance(v, Variable) and v._trace.samples:
+    while isinstance(v, Variable) and v._trace.visibility == SAMPLED:
         slot = live(v)._slot
         v = primal_of(getattr(slot, "value", slot))
     if not isinstance(v, Variable):

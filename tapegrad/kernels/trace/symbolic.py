@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import KernelError
-from ..._core.primitive import Primitive, Trace
+from ..._core.primitive import HIDDEN, Primitive, Trace
 from ..._core.variable import bottom, variable
 from ...ops.declare import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
@@ -279,7 +279,7 @@ class Symbols(Trace):
     """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
 
     __slots__ = ()
-    hides = True  # rules choose by `select`
+    visibility = HIDDEN  # rules choose by `select`
 
     def __init__(self, inside: tuple = ()) -> None:
         super().__init__()

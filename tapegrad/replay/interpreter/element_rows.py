@@ -18,8 +18,9 @@ SPELT: dict = {
 
 
 def rows_of(i: Instruction, shown: Any) -> tuple | None:
-    """(rows, do they make a truth?, how many are rounded): of each row its name and operands, which are numbers of operands of the instruction, constants (as
-    float) or ~n for the result of row n.  None where the interpreter cannot do it.
+    """(rows, do they make a truth?, how many are rounded), or None where the interpreter cannot do it.
+
+    A row is its name and its operands: k for operand k of the instruction, a float for a constant, ~n for the result of row n.
 
     A product needs no gate: of what is not finite, the interpreter tells.  A ufunc is not taken to pieces, for it may be exact where they
     are rounded, as log2 of 8 is."""

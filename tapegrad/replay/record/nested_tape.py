@@ -4,7 +4,6 @@ Its operations go to the recording by their numbers there, and what a record of 
 by what the operands look like: a loop does the same to arrays of the same kind again and again.  What is not of the usual kind goes the
 general way, and the records are those of any tape."""
 
-import functools
 from typing import Any
 
 from numpy import float64
@@ -66,7 +65,6 @@ class TapeOver(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
-        self.sweeps = functools.partial(sweep, below)
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""
@@ -81,8 +79,9 @@ class TapeOver(Tape):
         return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
 
     def element(self, x, at):
-        """(The value of x is one of the recording's.)"""
         v, records = x._value, self.records
+        if type(v) not in DIRECT or v._trace is not self.below:
+            return None
         element = self.below.element(v, at)
         y = new(CLASSES[type(element)])
         y._value = element
@@ -90,6 +89,9 @@ class TapeOver(Tape):
         y._slot = len(records)
         records.append((pull_element, x._slot, ELEMENT, None, self.layout(v._value), (), at))
         return y
+
+    def sweep(self, records, cotangents, owned, top, run):
+        sweep(self.below, records, cotangents, owned, top, run)
 
     def reread(self, y):
         base, below = y._base, self.below

@@ -23,7 +23,7 @@ from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import is_array, is_scalar, kept, room_like, settled, xp_of
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, Listening, looked_at
-from ..._core.primitive import READ, Ended, Trace, is_tracked, live, lower, values_of
+from ..._core.primitive import HIDDEN, READ, RECORDED, Ended, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import fixed
 from ..._core.scope import OPEN, now, opened
 from ..._core.trees import Const, leaves, tree_map
@@ -110,8 +110,8 @@ class Record(Trace):
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
-    hides = holds = adopts = tells = notes_draws = True
-    tape = TapeOver
+    visibility = RECORDED
+    holds = True
 
     def __init__(self, constants: list, catches: bool = True):
         """`catches`: may the function catch a warning that is an error?"""
@@ -238,6 +238,9 @@ class Record(Trace):
         """Integers are inputs like others; a number tells a view, or a length."""
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
+
+    def tape_over(self, swept):
+        return TapeOver(swept, self)
 
     def looped(self, name):
         self.by_samples[name] = None
@@ -573,7 +576,7 @@ class Closed(Ended):
     """A recording after its function: its Variables are the values that it had."""
 
     __slots__ = ()
-    hides = True
+    visibility = HIDDEN
     beneath, memory = Record.beneath, Record.memory
 
     def values(self, x):
