@@ -10,12 +10,15 @@ from typing import Any
 import numpy as np
 
 from .._core.primitive import ADD_AT, READ
-from ..ops import shaping
 from ..ops.indexing.regions import basic, region
+from ..ops.shaping import copy as copied
+from ..ops.shaping import reshape
 from ..replay.fusion.compiled_groups import COSTLY, packed
 from ..replay.fusion.groups import Kinds
 from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
 from ..replay.program import LAID, Instruction, Program
+
+UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
 
 
 class Unfit(Exception):
@@ -144,7 +147,7 @@ class Rows:
         if i.prim is ADD_AT and not basic(i.params["at"]):
             self.scatter(k, i)
             return
-        if i.prim in (shaping.reshape.prim, shaping.copy.prim) or i.prim is LAID:
+        if i.prim in UNMOVED:
             if self.kinds.bits(k) is not None and self.shown[i.args[0]][3] == self.shown[k][3]:
                 self.roots[k] = self.root(i.args[0])
             return

@@ -20,7 +20,7 @@ COEFFICIENTS: dict = {}
 def linear(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     """By the coefficients, which unit vectors show."""
     _, shape, strides, _, _ = layout
-    key = i.prim.name, shape, strides, key_of(i.params)
+    key = i.name, shape, strides, key_of(i.params)
     if key not in COEFFICIENTS:
         columns = []
         for n in range(at[0].size):
