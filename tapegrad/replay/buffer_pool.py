@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-MOST = 1 << 28  # bytes of a frame
+from .costs import FRAME_BYTES
 
 
 def in_order(shape: tuple, size: int) -> tuple:
@@ -42,7 +42,7 @@ class Frames:
             else:
                 heapq.heappush(heap, (until, s, last))
         if found is None:
-            if self.bytes + size > MOST:
+            if self.bytes + size > FRAME_BYTES:
                 return None
             self.bytes += size
             found = len(self.makers)

@@ -26,24 +26,25 @@ from ..ops.indexing.regions import basic
 from ..ops.zero_derivative import Place
 from .buffer_pool import Frames
 from .contraction import product_text
+from .costs import (
+    BLOCK_ELEMENT_NS,
+    BLOCK_ROW_NS,
+    COLUMNS,
+    GROUP_SHARE_NS,
+    GROUPED_ELEMENTS,
+    LOOP_BUILD_NS,
+    MATRIX_BYTES,
+    REREAD_BYTE_NS,
+    REUSED_BYTES,
+    TEXT_ELEMENT_NS,
+)
 from .interpreter.arena import Arena
 from .interpreter.blocks import Block, is_whole, runs
 from .interpreter.loop_rerolling import is_rolled, repeated, rolled
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
 from .record.instructions import is_pure, ufunc_of
 
-LARGE = 1 << 15  # bytes of an array whose memory is used again
-FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
-LEAST = 100  # elements below which an instruction is no part of a group
-PASS, LINE, ROW, BUILT = (
-    0.5,
-    0.15,
-    20,
-    6e4,
-)  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
-AGAIN, WORTH = 0.06, 3 << 20  # ns: of a byte of a matrix that is read once more; bytes of one for which a loop over its rows pays
-CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -114,16 +115,23 @@ class Emitted:
             return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
         looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
-        saved = sum([LINE * size - CALL if within else PASS * size for size, within in sizes if size >= LEAST], 0.0)
-        saved = max(saved, 0.0) + ROW * looped + AGAIN * self.read_again()
-        return (compiling + BUILT * looped) / saved if saved else math.inf
+        saved = sum(
+            [
+                BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS if within else TEXT_ELEMENT_NS * size
+                for size, within in sizes
+                if size >= GROUPED_ELEMENTS
+            ],
+            0.0,
+        )
+        saved = max(saved, 0.0) + BLOCK_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
+        return (compiling + LOOP_BUILD_NS * looped) / saved if saved else math.inf
 
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
         constants, read = self.program.constants, collections.Counter()
         for a in [a for k, i in self.program.code if i.reduces == "products" and len(self.shown[k][1]) == 1 for a in i.args]:
             _, shape, _, dtype, _ = self.shown[a]
-            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= WORTH:
+            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= MATRIX_BYTES:
                 read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
         return sum([(count - 1) * size for (_, size), count in read.items()])
 
@@ -140,7 +148,7 @@ class Emitted:
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
         numpys, shape, strides, dtype, owns = self.shown[k]
-        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= LARGE else None
+        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= REUSED_BYTES else None
 
     def release(self, n: int) -> None:
         """The memory and the names of what is read by instruction n for the last time."""
@@ -382,7 +390,7 @@ class Emitted:
     def is_of_columns(self, k: int, i: Instruction) -> bool:
         """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
         numpys, shape, _, dtype, _ = self.shown[k]
-        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < FEW_COLUMNS and math.prod(shape) > shaping.LONG
+        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < COLUMNS and math.prod(shape) > shaping.LONG
         given = [self.shown[a] for a in i.args]
         fit = short and dtype == F8 and self.is_packed(k) and all([n and s and d == F8 for n, s, _, d, _ in given])
         return fit and any([s != shape for _, s, *_ in given])

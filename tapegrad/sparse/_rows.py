@@ -13,7 +13,8 @@ from .._core.primitive import ADD_AT, READ
 from ..ops.indexing.regions import basic, region
 from ..ops.shaping import copy as copied
 from ..ops.shaping import reshape
-from ..replay.fusion.compiled_groups import COSTLY, packed
+from ..replay.costs import COSTLY_OPERATIONS
+from ..replay.fusion.compiled_groups import packed
 from ..replay.fusion.groups import Kinds
 from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
 from ..replay.program import LAID, Instruction, Program
@@ -123,7 +124,7 @@ class Rows:
         else:
             self.cuts[k] = cuts_of(d, held, self.cuts)
             spread = {} if any([type(self.values.get(s)) is Turned for s in sources]) else spread_of(d, held, self.spread)
-            if d.cost >= COSTLY and k not in self.depends:
+            if d.cost >= COSTLY_OPERATIONS and k not in self.depends:
                 spread[k] = {(0,) * len(held)}
             self.spread[k] = spread
         self.values[k], self.held[k] = d, held

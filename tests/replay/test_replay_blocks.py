@@ -24,7 +24,7 @@ X = np.array([0.3, 0.7, 1.2, 0.4])
 
 @pytest.fixture(autouse=True)
 def blocks_that_do_not_pay(monkeypatch):
-    monkeypatch.setattr(blocks, "MOVED", 0)
+    monkeypatch.setattr(blocks, "TRANSFER_ROWS", 0)
 
 
 def blocked(f, *points, inside=None):
@@ -551,8 +551,8 @@ PRODUCTS = [
 @pytest.mark.parametrize("one", LAID_OUT)
 @pytest.mark.parametrize("other", LAID_OUT)
 def test_products_by_blas(monkeypatch, one, other):
-    monkeypatch.setattr(blocks, "OF_BLAS", 0)
-    monkeypatch.setattr(blocks, "OF_VECTORS", 0)
+    monkeypatch.setattr(blocks, "BLAS_MATRIX_PRODUCTS", 0)
+    monkeypatch.setattr(blocks, "BLAS_VECTOR_PRODUCTS", 0)
     rng = np.random.default_rng(1)
     for shapes in PRODUCTS:
         values = [rng.normal(size=LAID_OUT[how][0](shape)) for how, shape in zip((one, other), shapes, strict=True)]
@@ -613,7 +613,7 @@ def test_values_that_are_often_not_finite_end_blocks():
             assert p.forms["value"].programs[0].emitted.blocks
     kept = p.forms["value"].programs[0]
     assert not kept.emitted.blocks and not kept.failures and "often not finite" in p.report()
-    assert kept.replays > _form.REFUSALS + 1
+    assert kept.replays > _form.GROUP_REFUSALS + 1
 
 
 # --- two operations in one row ---

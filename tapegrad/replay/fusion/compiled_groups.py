@@ -15,6 +15,18 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
+from ..costs import (
+    BLOCK_ELEMENT_NS,
+    BLOCK_ROW_NS,
+    CALL_NS,
+    CODES_KEPT,
+    COSTLY_OPERATIONS,
+    GROUP_ENTRY_NS,
+    OPERATION_NS,
+    PASS_ELEMENT_NS,
+    SLOW_ELEMENT_NS,
+    WRITE_NS,
+)
 from ..record.instructions import ufunc_of
 from ..record.settings_keys import key_of
 from ..scalar_graph import Exact, of_truth
@@ -23,21 +35,7 @@ from .regions import Added, Element, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
-LITTLE, LINE, COSTLY, SLOW = (
-    20,
-    0.15,
-    6,
-    0.5,
-)  # ns of an instruction within a block, and of an element; from so many operations on it is slow
-CALL, WRITE, PASS, COST, ENTRY = (
-    600,
-    1500,
-    0.3,
-    0.05,
-    3000,
-)  # ns: of an instruction, of a write; of an element, of its operations; of a group
 RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once nobody holds them
-MOST = 4096  # codes that are kept in a process
 CODES: dict = {}
 
 
@@ -85,10 +83,10 @@ class Group:
                     d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    saved += LITTLE + (LINE if d.cost < COSTLY else SLOW) * size
+                    saved += BLOCK_ROW_NS + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
                 else:
-                    saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
-        return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+                    saved += (WRITE_NS if type(d) is Moved else CALL_NS) + (PASS_ELEMENT_NS + OPERATION_NS * d.cost) * size
+        return saved - GROUP_ENTRY_NS - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
 
     def key(self) -> Any:
         """What its code depends on; raises TypeError where that cannot be told."""
@@ -121,7 +119,7 @@ class Group:
         code = CODES.get(key)
         if code is None:
             code = self.kinds.code(self)
-            if key is not None and len(CODES) < MOST:
+            if key is not None and len(CODES) < CODES_KEPT:
                 CODES[key] = code
         self.code = code
         return code

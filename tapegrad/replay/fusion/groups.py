@@ -9,22 +9,26 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ASSIGN
+from ..costs import (
+    COSTLY_OPERATIONS,
+    GROUP_INSTRUCTIONS,
+    GROUP_OPERATIONS,
+    GROUPED_ELEMENTS,
+    LOOP_CELLS,
+    MASK_ELEMENTS,
+    OPERAND_PLACES,
+    RECOMPUTED_OPERATIONS,
+    WRITTEN_OUT_TERMS,
+)
 from ..program import GROUP, LAID, PART, Instruction, Program
 from ..scalar_graph import as_number, cost, of_graph
-from .compiled_groups import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
+from .compiled_groups import BOOL, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
 from .device import DeviceCode, worth
-from .regions import SHORT, Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
+from .regions import Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from .row_products import Rows, gathered, joined
 
 F8 = np.dtype("f8")
 EXTREMES = ("max", "min")
-SMALL = 100  # elements below which an instruction is left to others
-CELLS = 25  # texts of one loop
-FEW = 4000  # counts of a mask
-SPREAD = 25  # places at which an operand is read
-AGAIN = 40  # operations of costly values that are worked out again
-HEAVY = 600  # operations of a group
-LONG = 150  # instructions of one
 
 
 class Kinds:
@@ -36,7 +40,7 @@ class Kinds:
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), Code, Group.gain)
         self.extended = small is None  # with extremes, counts and integers
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
@@ -64,7 +68,7 @@ class Kinds:
         for k, i in self.program.code:
             numpys, shape, strides, _, owns = self.shown[k]
             masks = i.reduces == "add" and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
-            if masks and math.prod(shape) <= FEW and all([self.is_of_floats(n, u) for n, u in users.get(k, ())]):
+            if masks and math.prod(shape) <= MASK_ELEMENTS and all([self.is_of_floats(n, u) for n, u in users.get(k, ())]):
                 self.shown[k] = (numpys, shape, strides, F8, owns)
                 found.add(k)
         return found
@@ -156,7 +160,7 @@ class Kinds:
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
-        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT
+        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
         if few and math.prod(self.shown[k][1]) >= self.small:
             return Added(x, shape, axes, keepdims)
         if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
@@ -198,11 +202,11 @@ class Open:
                     return False
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
-            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread.get(None, ())) > SPREAD:
+            if math.prod([len(c) + 1 for c in cuts]) > LOOP_CELLS or len(spread.get(None, ())) > OPERAND_PLACES:
                 return False
-            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > AGAIN:
+            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > RECOMPUTED_OPERATIONS:
                 return False
-            if d.cost >= COSTLY:
+            if d.cost >= COSTLY_OPERATIONS:
                 spread[k] = {(0,) * len(shape)}
             self.values[k], self.cuts[k], self.spread[k] = d, cuts, spread
             if form and d.turned:
@@ -215,7 +219,7 @@ class Open:
     def full(self, dtype: Any, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
         clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
-        return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
+        return clash or any([a in self.sums for a in i.args]) or self.cost > GROUP_OPERATIONS or len(self.code) >= GROUP_INSTRUCTIONS
 
 
 class Reader:

@@ -19,8 +19,6 @@ from ..program import LAID
 from ..record.recorder import Instruction
 from ..scalar_graph import scalar_of
 
-SHORT = 4  # terms of a sum that are written out
-
 
 @functools.cache
 def whole(shape: tuple) -> tuple:

@@ -15,26 +15,33 @@ from ..._core.arrays import F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import region
 from ...ops.shaping import copy
+from ..costs import (
+    BLAS_MATRIX_PRODUCTS,
+    BLAS_VECTOR_PRODUCTS,
+    BLOCK_ELEMENTS,
+    BLOCK_MATRICES,
+    BLOCK_PRODUCTS,
+    BLOCK_ROWS,
+    BOX_ELEMENTS,
+    BUFFER_ELEMENTS,
+    COPIED_ELEMENTS,
+    LINE_ELEMENTS,
+    PAIRED_ELEMENTS,
+    TRANSFER_ROWS,
+    TRANSPOSED_ELEMENTS,
+    TRANSPOSED_PRODUCTS,
+    TRIP_ELEMENTS,
+)
 from ..program import GROUP, LAID, PART, Instruction, Program, laid
-from .arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
+from .arena import ITEM, Arena, Memory, zeros_of
 from .banded import room_for
 from .element_rows import rows_of
 from .foreign_calls import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
-from .loop_rerolling import HEAVIEST, Listed
+from .loop_rerolling import Listed
 from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .small_matrices import way
 
-SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
-PRODUCTS = 1 << 22  # of a matrix product
-MATRICES = 64  # products of an instruction
-OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
-ROOM = 1 << 15  # elements of an array that is read or written in part
-FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
-COPIED = 3000  # elements that take as long to copy as it takes to begin
-OFTEN, TURNED = 3, 6000  # products that a transpose is copied for, and the most elements of one
-SHORT = 3  # elements of a line below which a table is as good
 FIRST = frozenset(("mul", "add", "sub"))
-PAIR = 32  # elements of an instruction that is one row with the next
 END = math.inf
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
@@ -73,7 +80,7 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
         return None
     row, axis = best
     outer = [other for other in joined if other is not axis]
-    if axis[0] < SHORT and outer:
+    if axis[0] < LINE_ELEMENTS and outer:
         return None
     outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
     return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
@@ -91,19 +98,19 @@ class Kinds:
         self.program, self.shown = program, program.shown
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
 
-    def is_float(self, k: int, most: int = ROOM) -> bool:
+    def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
         layout = self.shown[k]
         size = self.sizes.get(id(layout))
         if size is None:
             numpys, shape, _, dtype, _ = layout
             if dtype is None:
                 return type(self.program.constants.get(k)) in NUMBERS
-            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else ROOM + 1
+            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
         return size <= most
 
     def is_truth(self, k: int) -> bool:
         numpys, shape, _, dtype, _ = self.shown[k]
-        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= ROOM
+        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= BUFFER_ELEMENTS
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
@@ -115,19 +122,21 @@ class Kinds:
         if prim is LAID or is_move(prim) or prim.reduces == "add":
             return floats and self.is_float(k)
         if prim.reduces == "products":
-            return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
-        found = rows_of(i, self.shown)
+            return floats and self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
+        fits = (floats or all([self.is_float(a) or self.is_truth(a) for a in args])) and (
+            self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k)
+        )
+        found = rows_of(i, self.shown) if fits else None
         if found is not None:
-            fits = floats or all([self.is_float(a) or self.is_truth(a) for a in args])
-            return fits and (self.is_truth(k) if found[1] else self.is_float(k, SMALL))
-        return way(i, [self.shown[a][1] for a in args]) is not None and floats and (self.is_float(k, SMALL) or self.is_truth(k))
+            return found[1] == self.is_truth(k)
+        return fits and floats and way(i, [self.shown[a][1] for a in args]) is not None
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
         if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
-            return PRODUCTS + 1
+            return BLOCK_PRODUCTS + 1
         count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
 
 
 class Block:
@@ -180,7 +189,7 @@ class Block:
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
-        cuts = self.arena.cuts_of(to, operands) if to.size >= LEAST_CUT else None
+        cuts = self.arena.cuts_of(to, operands) if to.size >= BOX_ELEMENTS else None
         if cuts is not None:
             wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
             for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
@@ -194,7 +203,7 @@ class Block:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
-        elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
+        elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
 
@@ -320,15 +329,15 @@ class Block:
 
     def is_apart(self, k: int, view: np.ndarray) -> bool:
         """Do the elements of a view that is read more than once lie one by one?"""
-        if self.listed is not None or view.size < LEAST_CUT or self.reads[k] < 2:
+        if self.listed is not None or view.size < BOX_ELEMENTS or self.reads[k] < 2:
             return False
         return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     def is_turned(self, k: int, view: np.ndarray) -> bool:
         """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
         for a small one that lies so."""
-        often = self.second[k] >= OFTEN and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
-        small = self.listed is None and view.ndim == 2 and LEAST_CUT <= view.size <= TURNED
+        often = self.second[k] >= TRANSPOSED_PRODUCTS and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
+        small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
         return often and small and view.strides[0] == ITEM < view.strides[1]
 
     # --- two operations in one row ---
@@ -343,7 +352,7 @@ class Block:
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
         for k, i in code:
             first, shape = self.name(i), shown[k][1]
-            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIR:
+            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIRED_ELEMENTS:
                 continue
             n, reader, other = readers[k][0]
             if self.arena.last[k] > n:  # another block reads it
@@ -389,7 +398,7 @@ class Block:
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
-        if x.ndim + y.ndim > 2 and m * inner * p >= (OF_BLAS if min(m, p) > 1 else OF_VECTORS):
+        if x.ndim + y.ndim > 2 and m * inner * p >= (BLAS_MATRIX_PRODUCTS if min(m, p) > 1 else BLAS_VECTOR_PRODUCTS):
             self.product(to, x, y)
             return
         out = to.reshape(m, p)
@@ -412,7 +421,7 @@ class Block:
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
         if self.listed is not None:
-            self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
+            self.listed.add(name, TRIP_ELEMENTS + 1, [np.resize(at, TRIP_ELEMENTS + 1) for at in (to, x, y)])
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
@@ -483,8 +492,8 @@ def runs(program: Program) -> list:
             views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
             given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
             given |= {k for k, _ in code if k in outside}
-            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED for k in given])
-            if n - start - views >= FEWEST + MOVED * moved:
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
+            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
                 found.append((start, n))
             start = None
     return found

@@ -4,6 +4,7 @@ Its operations go to the recording by their numbers there, and what a record of 
 by what the operands look like: a loop does the same to arrays of the same kind again and again.  What is not of the usual kind goes the
 general way, and the records are those of any tape."""
 
+import functools
 from typing import Any
 
 from numpy import float64
@@ -65,6 +66,7 @@ class TapeOver(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
+        self.sweep = functools.partial(sweep, below)  # of the object: it is swept when it is closed
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""
@@ -89,9 +91,6 @@ class TapeOver(Tape):
         y._slot = len(records)
         records.append((pull_element, x._slot, ELEMENT, None, self.layout(v._value), (), at))
         return y
-
-    def sweep(self, records, cotangents, owned, top, run):
-        sweep(self.below, records, cotangents, owned, top, run)
 
     def reread(self, y):
         base, below = y._base, self.below

@@ -30,11 +30,12 @@ from ..._core.trees import Const, leaves, tree_map
 from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.call import Inputs, entered, overlapping, returned, run_once, value_out
+from ..costs import COMPARED_ELEMENTS
 from .abstract_values import LOOKS, given, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 from .nested_tape import TapeOver
 from .raised_errors import RAISED, conditions
-from .settings_keys import FEW, NO_STEPS, key_of, settled_of
+from .settings_keys import NO_STEPS, key_of, settled_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
@@ -320,7 +321,7 @@ class Record(Trace):
         elif not stays and is_array(v):
             stays = settled(v)
             if not stays:
-                if type(v) is ndarray and v.size <= FEW:
+                if type(v) is ndarray and v.size <= COMPARED_ELEMENTS:
                     key = v.shape, v.strides, v.dtype, v.tobytes()
                     found = self.constant.get(key)
                     if found is None:
