@@ -396,9 +396,6 @@ class Closed(Ended):
     visibility = HIDDEN
     beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
 
-    def values(self, x):
-        return self.beneath(x)
-
 
 def is_array_of(prim: Primitive, params: dict) -> bool:
     """Does the operation give an array also where there are no axes?"""

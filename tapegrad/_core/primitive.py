@@ -35,34 +35,15 @@ class Primitive:
     A word is a claim: tests/vmap/test_batching_declarations.py proves those of all operations."""
 
     __slots__ = (
-        "name",
-        "run",
-        "call",
-        "vjp",
-        "jvp",
-        "joint",
-        "pull",
-        "keep_spec",
-        "writes",
-        "multi",
-        "shapes",
-        "_keeps",
-        "infix",
-        "holomorphic",
-        "aliases",
-        "same",
-        "linear",
-        "batch",
-        *("scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared"),
+        *("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic"),
+        *("aliases", "same", "linear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared"),
     )
 
     def __init__(self, name, run, shapes=(), writes=False, multi=0, infix=None, holomorphic=True, aliases=False):
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
-        self.holomorphic, self.aliases = holomorphic and not multi, aliases
+        self.holomorphic, self.aliases, self.known_as, self._keeps = holomorphic and not multi, aliases, name, {}
         self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = self.reduces = None
         self.joint = self.same = self.linear = self.total = self.rough = self.declared = False
-        self.known_as = name
-        self._keeps = {}
 
     def keeps(self, slots: tuple) -> tuple:
         """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a pattern."""
@@ -234,6 +215,9 @@ class Ended(Trace):
     def beneath(self, x: Variable) -> Any:
         """The value that x is from now on."""
         return x._value
+
+    def values(self, x):
+        return self.beneath(x)
 
 
 HOOKS: list = []

@@ -367,10 +367,8 @@ class Emitted:
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
         if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
             return product_text(i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c"))
-        if prim is shaping.transpose.prim:
-            return f"{args[0]}{self.transposed(i.params['axes'])}"
-        if prim is shaping.reshape.prim:
-            return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
+        if prim in VIEWS:
+            return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
         if prim.scalar == "select" and self.shown[k][0]:
             return f"{self.given(np.where, 'u')}({', '.join(args)})"
         if prim.reduces == "add" and self.is_of_rows(k, shown[0], **i.params):
@@ -521,6 +519,7 @@ def with_groups(program: Program) -> tuple:
     return program, reader.groups, reader.alone
 
 
+VIEWS = {shaping.transpose.prim: "transpose", shaping.reshape.prim: "reshape"}
 PLAIN = frozenset((int, slice, type(None), type(Ellipsis)))
 
 

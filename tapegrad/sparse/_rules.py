@@ -59,9 +59,9 @@ def kind_of(x: Any) -> str:
 
 @functools.cache
 def chosen(prim: Primitive) -> Callable:
+    if prim in RULES:
+        return RULES[prim]
     if prim.declared:
-        if prim in RULES:
-            return RULES[prim]
         if prim.batch == "elementwise":
             return elementwise
         if prim.batch == "moves":

@@ -193,28 +193,24 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
 def of_region(rule: Callable) -> Callable:
     """That of a read or write, also by a reshape."""
 
-    def either(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
-        path = i.params["path"]
-        return (counted if path and path[0][0] == "reshape" else rule)(i, shapes, shape)
-
-    return either
+    return lambda i, *shapes: (counted if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule)(i, *shapes)
 
 
-def as_view(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def as_view(i, shapes, shape):
     view = viewed(i)
     found = None if view is None else of_view(view, shapes[0])
     return None if found is None or found[0] != shape else Moved(Piece(None, (i.args[0], found[1])))
 
 
-def spread(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def spread(i, shapes, shape):
     return Moved(Piece(None, (i.args[0], broadcast(shapes[0], shape))))
 
 
-def as_it_lies(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def as_it_lies(i, shapes, shape):
     return Moved(Piece(None, (i.args[0], whole(shape))))
 
 
-def reshaped(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def reshaped(i, shapes, shape):
     """Axes of one element come and go."""
     if [n for n in shapes[0] if n != 1] != [n for n in shape if n != 1]:
         return None
@@ -223,7 +219,7 @@ def reshaped(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     return Moved(Piece(None, (i.args[0], m)))
 
 
-def shifted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def shifted(i, shapes, shape):
     shift, axis = i.params["shift"], i.params["axis"]
     if type(shift) is not int or (type(axis) is not int and len(shape) != 1):
         return None
@@ -232,12 +228,12 @@ def shifted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     return joined(axis, [(i.args[0], n - shift % n, n), (i.args[0], 0, n - shift % n)], shape)
 
 
-def concatenated(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def concatenated(i, shapes, shape):
     axis = i.params["axis"] % len(shape)
     return joined(axis, [(k, 0, s[axis]) for k, s in zip(i.args, shapes, strict=True)], shape)
 
 
-def picked(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def picked(i, shapes, shape):
     """Some of the last axis, or their places among zeros."""
     ahead, pieces = whole(shape)[:-1], []
     for n, at in enumerate(i.params["at"]):
@@ -247,7 +243,7 @@ def picked(i: Instruction, shapes: list, shape: tuple) -> Moved:
     return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
 
 
-def sliced(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def sliced(i, shapes, shape):
     """A slice along an axis, or one among zeros."""
     own, axis, start = shapes[0], i.params["axis"] % len(shape), i.params["start"] or 0
     embedded = "size" in i.params
@@ -259,14 +255,14 @@ def sliced(i: Instruction, shapes: list, shape: tuple) -> Moved:
     return Moved(Piece(box, (i.args[0], m)), Piece(None))
 
 
-def layer_of(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def layer_of(i, shapes, shape):
     """One of the arrays along an axis."""
     m = list(whole(shape))
     m.insert(i.params["axis"], (i.params["at"], (0,) * len(shape)))
     return Moved(Piece(None, (i.args[0], tuple(m))))
 
 
-def layers(i: Instruction, shapes: list, shape: tuple) -> Moved:
+def layers(i, shapes, shape):
     """Arrays along a new axis, or one among zeros."""
     axis, first = i.params["axis"], i.params.get("at", 0)
     m = tuple([at for a, at in enumerate(whole(shape)) if a != axis])
@@ -275,7 +271,7 @@ def layers(i: Instruction, shapes: list, shape: tuple) -> Moved:
     return Moved(*pieces) if len(pieces) == shape[axis] else Moved(*pieces, Piece(None))
 
 
-def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def counted(i, shapes, shape):
     """A view of an array, or a write to it, that goes by a reshape of it."""
     to, size = i.params["path"][0][1], math.prod(shapes[0])
     form = tuple(to) if type(to) in (tuple, list) else (to,)
@@ -304,7 +300,7 @@ def joined(axis: int, parts: list, shape: tuple) -> Moved:
     return Moved(*pieces)
 
 
-def written(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def written(i, shapes, shape):
     """A write into a region without gaps."""
     path, at = i.params["path"], i.params["at"]
     if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not basic(at):

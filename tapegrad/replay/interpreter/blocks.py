@@ -123,9 +123,7 @@ class Kinds:
             return floats and self.is_float(k)
         if prim.reduces == "products":
             return floats and self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        fits = (floats or all([self.is_float(a) or self.is_truth(a) for a in args])) and (
-            self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k)
-        )
+        fits = all([self.is_float(a) or self.is_truth(a) for a in args]) and (self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k))
         found = rows_of(i, self.shown) if fits else None
         if found is not None:
             return found[1] == self.is_truth(k)

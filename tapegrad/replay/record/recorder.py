@@ -580,9 +580,6 @@ class Closed(Ended):
     visibility = HIDDEN
     beneath, memory = Record.beneath, Record.memory
 
-    def values(self, x):
-        return self.beneath(x)
-
 
 def values_in(x: Any) -> Any:
     """Arguments of a draw, Variables as their values."""

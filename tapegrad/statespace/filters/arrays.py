@@ -85,11 +85,15 @@ class Path:
         return found
 
 
-def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+def require_positive(at: Any, F: Any) -> None:
     plain = value(F)
     if type(plain) is numpy.ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
         raise NotPositiveDefiniteError(f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number")
+
+
+def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    require_positive(at, F)
     return LOG_2PI + np.log(F), v / np.sqrt(F)[:, None, None]
 
 
@@ -294,10 +298,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     if not v:
         return total
     v, F = np.stack(v), np.stack(F)
-    plain = value(F)
-    if type(plain) is numpy.ndarray and (plain <= 0).any():
-        i = int(numpy.argmax(plain <= 0))
-        raise NotPositiveDefiniteError(f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number")
+    require_positive(steps, F)
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 
