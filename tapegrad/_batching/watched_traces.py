@@ -110,28 +110,13 @@ def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     return out
 
 
-class WatchedTape(Tape):
-    __slots__ = ()
-
-    def apply(self, prim, args, params):
-        return told(Tape.apply, self, prim, args, params)
-
-
-class WatchedDual(Dual):
-    __slots__ = ()
-
-    def apply(self, prim, args, params):
-        return told(Dual.apply, self, prim, args, params)
+def watched_class(kind: type, name: str) -> type:
+    """The class of traces of this kind whose operations are told, by this method."""
+    way = getattr(kind, name)
+    return type(f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: told(way, *args)})
 
 
-class WatchedBatch(Batch):
-    __slots__ = ()
-
-    def step(self, prim, args, inputs, slots, params):
-        return told(Batch.step, self, prim, args, inputs, slots, params)
-
-
-WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
+WATCHED: dict = {kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))}
 
 
 class Watcher:

@@ -85,6 +85,23 @@ class Traced:
         return Traced(self.kernel, {what: family.renewed() for what, family in self.families.items()})
 
 
+def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
+    """The shapes of the arrays of a tree, each without its last axis, the samples; and what makes the tree of these arrays as rows."""
+    shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
+    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+    def restore(rows: Any) -> Any:
+        place = iter(range(len(shapes)))
+
+        def part(_: Any) -> Any:
+            k = next(place)
+            return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
+
+        return tree_map(part, tree)
+
+    return shapes, restore
+
+
 class Generated(Remade):
     """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
 
@@ -261,18 +278,7 @@ class Generated(Remade):
         """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
         arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
         batch = batch_of(self.__name__, arrays)
-        shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
-        cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
-
-        def restore(rows):
-            place = iter(range(len(shapes)))
-
-            def part(_):
-                k = next(place)
-                return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
-
-            return tree_map(part, theta)
-
+        shapes, restore = of_rows(arrays, theta)
         numbers = iter(shapes)
         key = repr(tree_map(lambda _: next(numbers), theta))
         kernel = self._trees.get(key)
