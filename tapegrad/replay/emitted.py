@@ -561,7 +561,7 @@ def is_elementwise(prim: Any) -> bool:
     if type(prim) is str or prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
         return False
     plain = without_gate(prim)
-    return plain.infix is not None or plain.ufunc is not None
+    return (plain.infix or plain.ufunc) is not None
 
 
 def without_gate(prim: Primitive) -> Primitive:

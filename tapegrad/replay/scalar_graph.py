@@ -2,6 +2,7 @@
 
 Fused groups (fusion.elements) compile the graph into loops; blocks (interpreter.blocks) write it as rows of the interpreter."""
 
+import functools
 import math
 from collections.abc import Callable
 from typing import Any
@@ -31,30 +32,20 @@ class Exact(Graph):
             return own(self, *x)
         return self.raw(op, *x) if op in OPERATIONS and op not in EXACT else super().node(op, *x)
 
-    def add(self, a, b):
-        return self.raw("add", a, b)
-
-    def sub(self, a, b):
-        return self.raw("sub", a, b)
+    add, sub, neg, div = [functools.partialmethod(Graph.raw, op) for op in ("add", "sub", "neg", "div")]
 
     def mul(self, a, b):
         if b in self.reciprocals:  # x / y is declared as x times 1 / y
             return self.raw("div", a, self.args[b][0])
         return b if a == self.one else a if b == self.one else self.raw("mul", a, b)
 
-    def neg(self, a):
-        return self.raw("neg", a)
-
     def rcp(self, a):
         r = self.raw("rcp", a)
         self.reciprocals.add(r)
         return r
 
-    def div(self, a, b):
-        return self.raw("div", a, b)
 
-
-OWN = {"add": Exact.add, "sub": Exact.sub, "mul": Exact.mul, "neg": Exact.neg, "rcp": Exact.rcp, "div": Exact.div}
+OWN = {op: getattr(Exact, op) for op in ("add", "sub", "mul", "neg", "rcp", "div")}
 EXACT = frozenset(("select", "and", "or", "not", "isnan", "lt", "le", "gt", "ge", "eq", "ne"))
 
 

@@ -10,8 +10,9 @@ from typing import Any
 import numpy as np
 import scipy.sparse
 
+from ..replay.buffer_pool import packed
 from ..replay.form import Kept
-from ..replay.fusion.compiled_groups import Code, State, packed
+from ..replay.fusion.compiled_groups import Code, State
 from ..replay.fusion.loops import Access
 from ..replay.program import HEARD
 from ..replay.record.recorder import Guard

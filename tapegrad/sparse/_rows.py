@@ -13,8 +13,8 @@ from .._core.primitive import ADD_AT, READ
 from ..ops.indexing.regions import basic, region
 from ..ops.shaping import copy as copied
 from ..ops.shaping import reshape
+from ..replay.buffer_pool import packed
 from ..replay.costs import COSTLY_OPERATIONS
-from ..replay.fusion.compiled_groups import packed
 from ..replay.fusion.groups import Kinds
 from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
 from ..replay.program import LAID, Instruction, Program

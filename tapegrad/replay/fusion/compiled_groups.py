@@ -15,6 +15,7 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
+from ..buffer_pool import packed
 from ..costs import (
     BLOCK_ELEMENT_NS,
     BLOCK_ROW_NS,
@@ -316,15 +317,6 @@ class Code:
 
 def form_of(d: Any, a: int) -> tuple | None:
     return d.form if type(d) is Moved and d.base == a else None
-
-
-def packed(shape: tuple, size: int) -> tuple:
-    """The strides of an array in C order."""
-    found = []
-    for n in reversed(shape):
-        found.append(size)
-        size *= n
-    return tuple(found[::-1])
 
 
 def laid_out(shown: tuple) -> tuple:

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ASSIGN
+from ..buffer_pool import packed
 from ..costs import (
     COSTLY_OPERATIONS,
     GROUP_INSTRUCTIONS,
@@ -22,7 +23,7 @@ from ..costs import (
 )
 from ..program import GROUP, LAID, PART, Instruction, Program
 from ..scalar_graph import as_number, cost, of_graph
-from .compiled_groups import BOOL, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
+from .compiled_groups import BOOL, FLOATS, INTEGERS, Code, Group, Summed, laid_out
 from .device import DeviceCode, worth
 from .regions import Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from .row_products import Rows, gathered, joined

@@ -12,11 +12,12 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
+from ..buffer_pool import packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
 from . import row_loops
-from .compiled_groups import FLOATS, Group, State, Summed, maker, packed
+from .compiled_groups import FLOATS, Group, State, Summed, maker
 from .regions import Element, Moved, of_view, viewed, whole
 
 
