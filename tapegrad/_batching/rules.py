@@ -139,7 +139,7 @@ def pieces_moved(trace, prim, operands, params):
 def one_by_one(trace, prim, operands, params):
     """One sample after the other."""
     if not trace.count:
-        raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+        raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
     for outer in OPEN.hiding:
         outer.looped(prim.name)
     stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]

@@ -295,7 +295,7 @@ class Batch(Trace):
         count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
         known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
         text = (
-            f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
+            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, for all samples at once: "
             "loop over the samples, or write the function so that no sample raises or warns"
         )
         self.doubts.append(text)

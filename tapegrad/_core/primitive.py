@@ -53,6 +53,9 @@ class Primitive:
             found = self._keeps[key] = self.keep_spec(key)
         return found
 
+    def __str__(self):
+        return self.name
+
     def __repr__(self):
         return f"<primitive {self.name}>"
 

@@ -400,7 +400,7 @@ class Operation:
         try:
             out = trace.run(rule, [*[Sym(g, i) for i in x], *rest], self.params)
         except KernelError as error:
-            raise KernelError(f"{self.prim.name} has a derivative that has no translation into a kernel: {error}") from error
+            raise KernelError(f"{self.prim} has a derivative that has no translation into a kernel: {error}") from error
         self._gated[k] = trace.gated
         return node_of(g, out)
 

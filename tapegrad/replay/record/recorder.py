@@ -527,7 +527,7 @@ class Record(Trace):
                 out = ways_of(prim)[0](*values, **params)
             finally:
                 if told.heard:
-                    self.unkept = f"{callers_line()}: the function may hear of {prim.name}: {told.heard[0]}"
+                    self.unkept = f"{callers_line()}: the function may hear of {prim}: {told.heard[0]}"
         return out, tuple([kind for kind in self.watched if kind not in told.flagged])
 
     def ended(self, prim, ks, params, error):
@@ -535,7 +535,7 @@ class Record(Trace):
         if isinstance(error, OfTracked):
             return
         self.raised, self.asked = True, self.asked + 1
-        place, what = callers_line(), f"{type(error).__name__} of {prim.name}"
+        place, what = callers_line(), f"{type(error).__name__} of {prim}"
         if prim.writes:
             self.unkept = f"{place}: {what}, which writes an array"
             return
