@@ -211,9 +211,8 @@ def primitive(
     layout: str = "own",
 ):
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
-    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
-    same, or an expression of v and w.  `holomorphic`:
-    on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
+    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: Python's operator for the same.
+    `holomorphic`: on complex input the engine makes adjoints of the rules, which are written as transposes; else they do so themselves.
     `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
     NumPy's ufuncs, and of what has the forward rule `same`, is known.  `layout`: see `implements`.
 
