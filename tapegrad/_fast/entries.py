@@ -457,13 +457,13 @@ def _binary_text(prim: Primitive) -> str:
     small = (0 in prim.shapes, 1 in prim.shapes)
     elementwise = prim.same
 
-    def mark(wanted, x, c):
-        return f"if {c} is None: {x}._saved = True" if wanted else ""
+    def mark(wanted, name, c):
+        return f"if {c} is None: {name}._saved = True" if wanted else ""
 
-    def mark_constant(wanted, x, c, value):
+    def mark_constant(wanted, name, c, value):
         if not wanted:
             return ""
-        return f"if {c} is None: {x}._saved = True\n                elif {c} is not float: {value} = keep(trace, {value})"
+        return f"if {c} is None: {name}._saved = True\n                elif {c} is not float: {value} = keep(trace, {value})"
 
     def piece(wanted, value, by_shape):
         return "None" if not wanted else f"Like({value})" if by_shape else value
