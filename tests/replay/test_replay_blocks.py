@@ -94,6 +94,35 @@ def test_comparisons_choose(name):
     blocked(f, (X, X[::-1].copy()), (X[::-1].copy(), X), (X, X.copy()))
 
 
+EDGES = {
+    "sign": lambda x: np.sign(x * 1.0) + np.sign(-x) * 2.0,
+    "heaviside": lambda x: np.heaviside(x * 1.0, 0.5) * x + np.heaviside(-x, x),
+    "isnan": lambda x: np.where(np.isnan(x * 1.0), 3.0, x * 2.0) * np.isfinite(x * 1.0),
+    "isinf": lambda x: np.where(np.isinf(x + 0.0), 1.0, x) + np.isnan(x * 1.0),
+    "logical": lambda x: np.where(np.logical_and(x * 1.0, x - 0.3), x * 2.0, -x) + np.logical_not(x * 1.0),
+    "masks": lambda x: ((x * 1.0 > 0) + (x * 2.0 > 0.4)) * x * 1.0,
+    "angles": lambda x: np.deg2rad(x * 1.0) + np.rad2deg(x) + np.fabs(x),
+    "powers": lambda x: (x * 1.0) ** 3 + (x + 0.0) ** 5 * x,
+    "copies": lambda x: np.conj(x * 1.0) * np.real(x) + np.positive(x) * 2.0,
+}
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_operations_by_their_declaration_at_the_edge(name):
+    """At nan, infinities, subnormal numbers and zeros of both signs, also the gradient."""
+    f, tiny = EDGES[name], 1e-320
+    total = lambda x: np.sum(f(x) * 1.0)
+    p, q, gradient = tg.prepare(f, X), tg.prepare(total, X), tg.grad(total)
+    points = X, X, X, np.array([np.nan, -0.0, np.inf, 1.0]), np.array([-np.inf, 0.0, -1.0, 1e308]), np.array([tiny, -tiny, 5.0, -0.0]), -X
+    with np.errstate(all="ignore"):
+        for x in points:
+            got, want = p.value(x), f(x)
+            np.testing.assert_allclose(got, want, 1e-14, 0)
+            np.testing.assert_array_equal(np.signbit(got)[~np.isnan(want)], np.signbit(want)[~np.isnan(want)])
+            np.testing.assert_allclose(q.grad(x), gradient(x), 1e-14, 0)
+    assert p.forms["value"].programs[0].emitted.blocks > 0
+
+
 def test_every_operation_of_the_interpreter_is_met():
     met = {name for rows, *_ in ROWS.values() for name, _ in rows}
     assert set(OPERATIONS) == met | {"copy", "select", "addto", "muladd", "guard"}
