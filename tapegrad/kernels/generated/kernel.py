@@ -21,6 +21,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, ShapeError
 from ..._core.pickling import Remade, named_like
 from ..._core.primitive import layout_of, live, values_of
+from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable
@@ -172,7 +173,7 @@ class Generated(Remade):
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         self._refuse_out(out, theta, data)
-        if isinstance(theta, Variable) and getattr(live(theta)._trace, "pulls", False):
+        if isinstance(theta, Variable) and isinstance(live(theta)._trace, Tape):
             v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
             v = self._family.F(self._recorded, theta, data)
