@@ -139,7 +139,7 @@ def pieces_moved(trace, prim, operands, params):
 def one_by_one(trace, prim, operands, params):
     """One sample after the other."""
     if not trace.count:
-        raise BatchError(f"{trace.call}: {prim.name} runs sample by sample, and there are none")
+        raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
     for outer in OPEN.hiding:
         outer.looped(prim.name)
     stacks = [(v if is_array(v) else np.asarray(v), b) if not isinstance(v, Variable) else (v, b) for v, b in operands if b]
@@ -155,7 +155,8 @@ def one_by_one(trace, prim, operands, params):
 def together(trace: Any, prim: Primitive, each: Any) -> Any:
     each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
     if any(shape(v) != shape(each[0]) for v in each):
-        name = prim.name if "." in prim.name else f"numpy.{prim.name}"
+        name = prim.name
+        name = name if "." in name else f"numpy.{name}"
         raise BatchError(
             f"{trace.call}: {callers_line()}: {name} gives shapes that differ between samples, "
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"

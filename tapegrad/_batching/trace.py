@@ -18,7 +18,21 @@ from .._core.abstract_arrays import hollow, hollow_number, read_only_as
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import BatchError, OfTracked, callers_line
 from .._core.float_errors import LOUD, Listening, ending, looked_at
-from .._core.primitive import READ, Ended, Primitive, Trace, bind, handle, is_tracked, layout_of, live, primal_of, values_of
+from .._core.primitive import (
+    HIDDEN,
+    READ,
+    SAMPLED,
+    Ended,
+    Primitive,
+    Trace,
+    bind,
+    handle,
+    is_tracked,
+    layout_of,
+    live,
+    primal_of,
+    values_of,
+)
 from .._core.scope import OPEN, now
 from .._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from ..ops import shaping as s
@@ -31,10 +45,8 @@ SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it 
 
 class Batch(Trace):
     __slots__ = ()
-    hides = True
+    visibility = SAMPLED
     holds = True
-    samples = True
-    adopts = True
 
     def __init__(self, call: str, count: int):
         super().__init__()
@@ -102,7 +114,7 @@ class Batch(Trace):
             return
         if getattr(x, "_version", None) is None:
             x._version = 0
-        outer = x._slot if trace is not None and trace.samples and type(x._slot) is Buffer else None
+        outer = x._slot if trace is not None and trace.visibility == SAMPLED and type(x._slot) is Buffer else None
         self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
         if trace is None:
             held = value
@@ -144,7 +156,7 @@ class Batch(Trace):
         """What was adopted, after the function."""
         if x._slot.marks.written is False:
             x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
-        elif trace is not None and trace.samples and type(slot) is Buffer:
+        elif trace is not None and trace.visibility == SAMPLED and type(slot) is Buffer:
             below = self.beneath(x)
             batched = isinstance(below, Variable) and below._trace is trace
             x._become(variable(value, trace, Buffer(below._slot if batched else below, batched, slot.marks)))
@@ -287,7 +299,7 @@ class Batch(Trace):
         count = sum([e[0] is not type(None) or len(e) > 2 for e in ends])
         known = f"for {count} of {len(ends)} samples" if ends and count < len(ends) else "that may differ between samples"
         text = (
-            f"{self.call}: {callers_line()}: {prim.name} {what} {known}, and the function goes on from there, for all samples at once: "
+            f"{self.call}: {callers_line()}: {prim} {what} {known}, and the function goes on from there, for all samples at once: "
             "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no sample raises or warns"
         )
         self.doubts.append(text)
@@ -381,11 +393,8 @@ class Closed(Ended):
     """A batch after its function: its Variables are the values of the last sample."""
 
     __slots__ = ()
-    hides = True
+    visibility = HIDDEN
     beneath, sample, memory = Batch.beneath, Batch.sample, Batch.memory
-
-    def values(self, x):
-        return self.beneath(x)
 
 
 def is_array_of(prim: Primitive, params: dict) -> bool:

@@ -13,7 +13,7 @@ import numpy as np
 from .._core.arrays import is_array
 from .._core.errors import users_place
 from .._core.forward import Dual
-from .._core.primitive import Primitive, layout_of
+from .._core.primitive import SAMPLED, Primitive, layout_of
 from .._core.reverse import PART, Like, Tape, primitive_of
 from .._core.scope import OPEN, WATCHERS, Exit, changed, outside
 from .._core.variable import Variable, View
@@ -60,7 +60,7 @@ class Noted(list):
         if record is not None and record[2] is PART:  # one of several outputs: its main record has it
             record = super().__getitem__(record[1])
         prim = None if record is None else primitive_of(record)
-        return "an operation" if prim is None else shown_name(prim)
+        return "an operation" if prim is None else prim.known_as
 
     def cotangents(self, n: int) -> "Cotangents":
         self.now = None
@@ -81,16 +81,6 @@ class Cotangents(list):
             self.noted.watcher.swept(self.noted, slot, c)
 
 
-# Names of operations that differ from those of the functions which users call.
-NAMES = {"power_n": "power", "power_of": "power", "times0": "multiply", "select": "where", "solve_matrix": "solve", "eigh_of": "eigh",
-         "svd_of": "svd", "qr_of": "qr", "cholesky_lower": "cholesky", "root_sum_squares": "norm", "contract": "einsum",
-         "sign_and_log": "slogdet", "log_sum_exp": "logsumexp", "running_sum": "cumsum"}  # fmt: skip
-
-
-def shown_name(prim: Primitive) -> str:
-    return NAMES.get(prim.name, prim.name)
-
-
 # --- traces ---
 
 
@@ -105,28 +95,13 @@ def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     return out
 
 
-class WatchedTape(Tape):
-    __slots__ = ()
-
-    def apply(self, prim, args, params):
-        return told(Tape.apply, self, prim, args, params)
-
-
-class WatchedDual(Dual):
-    __slots__ = ()
-
-    def apply(self, prim, args, params):
-        return told(Dual.apply, self, prim, args, params)
+def watched_class(kind: type, name: str) -> type:
+    """The class of traces of this kind whose operations are told, by this method."""
+    way = getattr(kind, name)
+    return type(f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: told(way, *args)})
 
 
-class WatchedBatch(Batch):
-    __slots__ = ()
-
-    def step(self, prim, args, inputs, slots, params):
-        return told(Batch.step, self, prim, args, inputs, slots, params)
-
-
-WATCHED: dict = {Tape: WatchedTape, Dual: WatchedDual, Batch: WatchedBatch}
+WATCHED: dict = {kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))}
 
 
 class Watcher:
@@ -185,7 +160,7 @@ def parts(x: Any) -> tuple[list, list]:
         layout_of(x)
     while isinstance(x, Variable):
         trace, slot = x._trace, x._slot
-        if trace is not None and trace.samples:
+        if trace is not None and trace.visibility == SAMPLED:
             x = slot.value if type(slot) is Buffer else slot
             continue
         if trace is not None and trace.holds:

@@ -11,7 +11,7 @@ import numpy as np
 
 from .._core.arrays import F8, address, extent, is_array, overlaps, xp_of
 from .._core.errors import AliasError
-from .._core.primitive import view
+from .._core.primitive import SAMPLED, view
 from .._core.scope import OPEN, WATCHERS
 from .._core.variable import ArrayVariable, Variable, View, bottom, new
 from . import routes, threads
@@ -55,20 +55,19 @@ class Arrays:
     def noted(self, x: Any) -> None:
         """What is not followed is compared after a run for many samples (_capture/snapshots.py)."""
         for trace in OPEN.hiding:
-            if trace.samples:
+            if trace.visibility == SAMPLED:
                 trace.note(x)
 
     def advanced(self) -> None:
         """An iterator from outside goes on: a loop over samples would give each another item."""
         for trace in OPEN.hiding[self.within_hiding :] if self.on else ():
-            if trace.samples:
+            if trace.visibility == SAMPLED:
                 trace.advance()
 
     def adopted(self, x: Variable) -> None:
         """What comes from outside of a vmap gets marks there (_batching/captured_marks.py), and is an input of what is recorded."""
         for trace in OPEN.hiding[self.within_hiding :]:
-            if trace.adopts:
-                trace.adopt(x)
+            trace.adopt(x)
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from .arrays import is_array, kept, xp_of
 from .errors import AliasError
-from .primitive import READ, Ended, bind, handle, is_tracked, live, refresh, values_of
+from .primitive import READ, SAMPLED, Ended, bind, handle, is_tracked, live, refresh, values_of
 from .typing import Params
 from .variable import Variable, View, copied, frozen, is_saved, variable
 
@@ -104,7 +104,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             return {k: lend(v) for k, v in x.items()}
         return type(x)([lend(v) for v in x]) if type(x) in (list, tuple) else x
     base, path = (x._base, x._path) if type(x) is View else (x, ())
-    if base._trace is not None and base._trace.samples:  # captured under a vmap: whoever has it may read it
+    if base._trace is not None and base._trace.visibility == SAMPLED:  # captured under a vmap: whoever has it may read it
         given = values_of(x)
         if is_array(given):
             given = kept(given)

@@ -22,8 +22,8 @@ class Primitive:
     """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
     `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
     is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
-    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar`: what it is in a kernel
-    (`ops/_define.primitive`).
+    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar` and the words after it are
+    those of the declaration (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
 
     `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
     `batch` says how the body does many samples at once, each array with
@@ -37,26 +37,8 @@ class Primitive:
     A word is a claim: tests/vmap/test_batching_declarations.py proves those of all operations."""
 
     __slots__ = (
-        "name",
-        "run",
-        "call",
-        "vjp",
-        "jvp",
-        "joint",
-        "pull",
-        "keep_spec",
-        "writes",
-        "multi",
-        "shapes",
-        "_keeps",
-        "infix",
-        "holomorphic",
-        "aliases",
-        "same",
-        "linear",
-        "multilinear",
-        "batch",
-        "scalar",
+        *("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic"),
+        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared"),
     )
     vjp: Any
     jvp: Any
@@ -79,10 +61,9 @@ class Primitive:
         aliases: Any = False,
     ) -> None:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
-        self.holomorphic, self.aliases = holomorphic and not multi, aliases
-        self.vjp = self.jvp = self.pull = self.keep_spec = self.scalar = None
-        self.joint = self.same = self.linear = self.multilinear = False
-        self.batch = None
+        self.holomorphic, self.aliases, self.known_as = holomorphic and not multi, aliases, name
+        self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = self.reduces = None
+        self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = False
         self._keeps = {}
 
     def keeps(self, slots: AnyTuple) -> AnyTuple:
@@ -92,6 +73,9 @@ class Primitive:
         if found is None:
             found = self._keeps[key] = self.keep_spec(key)
         return found
+
+    def __str__(self) -> str:
+        return self.name
 
     def __repr__(self) -> str:
         return f"<primitive {self.name}>"
@@ -108,12 +92,21 @@ def watched(trace: "Trace") -> Any:
     return trace
 
 
+# What a trace shows of its values: all; shape, dtype and memory order of one of many samples, or of a recording, which tells values on
+# condition that they stay so; or nothing else.
+VISIBLE, SAMPLED, RECORDED, HIDDEN = range(4)
+NOTHING: dict = {}
+
+
 class Trace:
     """One open transform.  A later trace has a higher level, so the innermost acts first.
 
-    A trace says what an operation is at its level (`apply` or `step`), and what its slots are.  A Variable of it has the value one
-    level down.  The fields named here are those of all traces and of tapes, which are read most; others may have fields of their
-    own, for a trace that ends changes its class to `Ended`."""
+    A trace says what an operation is at its level: by `apply`, or by `step`, which gets the arguments lowered; one of the two is to be
+    overridden.  A Variable of it has the value one level down.  The fields in `__slots__` are those of all traces and of tapes, which
+    are read most; others may have fields of their own, for a trace that ends changes its class to `Ended`.
+
+    `single`, `pair`, `element`, `reread` and `put` are short ways of `step`, which generated entry points and `_fast` take.  The last
+    three may answer that they have not done it."""
 
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
@@ -125,40 +118,24 @@ class Trace:
     copies: AnyDict
     layouts: dict[int, tuple[Any, AnyTuple]]  # id of a value -> that, and its layout
     levels = itertools.count(1)
+    visibility = VISIBLE
     lent = False  # is it a loan (_core/lent_memory.py)?
     over = False  # was it open?
     lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
-    hides = False  # does it keep the values to itself?  Then `_value` shows shape, dtype and memory order only
-    pulls = False  # is it swept backwards?
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
-    samples = False  # does it run the function once for many samples (_batching/trace.py)?
     pulled = False  # was a tape over it swept?
-    tells = False  # does it hide values, and yet tell them, on condition that they stay so?
-    notes_draws = False  # are draws of random numbers operations of it?  Then `draw(hidden arguments, params)` makes one
-    adopts = False  # are arrays that the function captures its own?  Then `adopt(handle)` makes them so
-    # How a tape is swept: a function (records, cotangents, those owned, first record, `run`), where `run(k, stop)` sweeps the records from
-    # number k down to, but without, `stop`.  None: all of them like that.
-    sweeps: Any = None
-    below: Any = None  # of a tape directly over a recording: that
-    tape: Any = None  # the class of tapes that lie directly over it (_core.reverse.tape)
-    step: Any = None  # a method (prim, args, inputs, slots, params): what `apply` does with the arguments lowered
-    element: Any = None  # a method (x, at): the element x[at] of an array (of a tape: if its values are hidden by `below`)
-    single: Any = None  # a method (prim, x, value, slot): the same with one argument and without settings
-    pair: Any = None  # a method (prim, x, y, value, value, slot, slot): with two
-    put: Any = None  # a method (x, y, at): x[at] = y for a buffer x that was written before, and places; was it done?
-    reread: Any = None  # a method (view): read its base again; was it done?
 
     def __init__(self) -> None:
         self.level, self.risen = next(Trace.levels), []
-        if self.hides:
+        if self.visibility:
             OPEN.hiding = (*OPEN.hiding, self)
 
     def close(self) -> None:
         """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
         Variables that leaked out of it are from now on the values that they wrap.  May be repeated."""
-        if self.hides:
+        if self.visibility:
             OPEN.hiding = tuple([t for t in OPEN.hiding if t is not self])
         self.__class__ = Ended
         self.fall()
@@ -214,10 +191,43 @@ class Trace:
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
+    def adopt(self, x: Variable) -> None:
+        """An array that the function captured: the trace may make it its own."""
+
     def apply(self, prim: "Primitive", args: Any, params: Params) -> Any:
-        """The operation at this level.  A trace has this method, or `step`, which generated entry points call by themselves."""
+        """The operation at this level."""
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)
         return self.step(prim, args, inputs, slots, params)
+
+    def step(self, prim: "Primitive", args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+        """What `apply` does, with the arguments lowered."""
+        return self.apply(prim, [a if isinstance(a, Variable) else v for a, v in zip(args, inputs, strict=True)], params)
+
+    def single(self, prim: "Primitive", x: Variable, v: Any, i: Any) -> Any:
+        """The same with one argument, of the value v and the slot i, and without settings."""
+        return self.step(prim, (x,), (v,), (i,), NOTHING)
+
+    def pair(self, prim: "Primitive", a: Any, b: Any, v: Any, w: Any, i: Any, j: Any) -> Any:
+        """The same with two."""
+        return self.step(prim, (a, b), (v, w), (i, j), NOTHING)
+
+    def element(self, x: Variable, at: Any) -> Any:
+        """The element x[at] of an array, or None."""
+
+    def reread(self, y: View) -> bool:
+        """Reads the base of a view again, if the trace has its own way."""
+        return False
+
+    def put(self, x: Variable, y: Any, at: Any) -> bool:
+        """x[at] = y for a buffer that was written before, and places, if the trace has its own way."""
+        return False
+
+    def tape_over(self, swept: bool) -> Any:
+        """A tape that is to lie directly over it; None for the usual kind."""
+
+    def sweep(self, records: list, cotangents: list, owned: set, top: int, run: Any) -> None:
+        """How a tape is swept from the record `top` on: `run(k, stop)` sweeps the records from number k down to, but without, `stop`."""
+        run(top, -1)
 
     def release(self) -> None:
         """Let go of all that was kept."""
@@ -239,6 +249,9 @@ class Ended(Trace):
     def beneath(self, x: Variable) -> Any:
         """The value that x is from now on."""
         return x._value
+
+    def values(self, x):
+        return self.beneath(x)
 
 
 HOOKS: AnyList = []
@@ -336,7 +349,7 @@ def values_of(x: Any) -> Any:
         refresh(x)
     while isinstance(x, Variable):
         trace = x._trace
-        x = trace.values(x) if trace is not None and trace.hides else x._value
+        x = trace.values(x) if trace is not None and trace.visibility else x._value
     return x
 
 
@@ -346,7 +359,7 @@ def primal_of(x: Any) -> Any:
         refresh(x)
     while isinstance(x, Variable):
         trace = x._trace
-        if trace is not None and trace.hides:
+        if trace is not None and trace.visibility:
             return x
         x = x._value
     return x
@@ -376,7 +389,7 @@ def is_tracked(x: Any) -> bool:
     if not isinstance(x, Variable):
         return False
     x = live(x)
-    return x._trace is not None and not (x._trace.samples and x._trace.is_plain(x))
+    return x._trace is not None and not (x._trace.visibility == SAMPLED and x._trace.is_plain(x))
 
 
 def holds_variable(

@@ -192,7 +192,6 @@ LONG = 8192
 
 class Tape(Trace):
     __slots__ = ()
-    pulls = True
     Records = list  # the tests put another class here, which checks what is kept
 
     def __init__(self, swept: bool = False):
@@ -278,9 +277,7 @@ class Tape(Trace):
 def tape(swept: bool = False) -> Tape:
     """A tape, of the kind that what is open wants over it."""
     hiding = OPEN.hiding
-    if hiding and hiding[-1].tape is not None:
-        return hiding[-1].tape(swept, hiding[-1])  # type: ignore[no-any-return]
-    return Tape(swept)
+    return (hiding[-1].tape_over(swept) if hiding else None) or Tape(swept)
 
 
 def release(trace: Trace) -> None:
@@ -357,10 +354,7 @@ def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
             records[stop + 1 : k + 1] = [careful_record(r) for r in records[stop + 1 : k + 1]]
         _swept(records, G, owned, k, stop, again)
 
-    if trace.sweeps is None:
-        run(top, -1)
-    else:
-        trace.sweeps(records, G, owned, top, run)
+    trace.sweep(records, G, owned, top, run)
     return G
 
 
@@ -452,7 +446,7 @@ def known(g: Any) -> AnyTuple:
     tracked = False
     while type(g) is not ndarray and isinstance(g, Variable):
         trace = g._trace
-        hides = trace is not None and trace.hides
+        hides = trace is not None and trace.visibility
         tracked |= trace is not None and not hides
         g = trace.held(g) if hides else g._value
     return g, tracked

@@ -4,7 +4,7 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Noted, Watcher, parts, parts_of, shown_name, text_of
+from .._batching.watched_traces import Noted, Watcher, parts, parts_of, text_of
 from .._core.arrays import is_array, xp_of
 from .._core.errors import AnomalyError, spelt, users_place
 from .._core.primitive import Primitive
@@ -12,7 +12,6 @@ from .._core.scope import Exit, changed
 from .._core.trees import leaves
 from .._transforms.call import name_of, where_of
 
-SILENT = frozenset(("assign", "add_at", "read"))  # they move what other operations have made
 SHOWN = 4  # operands
 
 
@@ -28,7 +27,7 @@ class Anomalies(Watcher):
     # --- forward ---
 
     def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
-        if prim.name in SILENT:
+        if prim.pull is not None:  # an operation on regions moves what other operations have made
             return
         results = out if type(out) is tuple else (out,)
         given = list(parts_of(args))
@@ -39,14 +38,14 @@ class Anomalies(Watcher):
                     continue
                 mask = self.made(prim, v, [a for some, _ in given for a in some])
                 if mask is not None:
-                    raise AnomalyError(self.told(f"{shown_name(prim)} gives", v, mask, [a for some, _ in given for a in some]))
+                    raise AnomalyError(self.told(f"{prim.known_as} gives", v, mask, [a for some, _ in given for a in some]))
                 if self.met is None:
                     place = users_place()
-                    self.met = f"{spelt(place)}: {shown_name(prim)} had it among its operands{source(place)}"
+                    self.met = f"{spelt(place)}: {prim.known_as} had it among its operands{source(place)}"
             for t in slopes:
                 mask = self.mask(t)
                 if mask is not None and all([self.mask(s) is None for _, some in given for s in some]):
-                    what = f"the derivative of {shown_name(prim)}, in forward mode, is"
+                    what = f"the derivative of {prim.known_as}, in forward mode, is"
                     raise AnomalyError(self.told(what, t, mask, [a for some, _ in given for a in some]))
 
     def mask(self, v: Any) -> np.ndarray | None:

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, parts, shown_name, text_of
+from .._batching.watched_traces import Watcher, parts, text_of
 from .._capture.routes import of_function
 from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, spelt, users_place
@@ -254,7 +254,7 @@ class Auditing:
             try:
                 check_grads(lambda *xs, prim=prim, params=params: bind(prim, xs, params), tuple(values), argnums=active, order=1)
             except AssertionError as error:
-                told.append(f"{spelt(place)}: {shown_name(prim)}: {first_line(error).partition('): ')[2]}\n      {text_of(place)}")
+                told.append(f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      {text_of(place)}")
             except Exception:
                 pass  # it does not stand by itself
         return told

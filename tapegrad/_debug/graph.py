@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._batching.watched_traces import Noted, Watcher, shown_name, text_of
+from .._batching.watched_traces import Noted, Watcher, text_of
 from .._core.errors import spelt
 from .._core.primitive import Primitive, layout_of
 from .._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
@@ -162,7 +162,7 @@ def nodes_of(seen: Recording, records: Noted) -> list:
     nodes = []
     for k, record in enumerate(list(records)):
         prim = primitive_of(record)
-        name = "argument" if record[0] is None and record[2] is None else "part" if record[2] is PART else shown_name(prim)
+        name = "argument" if record[0] is None and record[2] is None else "part" if record[2] is PART else prim.known_as
         nodes.append(Node(name, seen.kinds.get(k, ""), inputs_of(record), records.lines[k], k in seen.results))
     return nodes
 

@@ -13,7 +13,7 @@ import numpy as np
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import Primitive, Trace, any_tracked, holds_variable, live, values_of
+from .._core.primitive import RECORDED, Primitive, Trace, any_tracked, holds_variable, live, values_of
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
@@ -150,7 +150,7 @@ def method(name: str) -> Any:
         for trace in OPEN.hiding:
             if trace.level > self.born:
                 trace.draws(name)
-                drawn = trace if trace.notes_draws else drawn
+                drawn = trace if trace.visibility == RECORDED else drawn
         if drawn is not None:
             return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
         if not holds_variable((args, kwargs)):

@@ -50,10 +50,7 @@ def {name}({signature}):
         trace = x._trace
         kind = type(trace)
         if kind is not Tape and kind is not Dual:
-            if trace is not None and trace.step is not None:
-                {single}
-                return {stepped}
-            return {low}
+            return {stepped} if trace is not None else {low}
         out = {body}
         c = type(out)
         y = new({made})
@@ -201,11 +198,7 @@ def {name}(a, b):
             return {body_ab}
         kind = type(trace)
         if kind is not Tape and kind is not Dual:
-            if trace is not None and trace.step is not None:
-                if trace.pair is not None:
-                    return trace.pair(prim, a, b, v, w, i, j)
-                return trace.step(prim, (a, b), (v, w), (i, j), NOTHING)
-            return bind(prim, (a if ca is None else v, b if cb is None else w), NOTHING) if trace is not None else handle({body})
+            return trace.pair(prim, a, b, v, w, i, j) if trace is not None else handle({body})
         out = {body}
         c = type(out)
         y = new({made})
@@ -374,7 +367,7 @@ def quicken(entry: Any) -> None:
     prim = entry.prim
     vjp = prim.vjp or (None,)
     entry.__globals__.update(SPACE, vjp0=vjp[0], vjp1=vjp[-1], jvp=prim.jvp, install=lambda: _install(entry))
-    entry.__globals__[prim.name] = entry
+    entry.__globals__[entry.__name__] = entry
     entry.__code__ = _first.__code__
 
 
@@ -418,14 +411,14 @@ def fit_of_number(k: int, value: str, holomorphic: bool) -> str:
 
 def _unary_text(prim: Primitive, signature: Signature) -> str:
     """One array, or one and settings.  The array is called x here, whatever the body calls it."""
-    used = reads(prim.vjp[0])
+    name, used = prim.name, reads(prim.vjp[0])
     out, x = used[1], used[2]
     if LOCALS & set(signature.settings):
-        raise TypeError(f"{prim.name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
+        raise TypeError(f"{name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
     kept = x and 0 not in prim.shapes and prim.shapes != "*"
     pieces = pieces_of(signature, ["x"])
     p, q = pieces["p"], pieces["q"]
-    forward = f"vjp0(x._slot, out, v{q})" if prim.same else f"{prim.name}(x._slot{p})" if prim.linear else f"jvp((x._slot,), out, v{q})"
+    forward = f"vjp0(x._slot, out, v{q})" if prim.same else f"{name}(x._slot{p})" if prim.linear else f"jvp((x._slot,), out, v{q})"
     held = "v" if kept else "Like(v)" if x else None
     rest = f"{'SETTINGS' if p else None}, {pieces['settings_tuple']}, {'out' if out else None}, {held}, None"
     rule = f"records.append((vjp0, x._slot, {rest}))"
@@ -435,13 +428,12 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     of_number = f"records.append(({fit_of_number(0, 'v', prim.holomorphic)}, x._slot, {rest}))"
     general = f"bind(prim, (x,), {pieces['settings']})"
     stepped = f"trace.step(prim, (x,), (v,), (x._slot,), {pieces['settings']})"
-    single = "" if p or prim.aliases else "if trace.single is not None: return trace.single(prim, x, v, x._slot)"
-    body = BODIES.get(prim.name) or f"{prim.name}(v{p}) if isinstance(v, Variable) else run(v{p})"
+    single = "trace.single(prim, x, v, x._slot)"
+    body = BODIES.get(name) or f"{name}(v{p}) if isinstance(v, Variable) else run(v{p})"
     return UNARY.format(
-        made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=prim.name, body=body, jvp=forward,
-        rule=rule, single=single,
-        stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped,
-        low=general if prim.aliases else f"{general} if trace is not None else handle(run(v{p}))",
+        made=MADE, number=NUMBER, rule_of_number=of_number if prim.holomorphic else rule, name=name, body=body, jvp=forward,
+        rule=rule, stepped=f"both_saved((x,), {stepped})" if prim.aliases else stepped if p else single,
+        low=general if prim.aliases else f"handle(run(v{p}))",
         mark_both="x._saved = y._saved = True" if prim.aliases else "",
         mark_x="x._saved = True" if kept else "", mark_y="y._saved = True" if out else "", **pieces,
     )  # fmt: skip
@@ -462,6 +454,7 @@ def _joint_text(prim: Primitive) -> str:
 
 def _binary_text(prim: Primitive) -> str:
     """Two arrays: what is kept depends on which of them is active."""
+    name = prim.name
     (_, o0, x0, y0), (_, o1, x1, y1) = [reads(r) for r in prim.vjp]
     small = (0 in prim.shapes, 1 in prim.shapes)
     elementwise = prim.same
@@ -491,11 +484,11 @@ def _binary_text(prim: Primitive) -> str:
         real = f" and {REAL}" if holomorphic else ""
         alike = f"v.shape == w.shape and (d := v.dtype) is w.dtype{real}"
         both = f"if {alike}:\n                    {plain_record}\n                else:\n                    {both}"
-    body = BODIES.get(prim.name) or prim.infix or f"{prim.name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
+    body = BODIES.get(name) or prim.infix or f"{name}(v, w) if isinstance(v, Variable) or isinstance(w, Variable) else run(v, w)"
     body = f"v {body} w" if len(body) == 1 else body
     return BINARY.format(
         made=MADE, number=NUMBER, elementwise=elementwise, number0=fit_of_number(0, "v", holomorphic),
-        number1=fit_of_number(1, "w", holomorphic), outs=outs, xs=xs, ys=ys, name=prim.name, body_ab="run(a, b)", body=body,
+        number1=fit_of_number(1, "w", holomorphic), outs=outs, xs=xs, ys=ys, name=name, body_ab="run(a, b)", body=body,
         mark_y="y._saved = True" if o0 or o1 else "",
         mark_a0=mark(x0 and not small[0], "a", "ca"), mark_b0=mark_constant(y0 and not small[1], "b", "cb", "w"),
         mark_b1=mark(y1 and not small[1], "b", "cb"), mark_a1=mark_constant(x1 and not small[0], "a", "ca", "v"),

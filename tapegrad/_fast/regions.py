@@ -8,7 +8,7 @@ from numpy import float64, ndarray
 from .._core.abstract_arrays import Hollow
 from .._core.arrays import F8, NUMBERS, zeros_laid_out
 from .._core.forward import Dual
-from .._core.primitive import ADD_AT, ASSIGN, READ, bind, own, refresh, view
+from .._core.primitive import ADD_AT, ASSIGN, READ, RECORDED, bind, own, refresh, view
 from .._core.reverse import ELEMENT, REGION, Tape, fixed
 from .._core.variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
 from ..ops import protocols
@@ -79,7 +79,7 @@ def refreshed(y):
         return
     value, trace = base._value, base._trace
     if type(value) is not ndarray or not (trace is None or type(trace) is Tape or type(trace) is Dual):
-        if trace is None or trace.reread is None or not trace.reread(y):
+        if trace is None or not trace.reread(y):
             refresh_generally(y)
         return
     hot = base._version > 0
@@ -149,8 +149,9 @@ def getitem(x, at):
                     slot = x._slot
                     slot = slot[at] if type(slot) is ndarray else slot_read(trace, slot, value, (), at, False)
                     return variable(element, trace, slot)
-                if trace.element is not None and not trace.pulls:
-                    return trace.element(x, at)
+                y = trace.element(x, at)
+                if y is not None:
+                    return y
             elif rank and kind is slice:
                 return view(x, ("at", unchanging(at)))
             elif rank and kind is int:
@@ -167,18 +168,19 @@ def getitem(x, at):
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
         elif type(value) is Hollow:  # a trace that hides its values
             one = value.ndim == 1 if type(at) is int else type(at) is tuple and is_element(at, value.ndim)
-            if one and x._trace.element is not None:
-                return x._trace.element(x, at)
+            y = x._trace.element(x, at) if one else None
+            if y is not None:
+                return y
             if is_region(at, value):
                 return part_unread(x, at)
-        elif type(value) is ArrayVariable and x._trace is not None and x._trace.pulls:  # a tape over other transforms
+        elif type(value) is ArrayVariable and isinstance(x._trace, Tape):  # a tape over other transforms
             trace = x._trace
-            of_recording = trace.below is not None and value._trace is trace.below
-            below = value._value if of_recording else bottom(value)
+            below = bottom(value)
             rank = below.ndim if type(below) in (ndarray, Hollow) else None
             if rank == 1 if type(at) is int else rank and type(at) is tuple and is_element(at, rank):
-                if of_recording:
-                    return trace.element(x, at)
+                y = trace.element(x, at)
+                if y is not None:
+                    return y
                 y = variable(getitem(value, at), trace, len(trace.records))
                 trace.records.append((pull_element, x._slot, ELEMENT, None, trace.layout(below), (), at))
                 if y._slot > trace.look:
@@ -278,9 +280,9 @@ def takes_over(x: Variable, y: Variable) -> bool:
 
 def takes_over_unseen(x: Variable, y: Variable) -> bool:
     """The same where the values are those of a recording, as a tape over it has them or by themselves: x is from now on what y is."""
-    v, w = (x._value, y._value) if x._trace.pulls else (x, y)
+    v, w = (x._value, y._value) if isinstance(x._trace, Tape) else (x, y)
     below = v._trace if type(v) is ArrayVariable else None
-    if below is None or not below.tells or type(w) is not ArrayVariable or w._trace is not below:
+    if below is None or below.visibility != RECORDED or type(w) is not ArrayVariable or w._trace is not below:
         return False
     if type(w._value) is not Hollow or not w._value.flags.writeable or not below.alike(v._slot, w._slot):
         return False
@@ -298,7 +300,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     if whole and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y):
         return True
     places = type(at) is int or type(at) is slice or type(at) is tuple and at and SLICED.issuperset(map(type, at))
-    return places and not whole and trace.put is not None and y is not x and trace.put(x, y, at)
+    return places and not whole and y is not x and trace.put(x, y, at)
 
 
 @replaces(writes.written_short)

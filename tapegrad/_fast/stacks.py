@@ -6,7 +6,8 @@ import numpy as np
 from numpy import float64, ndarray
 
 from .._core.forward import Dual
-from .._core.reverse import REGION, summed
+from .._core.primitive import RECORDED
+from .._core.reverse import REGION, Tape, summed
 from .._core.variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
@@ -53,7 +54,7 @@ def joined(x):
             kind = type(e)
             if kind in HANDLES and slot is not None and issubclass(type(bottom(e)), float64):
                 deep, kind = True, float64
-            elif slot is not None and trace.tells and issubclass(kind, float64):  # what shows no values
+            elif slot is not None and trace.visibility == RECORDED and issubclass(kind, float64):  # what shows no values
                 kind = float64
         if kind is not float64 and (kind is not float or slot is not None):
             return joined_generally(x)
@@ -63,13 +64,13 @@ def joined(x):
     if kind is Dual and not deep and TANGENTS.issuperset(map(type, slots)):
         tangents = np.array([0.0 if t is None else t for t in slots])
         return variable(np.array(values).reshape(to), trace, tangents.reshape(to))
-    if trace is None or not trace.pulls:
-        if trace is not None and trace.tells and None not in slots:
+    if not isinstance(trace, Tape):
+        if trace is not None and trace.visibility == RECORDED and None not in slots:
             return trace.step(packed.prim, flat, values, tuple(slots), {"to": to})
         return joined_generally(x)
     y = new(ArrayVariable)
-    below = trace.below
-    if deep and below is not None and all([type(e) in DIRECT and e._trace is below for e in values]):
+    below = values[0]._trace if deep and type(values[0]) in DIRECT else None
+    if below is not None and below.visibility == RECORDED and all([type(e) in DIRECT and e._trace is below for e in values]):
         y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
     elif deep:  # numbers of transforms below
         y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])

@@ -27,7 +27,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, NoRuleError, callers_line
 from .._core.foreign import argument
 from .._core.lent_memory import lend
-from .._core.primitive import holds_variable, is_tracked, layout_of, values_of
+from .._core.primitive import SAMPLED, holds_variable, is_tracked, layout_of, values_of
 from .._core.registry import load
 from .._core.scope import OPEN
 from .._core.trees import nested
@@ -268,7 +268,7 @@ class Namespace:
                         adapters[there] = Adapter(f, load("tapegrad._scipy.followed").on_device(ours) if there else ours)
                     adapter = adapters[there]
                     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
-                    if OPEN.hiding and (functional or any([t.samples for t in OPEN.hiding])):
+                    if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
                         return one_by_one(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
                     return adapter(args, kwargs)

@@ -17,7 +17,7 @@ from .._core.errors import ArgumentError, DeviceError, NotScalarError, ShapeErro
 from .._core.float_errors import unwatch, watch
 from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
-from .._core.primitive import Trace, handle, layout_of, live, values_of, watched
+from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
 from .._core.scope import OPEN, WATCHERS, opened
 from .._core.trees import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
@@ -78,7 +78,7 @@ def number(x: Any) -> Any:
 
 def taken(x: Variable) -> Variable:
     """The value of a handle, for a function that may write its argument."""
-    return x._trace.taken(x) if x._trace is not None and x._trace.samples else frozen(x)
+    return x._trace.taken(x) if x._trace is not None and x._trace.visibility == SAMPLED else frozen(x)
 
 
 def entered(x: Any, call: str = "") -> Any:
@@ -378,7 +378,7 @@ def run_once(
     data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     shadow.ending = (trace,)
-    if trace.adopts:
+    if trace.visibility:
         shadow.within_hiding -= 1  # it is that of this trace
     watched(trace)
     state, thorough, handler = OPEN.__dict__, isinstance(f, Const), None

@@ -12,7 +12,7 @@ from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, heard, take_back
 from .._core.pickling import Remade
-from .._core.primitive import Primitive, bind, is_tracked, layout_of, live, values_of
+from .._core.primitive import SAMPLED, Primitive, bind, is_tracked, layout_of, live, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
@@ -158,7 +158,7 @@ def taken(f: AnyFunction, args: AnyTuple) -> Any:
     try:
         return f(*args)
     except Exception:
-        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.samples]
+        traces = [x._trace for x in map(live_one, leaves(args)) if x is not None and x._trace.visibility == SAMPLED]
         if not traces:
             raise
         take_back(known)

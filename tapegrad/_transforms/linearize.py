@@ -7,11 +7,10 @@ from .._core import reverse as reverse
 from .._core.arrays import is_differentiable
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.forward import Dual
-from .._core.primitive import READ, layout_of, watched
+from .._core.primitive import layout_of, watched
 from .._core.scope import OPEN, opened
 from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
-from ..ops.declare import PRIMITIVES
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
 from .call import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
@@ -112,7 +111,7 @@ def is_declared(record: AnyTuple) -> bool:
     if record[2] in LINEAR or record is reverse.LEAF:
         return True
     prim = reverse.primitive_of(record)
-    if prim is None or getattr(PRIMITIVES.get(prim.name), "prim", None) is not prim and prim is not READ:
+    if prim is None or not prim.declared:
         return False
     if record[2] is reverse.MANY:
         return True

@@ -36,7 +36,7 @@ from .._capture.type_queries import METAS
 from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.errors import BatchError, TapegradError
 from .._core.forward import Dual
-from .._core.primitive import READ, bind, handle, live, primal_of, truth_of
+from .._core.primitive import READ, SAMPLED, bind, handle, live, primal_of, truth_of
 from .._core.scope import OPEN
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable, View, bottom, like_layout
@@ -341,7 +341,7 @@ class Told(Dual):
         if not isinstance(y, Variable) or y._trace is not self:
             return y
         t = live(y._slot) if isinstance(y._slot, Variable) else y._slot
-        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.samples else t
+        t = t._slot if isinstance(t, Variable) and t._trace is not None and t._trace.visibility == SAMPLED else t
         if primal_of(t) is not t:
             return y
         nonzero = (t != 0).any() if ndim(t) else t != 0

@@ -12,7 +12,7 @@ import numpy as np
 
 from .._core.arrays import is_array, is_differentiable, same_bits
 from .._core.errors import BatchError, callers_line, heard, take_back
-from .._core.primitive import Primitive, bind, handle, layout_of, values_of
+from .._core.primitive import SAMPLED, Primitive, bind, handle, layout_of, values_of
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
 from .._core.trees import children, is_node, leaves, rebuilt, tree_map
 from .._core.variable import Variable
@@ -29,7 +29,7 @@ APART = object()  # and this for what is no number, and differs between samples
 def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
     """f(*args, **kwargs), where a trace hides values: under `vmap` for one sample after another where it cannot be for all at once.
     `by_steps`: the values decide what is done; then a recording has the call as one instruction.  `each`: f for plain arguments, too."""
-    if by_steps and not all([t.samples for t in OPEN.hiding]):
+    if by_steps and not all([t.visibility == SAMPLED for t in OPEN.hiding]):
         call = Call(name, f, args, kwargs, True)
         return call.result() if call.first.handles else f(*args, **kwargs)
     known = heard()

@@ -11,7 +11,7 @@ import numpy as np
 from .._core.arrays import is_array, shares_memory, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import OBJECTS, argument
-from .._core.primitive import handle, layout_of, nests_variable, primal_of, values_of
+from .._core.primitive import SAMPLED, handle, layout_of, nests_variable, primal_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.trees import nested
@@ -36,7 +36,7 @@ BUFFERS = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.one
 
 def room(f: Any, x: Any) -> Any:
     """A fresh array of integers or truth values that f made, to be filled: where values differ between samples, it can hold them."""
-    of_samples = f in BUFFERS and type(x) is np.ndarray and x.dtype.kind in "biu" and any([t.samples for t in OPEN.hiding])
+    of_samples = f in BUFFERS and type(x) is np.ndarray and x.dtype.kind in "biu" and any([t.visibility == SAMPLED for t in OPEN.hiding])
     return variable(x) if of_samples else x
 
 

@@ -138,14 +138,19 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
 
 class Written:
     """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
-    stand there."""
+    stand there.  `value`: another function for its value alone."""
 
-    def __init__(self, form: AnyFunction):
-        self.form = form
+    def __init__(self, form: AnyFunction, value: AnyFunction | None = None):
+        self.form, self.value = form, value or form
 
 
 class Gated(Written):
-    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it."""
+    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it.
+    `gates`: the number of operands for which it does.  The form may be the ufunc that does the same without a gate."""
+
+    def __init__(self, form: AnyFunction, gates: int = 1):
+        super().__init__(form)
+        self.gates = gates
 
 
 class Signature:
@@ -206,27 +211,37 @@ def primitive(
     aliases: bool = False,
     batch: Any = None,
     scalar: Any = None,
+    total: bool = False,
+    rough: Any = False,
+    reduces: str | None = None,
+    known_as: str | None = None,
     prim: Any = None,
     layout: str = "own",
 ) -> Any:
     """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
-    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: the operator that does the
-    same, or an expression of v and w.  `holomorphic`:
-    on complex input the rules, written as transposes, are made adjoints by the engine; otherwise they see to it themselves.
+    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: Python's operator for the same.
+    `holomorphic`: on complex input the engine makes adjoints of the rules, which are written as transposes; else they do so themselves.
     `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
     NumPy's ufuncs, and of what has the forward rule `same`, is known.  `layout`: see `implements`.
 
     `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
     inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
     which gives the value, while the rules give the derivatives; or `Written(function)`, of which the derivatives are those of what is
-    written there."""
+    written there.
+
+    `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor warns of its own.
+    `rough`: kernels compute it less exactly than NumPy (a function of the settings, where they decide).  `reduces`: it combines
+    elements along axes: "add", "max", "min", or "products".  `known_as`: the name that errors and graphs show."""
 
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:
             raise TypeError(f"there is an operation {run.__name__} already")
         p: Any = Primitive(run.__name__, run, shapes, writes, multi, infix, holomorphic) if prim is None else prim
-        p.run, p.shapes, p.aliases, p.scalar = run, shapes, aliases, scalar
-        p.batch = batch or ("elementwise" if any(isinstance(f, np.ufunc) and f.signature is None for f in numpy) else None)
+        p.run, p.shapes, p.aliases, p.scalar, p.rough, p.reduces = run, shapes, aliases, scalar, rough, reduces
+        ufuncs = [f for f in numpy if isinstance(f, np.ufunc) and f.signature is None]
+        p.ufunc = next((f for f in ufuncs if getattr(np, f.__name__, None) is f), None)
+        p.batch = batch or ("elementwise" if ufuncs else None)
+        p.declared, p.known_as, p.total = True, known_as or p.name, total
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
         entry: Any = FunctionType(bound.__code__, space, run.__name__)

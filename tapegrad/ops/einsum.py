@@ -26,7 +26,7 @@ def _contract_stacked(run, xs, params):
     return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
 
 
-@primitive(batch=_contract_stacked)
+@primitive(batch=_contract_stacked, total=True, known_as="einsum")
 def contract(*xs, subscripts, optimize):
     """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
     if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:

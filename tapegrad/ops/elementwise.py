@@ -46,26 +46,26 @@ def multiply(x, y):
     return xp_of2(x, y).multiply(x, y)
 
 
-@primitive(np.negative, scalar="neg")
+@primitive(np.negative, scalar="neg", infix="-")
 def negative(x):
     return xp_of(x).negative(x)
 
 
-@primitive(scalar=Gated(lambda g, d: g * d))
+@primitive(scalar=Gated(np.multiply), known_as="multiply")
 def times0(g, d):
     """g d, and zero where g is zero whatever d is."""
     r = g * d
     return r if finite(r) else settle(g, r)
 
 
-@primitive(scalar=Gated(lambda g, d: g * d))
+@primitive(scalar=Gated(np.multiply, gates=2))
 def times00(g, d):
     """g d, and zero where either is zero whatever the other is."""
     r = g * d
     return r if finite(r) else settle(g, settle(d, r))
 
 
-@primitive(scalar=Gated(lambda g, d: g / d))
+@primitive(scalar=Gated(np.true_divide))
 def over0(g, d):
     """g / d, and zero where g is zero whatever d is."""
     r = g / d
@@ -138,7 +138,7 @@ rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # o
 # --- choice, which masks derivatives ---
 
 
-@primitive(scalar="select")
+@primitive(scalar="select", known_as="where")
 def select(c, x, y):
     """x where c holds, else y."""
     xp = xp_of(c) if is_array(c) else xp_of2(x, y)
@@ -297,12 +297,12 @@ def quotient_and_rest(a: Any, b: Any) -> tuple:
     return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(off, math.nan, rest)
 
 
-@primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]))
+@primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]), rough=True)
 def floor_divide(x, y):
     return xp_of2(x, y).floor_divide(x, y)
 
 
-@primitive(np.remainder, scalar=Written(lambda x, y: quotient_and_rest(x, y)[1]))
+@primitive(np.remainder, scalar=Written(lambda x, y: quotient_and_rest(x, y)[1]), rough=True)
 def remainder(x, y):
     return xp_of2(x, y).remainder(x, y)
 
@@ -321,13 +321,13 @@ def power_in_kernels(x, n):
     return np.where(np.logical_or(n == 0.0, x == 1.0), 1.0, np.where(np.where(x == 0.0, 1.0 / x, x) < 0.0, mirrored, size))
 
 
-@primitive(scalar=power_in_kernels)
+@primitive(scalar=power_in_kernels, rough=True, known_as="power")
 def power_of(x, n):
     """x ** y for two arrays."""
     return xp_of2(x, n).power(x, n)
 
 
-@primitive(scalar=Written(lambda x, *, n: x**n))
+@primitive(scalar=Written(lambda x, *, n: x**n), infix="**", rough=lambda n: n not in range(9), known_as="power")
 def power_n(x, *, n):
     """x ** n for a Python number n."""
     return x**n
@@ -385,7 +385,7 @@ def cbrt_in_kernels(x):
     return np.where(np.logical_or(a == 0.0, a == math.inf), x, np.where(x < 0.0, -y, y))
 
 
-@primitive(np.cbrt, scalar=cbrt_in_kernels)
+@primitive(np.cbrt, scalar=cbrt_in_kernels, rough=True)
 def cbrt(x):
     return xp_of(x).cbrt(x)
 

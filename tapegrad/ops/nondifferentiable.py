@@ -16,7 +16,7 @@ import numpy as np
 
 from .._core.arrays import is_array, xp_of
 from .._core.errors import NonDifferentiableWarning, callers_line, users_frame
-from .._core.primitive import is_tracked, layout_of, live, primal_of, seen, truth_of, watching
+from .._core.primitive import SAMPLED, is_tracked, layout_of, live, primal_of, seen, truth_of, watching
 from .._core.variable import Variable
 from .declare import primitive, rules
 
@@ -59,7 +59,7 @@ def is_hidden(v: Any) -> bool:
 def holds_somewhere(condition: Any) -> bool:
     """Does a hidden condition hold for any element of any sample?  A recording in which it does stands for its own call only."""
     v = primal_of(condition)
-    while isinstance(v, Variable) and v._trace.samples:
+    while isinstance(v, Variable) and v._trace.visibility == SAMPLED:
         slot = live(v)._slot
         v = primal_of(getattr(slot, "value", slot))
     if not isinstance(v, Variable):
@@ -81,7 +81,7 @@ def looked(v: Any) -> Any:
     return found
 
 
-@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy())
+@primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy(), total=True)
 def noted(y, x, *, zero, what, line, pulled, pushed):
     """y, a derivative found at x, which has the length zero where the mask `zero` holds.  y is a cotangent of x (`pulled`), or was
     found along the tangent `pushed`; of a rule that serves in both modes, either may be."""

@@ -132,12 +132,24 @@ rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -
 # --- maximum and minimum ---
 
 
-@primitive(np.maximum, scalar=Written(lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y))))
+@primitive(
+    np.maximum,
+    scalar=Written(  # halved where both are equal, for the sake of derivatives
+        lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y)),
+        lambda x, y: np.where(x > y, x, np.where(y >= x, y, x + y)),
+    ),
+)
 def maximum(x, y):
     return xp_of2(x, y).maximum(x, y)
 
 
-@primitive(np.minimum, scalar=Written(lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y))))
+@primitive(
+    np.minimum,
+    scalar=Written(
+        lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y)),
+        lambda x, y: np.where(x < y, x, np.where(y <= x, y, x + y)),
+    ),
+)
 def minimum(x, y):
     return xp_of2(x, y).minimum(x, y)
 
@@ -225,7 +237,7 @@ def logaddexp(x, y):
     return xp_of2(x, y).logaddexp(x, y)
 
 
-@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)))
+@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True)
 def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
@@ -301,7 +313,7 @@ def _rounded(run, stacks, params):
     return run(*stacks, **params)
 
 
-@primitive(np.round, np.around, batch=_rounded)
+@primitive(np.round, np.around, batch=_rounded, total=True)
 def around(x, decimals=0):
     return xp_of(x).around(x, decimals)
 
@@ -313,7 +325,7 @@ def fmod_in_kernels(x, y):
     return np.where(below, -r, r)
 
 
-@primitive(np.fmod, scalar=Written(fmod_in_kernels))
+@primitive(np.fmod, scalar=Written(fmod_in_kernels), rough=True)
 def fmod(x, y):
     return xp_of2(x, y).fmod(x, y)
 

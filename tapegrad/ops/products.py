@@ -25,7 +25,7 @@ def matrices(run: Any, xs: list, params: dict) -> Any:
     return out[..., 0] if m == 1 else out
 
 
-@primitive(batch=matrices)
+@primitive(batch=matrices, total=True, infix="@", reduces="products")
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -205,13 +205,13 @@ def moved(x: Any, source: int, to: int) -> Any:
     return transpose(x, axes=tuple(axes))
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def take_last(x, *, at):
     """x[..., at] for a tuple of indices."""
     return x[..., list(at)]
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def put_last(x, *, at, size):
     """The adjoint of `take_last`, for indices that differ."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
@@ -265,13 +265,13 @@ if hasattr(np, "matvec"):
 # --- diagonals, trace ---
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def diagonals(x, *, offset=0):
     """The diagonal of each matrix."""
     return xp_of(x).diagonal(x, offset, -2, -1).copy()
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def with_diagonals(x, *, to, offset=0):
     """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
@@ -331,7 +331,7 @@ def multi_dot(arrays, *, out=None):
 # --- convolution and polynomials ---
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def backwards(x):
     return x[..., ::-1].copy()
 
@@ -347,7 +347,7 @@ def _convolve_stacked(run, xs, params):
     return total
 
 
-@primitive(batch=_convolve_stacked)
+@primitive(batch=_convolve_stacked, total=True)
 def convolve_full(x, y):
     return xp_of(x).convolve(x, y, "full")
 

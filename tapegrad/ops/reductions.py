@@ -142,7 +142,7 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
     return (r, total + 0.0 * real(primal_of(r))) if returned else r
 
 
-@primitive(holomorphic=False, batch="axis")
+@primitive(holomorphic=False, batch="axis", known_as="norm")
 def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
     """The 2-norm over the axes.  `name`: of the user's operation; `line`: where, if it is zero."""
     y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
@@ -279,7 +279,7 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 # --- scans ---
 
 
-@primitive(batch="axis")
+@primitive(batch="axis", known_as="cumsum")
 def running_sum(x, *, axis, back=False):
     """Cumulative sums along one axis; `back`: from the end."""
     xp = xp_of(x)
@@ -348,14 +348,14 @@ if hasattr(np, "cumulative_sum"):
 # --- extremes ---
 
 
-@primitive(batch="axis")
+@primitive(batch="axis", reduces="max")
 def highest(x, *, axis=None, keepdims=False):
     if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
         return rows_of(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
-@primitive(batch="axis")
+@primitive(batch="axis", reduces="min")
 def lowest(x, *, axis=None, keepdims=False):
     if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
         return rows_of(x, keepdims).min(axis=0)
@@ -524,7 +524,7 @@ def top_of(x, *, axis):
     return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
 
 
-@primitive(batch="axis")
+@primitive(batch="axis", known_as="logsumexp")
 def log_sum_exp(x, *, axis=None, keepdims=False):
     xp = xp_of(x)
     d, top = _from_top(x, axis)

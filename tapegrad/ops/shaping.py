@@ -25,7 +25,7 @@ def _copied(run, stacks, params):
     return run(*stacks, order="K")
 
 
-@primitive(shapes=(0,), batch=_copied, scalar=Written(lambda x, order: x))
+@primitive(shapes=(0,), batch=_copied, scalar=Written(lambda x, order: x), total=True)
 def copy(x, order="K"):
     return x if issubclass(type(x), np.generic) else x.copy(order)
 
@@ -35,7 +35,7 @@ def _relaid(run, stacks, params):
     return copy(stacks[0])
 
 
-@primitive(shapes=(0,), batch=_relaid, scalar=Written(lambda x, *, strides: x))
+@primitive(shapes=(0,), batch=_relaid, scalar=Written(lambda x, *, strides: x), total=True)
 def relaid(x, *, strides):
     """x in the memory order that the strides tell."""
     y = room_laid(xp_of(x), x.shape, strides, x.dtype)
@@ -106,7 +106,7 @@ def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT) -> bool:
     return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
-@primitive(shapes=(0,), batch="axis")
+@primitive(shapes=(0,), batch="axis", reduces="add")
 def sum(x, axis=None, keepdims=False):
     if type(x) is not np.ndarray:
         return x.sum(axis=axis, keepdims=keepdims)

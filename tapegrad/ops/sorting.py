@@ -36,7 +36,7 @@ def _added_stacked(run, xs, params):
     return run(*xs, **more)
 
 
-@primitive(shapes=(0,), batch=_added_stacked)
+@primitive(shapes=(0,), batch=_added_stacked, total=True)
 def added_at(x, *, at, axis, like):
     """The adjoint of `taken_at`: elements of equal index are added."""
     library = xp_of(x)
@@ -58,7 +58,7 @@ def taken_by(x, at, *, axis):
     return taken_at(x, at=at, axis=axis)
 
 
-@primitive(shapes=(0,), batch=_added_stacked)
+@primitive(shapes=(0,), batch=_added_stacked, total=True)
 def added_by(x, at, *, axis, like):
     return added_at(x, at=at, axis=axis, like=like)
 
@@ -90,7 +90,7 @@ rules(
 # --- the largest of each element and of all that is brought to it: equal ones share its derivative ---
 
 
-@primitive()
+@primitive(total=True)
 def extreme_at(x, y, *, at, largest):
     """The vector x after numpy.maximum.at(x, at, y), or minimum.at."""
     out = x.copy()

@@ -126,7 +126,8 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         return getattr(library_of(args), name, f)(*args, **kwargs)
 
     prim = Primitive(name, run)
-    if isinstance(f, np.ufunc) or name in BY_ELEMENT:
+    prim.ufunc = f if isinstance(f, np.ufunc) else None
+    if prim.ufunc or name in BY_ELEMENT:
         prim.batch = _stacked_ufunc
     elif name in ALL_AXES or name in ONE_AXIS:
         prim.batch = _stacked_reduction(name)

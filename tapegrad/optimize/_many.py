@@ -10,10 +10,10 @@ import numpy as np
 from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, NotScalarError, ShapeError
 from .._core.scope import entry
-from .._core.trees import leaves, tree_map
+from .._core.trees import leaves
 from .._transforms.transforms import hmp, vjp
 from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
-from ..kernels.generated.kernel import Generated, likelihood
+from ..kernels.generated.kernel import Generated, likelihood, of_rows
 from ..kernels.generated.map import Map
 from ..kernels.trace.surroundings import through
 from ..kernels.trace.symbolic import Sym
@@ -193,19 +193,7 @@ def _starts(X0: Any) -> tuple:
             )
         return rows.copy(), lambda rows: rows
     batch, xp = batch_of("minimize_many: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
-    shapes = [tuple(x.shape[:-1]) if x.ndim else () for x in parts]
-    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
-
-    def restore(rows: Any) -> Any:
-        place = iter(range(len(shapes)))
-
-        def part(_: Any) -> Any:
-            k = next(place)
-            return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
-
-        return tree_map(part, tree)
-
-    return rows_of(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), restore
+    return rows_of(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), of_rows(parts, tree)[1]
 
 
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-MOST = 1 << 28  # bytes of a frame
+from .costs import FRAME_BYTES
 
 
-def in_order(shape: tuple, size: int) -> tuple:
+def packed(shape: tuple, size: int) -> tuple:
     """The strides of an array in C order."""
     return tuple([size * math.prod(shape[a + 1 :]) for a in range(len(shape))])
 
@@ -31,7 +31,7 @@ class Frames:
         """A slot for the value k of instruction n; None where there is no more room, or it does not lie in C order."""
         _, shape, strides, dtype, _ = shown
         size = dtype.itemsize * math.prod(shape)
-        if not size or strides != in_order(shape, dtype.itemsize):
+        if not size or strides != packed(shape, dtype.itemsize):
             return None
         heap, found = self.idle.setdefault((shape, dtype), []), None
         while found is None and heap and heap[0][0] < n:
@@ -42,7 +42,7 @@ class Frames:
             else:
                 heapq.heappush(heap, (until, s, last))
         if found is None:
-            if self.bytes + size > MOST:
+            if self.bytes + size > FRAME_BYTES:
                 return None
             self.bytes += size
             found = len(self.makers)

@@ -15,48 +15,36 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import F8, NUMBERS, is_array, kept, owned, room_like
+from .._core.arrays import F8, is_array, kept, owned, room_like
 from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._core.registry import load
 from .._core.scope import now, put
-from ..ops import elementwise as e
 from ..ops import shaping
-from ..ops.declare import NUMPY
+from ..ops.declare import NUMPY, Gated
 from ..ops.einsum import contract
 from ..ops.indexing.regions import PLAIN_INDEX, basic
-from ..ops.products import matmul
 from ..ops.zero_derivative import Place
 from .buffer_pool import Frames
 from .contraction import product_text
+from .costs import (
+    BLOCK_ELEMENT_NS,
+    BLOCK_ROW_NS,
+    COLUMNS,
+    GROUP_SHARE_NS,
+    GROUPED_ELEMENTS,
+    LOOP_BUILD_NS,
+    MATRIX_BYTES,
+    REREAD_BYTE_NS,
+    REUSED_BYTES,
+    TEXT_ELEMENT_NS,
+)
 from .interpreter.arena import Arena
 from .interpreter.blocks import Block, is_whole, runs
 from .interpreter.loop_rerolling import is_rolled, repeated, rolled
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
-from .record.instructions import is_pure
+from .record.instructions import is_pure, ufunc_of
 
-INFIX = {e.add.prim: "+", e.subtract.prim: "-", e.multiply.prim: "*", e.divide.prim: "/"}
-UNSAFE = {e.times0.prim: "*", e.times00.prim: "*", e.over0.prim: "/"}
-UFUNCS = {"+": np.add, "-": np.subtract, "*": np.multiply, "/": np.true_divide}
-# Operations of one array whose body is this ufunc.
-UNARY = {
-    NUMPY[f].prim: f
-    for f in (
-        np.negative, np.square, np.reciprocal, np.absolute, np.sign, np.sqrt, np.cbrt, np.exp, np.exp2, np.expm1, np.log, np.log2,
-        np.log10, np.log1p, np.sin, np.cos, np.tan, np.arcsin, np.arccos, np.arctan, np.sinh, np.cosh, np.tanh, np.arcsinh,
-    )
-}  # fmt: skip
-LARGE = 1 << 15  # bytes of an array whose memory is used again
-FEW_COLUMNS = 6  # below which columns are done one by one
 END = math.inf
-LEAST = 100  # elements below which an instruction is no part of a group
-PASS, LINE, ROW, BUILT = (
-    0.5,
-    0.15,
-    20,
-    6e4,
-)  # ns: of an element of an instruction, and within a block; of an instruction in a loop, and to make a loop of it
-AGAIN, WORTH = 0.06, 3 << 20  # ns: of a byte of a matrix that is read once more; bytes of one for which a loop over its rows pays
-CALL = 500  # ns: what an instruction within a block would have to save to pay for its share of the call of a group
 
 
 def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
@@ -127,16 +115,23 @@ class Emitted:
             return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
         looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
-        saved = sum([LINE * size - CALL if within else PASS * size for size, within in sizes if size >= LEAST], 0.0)
-        saved = max(saved, 0.0) + ROW * looped + AGAIN * self.read_again()
-        return (compiling + BUILT * looped) / saved if saved else math.inf
+        saved = sum(
+            [
+                BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS if within else TEXT_ELEMENT_NS * size
+                for size, within in sizes
+                if size >= GROUPED_ELEMENTS
+            ],
+            0.0,
+        )
+        saved = max(saved, 0.0) + BLOCK_ROW_NS * looped + REREAD_BYTE_NS * self.read_again()
+        return (compiling + LOOP_BUILD_NS * looped) / saved if saved else math.inf
 
     def read_again(self) -> int:
         """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
         constants, read = self.program.constants, collections.Counter()
-        for a in [a for k, i in self.program.code if i.prim is matmul.prim and len(self.shown[k][1]) == 1 for a in i.args]:
+        for a in [a for k, i in self.program.code if i.reduces == "products" and len(self.shown[k][1]) == 1 for a in i.args]:
             _, shape, _, dtype, _ = self.shown[a]
-            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= WORTH:
+            if len(shape) == 2 and math.prod(shape) * dtype.itemsize >= MATRIX_BYTES:
                 read[id(constants[a]) if a in constants else a, math.prod(shape) * dtype.itemsize] += 1
         return sum([(count - 1) * size for (_, size), count in read.items()])
 
@@ -153,7 +148,7 @@ class Emitted:
     def large(self, k: int) -> Any:
         """The layout of a large array of NumPy that is all of its memory; else None."""
         numpys, shape, strides, dtype, owns = self.shown[k]
-        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= LARGE else None
+        return (shape, strides, dtype) if numpys and owns and math.prod(shape) * dtype.itemsize >= REUSED_BYTES else None
 
     def release(self, n: int) -> None:
         """The memory and the names of what is read by instruction n for the last time."""
@@ -337,7 +332,7 @@ class Emitted:
             if all([self.shown[a][0] is not False for a in i.args]):
                 self.elementwise(n, k, i, args)
                 return
-        flat = of_primals(prim, i.params)
+        flat = ufunc_of(i)
         if flat is not None:
             names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
             self.storage[k] = Storage(k, self.last.get(k, -1))
@@ -367,20 +362,18 @@ class Emitted:
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
-        if prim is matmul.prim and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
+        if prim.reduces == "products" and all([len(s) in (1, 2) and d.kind in "fc" for _, s, _, d, _ in shown]):
             memory = self.framed(n, k)
             return f"{args[0]}.dot({args[1]}, {memory})" if memory else f"{args[0]}.dot({args[1]})"
         if prim is contract.prim and len(args) == 2 and self.is_packed(k) and all([d == F8 for _, _, _, d, _ in shown]):
             return product_text(i.params["subscripts"], *args, [s for _, s, *_ in shown], lambda c: self.given(c, "c"))
-        if prim is shaping.transpose.prim:
-            return f"{args[0]}{self.transposed(i.params['axes'])}"
-        if prim is shaping.reshape.prim:
-            return f"{args[0]}.reshape({self.given(i.params['to'], 'c')})"
-        if prim is e.select.prim and self.shown[k][0]:
+        if prim in VIEWS:
+            return args[0] + self.steps(((VIEWS[prim], *i.params.values()),), ("transpose", "reshape"))
+        if prim.scalar == "select" and self.shown[k][0]:
             return f"{self.given(np.where, 'u')}({', '.join(args)})"
-        if prim is shaping.sum.prim and self.is_of_rows(k, shown[0], **i.params):
+        if prim.reduces == "add" and self.is_of_rows(k, shown[0], **i.params):
             return f"{self.given(np.ones(shown[0][1][-2]), 'c')} @ {args[0]}"
-        if prim is shaping.sum.prim and math.prod(shown[0][1]) <= shaping.LONG:
+        if prim.reduces == "add" and math.prod(shown[0][1]) <= shaping.LONG:
             axis, keepdims = self.given(i.params["axis"], "c"), i.params["keepdims"]
             return f"{self.given(shaping.add_up, 'u')}({args[0]}, {axis}, None, None, {keepdims})"
         return None
@@ -395,7 +388,7 @@ class Emitted:
     def is_of_columns(self, k: int, i: Instruction) -> bool:
         """Is a result of short rows made of arrays of other shapes, so that NumPy loops anew for each row?"""
         numpys, shape, _, dtype, _ = self.shown[k]
-        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < FEW_COLUMNS and math.prod(shape) > shaping.LONG
+        short = bool(numpys) and len(shape) > 1 and 1 < shape[-1] < COLUMNS and math.prod(shape) > shaping.LONG
         given = [self.shown[a] for a in i.args]
         fit = short and dtype == F8 and self.is_packed(k) and all([n and s and d == F8 for n, s, _, d, _ in given])
         return fit and any([s != shape for _, s, *_ in given])
@@ -435,28 +428,24 @@ class Emitted:
         return self.given(functools.partial(prim.run, **params) if params else prim.run, "f")
 
     def elementwise(self, n: int, k: int, i: Instruction, args: list) -> None:
-        prim = i.prim
+        plain = without_gate(i.prim)
+        sign, ufunc = plain.infix, plain.ufunc
         self.release(n)
-        sign = INFIX.get(prim) or UNSAFE.get(prim)
-        place = self.place(k) if prim is not e.power_n.prim else None
+        place = self.place(k) if ufunc is not None else None
         self.storage[k] = Storage(k, self.last.get(k, -1))
         if place is not None:
-            f = self.given(UFUNCS[sign] if sign else UNARY[prim], "u")
-            self.lines.append(f"{f}({', '.join(args)}, {place})")
+            self.lines.append(f"{self.given(ufunc, 'u')}({', '.join(args)}, {place})")
             self.name[k] = place
             return
         name = self.target(k)
-        if sign and self.is_of_columns(k, i):
-            f = self.given(functools.partial(by_columns, UFUNCS[sign], self.shown[k][1]), "f")
+        if sign and len(args) == 2 and self.is_of_columns(k, i):
+            f = self.given(functools.partial(by_columns, ufunc, self.shown[k][1]), "f")
             self.lines.append(f"{name} = {f}({', '.join(args)})")
         elif sign:
-            self.lines.append(f"{name} = {args[0]} {sign} {args[1]}")
-        elif prim is e.power_n.prim:
-            self.lines.append(f"{name} = {args[0]} ** {self.given(i.params['n'], 'c')}")
-        elif prim is e.negative.prim:
-            self.lines.append(f"{name} = -{args[0]}")
+            first, *second = args + [self.given(v, "c") for v in i.params.values()]
+            self.lines.append(f"{name} = {first} {sign} {second[0]}" if second else f"{name} = {sign}{first}")
         else:
-            self.lines.append(f"{name} = {self.given(UNARY[prim], 'u')}({args[0]})")
+            self.lines.append(f"{name} = {self.given(ufunc, 'u')}({', '.join(args)})")
 
     def read(self, k: int, i: Instruction, x: str) -> None:
         path, at, copy = i.params["path"], i.params["at"], i.params["copy"]
@@ -530,6 +519,9 @@ def with_groups(program: Program) -> tuple:
     return program, reader.groups, reader.alone
 
 
+VIEWS = {shaping.transpose.prim: "transpose", shaping.reshape.prim: "reshape"}
+
+
 def told(emitted: Emitted) -> str:
     """What runs in compiled loops, and what large instructions do not."""
     trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
@@ -564,16 +556,16 @@ def counted(what: str, n: int) -> str:
 
 
 def is_elementwise(prim: Any) -> bool:
-    return prim in INFIX or prim in UNSAFE or prim in UNARY or prim is e.power_n.prim
+    """Is it an operator or a ufunc of NumPy's, for arrays of NumPy?"""
+    if type(prim) is str or prim.vjp is None or prim.batch != "elementwise" or prim.multi or prim.aliases:
+        return False
+    plain = without_gate(prim)
+    return (plain.infix or plain.ufunc) is not None
 
 
-def of_primals(prim: Any, params: Any) -> Any:
-    """The ufunc of an operation without a derivative, where its operands are arrays and numbers and nothing is set."""
-    if prim is PART or prim is LAID or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
-        return None
-    f = getattr(np, prim.name, None)
-    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
-    return f if plain and isinstance(f, np.ufunc) else None
+def without_gate(prim: Primitive) -> Primitive:
+    """(NumPy notes the invalid operation, and then `Program.run` is asked.)"""
+    return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is Gated else prim
 
 
 def is_literal(at: Any) -> bool:

@@ -25,22 +25,24 @@ from .._transforms.call import Recorded as Swept
 from .._transforms.call import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
 from .._transforms.transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from ..ops.linalg.factorizations import is_finite
+from .costs import (
+    CHANGING_RECORDINGS,
+    COMPILE_NS,
+    EMITTED_REPLAY,
+    FREE_RECORDINGS,
+    GRAPHED_REPLAY,
+    GROUP_REFUSALS,
+    PROGRAMS_KEPT,
+    REPLAYS_PER_RECORDING,
+    VAIN_RECORDINGS,
+)
 from .cuda_graph import Graph, unfit
 from .program import HEARD, Program
 from .record.instructions import is_pure
 from .record.recorder import Guard, Recorded, is_single
 from .signature import READ, Signature, Surroundings, flat_of
 
-MOST = 8  # programs that are kept of one function
 EMITTER = "tapegrad.replay.emitted"
-EMITTED = 2  # the replay for which the text is written
-COMPILING = 2e8  # ns that the compilation of a function's groups may take
-REFUSALS = 3  # replays for which groups were of no use, before there are none
-GRAPHED = 3  # the replay for which a CUDA graph is made, if that is asked for
-TRIES = 2  # recordings that changed what f reads, before it is run as it is
-FREE = 4  # recordings one after the other, each of another way through the function, before calls are run as they are in between
-VAIN = 7  # such recordings, after which the function is run as it is
-PATIENCE = 4  # replays that pay for a recording; beyond twice MOST of them that are not paid for the function is run as it is
 
 
 # --- what there is of a function: each is a function of it, and of `argnums` ---
@@ -172,8 +174,8 @@ class Form:
         more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays > self.replayed else self.vain + 1
         self.replayed = self.replays
-        if self.vain >= FREE:
-            self.pause = FREE << (self.vain - FREE)
+        if self.vain >= FREE_RECORDINGS:
+            self.pause = FREE_RECORDINGS << (self.vain - FREE_RECORDINGS)
 
     def complaint(self, args: tuple, failed: Any) -> str:
         if failed is None:
@@ -238,16 +240,16 @@ class Form:
             return y
         self.recordings += 1
         self.disturbed += reason is not None
-        if reason is not None and self.disturbed < TRIES and owner.on_change == "record":
+        if reason is not None and self.disturbed < CHANGING_RECORDINGS and owner.on_change == "record":
             return y  # it may have filled a cache, or imported a module
         shown = [t for t in told.heard if type(t) is tuple and "encountered in" not in t[1]]
         unkept = recorded.trace.unkept or (f"the function gives a warning: {shown[0][1]}" if shown else None)
-        if reason is None and unkept is not None and self.vain < VAIN:
+        if reason is None and unkept is not None and self.vain < VAIN_RECORDINGS:
             self.branched()
             return y
-        if reason is None and self.vain >= VAIN:
+        if reason is None and self.vain >= VAIN_RECORDINGS:
             reason = unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
-        if reason is None and self.recordings > 2 * MOST + self.replays // PATIENCE:
+        if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
         reason = reason or unkept
         if reason is not None:
@@ -256,7 +258,7 @@ class Form:
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
             return y
-        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: MOST - 1]]
+        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: PROGRAMS_KEPT - 1]]
         return y
 
     def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
@@ -329,7 +331,7 @@ class Kept:
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
-        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED  # the replay for which the text is written next
+        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED_REPLAY  # the replay for which the text is written next
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -383,9 +385,9 @@ class Kept:
         if self.emitted is None and not wanted:
             self.emitted = emitter.Emitted(program)
         if self.compile == "auto":
-            after = self.emitted.worthwhile(COMPILING)
+            after = self.emitted.worthwhile(COMPILE_NS)
             wanted = self.replays >= after
-        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED)
+        self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
             with opened():
                 Pause()
@@ -395,7 +397,7 @@ class Kept:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
         no groups any more, then no blocks."""
         self.refusals += 1
-        if self.refusals > REFUSALS and 2 * self.refusals > self.replays - self.begun:
+        if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
             self.refused, self.compile = True, False
             self.refusals, self.begun = 0, self.replays
             self.emitted = load(EMITTER).Emitted(self.program, blocks=bool(self.emitted.groups))
@@ -413,7 +415,7 @@ class Kept:
         try:
             if self.replays >= self.due:
                 self.write()
-            if self.cuda_graph and self.replays >= GRAPHED and self.emitted is not None:
+            if self.cuda_graph and self.replays >= GRAPHED_REPLAY and self.emitted is not None:
                 self.cuda_graph = False  # it is tried once
                 self.captured(values)
             if self.graph is not None:

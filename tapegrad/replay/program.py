@@ -17,7 +17,7 @@ from .._core.primitive import READ, Primitive
 from .._core.reverse import Pause
 from .._core.scope import now, opened, put, setting
 from .._dispatch.random import DRAW
-from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, PURE, is_of_another, is_total
+from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, is_total
 from .record.recorder import Guard, Instruction, Recorded
 
 GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
@@ -175,7 +175,7 @@ class Program:
                     own.add(k)
                 else:
                     env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
-                    if own and (prim is READ or prim not in PURE or prim.aliases) and is_of_another(env[k], args):
+                    if own and (type(prim) is str or prim is READ or prim.aliases or not prim.declared) and is_of_another(env[k], args):
                         own.difference_update(ks)
                 failed = self.failing(k, env[k]) if k in guards else None
                 if failed is not None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import xp_of
+from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, GuardError
 
 AWAY = 0.01  # how far the second point is, of the size of each number
@@ -21,10 +21,10 @@ def require(plan: Any, args: tuple) -> None:
     for point in (x, nudged):
         with np.errstate(all="ignore"):
             try:
-                wanted = host(product(plan, point, v, rest)).reshape(-1)
+                wanted = to_host(product(plan, point, v, rest)).reshape(-1)
                 matrix = plan.matrix(plan.products((point, *rest)))
-                got = host(matrix @ v.reshape(-1))
-                size = host(abs(matrix) @ library.abs(v.reshape(-1))) + abs(wanted)
+                got = to_host(matrix @ v.reshape(-1))
+                size = to_host(abs(matrix) @ library.abs(v.reshape(-1))) + abs(wanted)
             except (ArithmeticError, GuardError, np.linalg.LinAlgError):  # f is not defined at the point nearby
                 if point is x:
                     raise
@@ -34,10 +34,6 @@ def require(plan: Any, args: tuple) -> None:
         missed = np.flatnonzero(finite & (abs(wanted - got) > 1e3 * eps * size))
         if missed.size:
             name(plan, point, rest, missed)
-
-
-def host(x: Any) -> np.ndarray:
-    return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
 def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
@@ -66,9 +62,9 @@ def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:
     unit[row] = 1.0
     w = xp_of(x).asarray(unit.reshape(np.shape(plan.like)))
     if plan.second:
-        whole = host(forms["hvp"]((x, w, *rest)))
+        whole = to_host(forms["hvp"]((x, w, *rest)))
     elif w.dtype.kind == "c" and x.dtype.kind != "c":
-        whole = host(forms["jacobian"]((x, *rest))).reshape(m, n)[row]
+        whole = to_host(forms["jacobian"]((x, *rest))).reshape(m, n)[row]
     else:
-        whole = host(forms["vjp"]((x, w, *rest))[1]).conj()
+        whole = to_host(forms["vjp"]((x, w, *rest))[1]).conj()
     return whole.reshape(-1).copy()

@@ -7,7 +7,7 @@ is not to reach?) is asked for the unit vector of the element at hand."""
 from typing import Any
 
 from ..kernels.graph.nodes import BOOLS, LEAVES
-from ..replay.fusion.elements import Exact
+from ..replay.scalar_graph import Exact
 
 DIRECTION = "w"  # the kind of the inputs that are elements of the direction
 ASKED = object()  # of a condition that depends on the direction

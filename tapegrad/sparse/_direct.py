@@ -11,12 +11,13 @@ import numpy as np
 import scipy.sparse
 
 from .._core.reverse import has_nan
+from ..replay.buffer_pool import packed
 from ..replay.form import Kept
-from ..replay.fusion.compiled_groups import Code, State, packed
-from ..replay.fusion.elements import Exact
+from ..replay.fusion.compiled_groups import Code, State
 from ..replay.fusion.loops import Access
 from ..replay.program import HEARD
 from ..replay.record.recorder import Guard
+from ..replay.scalar_graph import Exact
 from ._coefficients import DIRECTION, Coefficients, Nonlinear
 from ._pattern import asked_of
 from ._rows import Rows, Unfit

@@ -10,13 +10,16 @@ from typing import Any
 import numpy as np
 
 from .._core.primitive import ADD_AT, READ
-from ..ops import shaping
 from ..ops.indexing.regions import basic, region
-from ..replay.fusion.compiled_groups import COSTLY, packed
-from ..replay.fusion.elements import Element
+from ..ops.shaping import copy as copied
+from ..ops.shaping import reshape
+from ..replay.buffer_pool import packed
+from ..replay.costs import COSTLY_OPERATIONS
 from ..replay.fusion.groups import Kinds
-from ..replay.fusion.regions import STEPS, Added, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
 from ..replay.program import LAID, Instruction, Program
+
+UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
 
 
 class Unfit(Exception):
@@ -121,7 +124,7 @@ class Rows:
         else:
             self.cuts[k] = cuts_of(d, held, self.cuts)
             spread = {} if any([type(self.values.get(s)) is Turned for s in sources]) else spread_of(d, held, self.spread)
-            if d.cost >= COSTLY and k not in self.depends:
+            if d.cost >= COSTLY_OPERATIONS and k not in self.depends:
                 spread[k] = {(0,) * len(held)}
             self.spread[k] = spread
         self.values[k], self.held[k] = d, held
@@ -145,7 +148,7 @@ class Rows:
         if i.prim is ADD_AT and not basic(i.params["at"]):
             self.scatter(k, i)
             return
-        if i.prim in (shaping.reshape.prim, shaping.copy.prim) or i.prim is LAID:
+        if i.prim in UNMOVED:
             if self.kinds.bits(k) is not None and self.shown[i.args[0]][3] == self.shown[k][3]:
                 self.roots[k] = self.root(i.args[0])
             return
@@ -269,7 +272,7 @@ class Rows:
 
     def name(self, k: int) -> str:
         i = dict(self.program.code)[k]
-        return i.prim if type(i.prim) is str else i.prim.name
+        return i.name
 
 
 def as_view(kind: str, what: Any) -> tuple:

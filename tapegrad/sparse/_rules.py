@@ -23,7 +23,7 @@ Names = Any  # an array of names of sets, or None
 
 MOST = 1 << 20  # products of elements of which single zeros are looked at
 
-RULES: dict[str, Callable] = {}  # name of an operation -> its rule
+RULES: dict[Primitive, Callable] = {}
 
 
 def rule(*names: str) -> Callable:
@@ -31,7 +31,7 @@ def rule(*names: str) -> Callable:
         for name in names:
             if name not in PRIMITIVES:
                 raise TypeError(f"there is no operation {name}")
-            RULES[name] = f
+            RULES[PRIMITIVES[name].prim] = f
         return f
 
     return declare
@@ -59,9 +59,9 @@ def kind_of(x: Any) -> str:
 
 @functools.cache
 def chosen(prim: Primitive) -> Callable:
-    if getattr(PRIMITIVES.get(prim.name), "prim", None) is prim:
-        if prim.name in RULES:
-            return RULES[prim.name]
+    if prim in RULES:
+        return RULES[prim]
+    if prim.declared:
         if prim.batch == "elementwise":
             return elementwise
         if prim.batch == "moves":

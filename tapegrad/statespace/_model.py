@@ -18,7 +18,7 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
-from .._core.primitive import is_tracked, nests_variable, primal_of, seen, values_of
+from .._core.primitive import SAMPLED, is_tracked, nests_variable, primal_of, seen, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.variable import Variable
@@ -568,7 +568,7 @@ def _required_covariance(name: str, x: Any) -> Any:
 
 def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
     """y, nan for each sample of a `vmap` of which the condition on x does not hold."""
-    hidden = any([t.samples for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
+    hidden = any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
     return np.where(holds(primal_of(x)), y, numpy.nan) if hidden else y
 
 

@@ -11,7 +11,7 @@ import numpy as np
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import any_tracked, is_tracked, layout_of, primal_of
+from .._core.primitive import RECORDED, any_tracked, is_tracked, layout_of, primal_of
 from .._core.registry import load
 from .._core.scope import OPEN, now, put, setting
 from .._core.variable import FLOAT, Variable
@@ -132,8 +132,8 @@ def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> An
     below = layout_of(y)
     if not (is_array(below) or is_scalar(below)):
         return y  # in a kernel
-    xs = [primal_of(x) for x in xs]
-    if xp_of(below) is not np or any([t.tells for t in OPEN.hiding]):
+    xs = tuple(map(primal_of, xs))
+    if xp_of(below) is not np or any([t.visibility == RECORDED for t in OPEN.hiding]):
         ok = family.allowed(*xs[1:])
         plain = not isinstance(ok, Variable) and xp_of(ok) is np
         return y if plain and np.all(ok) else select(ok, y, dtype(y).type(math.nan))

@@ -220,8 +220,8 @@ def test_trips_that_meet_their_own_places():
 
 
 def test_auto_compiles_a_loop_once_that_pays(monkeypatch):
-    monkeypatch.setattr(form, "COMPILING", 1e5)
-    monkeypatch.setattr(emitted, "BUILT", 100)
+    monkeypatch.setattr(form, "COMPILE_NS", 1e5)
+    monkeypatch.setattr(emitted, "LOOP_BUILD_NS", 100)
     p = tg.prepare(trajectory(40), X)
     for _ in range(20):
         p.grad(X)

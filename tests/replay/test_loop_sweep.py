@@ -143,8 +143,8 @@ def counts(monkeypatch):
         return n
 
     monkeypatch.setattr(loop_sweep.Loop, "repeated", counted)
-    monkeypatch.setattr(loop_sweep, "SHORT", 12)
-    monkeypatch.setattr(loop_sweep, "PART_OF", 10**6)
+    monkeypatch.setattr(loop_sweep, "SWEEP_RECORDS", 12)
+    monkeypatch.setattr(loop_sweep, "FORM_SHARE", 10**6)
     return counts
 
 

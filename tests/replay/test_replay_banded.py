@@ -8,7 +8,7 @@ import pytest
 import tapegrad as tg
 from tapegrad.kernels.launch.cpu import compiled
 from tapegrad.replay.interpreter import blocks
-from tapegrad.replay.interpreter.banded import LEAST, TEXT, WIDEST, room_for
+from tapegrad.replay.interpreter.banded import BAND_DIAGONALS, BANDED_UNKNOWNS, TEXT, room_for
 
 NAMES = ("xi", "xk", "yk", "yj", "m", "n", "p")
 CHECK = f"""
@@ -48,7 +48,7 @@ def product(run, rng, x, y):
 
 
 def most(n):
-    return min((n - 8) // 16, WIDEST) if n >= LEAST else -1
+    return min((n - 8) // 16, BAND_DIAGONALS) if n >= BANDED_UNKNOWNS else -1
 
 
 @pytest.mark.parametrize("seed", [0, *[pytest.param(k, marks=pytest.mark.long) for k in range(1, 20)]])
@@ -68,7 +68,7 @@ def test_banded_products(seed):
 
 def test_one_element_far_from_the_diagonal():
     rng, run = np.random.default_rng(3), check()
-    for n in (LEAST, 33, 64, 71):
+    for n in (BANDED_UNKNOWNS, 33, 64, 71):
         for place in ((0, n - 1), (n - 1, 0), (n // 2, n - 1), (n - 1, n - 2 - most(n)), (1, 2 + most(n))):
             for value in (1e-300, np.nan, np.inf):
                 a = band(rng, n, 0)
@@ -102,7 +102,7 @@ def programs():
 @np.errstate(all="ignore")
 def test_replays_whose_matrix_is_banded_or_is_not(f, A, n, monkeypatch):
     """The same program, at matrices of other widths, and at values that are not finite."""
-    monkeypatch.setattr(blocks, "MOVED", 0)
+    monkeypatch.setattr(blocks, "TRANSFER_ROWS", 0)
     rng = np.random.default_rng(n)
     A, u = A.copy(), rng.normal(size=(n, n))
     g = lambda u: f(A, u)

@@ -25,9 +25,9 @@ X, Y = RNG.normal(size=N), RNG.uniform(0.1, 0.9, size=N)
 @pytest.fixture(autouse=True)
 def small_arrays_too(monkeypatch):
     """Groups are made of what the interpreter would do as fast."""
-    monkeypatch.setattr(compiled_groups, "LINE", 4.0)
-    monkeypatch.setattr(compiled_groups, "SLOW", 8.0)
-    monkeypatch.setattr(_emitted, "LINE", 4.0)
+    monkeypatch.setattr(compiled_groups, "BLOCK_ELEMENT_NS", 4.0)
+    monkeypatch.setattr(compiled_groups, "SLOW_ELEMENT_NS", 8.0)
+    monkeypatch.setattr(_emitted, "BLOCK_ELEMENT_NS", 4.0)
 
 
 def fused(f, *points, rtol=4e-15, method="value", groups=1):
@@ -193,7 +193,7 @@ def writes(x):
 
 
 def test_a_reshape_that_is_written_with_itself(monkeypatch):
-    monkeypatch.setattr(compiled_groups, "ENTRY", -1e12)
+    monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)
 
     def f(x):
         a = x * 2.0
@@ -412,7 +412,7 @@ def test_the_choice():
 
 
 def test_it_is_compiled_once_that_pays(monkeypatch):
-    monkeypatch.setattr(form, "COMPILING", 8 * N * _emitted.LINE * 4)
+    monkeypatch.setattr(form, "COMPILE_NS", 8 * N * _emitted.BLOCK_ELEMENT_NS * 4)
     p = tg.prepare(lambda x: (np.exp(x) * x + 1.0).sum(), X)
     seen = []
     for _ in range(20):
@@ -439,11 +439,11 @@ def test_groups_alike_have_one_code():
 @pytest.fixture
 def all_of_it(monkeypatch):
     """Each array of two elements and more is large, and each group pays."""
-    monkeypatch.setattr(form, "COMPILING", 0)
-    monkeypatch.setattr(form, "REFUSALS", 10**9)
-    monkeypatch.setattr(_emitted, "LEAST", 1)
-    monkeypatch.setattr(_groups, "SMALL", 2)
-    monkeypatch.setattr(compiled_groups, "ENTRY", -1e12)
+    monkeypatch.setattr(form, "COMPILE_NS", 0)
+    monkeypatch.setattr(form, "GROUP_REFUSALS", 10**9)
+    monkeypatch.setattr(_emitted, "GROUPED_ELEMENTS", 1)
+    monkeypatch.setattr(_groups, "GROUPED_ELEMENTS", 2)
+    monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)
 
 
 @pytest.mark.filterwarnings("ignore")

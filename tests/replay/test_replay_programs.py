@@ -129,7 +129,7 @@ def run(seeds, sparsely=False):
 def arrays(request, monkeypatch):
     """Small arrays run in blocks; large ones one by one, in memory that is used again."""
     if request.param == "as if large":
-        monkeypatch.setattr(emitted, "LARGE", 1)
+        monkeypatch.setattr(emitted, "REUSED_BYTES", 1)
         monkeypatch.setattr(emitted, "runs", lambda program, *rest: [])
 
 

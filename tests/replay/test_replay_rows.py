@@ -37,9 +37,9 @@ def ridge(A, y, w):
 @pytest.mark.parametrize("rows", [161, *[pytest.param(n, marks=pytest.mark.long) for n in (160, 500)]])
 @pytest.mark.parametrize("kind", ["captured", "constant", "argument"])
 def test_rows(f, rows, kind, monkeypatch):
-    monkeypatch.setattr(row_products, "WORTH", 0)
-    monkeypatch.setattr(compiled_groups, "ENTRY", -1e12)
-    monkeypatch.setattr(row_products, "PART", 8 * 7 * 48)
+    monkeypatch.setattr(row_products, "MATRIX_BYTES", 0)
+    monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)
+    monkeypatch.setattr(row_products, "PART_BYTES", 8 * 7 * 48)
     A, y, w = RNG.normal(size=(rows, 7)), RNG.normal(size=rows), RNG.normal(size=7) / 3
     A.flags.writeable = kind != "constant"
     g = (lambda w, A: f(A, y, w)) if kind == "argument" else lambda w: f(A, y, w)
@@ -114,8 +114,8 @@ def test_a_matrix_that_is_read_twice_is_worth_a_loop_over_its_rows():
 
 
 def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
-    monkeypatch.setattr(row_products, "WORTH", 0)
-    monkeypatch.setattr(row_products, "PART", 1 << 14)
+    monkeypatch.setattr(row_products, "MATRIX_BYTES", 0)
+    monkeypatch.setattr(row_products, "PART_BYTES", 1 << 14)
     monkeypatch.setattr(waiting, "WORTH", 1000)
     A, y, w = RNG.normal(size=(1001, 37)), RNG.normal(size=1001), RNG.normal(size=37) / 6
     found = []
@@ -169,9 +169,9 @@ def program(seed):
 
 def judged(seeds, monkeypatch):
     """Gradients and products of replays, the same as those of the tape, and of complex steps; how many had a loop over rows."""
-    monkeypatch.setattr(row_products, "WORTH", 0)
-    monkeypatch.setattr(row_products, "PART", 1 << 12)
-    monkeypatch.setattr(compiled_groups, "ENTRY", -1e12)
+    monkeypatch.setattr(row_products, "MATRIX_BYTES", 0)
+    monkeypatch.setattr(row_products, "PART_BYTES", 1 << 12)
+    monkeypatch.setattr(compiled_groups, "GROUP_ENTRY_NS", -1e12)
     found = 0
     for seed in seeds:
         f, w = program(seed)

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
+from tapegrad.ops.declare import signature_of
 from tapegrad.replay import emitted
 from tapegrad.replay.contraction import product_text
 
@@ -112,3 +113,26 @@ def test_what_numpy_would_warn_of_in_columns_is_warned_of():
     with pytest.warns(RuntimeWarning, match="divide by zero"):
         found = p.value(x, y)
     assert np.isinf(found[:, 1]).all() and np.isfinite(found[:, ::2]).all()
+
+
+UFUNCS = [entry.prim for entry in tg.ops.declare.PRIMITIVES.values() if emitted.is_elementwise(entry.prim)]
+
+
+@pytest.mark.parametrize("prim", [p for p in UFUNCS if p.infix != "**"], ids=str)
+def test_a_text_may_call_the_ufunc_of_an_operation(prim):
+    """Its body gives the same bits, for all dtypes that it takes; and it has no settings."""
+    ufunc, signature = emitted.without_gate(prim).ufunc, signature_of(prim.run)
+    assert ufunc.nin == len(signature.arrays) and ufunc.nout == 1 and not signature.settings
+    rng, met = np.random.default_rng(3), 0
+    for dtype in "fdFD":
+        low = 1.0 if prim.name == "arccosh" else 0.0
+        x = [low + rng.uniform(0.1, 0.9, (3, 2)) + 1j * rng.uniform(0.1, 0.9, (3, 2)) for _ in signature.arrays]
+        x = [(v if dtype in "FD" else v.real).astype(dtype) for v in x]
+        try:
+            got = prim.run(*x)
+        except (TypeError, tg.errors.NoRuleError):
+            continue
+        assert got.dtype == ufunc(*x).dtype
+        np.testing.assert_array_equal(got, ufunc(*x))
+        met += 1
+    assert met >= 2

@@ -10,7 +10,7 @@ from test_sparse_programs import makers
 
 import tapegrad as tg
 from tapegrad.errors import AliasError, GuardError
-from tapegrad.replay.fusion.elements import Exact
+from tapegrad.replay.scalar_graph import Exact
 from tapegrad.sparse._coefficients import DIRECTION, Coefficients, Nonlinear
 from tapegrad.sparse._direct import Direct
 from tapegrad.sparse._rows import Turned, Unfit

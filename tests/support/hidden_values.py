@@ -10,7 +10,7 @@ import numpy as np
 
 from tapegrad._core.abstract_arrays import LIKE, OF_LAYOUT, OF_VALUES
 from tapegrad._core.arrays import is_array
-from tapegrad._core.primitive import Trace, bind, live, lower
+from tapegrad._core.primitive import HIDDEN, Trace, bind, live, lower
 from tapegrad._core.scope import opened
 from tapegrad._core.trees import leaves
 from tapegrad._core.variable import Variable, bottom, copied, variable
@@ -70,7 +70,7 @@ def hollow(v: Any) -> Any:
 class Hidden(Trace):
     """A slot is the pair of lanes, one level down."""
 
-    hides = True
+    visibility = HIDDEN
 
     def made(self, lanes: tuple) -> Variable:
         y = variable(hollow(lanes[0]), self, lanes)

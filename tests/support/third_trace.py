@@ -5,7 +5,7 @@ import collections
 import numpy as np
 
 from tapegrad._core.arrays import is_array
-from tapegrad._core.primitive import Trace, bind
+from tapegrad._core.primitive import HIDDEN, Trace, bind
 from tapegrad._core.variable import Variable, frozen, variable
 
 
@@ -62,7 +62,7 @@ class Calls(Third):
 class Hiding(Third):
     """Shows ones where the values are; the slots hold these.  (`value` tells one.)"""
 
-    hides = True
+    visibility = HIDDEN
 
     def watch(self, value):
         return variable(np.ones_like(value), self, value)

@@ -21,6 +21,7 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, ShapeError
 from ..._core.pickling import Remade, named_like
 from ..._core.primitive import layout_of, live, values_of
+from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import leaves, tree_map
 from ..._core.variable import Variable
@@ -83,6 +84,23 @@ class Traced:
 
     def renewed(self) -> "Traced":
         return Traced(self.kernel, {what: family.renewed() for what, family in self.families.items()})
+
+
+def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
+    """The shapes of the arrays of a tree, each without its last axis, the samples; and what makes the tree of these arrays as rows."""
+    shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
+    cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
+
+    def restore(rows: Any) -> Any:
+        place = iter(range(len(shapes)))
+
+        def part(_: Any) -> Any:
+            k = next(place)
+            return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
+
+        return tree_map(part, tree)
+
+    return shapes, restore
 
 
 class Generated(Remade):
@@ -155,7 +173,7 @@ class Generated(Remade):
             return kernel(rows, data, out)
         theta, data, single = self._arguments(theta, data)
         self._refuse_out(out, theta, data)
-        if isinstance(theta, Variable) and getattr(live(theta)._trace, "pulls", False):
+        if isinstance(theta, Variable) and isinstance(live(theta)._trace, Tape):
             v = self._family.apply("VG", (0, 0), (theta, data), self._recorded)[0]
         elif isinstance(theta, Variable) or isinstance(data, Variable):
             v = self._family.F(self._recorded, theta, data)
@@ -268,18 +286,7 @@ class Generated(Remade):
         """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
         arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
         batch = batch_of(self.__name__, arrays)
-        shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
-        cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
-
-        def restore(rows):
-            place = iter(range(len(shapes)))
-
-            def part(_):
-                k = next(place)
-                return rows[cuts[k] : cuts[k + 1]].reshape(shapes[k] + tuple(rows.shape[1:]))
-
-            return tree_map(part, theta)
-
+        shapes, restore = of_rows(arrays, theta)
         numbers = iter(shapes)
         key = repr(tree_map(lambda _: next(numbers), theta))
         kernel = self._trees.get(key)

@@ -5,6 +5,8 @@ The state is N(a, P), the observation y = Z a + e.  `seen`: which of its element
 do not matter.  `one_by_one` and `together` give mean and covariance of the state given the observation, the log of the determinant of
 2 pi F, F the covariance of the innovations, and factors v and g with v^2 g summing to the square of the innovations in units of F.
 
+With the identity `eye` the covariance is updated in the form of Joseph, which loses no digits.
+
 The mean may be a matrix (m, k), and then y is (p, k): k series with the same covariances, as the augmented filter has."""
 
 from typing import Any
@@ -17,7 +19,7 @@ FEW = 8  # elements up to which a triangular system is solved row by row
 def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False) -> tuple:
     """Mean and covariance of the next state, the log density of the observation, and mean and covariance behind it.  `apart`: the errors
     are independent, and H are their variances."""
-    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
+    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
     return predicted(a, P, T, Q, c), -0.5 * (size + square), a, P
 
@@ -26,7 +28,7 @@ def whitened_step(
     a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
 ) -> tuple:
     """Mean and covariance of the next state, the log of the determinant of 2 pi F, and the innovations in units of F, (p, k)."""
-    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, joseph)
+    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     return predicted(a, P, T, Q, c), size, v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
@@ -35,33 +37,33 @@ def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
     return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
-def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any, list, list]:
+def update(a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, Any]:
+    """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its variance F."""
+    v = y - z @ a
+    M = P @ z
+    F = z @ M + h
+    K = M / F if seen is None else M * np.where(seen, 1.0 / F, 0.0)
+    a = a + (K * v if a.ndim == 1 else np.outer(K, v))
+    if eye is not None:
+        G = eye - np.outer(K, z)
+        return a, G @ P @ G.T + np.outer(K, K) * h, v, F
+    return a, P - np.outer(K, M), v, F
+
+
+def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, list]:
     """The elements of an observation with independent errors, one after the other."""
     size, innovations, gains = 0.0, [], []
     for i in range(len(y)):
-        z, h = Z[i], variances[i]
-        v = y[i] - z @ a
-        M = P @ z
-        F = z @ M + h
-        if seen is None:
-            gain = 1.0 / F
-            size = size + np.log(2 * np.pi * F)
-        else:  # a gain of 0, and a logarithm of 1
-            gain = np.where(seen[i], 1.0 / F, 0.0)
-            size = size + np.where(seen[i], np.log(2 * np.pi * F), 0.0)
-        K = M * gain
-        a = a + (K * v if a.ndim == 1 else np.outer(K, v))
-        if joseph:
-            G = np.eye(a.shape[0]) - np.outer(K, z)
-            P = G @ P @ G.T + np.outer(K, K) * h
-        else:
-            P = P - np.outer(K, M)
+        here = None if seen is None else seen[i]
+        a, P, v, F = update(a, P, Z[i], variances[i], y[i], here, eye)
+        gain, log = 1.0 / F, np.log(2 * np.pi * F)
+        size = size + (log if here is None else np.where(here, log, 0.0))  # a gain of 0, and a logarithm of 1
         innovations.append(v)
-        gains.append(gain)
+        gains.append(gain if here is None else np.where(here, gain, 0.0))
     return a, P, size, innovations, gains
 
 
-def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, joseph: bool = False) -> tuple[Any, Any, Any, list, None]:
+def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, None]:
     """An observation with correlated errors, whose innovations come in units of F.  A missing element is seen as nothing (z = 0, v = 0)
     with an error of its own, of variance 1: its part is 0."""
     v = y - Z @ a
@@ -75,9 +77,9 @@ def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, joseph: b
     both = solved(L, np.concatenate([U, v[:, None] if a.ndim == 1 else v], axis=1))
     W, z = both[:, :m], both[:, m] if a.ndim == 1 else both[:, m:]
     size = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum()
-    if joseph:
+    if eye is not None:
         G = solved(L[::-1, ::-1].T, W[::-1])[::-1]
-        I_KZ = np.eye(m) - G.T @ Z
+        I_KZ = eye - G.T @ Z
         P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
     else:
         P = P - W.T @ W

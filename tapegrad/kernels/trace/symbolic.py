@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import KernelError
-from ..._core.primitive import Primitive, Trace
+from ..._core.primitive import HIDDEN, Primitive, Trace
 from ..._core.variable import bottom, variable
 from ...ops.declare import NUMPY, PRIMITIVES, Gated, Written, signature_of
 from ..graph.blocks import ELEMENT
@@ -279,7 +279,7 @@ class Symbols(Trace):
     """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
 
     __slots__ = ()
-    hides = True  # rules choose by `select`
+    visibility = HIDDEN  # rules choose by `select`
 
     def __init__(self, inside: tuple = ()) -> None:
         super().__init__()
@@ -400,7 +400,7 @@ class Operation:
         try:
             out = trace.run(rule, [*[Sym(g, i) for i in x], *rest], self.params)
         except KernelError as error:
-            raise KernelError(f"{self.prim.name} has a derivative that has no translation into a kernel: {error}") from error
+            raise KernelError(f"{self.prim} has a derivative that has no translation into a kernel: {error}") from error
         self._gated[k] = trace.gated
         return node_of(g, out)
 

@@ -25,12 +25,12 @@ from .views import array_like, axis_of, index, part
 # --- linear maps, each beside its adjoint ---
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def lower_part(x, *, k):
     return xp_of(x).tril(x, k)
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def upper_part(x, *, k):
     return xp_of(x).triu(x, k)
 
@@ -47,13 +47,13 @@ def trimmed(x, *, width):
     return x[tuple([slice(i, n - j) for (i, j), n in zip(width, x.shape, strict=True)])].copy()
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def diagonal_of(x, *, k):
     """The diagonal of each matrix in a batch."""
     return xp_of(x).diagonal(x, k, -2, -1).copy()
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def on_diagonal(x, *, k, to):
     """Matrices of shape `to`, zero but for a diagonal: the adjoint of `diagonal_of`."""
     library = xp_of(x)

@@ -141,7 +141,7 @@ def _places(x, path, at):
     return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))
 
 
-@primitive(writes=True, prim=ASSIGN)
+@primitive(writes=True, prim=ASSIGN, total=True)
 def assign(x, y, *, path, at):
     if not path:
         x[at] = y
@@ -161,7 +161,7 @@ def folded(z: Any, to: tuple) -> Any:
     return z.sum(tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != z.shape[lead + i]])).reshape(to)
 
 
-@primitive(writes=True, prim=ADD_AT)
+@primitive(writes=True, prim=ADD_AT, total=True)
 def add_at(x, y, *, path, at):
     cut = cut_of(x, path)
     if cut is not None:

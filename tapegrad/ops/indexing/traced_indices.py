@@ -7,7 +7,7 @@ import numpy as np
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.errors import BatchError
-from ..._core.primitive import layout_of, primal_of, values_of
+from ..._core.primitive import SAMPLED, layout_of, primal_of, values_of
 from ..._core.scope import OPEN
 from ..._core.variable import Variable
 from ..declare import dtype, ndim, primitive, shape, xp
@@ -33,7 +33,7 @@ def _hidden(at: Any) -> bool:
 def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
     """Is x[at] = y, for all elements where a mask that differs between replays is true, the same as a choice element by element?"""
     at = primal_of(at) if OPEN.hiding else None
-    if not isinstance(at, Variable) or at._trace.samples or dtype(at).kind != "b":
+    if not isinstance(at, Variable) or at._trace.visibility == SAMPLED or dtype(at).kind != "b":
         return False
     return 0 < ndim(at) and shape(at) == shape(x)[: ndim(at)] and np.ndim(layout_of(y)) <= ndim(x) - ndim(at)
 
@@ -81,7 +81,7 @@ def places(x: Any, at: Any) -> Any:
         i = primal_of(i)
         if not isinstance(i, Variable):
             return i
-        if dtype(i).kind == "b" and i._trace.samples:
+        if dtype(i).kind == "b" and i._trace.visibility == SAMPLED:
             return agreed(i)
         if not i._trace.picks(i):
             return values_of(i)
@@ -129,7 +129,7 @@ def along_axis(x: Any, at: Any) -> tuple:
     if k >= ndim(x) or not all([type(i) is slice and i == slice(None) for i in at[:k]]) or not isinstance(at[k], Variable):
         return 0, None
     i = primal_of(at[k])
-    return (k, i) if isinstance(i, Variable) and not i._trace.samples and i._trace.picks(i) else (0, None)
+    return (k, i) if isinstance(i, Variable) and i._trace.visibility != SAMPLED and i._trace.picks(i) else (0, None)
 
 
 def _last_writers(run, stacks, params):

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.primitive import READ, bind, is_tracked, layout_of, live, primal_of, values_of
+from ..._core.primitive import READ, SAMPLED, bind, is_tracked, layout_of, live, primal_of, values_of
 from ..._core.trees import nested
 from ..._core.variable import Variable, frozen
 from ..declare import dtype, ndim, primitive, shape, xp
@@ -44,12 +44,12 @@ def first_chosen(flags, rows):
 def is_recorded(mask: Any) -> bool:
     """Is it hidden by a trace that may be asked for it, but whose answer then holds for no other mask?"""
     mask = primal_of(mask)
-    return isinstance(mask, Variable) and not mask._trace.samples
+    return isinstance(mask, Variable) and mask._trace.visibility != SAMPLED
 
 
 def selected(x: Any, mask: Any) -> "Selected":
     mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))  # as it is now, whoever writes it
-    if not n or (not mask._trace.samples and not bool(np.any(mask))):
+    if not n or (mask._trace.visibility != SAMPLED and not bool(np.any(mask))):
         return Selected(x, mask).plain_elements()
     row = first_chosen(reshape(mask, to=(n,)), reshape(primal_of(x), to=(n, *shape(x)[ndim(mask) :])))
     return Selected(where(along(mask, x), x, row), mask)
@@ -177,7 +177,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         return f(*plain(args), **plain(kwargs))
 
     def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
-        if self.mask is None or settings or axis not in (None, 0) or not self.mask._trace.samples:
+        if self.mask is None or settings or axis not in (None, 0) or self.mask._trace.visibility != SAMPLED:
             return f(self.plain_elements(), axis=axis, **settings)
         axes = None if axis is None else tuple(range(ndim(self.mask)))
         mask = along(self.mask, self.full)

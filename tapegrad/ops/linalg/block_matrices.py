@@ -54,7 +54,7 @@ def _gathered_stacked(run, xs, params):
     return taken_back(reshape(x, to=(count, at.size)), library.broadcast_to(at, (count, at.size)), 1, (count, params["size"]))
 
 
-@primitive(shapes=(0,), batch=_gathered_stacked)
+@primitive(shapes=(0,), batch=_gathered_stacked, total=True)
 def gathered_back(x, *, at, size):
     """The adjoint of `gathered`: elements of equal index are added."""
     library = xp_of(x)

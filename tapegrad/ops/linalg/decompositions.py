@@ -46,7 +46,7 @@ def spectrum(x, *, UPLO):
     return tuple(xp_of(x).linalg.eigh(x, UPLO))
 
 
-@primitive(multi=2, aliases=True, batch="matrix")
+@primitive(multi=2, aliases=True, batch="matrix", known_as="eigh")
 def eigh_of(x, w, v, alike, *, split, lower):
     """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see hermitian.py."""
     return w, v
@@ -154,7 +154,7 @@ def singular(x):
     return u, s if xp_of(x) is not np or np.isfinite(s).all() else np.linalg.svd(x, compute_uv=False), vh
 
 
-@primitive(multi=3, aliases=True, batch="matrix")
+@primitive(multi=3, aliases=True, batch="matrix", known_as="svd")
 def svd_of(x, u, s, vh, *, split):
     return u, s, vh
 
@@ -283,7 +283,7 @@ def scipy_svd(a, full_matrices=True, compute_uv=True, overwrite_a=False, check_f
 # --- orthogonal factor ---
 
 
-@primitive(multi=2, batch="matrix")
+@primitive(multi=2, batch="matrix", known_as="qr")
 def qr_of(x):
     """Reduced QR of a square or tall matrix of full column rank."""
     return tuple(xp_of(x).linalg.qr(x))

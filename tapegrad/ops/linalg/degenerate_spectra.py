@@ -25,6 +25,7 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.forward import Dual
 from ..._core.primitive import Ended, layout_of, live, primal_of, values_of
+from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
 from ..declare import ndim, primitive, rules
 from ..elementwise import absolute
@@ -287,7 +288,7 @@ def levels(a: Any) -> tuple:
     layout_of(a)
     taped, tangent = False, None
     while isinstance(a, Variable):
-        taped = taped or (a._trace is not None and a._trace.pulls)
+        taped = taped or isinstance(a._trace, Tape)
         if isinstance(a._trace, Dual) and tangent is None:
             tangent = a._slot
         a = a._value

@@ -121,7 +121,7 @@ def plain(x: Any) -> Any:
 # --- triangular systems ---
 
 
-@primitive(shapes=(0,), batch="matrix")
+@primitive(shapes=(0,), batch="matrix", total=True)
 def triangle(x, *, lower, strict=False):
     """The lower or upper triangle of each matrix, the rest zero."""
     if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril takes 8 microseconds to make its mask
@@ -253,7 +253,7 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 # --- Cholesky factors ---
 
 
-@primitive(holomorphic=False, batch="matrix")
+@primitive(holomorphic=False, batch="matrix", known_as="cholesky")
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
     if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL:
@@ -363,7 +363,7 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 # --- general systems ---
 
 
-@primitive(batch=matrices)
+@primitive(batch=matrices, known_as="solve")
 def solve_matrix(a, b):
     """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
     if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
@@ -533,12 +533,12 @@ def scipy_det(a, overwrite_a=False, check_finite=True):
     return det(a)
 
 
-@primitive(np.linalg.det, batch="matrix")
+@primitive(np.linalg.det, batch="matrix", total=True)
 def det(x):
     return xp_of(x).linalg.det(x)
 
 
-@primitive(batch="matrix")
+@primitive(batch="matrix", total=True)
 def cofactor(x):
     """The matrix of cofactors, the derivative of det; finite at singular matrices."""
     if type(x) is np.ndarray:
@@ -620,7 +620,7 @@ rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: co
 rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
 
 
-@primitive(multi=2, batch="matrix")
+@primitive(multi=2, batch="matrix", total=True, known_as="slogdet")
 def sign_and_log(x):
     return tuple(xp_of(x).linalg.slogdet(x))
 

@@ -101,7 +101,7 @@ def _parts(x: Any, lower: bool) -> tuple:
     return (library, x.swapaxes(-1, -2).conj(), mask, mask.T) if lower else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
 
 
-@primitive(holomorphic=False, batch="matrix")
+@primitive(holomorphic=False, batch="matrix", total=True)
 def mirrored(x, *, alike, lower):
     """The Hermitian matrix that x stands for."""
     library, h, near, far = _parts(x, lower)

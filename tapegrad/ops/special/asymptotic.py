@@ -32,7 +32,7 @@ def tail_sum(x, *, terms, p, q, m):
     return total * x ** -(p + m)
 
 
-@primitive(scalar=tail_sum)
+@primitive(scalar=tail_sum, rough=True)
 def tail(x, *, terms, p, q, m=0):
     """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
     return tail_sum(x, terms=terms, p=p, q=q, m=m).astype(x.dtype)

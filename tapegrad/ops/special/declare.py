@@ -17,7 +17,7 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.errors import ArgumentError, NoRuleError
 from ..._core.foreign import name_in
 from ..._core.lent_memory import lend
-from ..._core.primitive import any_tracked, primal_of
+from ..._core.primitive import SAMPLED, any_tracked, primal_of
 from ..._core.registry import load
 from ..._core.scope import OPEN
 from ..declare import dtype, ndim, primitive, rules, same, shape, xp
@@ -44,7 +44,7 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
     @functools.wraps(f)
     def run(*args, **kwargs):
         if any_tracked((args, kwargs)):
-            if any([t.samples for t in OPEN.hiding]):
+            if any([t.visibility == SAMPLED for t in OPEN.hiding]):
                 home = [part for part in getattr(theirs(), "__module__", "scipy").split(".") if not part.startswith("_")]
                 name = ".".join([*home, f.__name__])
                 return load("tapegrad.implicit.sequential").one_by_one(name, f, args, kwargs, False, run)

@@ -108,7 +108,7 @@ RATIO_TERMS = 51  # right to rounding from RATIO_FROM on, and q is no larger tha
 RATIO_FROM = 2.5
 
 
-@primitive(scalar=ratio_in_kernels)
+@primitive(scalar=ratio_in_kernels, rough=True)
 def erfcx_ratio(x, *, n):
     """I_n / I_(n - 1) at x >= RATIO_FROM, where I_0 = erfcx(x) and I_n = exp(x^2) times the n-th repeated integral of erfc: they are
     positive, I_(n - 2) = 2 x I_(n - 1) + 2 n I_n, and the derivative of I_n is -2 (n + 1) I_(n + 1), in which nothing cancels."""
@@ -289,7 +289,7 @@ def exprel_in_kernels(x, *, n):
     return f if n == 0 else exprel_derivative(np, x, f, n)
 
 
-@primitive(scalar=exprel_in_kernels)
+@primitive(scalar=exprel_in_kernels, rough=True)
 def exprel_n(x, *, n):
     """The derivative of order n of (exp(x) - 1) / x: the integral of s^n exp(s x) for s from 0 to 1."""
     f = special_of(x).exprel(x)

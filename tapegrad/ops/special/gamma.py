@@ -76,7 +76,7 @@ def polygamma_in_kernels(x, *, n):
     return np.where(left, -(math.pi ** (n + 1)) * c - y, y if n % 2 else -y)
 
 
-@primitive(scalar=polygamma_in_kernels)
+@primitive(scalar=polygamma_in_kernels, rough=True)
 def polygamma_n(x, *, n):
     of_real("polygamma", x)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
@@ -99,7 +99,7 @@ def gamma_in_kernels(x):
     return np.where(np.logical_and(x < 0.0, whole == x), math.nan, np.where(flipped, -size, size))
 
 
-@primitive(sp.gamma, scalar=gamma_in_kernels)
+@primitive(sp.gamma, scalar=gamma_in_kernels, rough=True)
 def gamma(x):
     return special_of(x).gamma(x)
 
@@ -109,7 +109,7 @@ def rgamma(x):
     return special_of(x).rgamma(x)
 
 
-@primitive(sp.beta)
+@primitive(sp.beta, rough=True)
 def beta(a, b):
     return special_of2(a, b).beta(a, b)
 
@@ -152,7 +152,7 @@ def betaln_in_kernels(a, b):
     return sp.gammaln(b) - psi_gap_in_kernels(a, b, n=-1)
 
 
-@primitive(sp.betaln, scalar=betaln_in_kernels)
+@primitive(sp.betaln, scalar=betaln_in_kernels, rough=True)
 def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
@@ -160,7 +160,7 @@ def betaln(a, b):
 SHIFT = 20
 
 
-@primitive(scalar=psi_gap_in_kernels)
+@primitive(scalar=psi_gap_in_kernels, rough=True)
 def psi_gap(a, b, *, n=0):
     """polygamma(n, a + b) - polygamma(n, a).  Where b is small beside a > 0 the two would cancel: there the differences are taken term
     by term, in the recurrence up to a + 20 and in the asymptotic series, by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""

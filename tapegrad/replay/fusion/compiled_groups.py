@@ -15,28 +15,28 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
+from ..buffer_pool import packed
+from ..costs import (
+    BLOCK_ELEMENT_NS,
+    BLOCK_ROW_NS,
+    CALL_NS,
+    CODES_KEPT,
+    COSTLY_OPERATIONS,
+    GROUP_ENTRY_NS,
+    OPERATION_NS,
+    PASS_ELEMENT_NS,
+    SLOW_ELEMENT_NS,
+    WRITE_NS,
+)
+from ..record.instructions import ufunc_of
 from ..record.settings_keys import key_of
-from .elements import ENDING, Element, Exact, of_truth, ufunc_of
+from ..scalar_graph import Exact, of_truth
 from .loops import STARTS, Access, Loops, Nest
-from .regions import Added, Moved, cells
+from .regions import Added, Element, Moved, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
-LITTLE, LINE, COSTLY, SLOW = (
-    20,
-    0.15,
-    6,
-    0.5,
-)  # ns of an instruction within a block, and of an element; from so many operations on it is slow
-CALL, WRITE, PASS, COST, ENTRY = (
-    600,
-    1500,
-    0.3,
-    0.05,
-    3000,
-)  # ns: of an instruction, of a write; of an element, of its operations; of a group
 RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once nobody holds them
-MOST = 4096  # codes that are kept in a process
 CODES: dict = {}
 
 
@@ -69,7 +69,7 @@ class Group:
         self.single = [a for a in self.given if a not in self.arrays]
         self.written = [k for k in self.left if k not in self.sums or self.shown[k][1]]  # in memory
         self.totals = [k for k in self.sums if not self.shown[k][1]]
-        self.names = [(k, i.prim if type(i.prim) is str else i.prim.name) for k, i in now.code if k not in self.carried]
+        self.names = [(k, i.name) for k, i in now.code if k not in self.carried]
         self.saved = kinds.gain(self, now) if self.left else 0.0
         self.code: Any = None
         self.pool: list = []
@@ -84,10 +84,10 @@ class Group:
                     d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
                 )
                 if k in self.kinds.within:
-                    saved += LITTLE + (LINE if d.cost < COSTLY else SLOW) * size
+                    saved += BLOCK_ROW_NS + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
                 else:
-                    saved += (WRITE if type(d) is Moved else CALL) + (PASS + COST * d.cost) * size
-        return saved - ENTRY - PASS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
+                    saved += (WRITE_NS if type(d) is Moved else CALL_NS) + (PASS_ELEMENT_NS + OPERATION_NS * d.cost) * size
+        return saved - GROUP_ENTRY_NS - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
 
     def key(self) -> Any:
         """What its code depends on; raises TypeError where that cannot be told."""
@@ -120,7 +120,7 @@ class Group:
         code = CODES.get(key)
         if code is None:
             code = self.kinds.code(self)
-            if key is not None and len(CODES) < MOST:
+            if key is not None and len(CODES) < CODES_KEPT:
                 CODES[key] = code
         self.code = code
         return code
@@ -249,8 +249,7 @@ class Code:
         d, op = self.values[v], self.g.op[n]
         if type(d) is Moved or self.shown[v][3] == BOOL or op in ("const", "in") or n in nest.loads:
             return
-        ending = type(d) is Element and ufunc_of(d.i) is None and d.i.prim.name in ENDING
-        if v not in self.group.watched and not ending:
+        if v not in self.group.watched and not (type(d) is Element and d.bounded):
             return
         if op in ("add", "sub", "mul", "neg"):  # of what is no number comes no number
             nest.checks = [c for c in nest.checks if c not in self.g.args[n]]
@@ -318,15 +317,6 @@ class Code:
 
 def form_of(d: Any, a: int) -> tuple | None:
     return d.form if type(d) is Moved and d.base == a else None
-
-
-def packed(shape: tuple, size: int) -> tuple:
-    """The strides of an array in C order."""
-    found = []
-    for n in reversed(shape):
-        found.append(size)
-        size *= n
-    return tuple(found[::-1])
 
 
 def laid_out(shown: tuple) -> tuple:

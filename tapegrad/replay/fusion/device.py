@@ -14,10 +14,10 @@ from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.cuda_builder import BITS, HEAD, Writer, function
 from ...kernels.graph.nodes import COMPARE
+from ..costs import BLOCK_THREADS, LAUNCH_BLOCKS
 from .compiled_groups import BOOL, FLOATS, Code, Group, laid_out
 from .loops import Nest
 
-THREADS, BLOCKS = 128, 1024  # of a block; of a launch, at most
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
 
 
@@ -114,7 +114,7 @@ class DeviceCode(Code):
         self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), [parts for parts, *_ in totals])
         self.lines = self.text.count("\n")
         self.items = self.work = sum([math.prod(nest.extents) for nest in nests])
-        self.grid = min(-(-self.items // THREADS), BLOCKS)
+        self.grid = min(-(-self.items // BLOCK_THREADS), LAUNCH_BLOCKS)
         self.call = self.caller()
         del self.group, self.g, self.nests, self.values, self.sums, self.shown
 
@@ -142,9 +142,9 @@ class DeviceCode(Code):
                     for old, (shape, dtype, axes) in zip(x[given:], shapes, strict=True)
                 ]
                 pointers = [xp.int64(a.data.ptr) for a in (*[x[n] for n, _ in strides], *made)]
-                sums = xp.empty((count, grid * THREADS), dtype) if count else None
+                sums = xp.empty((count, grid * BLOCK_THREADS), dtype) if count else None
                 last = [xp.int64(sums.data.ptr)] if count else []
-                cuda.loaded(text, "group")((grid,), (THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
+                cuda.loaded(text, "group")((grid,), (BLOCK_THREADS,), (*pointers, *[dtype.type(x[n]) for n in singles], *last))
                 found = [*made, *(sums.sum(axis=1) if count else ())]
             return tuple([found[n] for n in back])
 

@@ -9,25 +9,27 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ASSIGN
-from ...ops import elementwise as e
-from ...ops import reductions, shaping
+from ..buffer_pool import packed
+from ..costs import (
+    COSTLY_OPERATIONS,
+    GROUP_INSTRUCTIONS,
+    GROUP_OPERATIONS,
+    GROUPED_ELEMENTS,
+    LOOP_CELLS,
+    MASK_ELEMENTS,
+    OPERAND_PLACES,
+    RECOMPUTED_OPERATIONS,
+    WRITTEN_OUT_TERMS,
+)
 from ..program import GROUP, LAID, PART, Instruction, Program
-from .compiled_groups import BOOL, COSTLY, FLOATS, INTEGERS, Code, Group, Summed, laid_out, packed
+from ..scalar_graph import as_number, cost, of_graph
+from .compiled_groups import BOOL, FLOATS, INTEGERS, Code, Group, Summed, laid_out
 from .device import DeviceCode, worth
-from .elements import Element, as_number, cost_of
-from .regions import SHORT, Added, Moved, broadcast, cuts_of, moved, spread_of, viewed
+from .regions import Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
 from .row_products import Rows, gathered, joined
 
 F8 = np.dtype("f8")
-HOW = {shaping.sum.prim: "add", reductions.highest.prim: "max", reductions.lowest.prim: "min"}
-WITH_FLOATS = frozenset((e.divide.prim, e.multiply.prim, e.times0.prim, e.over0.prim))
-SMALL = 100  # elements below which an instruction is left to others
-CELLS = 25  # texts of one loop
-FEW = 4000  # counts of a mask
-SPREAD = 25  # places at which an operand is read
-AGAIN = 40  # operations of costly values that are worked out again
-HEAVY = 600  # operations of a group
-LONG = 150  # instructions of one
+EXTREMES = ("max", "min")
 
 
 class Kinds:
@@ -39,7 +41,7 @@ class Kinds:
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(SMALL, 1), Code, Group.gain)
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), Code, Group.gain)
         self.extended = small is None  # with extremes, counts and integers
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
@@ -66,11 +68,15 @@ class Kinds:
         found = set()
         for k, i in self.program.code:
             numpys, shape, strides, _, owns = self.shown[k]
-            masks = i.prim is shaping.sum.prim and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
-            if masks and math.prod(shape) <= FEW and all([u.prim in WITH_FLOATS and self.shown[n][3] == F8 for n, u in users.get(k, ())]):
+            masks = i.reduces == "add" and self.shown[i.args[0]][3] == BOOL and numpys and k not in self.ends
+            if masks and math.prod(shape) <= MASK_ELEMENTS and all([self.is_of_floats(n, u) for n, u in users.get(k, ())]):
                 self.shown[k] = (numpys, shape, strides, F8, owns)
                 found.add(k)
         return found
+
+    def is_of_floats(self, k: int, i: Instruction) -> bool:
+        """Does an instruction make float64 of its operands, element by element?"""
+        return type(i.prim) is not str and i.prim.vjp is not None and i.prim.batch == "elementwise" and self.shown[k][3] == F8
 
     def is_ours(self, k: int) -> bool:
         """Is it an array of the library of this program?"""
@@ -103,7 +109,7 @@ class Kinds:
         if "under" in i.watched or i.prim is PART:
             return None
         _, shape, _, dtype, _ = self.shown[k]
-        if i.prim in HOW and (self.extended or i.prim is shaping.sum.prim):
+        if i.reduces == "add" or (i.reduces in EXTREMES and self.extended):
             return self.sum(k, i)
         if not self.is_ours(k) or math.prod(shape) < self.small or self.bits(k) is None:
             return None
@@ -121,12 +127,10 @@ class Kinds:
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
             return None
-        cost = cost_of(i, tuple([x == BOOL for x in dtypes]))
-        return (
-            None
-            if cost is None or np.broadcast_shapes(*shapes) != shape
-            else Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], cost)
-        )
+        found = of_graph(cost, i, tuple([x == BOOL for x in dtypes]))
+        if found is None or np.broadcast_shapes(*shapes) != shape:
+            return None
+        return Element(i, [(a, broadcast(s, shape)) for a, s in zip(i.args, shapes, strict=True)], *found)
 
     def is_packed(self, k: int) -> bool:
         """Does it lie in C order, without gaps?"""
@@ -152,12 +156,12 @@ class Kinds:
         _, shape, _, dtype, _ = self.shown[x]
         if not self.is_ours(x) or math.prod(shape) < self.small or self.shown[k][3] != (F8 if dtype == BOOL else dtype):
             return None
-        how, bits = HOW[i.prim], self.bits(x)
+        how, bits = i.reduces, self.bits(x)
         if bits not in FLOATS and not (bits == BOOL and how == "add"):
             return None
         axis, keepdims = i.params["axis"], i.params["keepdims"]
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
-        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= SHORT
+        few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
         if few and math.prod(self.shown[k][1]) >= self.small:
             return Added(x, shape, axes, keepdims)
         if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
@@ -199,11 +203,11 @@ class Open:
                     return False
             shape = form if form and d.turned else shape
             cuts, spread = cuts_of(d, shape, self.cuts), spread_of(d, shape, self.spread)
-            if math.prod([len(c) + 1 for c in cuts]) > CELLS or len(spread.get(None, ())) > SPREAD:
+            if math.prod([len(c) + 1 for c in cuts]) > LOOP_CELLS or len(spread.get(None, ())) > OPERAND_PLACES:
                 return False
-            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > AGAIN:
+            if sum([(len(shifts) - 1) * self.values[v].cost for v, shifts in spread.items() if v is not None]) > RECOMPUTED_OPERATIONS:
                 return False
-            if d.cost >= COSTLY:
+            if d.cost >= COSTLY_OPERATIONS:
                 spread[k] = {(0,) * len(shape)}
             self.values[k], self.cuts[k], self.spread[k] = d, cuts, spread
             if form and d.turned:
@@ -216,7 +220,7 @@ class Open:
     def full(self, dtype: Any, i: Instruction) -> bool:
         """Must another group begin before this instruction?"""
         clash = dtype is not None is not self.dtype and self.dtype != dtype  # (float64 equals None)
-        return clash or any([a in self.sums for a in i.args]) or self.cost > HEAVY or len(self.code) >= LONG
+        return clash or any([a in self.sums for a in i.args]) or self.cost > GROUP_OPERATIONS or len(self.code) >= GROUP_INSTRUCTIONS
 
 
 class Reader:
@@ -266,8 +270,7 @@ class Reader:
         self.ready.add(k)
         large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
         if large and viewed(i) is None:
-            name = i.prim if type(i.prim) is str else i.prim.name
-            self.alone[name] = self.alone.get(name, 0) + 1
+            self.alone[i.name] = self.alone.get(i.name, 0) + 1
 
     def is_copy(self, k: int, i: Instruction) -> bool:
         """Is it a buffer that is written as a whole, with an array like it?"""

@@ -14,12 +14,10 @@ from ...kernels.emit import elementary
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import COMPARE, Builder
 from ...kernels.launch.cpu import HEADER
-from .elements import Exact
+from ..costs import ITEM_ELEMENTS, ROW_LANES, VECTOR_OPERATIONS
+from ..scalar_graph import Exact
 
-ITEM = 4096  # elements of an item
 STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken together, before the first number
-EIGHT = 8  # numbers of a row that is written at once
-BUSY = 60  # operations from which one register holds a vector
 
 
 @dataclass
@@ -83,8 +81,8 @@ class Order:
         if nest.partial:  # sums over axes: items that follow each other
             self.columns, self.together, self.items = self.inner, self.rows, math.prod(self.outer)
         else:
-            self.columns = ITEM if self.inner > ITEM else self.inner
-            self.together = min(max(ITEM // self.columns, 1), self.rows)
+            self.columns = ITEM_ELEMENTS if self.inner > ITEM_ELEMENTS else self.inner
+            self.together = min(max(ITEM_ELEMENTS // self.columns, 1), self.rows)
             self.items = math.prod(self.outer) * -(-self.rows // self.together) * -(-self.inner // self.columns)
 
     def cost(self, d: int, accesses: list, size: int) -> float:
@@ -108,7 +106,7 @@ class Text:
         self.size = nest.bits // 8
         outs = [n for n, *_ in (*nest.stores, *nest.partial, *nest.sums)] + nest.checks
         self.code = [n for n in g.reach(outs, nest.loads) if n not in nest.loads and g.op[n] not in ("in", "const", "bool")]
-        most = 128 // self.size if len(self.code) <= BUSY else 64 // self.size
+        most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
         self.runs, self.singles = neighbours([a for _, a in nest.stores], order, self.W, self.size)
@@ -293,18 +291,18 @@ class Text:
     def write_rows(self, values: list, p: str, stride: int) -> None:
         """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and written row by row."""
         b, real = self.b, self.b.real
-        some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(EIGHT)]) + ">"
-        for first in range(0, self.W, EIGHT):
-            if self.W == EIGHT:
+        some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(ROW_LANES)]) + ">"
+        for first in range(0, self.W, ROW_LANES):
+            if self.W == ROW_LANES:
                 v = list(values)
             else:
-                part = indices(range(first, first + EIGHT))
+                part = indices(range(first, first + ROW_LANES))
                 v = [b(f"shufflevector {b.T} {x}, {b.T} poison, {part}") for x in values]
-            v += ["poison"] * (EIGHT - len(v))
+            v += ["poison"] * (ROW_LANES - len(v))
             for s in (1, 2, 4):  # elements whose numbers differ in one bit change places
-                low = indices([k if not k & s else EIGHT + (k ^ s) for k in range(EIGHT)])
-                high = indices([k | s if not k & s else EIGHT + k for k in range(EIGHT)])
-                pairs = [(i, i | s) for i in range(EIGHT) if not i & s and (v[i], v[i | s]) != ("poison", "poison")]
+                low = indices([k if not k & s else ROW_LANES + (k ^ s) for k in range(ROW_LANES)])
+                high = indices([k | s if not k & s else ROW_LANES + k for k in range(ROW_LANES)])
+                pairs = [(i, i | s) for i in range(ROW_LANES) if not i & s and (v[i], v[i | s]) != ("poison", "poison")]
                 for i, j in pairs:
                     both = f"<8 x {real}> {v[i]}, <8 x {real}> {v[j]}"
                     v[i], v[j] = b(f"shufflevector {both}, {low}"), b(f"shufflevector {both}, {high}")
@@ -380,13 +378,13 @@ def neighbours(accesses: list, order: Order, W: int, size: int) -> tuple:
     """Which arrays are written side by side, row by row: (their numbers in that order, those of all others)."""
     alike: dict = {}
     for k, a in enumerate(accesses):
-        if not a.truth and order.stride(a, -1) not in (0, size) and W % EIGHT == 0:
+        if not a.truth and order.stride(a, -1) not in (0, size) and W % ROW_LANES == 0:
             alike.setdefault((a.pointer, tuple([order.stride(a, level) for level in range(len(order.extents))])), []).append(k)
     runs: list = []
     for numbers in alike.values():
         numbers.sort(key=lambda k: accesses[k].first)
         for k in numbers:
-            near = runs and len(runs[-1]) < EIGHT and accesses[k].first == accesses[runs[-1][-1]].first + size
+            near = runs and len(runs[-1]) < ROW_LANES and accesses[k].first == accesses[runs[-1][-1]].first + size
             if near and accesses[runs[-1][-1]].pointer == accesses[k].pointer and runs[-1][-1] in numbers:
                 runs[-1].append(k)
             else:
@@ -408,7 +406,7 @@ def declared(W: int, bits: int) -> list:
             found.append(f"declare void @llvm.masked.store.{suffix}.p0({kind}, ptr, i32, {m})")
             found.append(f"declare {kind} @llvm.masked.gather.{suffix}.v{W}p0(<{W} x ptr>, i32, {m}, {kind})")
             found.append(f"declare void @llvm.masked.scatter.{suffix}.v{W}p0({kind}, <{W} x ptr>, i32, {m})")
-    if W > 1 and W != EIGHT:
+    if W > 1 and W != ROW_LANES:
         found.append(f"declare void @llvm.masked.store.v8{SUFFIX[b.real]}.p0(<8 x {b.real}>, ptr, i32, <8 x i1>)")
     return found
 

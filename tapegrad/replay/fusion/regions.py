@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops import products, shaping
 from ...ops.indexing.regions import basic, region
+from ...ops.products import put_last, take_last
+from ...ops.shaping import as_layer, broadcast_to, concatenate, copy, embed, layer, layered, reshape, rolled, slice_of, transpose
 from ..program import LAID
 from ..record.recorder import Instruction
-
-SHORT = 4  # terms of a sum that are written out
+from ..scalar_graph import scalar_of
 
 
 @functools.cache
@@ -150,6 +150,22 @@ class Added:
         return self.terms
 
 
+class Element:
+    """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's function goes on?"""
+
+    def __init__(self, i: Instruction, sources: list, cost: int, bounded: bool = False):
+        self.i, self.list, self.cost, self.bounded = i, sources, cost, bounded
+
+    def sources(self) -> list:
+        return self.list
+
+    def needs(self, place: tuple, extents: tuple) -> list:
+        return [(a, through(m, place, len(extents))) for a, m in self.list]
+
+    def node(self, g: Any, x: list) -> int:
+        return scalar_of(g, self.i, x)
+
+
 STEPS = frozenset(("at", "transpose"))
 
 
@@ -161,67 +177,76 @@ def viewed(i: Instruction) -> Callable | None:
         if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not (at is None or basic(at)):
             return None
         return lambda x: region(x, path) if at is None else region(x, path)[at]
-    if prim is shaping.transpose.prim:
-        return lambda x: x.transpose(i.params["axes"])
-    if prim is shaping.broadcast_to.prim:
-        return lambda x: np.broadcast_to(x, i.params["to"])
-    return None
+    view = VIEWS.get(prim)
+    return None if view is None else lambda x: view(x, *i.params.values())
 
 
-def only_ones(a: tuple, b: tuple) -> bool:
-    return [n for n in a if n != 1] == [n for n in b if n != 1]
+VIEWS = {transpose.prim: np.transpose, broadcast_to.prim: np.broadcast_to}
 
 
 def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     """What an instruction is that but moves elements, for operands of these shapes."""
-    prim, args = i.prim, i.args
-    if prim is shaping.broadcast_to.prim:
-        return Moved(Piece(None, (args[0], broadcast(shapes[0], shape))))
-    if prim in (READ, ASSIGN, ADD_AT) and i.params["path"][:1] and i.params["path"][0][0] == "reshape":
-        return counted(i, shapes, shape)
-    if prim is READ or prim is shaping.transpose.prim:
-        view = viewed(i)
-        found = None if view is None else of_view(view, shapes[0])
-        return None if found is None or found[0] != shape else Moved(Piece(None, (args[0], found[1])))
-    if prim is shaping.reshape.prim and only_ones(shapes[0], shape):
-        axes = iter([a for a, n in enumerate(shape) if n != 1])
-        m = tuple([(0, unit(next(axes), len(shape)) if n != 1 else (0,) * len(shape)) for n in shapes[0]])
-        return Moved(Piece(None, (args[0], m)))
-    if prim is LAID or prim is shaping.copy.prim:
-        return Moved(Piece(None, (args[0], whole(shape))))
-    if prim is ASSIGN or prim is ADD_AT:
-        return written(i, shapes, shape)
-    if prim is shaping.rolled.prim and type(i.params["shift"]) is int and (type(i.params["axis"]) is int or len(shape) == 1):
-        axis = (i.params["axis"] or 0) % len(shape)
-        n = shape[axis]
-        return joined(axis, [(args[0], n - i.params["shift"] % n, n), (args[0], 0, n - i.params["shift"] % n)], shape)
-    if prim is shaping.concatenate.prim:
-        axis = i.params["axis"] % len(shape)
-        return joined(axis, [(k, 0, s[axis]) for k, s in zip(args, shapes, strict=True)], shape)
-    if prim in (shaping.layered.prim, shaping.layer.prim, shaping.as_layer.prim):
-        return layers(i, shape)
-    if prim in (shaping.slice_of.prim, shaping.embed.prim):
-        return sliced(i, shapes[0], shape)
-    if prim in (products.take_last.prim, products.put_last.prim):
-        return picked(i, shape)
-    return None
+    rule = RULES.get(i.prim)
+    return None if rule is None else rule(i, shapes, shape)
 
 
-def picked(i: Instruction, shape: tuple) -> Moved:
+def of_region(rule: Callable) -> Callable:
+    """That of a read or write, also by a reshape."""
+
+    return lambda i, *shapes: (counted if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule)(i, *shapes)
+
+
+def as_view(i, shapes, shape):
+    view = viewed(i)
+    found = None if view is None else of_view(view, shapes[0])
+    return None if found is None or found[0] != shape else Moved(Piece(None, (i.args[0], found[1])))
+
+
+def spread(i, shapes, shape):
+    return Moved(Piece(None, (i.args[0], broadcast(shapes[0], shape))))
+
+
+def as_it_lies(i, shapes, shape):
+    return Moved(Piece(None, (i.args[0], whole(shape))))
+
+
+def reshaped(i, shapes, shape):
+    """Axes of one element come and go."""
+    if [n for n in shapes[0] if n != 1] != [n for n in shape if n != 1]:
+        return None
+    axes = iter([a for a, n in enumerate(shape) if n != 1])
+    m = tuple([(0, unit(next(axes), len(shape)) if n != 1 else (0,) * len(shape)) for n in shapes[0]])
+    return Moved(Piece(None, (i.args[0], m)))
+
+
+def shifted(i, shapes, shape):
+    shift, axis = i.params["shift"], i.params["axis"]
+    if type(shift) is not int or (type(axis) is not int and len(shape) != 1):
+        return None
+    axis = (axis or 0) % len(shape)
+    n = shape[axis]
+    return joined(axis, [(i.args[0], n - shift % n, n), (i.args[0], 0, n - shift % n)], shape)
+
+
+def concatenated(i, shapes, shape):
+    axis = i.params["axis"] % len(shape)
+    return joined(axis, [(k, 0, s[axis]) for k, s in zip(i.args, shapes, strict=True)], shape)
+
+
+def picked(i, shapes, shape):
     """Some of the last axis, or their places among zeros."""
     ahead, pieces = whole(shape)[:-1], []
     for n, at in enumerate(i.params["at"]):
-        here, there = (n, at) if i.prim is products.take_last.prim else (at, n)
+        here, there = (at, n) if "size" in i.params else (n, at)
         box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
         pieces.append(Piece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
     return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
 
 
-def sliced(i: Instruction, own: tuple, shape: tuple) -> Moved:
+def sliced(i, shapes, shape):
     """A slice along an axis, or one among zeros."""
-    axis, start = i.params["axis"] % len(shape), i.params["start"]
-    embedded = i.prim is shaping.embed.prim
-    start = start or 0
+    own, axis, start = shapes[0], i.params["axis"] % len(shape), i.params["start"] or 0
+    embedded = "size" in i.params
     start = start if start >= 0 else start + own[axis]
     m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(whole(shape))])
     if not embedded:
@@ -230,21 +255,23 @@ def sliced(i: Instruction, own: tuple, shape: tuple) -> Moved:
     return Moved(Piece(box, (i.args[0], m)), Piece(None))
 
 
-def layers(i: Instruction, shape: tuple) -> Moved:
-    """Arrays along a new axis, one of them, or one among zeros."""
-    axis = i.params["axis"]
-    if i.prim is shaping.layer.prim:
-        m = list(whole(shape))
-        m.insert(axis, (i.params["at"], (0,) * len(shape)))
-        return Moved(Piece(None, (i.args[0], tuple(m))))
+def layer_of(i, shapes, shape):
+    """One of the arrays along an axis."""
+    m = list(whole(shape))
+    m.insert(i.params["axis"], (i.params["at"], (0,) * len(shape)))
+    return Moved(Piece(None, (i.args[0], tuple(m))))
+
+
+def layers(i, shapes, shape):
+    """Arrays along a new axis, or one among zeros."""
+    axis, first = i.params["axis"], i.params.get("at", 0)
     m = tuple([at for a, at in enumerate(whole(shape)) if a != axis])
-    first = 0 if i.prim is shaping.layered.prim else i.params["at"]
     boxes = [tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)]) for n in range(first, first + len(i.args))]
     pieces = [Piece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
     return Moved(*pieces) if len(pieces) == shape[axis] else Moved(*pieces, Piece(None))
 
 
-def counted(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def counted(i, shapes, shape):
     """A view of an array, or a write to it, that goes by a reshape of it."""
     to, size = i.params["path"][0][1], math.prod(shapes[0])
     form = tuple(to) if type(to) in (tuple, list) else (to,)
@@ -273,7 +300,7 @@ def joined(axis: int, parts: list, shape: tuple) -> Moved:
     return Moved(*pieces)
 
 
-def written(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def written(i, shapes, shape):
     """A write into a region without gaps."""
     path, at = i.params["path"], i.params["at"]
     if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not basic(at):
@@ -302,6 +329,21 @@ def written(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
     full = box == [(0, n) for n in shape]
     inside = Piece(None if full else tuple(box), *((what,) if i.prim is ASSIGN else (base, what)))
     return Moved(inside) if full else Moved(inside, Piece(None, base))
+
+
+RULES: dict = {
+    **{word: of_region(rule) for word, rule in ((READ, as_view), (ASSIGN, written), (ADD_AT, written))},
+    LAID: as_it_lies,
+    **{
+        entry.prim: rule
+        for rule, *entries in (
+            (as_it_lies, copy), (spread, broadcast_to), (as_view, transpose), (reshaped, reshape), (shifted, rolled),
+            (concatenated, concatenate), (layers, layered, as_layer), (layer_of, layer), (sliced, slice_of, embed),
+            (picked, take_last, put_last),
+        )
+        for entry in entries
+    },
+}  # fmt: skip
 
 
 # --- where loops are to be cut, and how far apart an operand is read ---

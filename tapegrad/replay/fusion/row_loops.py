@@ -9,10 +9,8 @@ import llvmlite.binding as llvm
 
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import Builder
+from ..costs import ROW_PRODUCTS, TURN_ROWS
 from .loops import function, halved
-
-ROWS = 8  # of a turn
-TOGETHER = 2  # products, or sums, that read a row together
 
 
 def text(columns: int, bits: int, products: int, factors: int, totals: int, steps: list) -> str:
@@ -28,14 +26,14 @@ class Text:
     def text(self) -> str:
         b, at = self.b, self.pointers()
         with b.range(0, Affine(0, {"%turns": 1})) as k:
-            first = b(f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {ROWS * self.columns}')}")
-            rows = [self.beyond(first, str(r * self.columns)) for r in range(ROWS)]
-            for n in range(0, self.products, TOGETHER):
-                self.multiply(rows, at["vectors"][n : n + TOGETHER], at["products"][n : n + TOGETHER])
+            first = b(f"getelementptr {b.real}, ptr {at['matrix'][0]}, i64 {b(f'mul i64 {b.count(k)}, {TURN_ROWS * self.columns}')}")
+            rows = [self.beyond(first, str(r * self.columns)) for r in range(TURN_ROWS)]
+            for n in range(0, self.products, ROW_PRODUCTS):
+                self.multiply(rows, at["vectors"][n : n + ROW_PRODUCTS], at["products"][n : n + ROW_PRODUCTS])
             b.lines.append(f"  call void {at['code'][0]}(ptr {at['table'][0]})")
             self.total(at)
-            for n in range(0, self.factors, TOGETHER):
-                self.add(rows, at["factors"][n : n + TOGETHER], at["sums"][n : n + TOGETHER])
+            for n in range(0, self.factors, ROW_PRODUCTS):
+                self.add(rows, at["factors"][n : n + ROW_PRODUCTS], at["sums"][n : n + ROW_PRODUCTS])
             for p, step in zip(at["moving"], self.steps, strict=True):
                 there = b(f"load i64, ptr {p}")
                 b.lines.append(f"  store i64 {b(f'add i64 {there}, {step}')}, ptr {p}")
@@ -95,9 +93,8 @@ class Text:
         def work(j: str, mask: str) -> None:
             given = [self.read(x, j, mask) for x in vectors]
             for row, sums in zip(rows, cells, strict=True):
-                b.lines.append(
-                    f"  call void @llvm.prefetch.p0(ptr {self.beyond(self.beyond(row, j), str(ROWS * self.columns))}, i32 0, i32 3, i32 1)"
-                )
+                next_turn = self.beyond(self.beyond(row, j), str(TURN_ROWS * self.columns))
+                b.lines.append(f"  call void @llvm.prefetch.p0(ptr {next_turn}, i32 0, i32 3, i32 1)")
                 a = self.read(row, j, mask)
                 for x, cell in zip(given, sums, strict=True):
                     b.set(cell, b.fma(a, x, b.get(cell)))
@@ -116,7 +113,7 @@ class Text:
     def add(self, rows: list, factors: list, sums: list) -> None:
         """The sums of the rows by these factors."""
         b = self.b
-        given = [[b.spread(self.one(p, r)) for r in range(ROWS)] for p in factors]
+        given = [[b.spread(self.one(p, r)) for r in range(TURN_ROWS)] for p in factors]
 
         def work(j: str, mask: str) -> None:
             found = [self.read(p, j, mask) for p in sums]

@@ -12,17 +12,13 @@ import numpy as np
 
 from ...kernels.launch import waiting
 from ...kernels.launch.cpu import HEADER, address, compiled
-from ...ops.products import matmul
-from ..emitted import WORTH
+from ..buffer_pool import packed
+from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
 from . import row_loops
-from .compiled_groups import FLOATS, Group, State, Summed, maker, packed
-from .elements import Element
-from .regions import Moved, of_view, viewed, whole
-from .row_loops import ROWS
-
-PART, PARTS = 1 << 22, 16  # bytes of the rows of a part, at least; parts, at most
+from .compiled_groups import FLOATS, Group, State, Summed, maker
+from .regions import Element, Moved, of_view, viewed, whole
 
 
 class Rows:
@@ -41,10 +37,13 @@ class Rows:
         self.given = list(dict.fromkeys([matrix, *before.values(), *[a for a in group.given if a not in before]]))
         self.names = [*group.names, *[(k, "matmul") for k in (*before, *after)]]
         self.saved = group.saved
-        turns = self.count // ROWS
-        parts = max(min(PARTS, turns, self.count * self.columns * self.dtype.itemsize // PART), 1)
+        turns = self.count // TURN_ROWS
+        parts = max(min(PARTS, turns, self.count * self.columns * self.dtype.itemsize // PART_BYTES), 1)
         self.cuts = [turns * k // parts for k in range(parts + 1)]
-        self.part, self.rest = of_rows(group, tiled, ROWS), of_rows(group, tiled, self.count % ROWS) if self.count % ROWS else None
+        self.part, self.rest = (
+            of_rows(group, tiled, TURN_ROWS),
+            of_rows(group, tiled, self.count % TURN_ROWS) if self.count % TURN_ROWS else None,
+        )
         self.makers = {k: maker(self.shown[k]) for k in self.written}
         self.work = 2.0 * self.count * self.columns * (len(before) + len(after))
         self.pool: list = []
@@ -52,7 +51,9 @@ class Rows:
     @functools.cached_property
     def loop(self) -> Any:
         part = self.part
-        steps = [packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * ROWS for k in moving(part, self.tiled, self.before, self.after)]
+        steps = [
+            packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS for k in moving(part, self.tiled, self.before, self.after)
+        ]
         text = row_loops.text(self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps)
         return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(compiled(text, "rows"))
 
@@ -75,7 +76,7 @@ class Rows:
         except IndexError:
             frames = [Frame(self) for _ in self.cuts[1:]]
         for frame, first in zip(frames, self.cuts, strict=False):
-            frame.fill(self, values, matrix, vectors, first * ROWS)
+            frame.fill(self, values, matrix, vectors, first * TURN_ROWS)
 
         def run(start: int, stop: int) -> None:
             for k in range(start, stop):
@@ -96,7 +97,7 @@ class Rows:
         made = {**{k: values[k] for k in self.written}, **dict(zip(self.after, sums, strict=True))}
         made |= dict(zip(self.group.totals, totals, strict=False))
         if self.rest is not None:
-            first = self.count // ROWS * ROWS
+            first = self.count // TURN_ROWS * TURN_ROWS
             rows = matrix[first:]
             part = lambda a: rows.dot(values[self.before[a]]) if a in self.before else values[a][first:] if a in self.tiled else values[a]
             memory = [values[k][first:] if k in self.makers else None for k in self.group.written]
@@ -131,7 +132,7 @@ class Frame:
         for n in range(len(arrays)):  # the table has the address of an object, which holds that of the elements
             self.state.table[n] = first + 8 * n - HEADER if HEADER else 0
         inner = list(dict.fromkeys((*rows.before, *rows.after.values())))
-        self.inner = np.empty((len(inner), ROWS), dtype)
+        self.inner = np.empty((len(inner), TURN_ROWS), dtype)
         self.sums, self.totals = np.empty((len(rows.after), rows.columns), dtype), np.empty(max(len(part.totals), 1), dtype)
         there = dict(zip(inner, [address(x) for x in self.inner], strict=True))
         for k, place in there.items():
@@ -216,9 +217,9 @@ def gathered(kinds: Any) -> tuple | None:
     for k, i in code:
         if viewed(i) is not None:
             turned[k] = i.args[0]
-        elif i.prim is matmul.prim and len(kinds.shown[k][1]) == 1:
+        elif i.reduces == "products" and len(kinds.shown[k][1]) == 1:
             matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_matrix(a, kinds)]
-    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and size_of(kinds.shown[a]) >= WORTH]
+    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and size_of(kinds.shown[a]) >= MATRIX_BYTES]
     if not shared:
         return None
     rows, parts, place = kinds.shown[shared[0]][1][:1], ([], [], []), {}
@@ -243,7 +244,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     before: dict = {}
     for z in group.arrays:
         i = code.get(z)
-        if z in tiled and i is not None and i.prim is matmul.prim and z not in kinds.ends and is_matrix(i.args[0], kinds):
+        if z in tiled and i is not None and i.reduces == "products" and z not in kinds.ends and is_matrix(i.args[0], kinds):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
     after: dict = {}
@@ -260,7 +261,12 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
         last = {u: r for u, r in last.items() if all([v in last or v in group.values or v in group.sums for v in kinds.users[r]])}
         _, shape, _, dtype, _ = kinds.shown[matrix]
         fits = dtype == group.dtype and all([kinds.shown[x][1] == shape[1:] and kinds.shown[x][3] == dtype for x in first.values()])
-        if fits and len(first) + len(last) > 1 and size_of(kinds.shown[matrix]) >= WORTH and shape[0] == next(iter(rows_of(group, tiled))):
+        if (
+            fits
+            and len(first) + len(last) > 1
+            and size_of(kinds.shown[matrix]) >= MATRIX_BYTES
+            and shape[0] == next(iter(rows_of(group, tiled)))
+        ):
             return Rows(group, matrix, first, last, tiled)
     return None
 
@@ -286,7 +292,7 @@ def is_matrix(a: int, kinds: Any) -> bool:
 
 def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
     """The matrix that a vector is multiplied by, r A or A' r."""
-    if i.prim is not matmul.prim or i.args[0] == i.args[1]:
+    if i.reduces != "products" or i.args[0] == i.args[1]:
         return None
     if i.args[0] == r:
         return i.args[1] if is_matrix(i.args[1], kinds) else None

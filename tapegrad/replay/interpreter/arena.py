@@ -8,11 +8,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.arrays import F8
+from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS
 from ..program import Program
 
-KEPT = 1 << 28  # bytes of an arena that is kept for the next run
-LEAST_CUT, BOXES = 32, 16  # elements of a box that is a row of its own; boxes of an instruction
-LINE, SEVERAL = 8, 64  # elements of a line of the cache, and of a value for which it matters
 ITEM = 8  # bytes of an integer that tells a place
 
 
@@ -59,7 +57,7 @@ class Arena:
             return Memory(self)
 
     def give_back(self, memory: "Memory") -> None:
-        if ITEM * self.size <= KEPT:
+        if ITEM * self.size <= ARENA_BYTES:
             self.pool.append(memory)
 
     def settle(self) -> None:
@@ -81,7 +79,7 @@ class Arena:
 
     def begin(self, count: int) -> int:
         """The first of so many new places; many begin with a line of the cache, but where trips are to be alike."""
-        first = self.size if count < SEVERAL or self.rolling else -(-self.size // LINE) * LINE
+        first = self.size if count < ALIGNED_ELEMENTS or self.rolling else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
         self.size = first + count
         return first
 
@@ -187,7 +185,7 @@ class Arena:
         """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
         if id(at.base) in self.counting:  # an integer takes as much memory as a number
             return at.shape, at.strides
-        if at.size < LEAST_CUT:
+        if at.size < BOX_ELEMENTS:
             return False
         found = self.forms.get(id(at))
         if found is None:
@@ -207,7 +205,7 @@ class Arena:
                     if at.shape[-axis] > 1:
                         cuts[-axis] |= self.seams(at, axis)
         count = math.prod([len(c) - 1 for c in cuts]) if cuts else 0
-        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * LEAST_CUT else None
+        return [sorted(c) for c in cuts] if 1 < count <= BOXES and to.size >= count * BOX_ELEMENTS else None
 
     def seams(self, at: np.ndarray, axis: int) -> set:
         """Where, along this axis from the last one, the steps between neighbours change."""
@@ -235,8 +233,8 @@ class Memory:
     __slots__ = ("arena", "address", "views")
 
     def __init__(self, arena: Arena):
-        room = np.zeros(arena.size + LINE)
-        skipped = -room.ctypes.data // ITEM % LINE
+        room = np.zeros(arena.size + CACHE_LINE_ELEMENTS)
+        skipped = -room.ctypes.data // ITEM % CACHE_LINE_ELEMENTS
         self.arena, self.views = room[skipped : skipped + arena.size], {}
         for at, v in arena.constants:
             self.arena[at] = v

@@ -5,7 +5,8 @@ itself always counts as part of the band: so each element of the other operand i
 
 from collections.abc import Callable
 
-LEAST, WIDEST = 20, 4  # unknowns; diagonals on each side of that in the middle, at most
+from ..costs import BAND_DIAGONALS, BANDED_UNKNOWNS
+
 LANES = 32
 MANY, ONES, INTS = f"<{LANES} x double>", f"<{LANES} x i1>", f"<{LANES} x i64>"
 SPREAD = f"<{LANES} x i32> zeroinitializer"
@@ -352,8 +353,8 @@ BANDED = f"""
 define internal i1 @banded(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i64 %yj, i64 %m, i64 %n, i64 %p, ptr %room) {{
   %most0 = sub i64 %n, 8
   %most1 = sdiv i64 %most0, 16
-  %most = call i64 @llvm.smin.i64(i64 %most1, i64 {WIDEST})
-  %fits = icmp sge i64 %n, {LEAST}
+  %most = call i64 @llvm.smin.i64(i64 %most1, i64 {BAND_DIAGONALS})
+  %fits = icmp sge i64 %n, {BANDED_UNKNOWNS}
   %tall = icmp eq i64 %m, %n
   %ask_x = and i1 %fits, %tall
   br i1 %ask_x, label %of_x, label %not_x
@@ -394,4 +395,4 @@ TEXT = DECLARED + WIDTH + LINE + LEFT + RIGHT + BANDED
 
 def room_for(n: int) -> int:
     """Elements of the room in which the diagonals of n by n are put together, and a row is copied."""
-    return (2 * WIDEST + 2) * n + 2 * WIDEST if n >= LEAST else 1
+    return (2 * BAND_DIAGONALS + 2) * n + 2 * BAND_DIAGONALS if n >= BANDED_UNKNOWNS else 1

@@ -13,49 +13,36 @@ import numpy as np
 
 from ..._core.arrays import F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops import elementwise as e
-from ...ops import shaping
 from ...ops.indexing.regions import region
-from ...ops.products import matmul
-from ...ops.zero_derivative import Place
+from ...ops.shaping import copy
+from ..costs import (
+    BLAS_MATRIX_PRODUCTS,
+    BLAS_VECTOR_PRODUCTS,
+    BLOCK_ELEMENTS,
+    BLOCK_MATRICES,
+    BLOCK_PRODUCTS,
+    BLOCK_ROWS,
+    BOX_ELEMENTS,
+    BUFFER_ELEMENTS,
+    COPIED_ELEMENTS,
+    LINE_ELEMENTS,
+    PAIRED_ELEMENTS,
+    TRANSFER_ROWS,
+    TRANSPOSED_ELEMENTS,
+    TRANSPOSED_PRODUCTS,
+    TRIP_ELEMENTS,
+)
 from ..program import GROUP, LAID, PART, Instruction, Program, laid
-from .arena import ITEM, LEAST_CUT, Arena, Memory, zeros_of
+from .arena import ITEM, Arena, Memory, zeros_of
 from .banded import room_for
+from .element_rows import rows_of
 from .foreign_calls import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
-from .loop_rerolling import HEAVIEST, Listed
-from .machine_code import IN_LINES, LIBM, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .loop_rerolling import Listed
+from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .small_matrices import way
 
-SMALL = 1 << 15  # elements of a result: NumPy does more of them sooner
-CALLED = 1 << 15  # of exponentials and the like
-PRODUCTS = 1 << 22  # of a matrix product
-MATRICES = 64  # products of an instruction
-OF_BLAS, OF_VECTORS = 200, 1000  # from which on BLAS does it: one of matrices, one of a matrix and a vector
-ROOM = 1 << 15  # elements of an array that is read or written in part
-FEWEST, MOVED = 3, 0.7  # rows for which a call pays, and for which a value that it takes or gives
-COPIED = 3000  # elements that take as long to copy as it takes to begin
-OFTEN, TURNED = 3, 6000  # products that a transpose is copied for, and the most elements of one
-SHORT = 3  # elements of a line below which a table is as good
 FIRST = frozenset(("mul", "add", "sub"))
-PAIR = 32  # elements of an instruction that is one row with the next
-BINARY = {
-    e.add.prim: "add", e.subtract.prim: "sub", e.multiply.prim: "mul", e.divide.prim: "div",
-    e.times0.prim: "mul", e.times00.prim: "mul", e.over0.prim: "div", e.tanh_slope.prim: "tanh_slope",
-}  # fmt: skip
-UNARY = {
-    e.negative.prim: "neg", e.sqrt.prim: "sqrt", e.absolute.prim: "abs", e.exp.prim: "exp", e.expm1.prim: "expm1", e.log.prim: "log",
-    e.log1p.prim: "log1p", e.sin.prim: "sin", e.cos.prim: "cos", e.tanh.prim: "tanh", e.cosh.prim: "cosh",
-}  # fmt: skip
-COMPARED = {
-    "less": ("lt", 0),
-    "less_equal": ("le", 0),
-    "equal": ("eq", 0),
-    "not_equal": ("ne", 0),
-    "greater": ("lt", 1),
-    "greater_equal": ("le", 1),
-}
 END = math.inf
-PAIRS = {e.square.prim, e.reciprocal.prim, e.root_slope.prim}
 UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
 NUMBERS = frozenset((float, int))
 
@@ -93,7 +80,7 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
         return None
     row, axis = best
     outer = [other for other in joined if other is not axis]
-    if axis[0] < SHORT and outer:
+    if axis[0] < LINE_ELEMENTS and outer:
         return None
     outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
     return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
@@ -111,55 +98,43 @@ class Kinds:
         self.program, self.shown = program, program.shown
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
 
-    def is_float(self, k: int, most: int = ROOM) -> bool:
+    def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
         layout = self.shown[k]
         size = self.sizes.get(id(layout))
         if size is None:
             numpys, shape, _, dtype, _ = layout
             if dtype is None:
                 return type(self.program.constants.get(k)) in NUMBERS
-            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else ROOM + 1
+            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
         return size <= most
 
     def is_truth(self, k: int) -> bool:
         numpys, shape, _, dtype, _ = self.shown[k]
-        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= ROOM
+        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= BUFFER_ELEMENTS
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
         if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
-        if prim in BINARY or prim in UNARY or prim in PAIRS:
-            return floats and self.is_float(k, CALLED if UNARY.get(prim) in LIBM else SMALL)
-        if prim is LAID:
-            return floats and self.is_float(k)
-        if prim is READ:
+        if prim is READ or prim is ASSIGN or prim is ADD_AT:
             return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is ASSIGN or prim is ADD_AT:
-            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if is_move(prim):
+        if prim is LAID or is_move(prim) or prim.reduces == "add":
             return floats and self.is_float(k)
-        if prim is matmul.prim:
-            return floats and self.is_float(k, SMALL) and self.products(args) <= PRODUCTS
-        if prim is shaping.sum.prim:
-            return floats and self.is_float(k)
-        if prim is e.select.prim:
-            return self.is_truth(args[0]) and all([self.is_float(a) for a in args[1:]]) and self.is_float(k, SMALL)
-        if way(i, [self.shown[a][1] for a in args]) is not None:
-            return floats and (self.is_float(k, SMALL) or self.is_truth(k))
-        if prim.vjp is None:
-            compared = prim.name in COMPARED and type(i.params) is dict and i.params.keys() == {"args", "kwargs"} and not i.params["kwargs"]
-            given = compared and all([type(a) is Place or type(a) in NUMBERS for a in i.params["args"]])
-            return bool(given) and floats and len(i.params["args"]) == 2 and self.is_truth(k)
-        return prim is e.power_n.prim and floats and i.params["n"] == 2 and self.is_float(k, SMALL)
+        if prim.reduces == "products":
+            return floats and self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
+        fits = all([self.is_float(a) or self.is_truth(a) for a in args]) and (self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k))
+        found = rows_of(i, self.shown) if fits else None
+        if found is not None:
+            return found[1] == self.is_truth(k)
+        return fits and floats and way(i, [self.shown[a][1] for a in args]) is not None
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
         if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
-            return PRODUCTS + 1
+            return BLOCK_PRODUCTS + 1
         count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= MATRICES else PRODUCTS + 1
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
 
 
 class Block:
@@ -194,7 +169,7 @@ class Block:
                     arena.place(a)
         self.reads = collections.Counter([a for _, i in code for a in i.args])
         self.stop = stop
-        self.second = collections.Counter([i.args[1] for k, i in code if i.prim is matmul.prim and len(arena.shown[k][1]) == 2])
+        self.second = collections.Counter([i.args[1] for k, i in code if i.reduces == "products" and len(arena.shown[k][1]) == 2])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
@@ -212,7 +187,7 @@ class Block:
 
     def row(self, name: str, to: Any, *operands: Any) -> None:
         """One operation, as a single element or as lines where its places are such, else by the table."""
-        cuts = self.arena.cuts_of(to, operands) if to.size >= LEAST_CUT else None
+        cuts = self.arena.cuts_of(to, operands) if to.size >= BOX_ELEMENTS else None
         if cuts is not None:
             wide = [to, *[at if at.shape == to.shape else np.broadcast_to(at, to.shape) for at in operands]]
             for box in itertools.product(*[itertools.starmap(slice, itertools.pairwise(c)) for c in cuts]):
@@ -226,7 +201,7 @@ class Block:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
-        elif to.size and (to.size <= SHORT or not self.lines(name, to, operands)):
+        elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
 
@@ -305,36 +280,35 @@ class Block:
         prim, arena = i.prim, self.arena
         arena.place(k)
         to = arena.at[k]
-        name = BINARY.get(prim) or UNARY.get(prim)
-        if name is not None:
+        name = self.name(i)
+        if name:
             if k in self.single and not self.is_paired(i):
                 self.pending[k] = name, at
                 arena.keep(i.args, self.single[k][0])
             elif not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        written_out = way(i, [arena.shown[a][1] for a in i.args])
-        if prim is matmul.prim:
-            self.matmul(to, *at)
-            arena.free_temporaries()
-        elif prim is shaping.sum.prim:
+        if prim.reduces == "add":
             self.summed(to, i, at)
-        elif written_out is not None:
-            written_out(self, to, i, at, arena.shown[i.args[0]])
-            arena.free_temporaries()
-        elif prim is e.select.prim:
-            self.row("select", to, *at)
-        elif prim.vjp is None:
-            name, turned = COMPARED[prim.name]
-            given = [at[a.k] if type(a) is Place else self.number(float(a)) for a in i.params["args"]]
-            self.row(name, to, *(given[::-1] if turned else given))
-        elif prim is e.power_n.prim or prim is e.square.prim:
-            self.row("mul", to, at[0], at[0])
-        elif prim is e.reciprocal.prim:
-            self.row("div", to, self.number(1.0), at[0])
-        else:  # root_slope
-            self.row("mul", to, at[0], self.number(0.5))
-            self.row("div", to, to, at[1])
+            return
+        found = rows_of(i, arena.shown)
+        if prim.reduces == "products":
+            self.matmul(to, *at)
+        elif found is not None:
+            made: list = []
+            for row, operands in found[0]:
+                made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
+                self.row(row, made[-1], *[self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a] for a in operands])
+        else:
+            way(i, [arena.shown[a][1] for a in i.args])(self, to, i, at, arena.shown[i.args[0]])
+        arena.free_temporaries()
+
+    def name(self, i: Instruction) -> str:
+        """That of the row which is an elementwise instruction; empty where it is several, or of other operands."""
+        found = rows_of(i, self.arena.shown)
+        if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
+            return ""
+        return found[0][0][0]
 
     def summed(self, to: Any, i: Instruction, at: list) -> None:
         self.row("copy", to, np.zeros((), np.int64))
@@ -353,15 +327,15 @@ class Block:
 
     def is_apart(self, k: int, view: np.ndarray) -> bool:
         """Do the elements of a view that is read more than once lie one by one?"""
-        if self.listed is not None or view.size < LEAST_CUT or self.reads[k] < 2:
+        if self.listed is not None or view.size < BOX_ELEMENTS or self.reads[k] < 2:
             return False
         return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     def is_turned(self, k: int, view: np.ndarray) -> bool:
         """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
         for a small one that lies so."""
-        often = self.second[k] >= OFTEN and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
-        small = self.listed is None and view.ndim == 2 and LEAST_CUT <= view.size <= TURNED
+        often = self.second[k] >= TRANSPOSED_PRODUCTS and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
+        small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
         return often and small and view.strides[0] == ITEM < view.strides[1]
 
     # --- two operations in one row ---
@@ -375,16 +349,16 @@ class Block:
                 readers.setdefault(a, []).append((n, k, i))
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
         for k, i in code:
-            first, shape = BINARY.get(i.prim), shown[k][1]
-            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIR:
+            first, shape = self.name(i), shown[k][1]
+            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIRED_ELEMENTS:
                 continue
             n, reader, other = readers[k][0]
             if self.arena.last[k] > n:  # another block reads it
                 continue
-            if other.prim is shaping.sum.prim:
+            if other.reduces == "add":
                 fits = first == "mul"
             else:
-                second = BINARY.get(other.prim, "")
+                second = self.name(other)
                 second = f"r{second}" if second == "sub" and other.args[1] == k else second
                 fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
             if fits:
@@ -422,7 +396,7 @@ class Block:
         rows = x if x.ndim == 2 else x[None]
         columns = y if y.ndim == 2 else y[:, None]
         m, inner, p = rows.shape[0], rows.shape[1], columns.shape[1]
-        if x.ndim + y.ndim > 2 and m * inner * p >= (OF_BLAS if min(m, p) > 1 else OF_VECTORS):
+        if x.ndim + y.ndim > 2 and m * inner * p >= (BLAS_MATRIX_PRODUCTS if min(m, p) > 1 else BLAS_VECTOR_PRODUCTS):
             self.product(to, x, y)
             return
         out = to.reshape(m, p)
@@ -445,7 +419,7 @@ class Block:
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
         places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
         if self.listed is not None:
-            self.listed.add(name, HEAVIEST + 1, [np.resize(at, HEAVIEST + 1) for at in (to, x, y)])
+            self.listed.add(name, TRIP_ELEMENTS + 1, [np.resize(at, TRIP_ELEMENTS + 1) for at in (to, x, y)])
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
@@ -495,7 +469,7 @@ def is_whole(path: tuple, at: Any) -> bool:
 
 def is_move(prim: Any) -> bool:
     """Does the operation but move elements, whatever they are?"""
-    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is shaping.copy.prim)
+    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 
 
 def runs(program: Program) -> list:
@@ -516,8 +490,8 @@ def runs(program: Program) -> list:
             views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
             given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
             given |= {k for k, _ in code if k in outside}
-            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED for k in given])
-            if n - start - views >= FEWEST + MOVED * moved:
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
+            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
                 found.append((start, n))
             start = None
     return found

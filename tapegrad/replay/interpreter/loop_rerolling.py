@@ -15,16 +15,20 @@ from typing import Any
 import numpy as np
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ
-from ...ops.products import matmul
+from ..costs import (
+    ALIKE_ROWS,
+    LOOP_ELEMENTS,
+    LOOP_TRIPS,
+    PERIODS,
+    PERIODS_TRIED,
+    POINTER_PLACES,
+    TRIP_ELEMENTS,
+    TRIP_ROWS_LEAST,
+    TRIP_ROWS_MOST,
+)
 from ..program import LAID, Instruction, Program
 from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compiled
 
-TRIPS = 8  # from which on a loop pays
-SHORTEST, LONGEST = 4, 4000  # rows of a trip
-WIDEST, HEAVIEST = 128, 4000  # elements of an instruction, for which there are loops of another kind, and of a trip
-ALIKE = 24  # rows that are compared first
-PERIODS, TRIED = 40, 8  # lengths of a trip that are looked at, and that are tried in one place
-NEAR = 16  # cells of one pointer lie within so many places of the next, or a step
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
 READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
 READS |= {NUMBER[name]: [1, 2] for name in ("dgemm", "dgemv")}  # (never within a loop: heavier than those may be)
@@ -38,12 +42,12 @@ WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 def distances(codes: np.ndarray) -> list:
     """From places at which some codes begin to where the same ones begin next: the most frequent distances."""
-    h = np.zeros(max(len(codes) - ALIKE + 1, 0), np.uint64)
-    for k in range(ALIKE):
+    h = np.zeros(max(len(codes) - ALIKE_ROWS + 1, 0), np.uint64)
+    for k in range(ALIKE_ROWS):
         h = h * np.uint64(0x9E3779B97F4A7C15) + codes[k : k + len(h)].astype(np.uint64) + np.uint64(1)
     order = np.argsort(h, kind="stable")
     near = np.diff(order)[h[order[1:]] == h[order[:-1]]]
-    found, counts = np.unique(near[near <= LONGEST], return_counts=True)
+    found, counts = np.unique(near[near <= TRIP_ROWS_MOST], return_counts=True)
     return found[np.argsort(-counts, kind="stable")][:PERIODS].tolist()
 
 
@@ -61,13 +65,13 @@ def searched(runs: dict, judge: Callable, low: int, high: int) -> list:
     found = []
     for p, run in runs.items():
         count = high - p - low
-        if count < (TRIPS - 1) * p:
+        if count < (LOOP_TRIPS - 1) * p:
             continue
         covered = (np.minimum(run[low : low + count], np.arange(count, 0, -1)) // p + 1) * p
         i = int(covered.argmax())
-        if covered[i] >= TRIPS * p:
+        if covered[i] >= LOOP_TRIPS * p:
             found.append((-int(covered[i]), p, low + i))
-    for covered, p, i in sorted(found)[:TRIED]:
+    for covered, p, i in sorted(found)[:PERIODS_TRIED]:
         made = judge(i, p, -covered // p)
         if made is not None:
             return [*searched(runs, judge, low, made[0]), made, *searched(runs, judge, made[1], high)]
@@ -81,7 +85,7 @@ def elements(program: Program, k: int, i: Instruction) -> int:
     if i.prim is READ or i.prim is LAID or i.prim.batch == "moves":
         return 0
     n = math.prod(program.shown[k][1])
-    return n * program.shown[i.args[0]][1][-1] if i.prim is matmul.prim else n
+    return n * program.shown[i.args[0]][1][-1] if i.reduces == "products" else n
 
 
 def numbered(keys: list) -> np.ndarray:
@@ -96,14 +100,16 @@ def is_rolled(program: Program, runs: list) -> bool:
 
 def repeated(program: Program, start: int, stop: int) -> list:
     """Which of these small instructions of a program are in runs that repeat."""
-    if stop - start < TRIPS * SHORTEST:
+    if stop - start < LOOP_TRIPS * TRIP_ROWS_LEAST:
         return []
     code = program.code[start:stop]
     sizes = np.array([elements(program, k, i) for k, i in code])
-    keys = [(i.prim, program.shown[k][1]) if n <= WIDEST or i.prim is matmul.prim else k for (k, i), n in zip(code, sizes, strict=True)]
+    keys = [
+        (i.prim, program.shown[k][1]) if n <= LOOP_ELEMENTS or i.reduces == "products" else k for (k, i), n in zip(code, sizes, strict=True)
+    ]
 
     def judge(first: int, period: int, trips: int) -> tuple | None:
-        return (first, first + period * trips, None) if sizes[first : first + period].sum() <= HEAVIEST else None
+        return (first, first + period * trips, None) if sizes[first : first + period].sum() <= TRIP_ELEMENTS else None
 
     runs = repeats(numbered(keys), judge)
     return [k for first, last, _ in runs for k, _ in program.code[start + first : start + last]]
@@ -139,7 +145,7 @@ class Loop:
         rows = self.code[self.start : self.stop].reshape(self.trips, self.period, -1)
         fine = np.ones(max(self.trips - 2, 0), bool)
         self.places: list = []
-        if rows[0, :, 1].sum() > HEAVIEST:
+        if rows[0, :, 1].sum() > TRIP_ELEMENTS:
             raise Refused(f"a trip takes {rows[0, :, 1].sum()} elements")
         for j in range(self.period):
             op, n = rows[0, j, :2]
@@ -154,7 +160,7 @@ class Loop:
         lengths = ends[1::2] - ends[::2]
         longest = int(lengths.argmax())
         first, self.trips = int(ends[2 * longest]), int(lengths[longest]) + 2
-        if self.trips < TRIPS:
+        if self.trips < LOOP_TRIPS:
             raise Refused("the places of its trips follow no fixed step")
         self.start += first * self.period
         self.cells = {(j, c): list(zip(at[first].tolist(), (at[first + 1] - at[first]).tolist(), strict=True)) for j, c, at in self.places}
@@ -325,7 +331,7 @@ class Loop:
         self.steps: dict = {}
         last: Any = None
         for d, b in sorted({(d, b) for b, d in (*self.loads, *self.stores, *self.meeting)}):
-            if last is None or last[0] != d or b - last[1] > max(abs(d), NEAR):
+            if last is None or last[0] != d or b - last[1] > max(abs(d), POINTER_PLACES):
                 self.steps[len(bases)] = d
                 bases.append(b)
             last = d, b

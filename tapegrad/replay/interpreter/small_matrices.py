@@ -10,17 +10,16 @@ import numpy as np
 
 from ...ops.linalg import factorizations
 from ...ops.linalg.hermitian import alike_each, folded, mirrored, tolerance
+from ..costs import MATRIX_COLUMNS, MATRIX_UNKNOWNS, PROBED_ELEMENTS
 from ..record.settings_keys import key_of
 
-UNKNOWNS, COLUMNS = 4, 16
-PROBED = 64  # elements of the operand of a linear operation
 COEFFICIENTS: dict = {}
 
 
 def linear(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     """By the coefficients, which unit vectors show."""
     _, shape, strides, _, _ = layout
-    key = i.prim.name, shape, strides, key_of(i.params)
+    key = i.name, shape, strides, key_of(i.params)
     if key not in COEFFICIENTS:
         columns = []
         for n in range(at[0].size):
@@ -147,13 +146,13 @@ def way(i: Any, shapes: list) -> Any:
     """The function that writes this operation out, for operands of these shapes; None if there is none."""
     prim, a = i.prim, shapes[0] if shapes else ()
     if prim in MATRICES:
-        fits = len(a) == 2 and 0 < a[0] == a[1] <= UNKNOWNS
+        fits = len(a) == 2 and 0 < a[0] == a[1] <= MATRIX_UNKNOWNS
         for to in shapes[1:]:
-            fits = fits and 0 < len(to) < 3 and to[0] == a[0] and (len(to) == 1 or 0 < to[1] <= COLUMNS)
+            fits = fits and 0 < len(to) < 3 and to[0] == a[0] and (len(to) == 1 or 0 < to[1] <= MATRIX_COLUMNS)
         return MATRICES[prim] if fits else None
     if not (prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)):
         return None
-    return linear if len(shapes) == 1 and 0 < math.prod(a) <= PROBED and is_known(i.params) else None
+    return linear if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params) else None
 
 
 def is_known(params: dict) -> bool:

@@ -22,17 +22,8 @@ from ..._core.reverse import PART as ONE_OF_SEVERAL
 from ..._core.reverse import REGION, Fold, Form, Like, primitive_of
 from ..._core.variable import HANDLES
 from ...ops.indexing.regions import basic, laid_out_copy
+from ..costs import ALIKE_RECORDS, COMPARED_RECORDS, FORM_SHARE, SWEEP_RECORDS, SWEEP_TRIP_RECORDS, SWEEP_TRIPS, TRIP_MULTIPLES, TRIPS_TRIED
 from .instructions import CONSTANT, PART, is_pure, ways_of
-
-LEAST = 6  # trips, from which on it pays
-ALIKE = 3  # records by which periods are found
-SHORT = 60  # records, below which there is nothing to gain; nor is there, unless
-PART_OF = 6  # one of so many is more than an operation of one or two arrays
-LONGEST = 4096  # records of a trip
-SEVERAL = 4
-HANDY = 48  # records that are compared at once
-TRIED = 4  # trips that are swept as they are, before it is given up
-
 
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 
@@ -52,12 +43,12 @@ def codes_of(records: list) -> ndarray:
 
 def distances(codes: ndarray) -> list:
     """The most frequent distances from some codes to the next that are the same."""
-    h = np.zeros(len(codes) - ALIKE + 1, np.int64)
-    for k in range(ALIKE):
+    h = np.zeros(len(codes) - ALIKE_RECORDS + 1, np.int64)
+    for k in range(ALIKE_RECORDS):
         h = h * (codes.max() + 1) + codes[k : k + len(h)]
     order = np.argsort(h, kind="stable")
     near = np.diff(order)[h[order[1:]] == h[order[:-1]]]
-    found, counts = np.unique(near[near <= LONGEST], return_counts=True)
+    found, counts = np.unique(near[near <= SWEEP_TRIP_RECORDS], return_counts=True)
     return found[np.argsort(-counts, kind="stable")][:12].tolist()
 
 
@@ -68,14 +59,14 @@ def longest(codes: ndarray) -> tuple | None:
         edges = np.concatenate([[-1], np.flatnonzero(codes[:-p] != codes[p:]), [len(codes) - p]])
         gaps = np.diff(edges) - 1
         n = int(gaps.argmax())
-        if gaps[n] > most and gaps[n] >= (LEAST - 1) * p:
+        if gaps[n] > most and gaps[n] >= (SWEEP_TRIPS - 1) * p:
             best, most = (int(edges[n]) + 1, p, (int(gaps[n]) + p) // p), gaps[n]
     return best
 
 
 def loops(codes: ndarray, first: int = 0) -> Iterator[tuple]:
     """Runs of codes that repeat, from the last to the first."""
-    found = longest(codes) if len(codes) > 4 * LEAST else None
+    found = longest(codes) if len(codes) > 4 * SWEEP_TRIPS else None
     if found is not None:
         start, period, trips = found
         stop = start + period * trips
@@ -225,7 +216,7 @@ class Loop:
     def sweep(self) -> tuple:
         """(first record that is left to be swept, have trips been repeated?)"""
         before, tried, t, done = None, 0, self.trips - 1, 0
-        while t > 2 and tried < TRIED:
+        while t > 2 and tried < TRIPS_TRIED:
             trip = self.trip(t)
             t -= 1
             tried += 1
@@ -433,14 +424,14 @@ def put_more(at: Any, x: Any, y: Any) -> Any:
 
 def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:
     """All of a tape over the recording `below`, from the record `top` on."""
-    simple = top < SHORT or PART_OF * sum([type(record[2]) is Form for record in records]) < top
+    simple = top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is Form for record in records]) < top
     if not (simple or below.over or below.same or below.weak):
         base = len(below.known)
         for start, period, trips in loops(codes_of(records[: top + 1])):
             stop = start + period * trips
             run(top, stop - 1)
-            top, period = stop - 1, period * max(1, HANDY // period)
-            for several in range(1, SEVERAL + 1):  # what looks like one trip may be a part of one
+            top, period = stop - 1, period * max(1, COMPARED_RECORDS // period)
+            for several in range(1, TRIP_MULTIPLES + 1):  # what looks like one trip may be a part of one
                 trips = (top + 1 - start) // (period * several)
                 first = top + 1 - trips * period * several
                 top, done = Loop(below, records, G, owned, (first, period * several, trips), run, base).sweep()

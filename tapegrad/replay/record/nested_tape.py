@@ -13,7 +13,7 @@ from ..._core.arrays import F8, IMMUTABLE
 from ..._core.primitive import ASSIGN, READ, Primitive, own
 from ..._core.reverse import ELEMENT, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
 from ..._core.variable import CLASSES, DIRECT, Variable, bottom, new
-from ...ops.declare import PRIMITIVES, is_operator, reads, signature_of
+from ...ops.declare import is_operator, reads, signature_of
 from ...ops.indexing.regions import pull_element, pull_read
 from .loop_sweep import sweep
 
@@ -26,8 +26,7 @@ NOTHING: dict = {}
 def kind_of(prim: Primitive) -> tuple | None:
     """(number of arrays, `held` of the rule of each of them, and of both)"""
     found: tuple | None = None
-    entry = PRIMITIVES.get(prim.name)
-    if getattr(entry, "prim", None) is prim and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
+    if prim.declared and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
         signature = signature_of(prim.run)
         if is_operator(prim, signature):
             one, two = [held(prim, reads(rule), 2) for rule in prim.vjp]
@@ -67,7 +66,7 @@ class TapeOver(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
-        self.sweeps = functools.partial(sweep, below)
+        self.sweep = functools.partial(sweep, below)  # of the object: it is swept when it is closed
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""
@@ -82,8 +81,9 @@ class TapeOver(Tape):
         return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
 
     def element(self, x, at):
-        """(The value of x is one of the recording's.)"""
         v, records = x._value, self.records
+        if type(v) not in DIRECT or v._trace is not self.below:
+            return None
         element = self.below.element(v, at)
         y = new(CLASSES[type(element)])
         y._value = element

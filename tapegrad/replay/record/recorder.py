@@ -23,18 +23,19 @@ from ..._core.abstract_arrays import hollow, read_only_as
 from ..._core.arrays import is_array, is_scalar, kept, room_like, settled, xp_of
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
 from ..._core.float_errors import LOUD, Listening, looked_at
-from ..._core.primitive import READ, Ended, Primitive, Trace, is_tracked, live, lower, values_of
+from ..._core.primitive import HIDDEN, READ, RECORDED, Ended, Trace, is_tracked, live, lower, values_of
 from ..._core.reverse import fixed
 from ..._core.scope import OPEN, now, opened
 from ..._core.trees import Const, leaves, nested, tree_map
 from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..._dispatch.random import DRAW
 from ..._transforms.call import Inputs, entered, overlapping, returned, run_once, value_out
+from ..costs import COMPARED_ELEMENTS
 from .abstract_values import LOOKS, given, look_at, look_of
 from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
 from .nested_tape import TapeOver
 from .raised_errors import RAISED, conditions
-from .settings_keys import FEW, NO_STEPS, key_of, settled_of
+from .settings_keys import NO_STEPS, key_of, settled_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
@@ -58,9 +59,17 @@ class Instruction:
     def __init__(self, prim: Any, args: tuple = (), params: Any = None, watched: tuple = ()):
         self.prim, self.args, self.params, self.watched = prim, args, params, watched
 
+    @property
+    def name(self) -> str:
+        return self.prim if type(self.prim) is str else self.prim.name
+
+    @property
+    def reduces(self) -> str | None:
+        """How it combines elements along axes."""
+        return None if type(self.prim) is str else self.prim.reduces
+
     def __repr__(self) -> str:
-        name = self.prim.name if isinstance(self.prim, Primitive) else self.prim
-        return f"{name}{self.args}{self.params or ''}"
+        return f"{self.name}{self.args}{self.params or ''}"
 
 
 class Guard:
@@ -102,8 +111,8 @@ class Record(Trace):
     its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
-    hides = holds = adopts = tells = notes_draws = True
-    tape = TapeOver
+    visibility = RECORDED
+    holds = True
 
     def __init__(self, constants: list, catches: bool = True):
         """`catches`: may the function catch a warning that is an error?"""
@@ -234,6 +243,9 @@ class Record(Trace):
         v = self.known[x._slot]
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
 
+    def tape_over(self, swept):
+        return TapeOver(swept, self)
+
     def looped(self, name):
         self.by_samples[name] = None
 
@@ -312,7 +324,7 @@ class Record(Trace):
         elif not stays and is_array(v):
             stays = settled(v)
             if not stays:
-                if type(v) is ndarray and v.size <= FEW:
+                if type(v) is ndarray and v.size <= COMPARED_ELEMENTS:
                     key = v.shape, v.strides, v.dtype, v.tobytes()
                     found = self.constant.get(key)
                     if found is None:
@@ -518,7 +530,7 @@ class Record(Trace):
                 out = ways_of(prim)[0](*values, **params)
             finally:
                 if told.heard:
-                    self.unkept = f"{callers_line()}: the function may hear of {prim.name}: {told.heard[0]}"
+                    self.unkept = f"{callers_line()}: the function may hear of {prim}: {told.heard[0]}"
         return out, tuple([kind for kind in self.watched if kind not in told.flagged])
 
     def ended(self, prim, ks, params, error):
@@ -526,7 +538,7 @@ class Record(Trace):
         if isinstance(error, OfTracked):
             return
         self.raised, self.asked = True, self.asked + 1
-        place, what = callers_line(), f"{type(error).__name__} of {prim.name}"
+        place, what = callers_line(), f"{type(error).__name__} of {prim}"
         if prim.writes:
             self.unkept = f"{place}: {what}, which writes an array"
             return
@@ -568,11 +580,8 @@ class Closed(Ended):
     """A recording after its function: its Variables are the values that it had."""
 
     __slots__ = ()
-    hides = True
+    visibility = HIDDEN
     beneath, memory = Record.beneath, Record.memory
-
-    def values(self, x):
-        return self.beneath(x)
 
 
 values_in = nested(values_of)  # of arguments of a draw

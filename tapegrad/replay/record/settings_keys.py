@@ -8,8 +8,8 @@ from numpy import ndarray
 from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..._core.reverse import fixed
 from ...ops.zero_derivative import Place
+from ..costs import COMPARED_ELEMENTS
 
-FEW = 64  # elements of a constant that is compared with others
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NO_STEPS = ()  # Python has one empty tuple
@@ -26,7 +26,7 @@ def key_of(p: Any) -> Any:
         return (kind, *[key_of(v) for v in p]) if p else kind
     if kind is slice:
         return slice, p.start, p.stop, p.step
-    if kind is ndarray and p.nbytes <= 8 * FEW and p.dtype.kind != "O":
+    if kind is ndarray and p.nbytes <= 8 * COMPARED_ELEMENTS and p.dtype.kind != "O":
         return p.shape, p.strides, p.dtype.str, p.tobytes()
     if kind is float or kind is complex or isinstance(p, np.generic):
         return kind, repr(p)

@@ -19,6 +19,7 @@ from ... import numpy as np
 from ..._core.errors import NotPositiveDefiniteError
 from ..._core.primitive import seen
 from ..._transforms.tape import value
+from ...kernels.library.observation import update
 from ...ops.linalg.factorizations import solve_triangular
 from .._model import LinearGaussian, Observations, System, checked_fields, checked_start
 from .augmented import DiffuseStart
@@ -108,11 +109,15 @@ class Path:
         return found
 
 
-def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+def require_positive(at: Any, F: Any) -> None:
     plain = value(F)
     if type(plain) is numpy.ndarray and (plain <= 0).any():
         i = int(numpy.argmax(plain <= 0))
         raise NotPositiveDefiniteError(f"the variance of y[{at[i]}] given the past is {plain[i]}; wanted a positive number")
+
+
+def whitened_elements(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
+    require_positive(at, F)
     return LOG_2PI + np.log(F), v / np.sqrt(F)[:, None, None]
 
 
@@ -199,7 +204,9 @@ def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin
         path.cov.append(P)
         count = len(data.rows[t])
         if count:
-            a, P, v, F = (_update_scalar if count == 1 else _update_block)(a, P, read(t), eye, unit, t)
+            Z, H, y = read(t)
+            y = y if unit is None else y * unit if count == 1 else np.outer(y, unit)
+            a, P, v, F = update(a, P, Z, H, y, None, eye) if count == 1 else _update_block(a, P, Z, H, y, eye, t)
             path.innovations.append((t, v, F))
         if t + 1 < end:
             a, P = predict(t + 1 if s.predict_first else t, a, P)
@@ -277,29 +284,14 @@ def _reader(s: System, data: Observations):
     return read
 
 
-def _update_scalar(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
-    z, h, e = seen
-    v = (e if unit is None else e * unit) - z @ a
-    M = P @ z
-    F = z @ M + h
-    K = M / F
-    if eye is None:
-        P = P - np.outer(M, K)
-    else:
-        G = eye - np.outer(K, z)
-        P = G @ P @ G.T + np.outer(K * h, K)
-    return a + (K * v if unit is None else np.outer(K, v)), P, v, F
-
-
-def _update_block(a: Any, P: Any, seen: tuple[Any, Any, Any], eye: Any, unit: Any, t: int) -> tuple[Any, Any, Any, Any]:
-    Z, H, e = seen
+def _update_block(a: Any, P: Any, Z: Any, H: Any, y: Any, eye: Any, t: int) -> tuple[Any, Any, Any, Any]:
     U = Z @ P
     S = U @ Z.T + H
     try:
         G = np.linalg.solve(S, U)
     except numpy.linalg.LinAlgError as error:
         raise _not_positive_definite(t) from error
-    v = (e if unit is None else np.outer(e, unit)) - Z @ a
+    v = y - Z @ a
     if eye is None:
         P = P - U.T @ G
     else:
@@ -318,10 +310,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     if not v:
         return total
     v, F = np.stack(v), np.stack(F)
-    plain = value(F)
-    if type(plain) is numpy.ndarray and (plain <= 0).any():
-        i = int(numpy.argmax(plain <= 0))
-        raise NotPositiveDefiniteError(f"the variance of y[{steps[i]}] given the past is {plain[i]}; wanted a positive number")
+    require_positive(steps, F)
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 

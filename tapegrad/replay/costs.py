@@ -1,0 +1,107 @@
+"""Thresholds of replay: what is measured in elements, bytes, operations or nanoseconds of the processor, and decides which way is taken.
+
+They choose between ways that give the same numbers, up to rounding.  Times are those of a model of the costs: nothing is measured when a
+program runs."""
+
+# Which program is used: counts of recordings and replays.
+
+PROGRAMS_KEPT = 8  # programs of one function
+EMITTED_REPLAY = 2  # the replay for which the text is written
+GRAPHED_REPLAY = 3  # the replay for which a CUDA graph is made, where one is wanted
+GROUP_REFUSALS = 3  # replays for which groups were of no use, before there are none
+CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, before it runs as it is
+FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
+VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
+REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
+COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
+
+# Memory.
+
+FRAME_BYTES = 1 << 28  # bytes of a frame, at most
+ARENA_BYTES = 1 << 28  # bytes of an arena that is kept for the next run
+REUSED_BYTES = 1 << 15  # bytes of an array from which its memory is used again
+CODES_KEPT = 4096  # compiled codes in a process
+
+# Blocks: what the interpreter does rather than NumPy.  In elements, where no other unit is said.
+
+BLOCK_ELEMENTS = 1 << 15  # of a result: NumPy does larger ones sooner
+BUFFER_ELEMENTS = 1 << 15  # of an array that is read or written in part
+BLOCK_PRODUCTS = 1 << 22  # multiplications of a matrix product
+BLOCK_MATRICES = 64  # products of an instruction
+BLAS_MATRIX_PRODUCTS = 200  # multiplications from which BLAS does a product of matrices
+BLAS_VECTOR_PRODUCTS = 1000  # the same of a matrix and a vector
+BLOCK_ROWS = 3  # rows for which a call of the interpreter pays
+TRANSFER_ROWS = 0.7  # rows that pay for a value which goes in or out
+COPIED_ELEMENTS = 3000  # that take as long to copy as it takes to begin
+TRANSPOSED_PRODUCTS = 3  # products for which a transpose is copied
+TRANSPOSED_ELEMENTS = 6000  # of such a transpose, at most
+LINE_ELEMENTS = 3  # of a line below which a table is as good
+PAIRED_ELEMENTS = 32  # of an instruction that is one row with the next
+BOX_ELEMENTS = 32  # of a box that is a row of its own
+BOXES = 16  # boxes of an instruction
+CACHE_LINE_ELEMENTS = 8  # of a line of the cache
+ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
+BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
+BAND_DIAGONALS = 4  # diagonals on each side of the middle one
+MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
+MATRIX_COLUMNS = 16  # its right-hand sides
+PROBED_ELEMENTS = 64  # of the operand of a linear operation that is written out
+
+# Loops of rows that repeat.
+
+LOOP_TRIPS = 8  # trips from which a loop pays
+TRIP_ROWS_LEAST = 4  # rows of a trip, at least
+TRIP_ROWS_MOST = 4000  # rows of a trip, at most
+LOOP_ELEMENTS = 128  # elements of an instruction; there are other loops for more
+TRIP_ELEMENTS = 4000  # elements of a trip
+ALIKE_ROWS = 24  # rows that are compared first
+PERIODS = 40  # lengths of a trip that are looked at
+PERIODS_TRIED = 8  # lengths that are tried in one place
+POINTER_PLACES = 16  # places between cells of one pointer, or a step
+SWEEP_TRIPS = 6  # trips from which a sweep by the trip pays
+ALIKE_RECORDS = 3  # records by which periods are found
+SWEEP_RECORDS = 60  # records of a tape below which there is nothing to gain
+FORM_SHARE = 6  # nor is there, unless one of so many records has a form of its own
+SWEEP_TRIP_RECORDS = 4096  # records of a trip, at most
+TRIP_MULTIPLES = 4  # periods that one trip may have
+COMPARED_RECORDS = 48  # records that are compared at once
+TRIPS_TRIED = 4  # trips that are swept as they are, before it is given up
+
+# Groups: which instructions are one compiled loop.
+
+GROUPED_ELEMENTS = 100  # elements from which an instruction may be part of a group
+LOOP_CELLS = 25  # texts of one loop
+MASK_ELEMENTS = 4000  # elements of a mask that is counted
+OPERAND_PLACES = 25  # places at which an operand is read
+RECOMPUTED_OPERATIONS = 40  # operations of costly values that are worked out again
+GROUP_OPERATIONS = 600  # operations of a group
+GROUP_INSTRUCTIONS = 150  # instructions of a group
+WRITTEN_OUT_TERMS = 4  # terms of a sum that are written out
+COSTLY_OPERATIONS = 6  # operations from which a value is costly
+ITEM_ELEMENTS = 4096  # elements of an item of work
+ROW_LANES = 8  # numbers of a row that is written at once
+VECTOR_OPERATIONS = 60  # operations from which one register holds a vector
+BLOCK_THREADS = 128  # threads of a block of a device
+LAUNCH_BLOCKS = 1024  # blocks of a launch, at most
+TURN_ROWS = 8  # rows of a turn
+ROW_PRODUCTS = 2  # products, or sums, that read a row together
+PART_BYTES = 1 << 22  # bytes of the rows of a part, at least
+PARTS = 16  # parts, at most
+MATRIX_BYTES = 3 << 20  # bytes of a matrix for which a loop over its rows pays
+COLUMNS = 6  # columns below which they are done one by one
+
+# Time, in ns.
+
+COMPILE_NS = 2e8  # that the compilation of the groups of a function may take
+LOOP_BUILD_NS = 6e4  # to compile a loop of an instruction in it
+TEXT_ELEMENT_NS = 0.5  # of an element of an instruction of the text
+BLOCK_ELEMENT_NS = 0.15  # of an element of an instruction within a block
+BLOCK_ROW_NS = 20  # of an instruction within a block or a loop of rows
+REREAD_BYTE_NS = 0.06  # of a byte of a matrix that is read once more
+GROUP_SHARE_NS = 500  # that an instruction of a block has to save, for its share of the call of a group
+SLOW_ELEMENT_NS = 0.5  # of an element of a costly operation within a block
+CALL_NS = 600  # of a call of NumPy
+WRITE_NS = 1500  # of a write into a region
+PASS_ELEMENT_NS = 0.3  # of an element that NumPy reads and writes
+OPERATION_NS = 0.05  # of an operation of an element in a compiled loop
+GROUP_ENTRY_NS = 3000  # of the call of a group
