@@ -1,1 +1,2 @@
-"""`vmap` as a trace: the trace, the batching rules, and what captured arrays and watchers need of it."""
+"""`vmap` as a trace: the trace, the batching rules, the marks of captured arrays, and traces with a
+watcher."""

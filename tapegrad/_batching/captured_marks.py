@@ -1,7 +1,8 @@
-"""Arrays that a function under `vmap` captured: does one hand a value from sample to sample?
+"""Captured arrays under `vmap`: detects values that pass from sample to sample.
 
-A loop over the samples would give each sample what the one before left there; one run for all samples cannot.  So each captured array
-keeps marks: elements that were read before the sample wrote them, and elements that were written.  None may be both."""
+In a loop over the samples, each sample would see what the previous one wrote. One run for all samples
+cannot reproduce that. So each captured array has two marks: the elements read before the sample wrote
+them, and the elements written. No element may have both."""
 
 from typing import Any
 
@@ -16,7 +17,8 @@ from ..ops.indexing import regions as ix
 
 
 class Buffer:
-    """The slot of a captured array: its value one level down, one for all samples or (`batched`) a stack, and its marks."""
+    """The slot of a captured array: its value one level down, and its marks. The value is shared by all
+    samples, or (`batched`) a stack."""
 
     __slots__ = ("value", "batched", "marks")
 
@@ -25,13 +27,15 @@ class Buffer:
 
 
 class Marks:
-    """Sets of elements: False for none, True for all, else a mask.  `read`: before the sample had written them; `written`: by some
-    sample; `own`: by each sample, so that it reads what it wrote."""
+    """Sets of elements; each is False (none), True (all) or a mask.
+
+    `read`: elements read before the sample wrote them. `written`: elements written by any sample.
+    `own`: elements written by every sample, which then reads its own value."""
 
     __slots__ = ("call", "read", "written", "own", "like", "outer")
 
     def __init__(self, call: str, x: Any, outer: "Marks | None" = None):
-        """`outer`: its marks in a vmap around this one."""
+        """`outer`: the marks of the same array in an outer `vmap`."""
         b = bottom(x)
         self.outer = outer
         self.call, self.like = call, hollow(np, b.shape, b.dtype, b.strides).view(np.ndarray)
@@ -43,7 +47,7 @@ class Marks:
         return m
 
     def met(self, prim: Any, params: dict, place: int) -> None:
-        """An operation has the array as its operand at this place."""
+        """Note an operation with the array as its operand number `place`."""
         if prim.writes and place == 0:
             if prim is ADD_AT:
                 self.on_read(params["path"], params["at"])
@@ -76,7 +80,7 @@ class Marks:
             self.own = self.joined(self.own, where)
 
     def begun(self) -> tuple:
-        """Another run begins: what was written in the one before, and by each sample."""
+        """Begin another run. Returns `written` and `own` of the one before."""
         before = self.written, self.own
         self.written = self.own = False
         return before
@@ -104,7 +108,7 @@ class Marks:
         return True if known.all() else known
 
     def overlap(self, where: Any, some: Any, but: Any) -> bool:
-        """Is one of the elements in `some`, and not in `but`?"""
+        """Is an element of the region in `some` but not in `but`?"""
         if some is False or but is True:
             return False
         m = (np.True_ if some is True else some) & (np.True_ if but is False else ~but)

@@ -1,8 +1,10 @@
-"""How operations run on stacks: arrays of all samples along a first axis (_batching/trace.py).
+"""Batching rules: how operations run on stacks, the arrays of all samples along a first axis
+(_batching/trace.py).
 
-A way takes (trace, prim, operands, params), the operands being pairs (value, is it a stack?), and gives the stack of the result.  There is
-one for each word of `Primitive.batch`, and some operations have one of their own.  Reading order: operands; the words; operations;
-regions of a buffer, whose paths and indices move on by one axis."""
+A batching rule takes (trace, prim, operands, params) and returns the stack of the result. Each operand
+is a pair (value, is it a stack?). Each word of `Primitive.batch` has a rule; some operations have
+their own. Reading order: operands; the words; operations; regions of a buffer, whose paths and indices
+move by one axis."""
 
 from collections.abc import Callable
 from typing import Any
@@ -26,17 +28,18 @@ from .captured_marks import host
 
 
 def room_for(count: int, value: Any) -> Any:
-    """Memory for so many samples, each in the order in which `value` lies."""
+    """Empty memory for `count` samples, each in the memory order of `value`."""
     b = layout_of(value)
     return room_laid(xp_of(b), b.shape, getattr(b, "strides", ()), b.dtype, count=count)
 
 
 def samples_first(stack: Any) -> Any:
-    """A stack in memory of its own in which each sample lies by itself."""
+    """A copy of the stack in which each sample is contiguous."""
     b = bottom(stack)
     if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
         return stack
-    if type(stack) is np.ndarray and repeats(b.shape[1:], b.strides[1:]):  # they stay what they are: read-only
+    # repeated elements stay repeated, and read-only
+    if type(stack) is np.ndarray and repeats(b.shape[1:], b.strides[1:]):
         return repeated(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
     return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
 
@@ -47,13 +50,13 @@ def rank(given: tuple) -> int:
 
 
 def padded(v: Any, n: int) -> Any:
-    """A stack of samples of n axes, the new ones in front."""
+    """A stack whose samples have n axes, with new ones in front."""
     to = shape(v)
     return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
 
 
 def aligned(operands: list) -> list:
-    """Operands that broadcast as those of one sample do."""
+    """The operands as stacks that broadcast like the operands of one sample."""
     n = max([rank(o) for o in operands])
     return [padded(v, n) if batched else v for v, batched in operands]
 
@@ -67,7 +70,8 @@ def spread(trace: Any, v: Any, batched: bool) -> Any:
     to = (trace.count, *shape(v))
     if isinstance(v, Variable):
         return s.broadcast_to(v, to=to)
-    return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)  # (nothing repeats that could not be written)
+    # an empty array has no repeated elements
+    return xp_of(v).broadcast_to(v, to) if v.size else xp_of(v).empty(to, v.dtype)
 
 
 def run_of(prim: Primitive) -> Callable:
@@ -82,7 +86,7 @@ def elementwise(trace, prim, operands, params):
 
 
 def moved(axis: Any, n: int) -> Any:
-    """An axis of a sample of n axes, or several, or None for all, as those of a stack."""
+    """The axis of a stack for an axis of a sample with n axes; also for several axes, or None for all."""
     if axis is None:
         return tuple(range(1, n + 1))
     if isinstance(axis, (tuple, list)):
@@ -94,7 +98,7 @@ def moved(axis: Any, n: int) -> Any:
 
 def along_axis(trace, prim, operands, params):
     n = rank(operands[0])
-    if not n:  # NumPy lets some have an axis that is not there
+    if not n:  # some NumPy functions accept an axis of a 0-d array
         return one_by_one(trace, prim, operands, params)
     params = {k: moved(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
     return bind(prim, [spread(trace, v, b) for v, b in operands], params)
@@ -105,13 +109,13 @@ def on_matrices(trace, prim, operands, params):
 
 
 def stacked_rule(trace, prim, operands, params):
-    """The operation's own rule."""
+    """The batching function of the operation itself."""
     return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
 
 
 class Way:
-    """What stands in `Primitive.batch` for a way of the operation's own, (trace, prim, operands, params).  `kernel`: of one of a kernel's,
-    which: (kind, orders, has its second argument the samples as its last axis?)."""
+    """A batching rule of the operation's own, as a value of `Primitive.batch`. `kernel` describes an
+    operation of a kernel: (kind, orders, are the samples the last axis of its second argument?)."""
 
     __slots__ = ("run", "kernel")
 
@@ -120,8 +124,8 @@ class Way:
 
 
 def pieces_moved(trace, prim, operands, params):
-    """Where each element of the result comes from is the same for all samples: the body is run on the elements' numbers, the last
-    one standing for zero."""
+    """For operations that move elements the same way in all samples. The body runs once on element
+    numbers; the number 0 stands for a zero."""
     library = xp(operands[0][0])
     flats, numbers, n = [], [], 1
     for v, b in operands:
@@ -137,7 +141,7 @@ def pieces_moved(trace, prim, operands, params):
 
 
 def one_by_one(trace, prim, operands, params):
-    """One sample after the other."""
+    """Run the operation on one sample after another."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
     for outer in OPEN.hiding:
@@ -166,7 +170,7 @@ def together(trace: Any, prim: Primitive, each: Any) -> Any:
 
 
 def way_of(prim: Primitive) -> Callable:
-    """How this operation runs on stacks."""
+    """The batching rule of an operation."""
     word = prim.batch
     return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is Way else stacked_rule)
 
@@ -175,12 +179,12 @@ WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, 
 
 # --- memory order of the result ---
 
-ORDERS: dict = {}  # what was run on a sample -> the strides of the result
+ORDERS: dict = {}  # a call on one sample -> the strides of its result
 
 
 def laid_as_one(trace, prim, out, operands, params):
-    """The stack of a result, each sample in the memory order that the operation gives to one: whether a later reshape is a view
-    depends on it."""
+    """The stack of a result, with each sample in the memory order that the operation gives to a single
+    sample. A later reshape is a view or a copy depending on it."""
     if type(out) is tuple:
         return tuple([laid_as_one(trace, prim, o, operands, {**params, LAYER: k}) for k, o in enumerate(out)])
     b = bottom(out)
@@ -201,12 +205,12 @@ LAYER = "which of the results"
 
 
 def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
-    """The strides of what the body makes of such samples; None: it is not known."""
+    """The strides of the body's result for such samples; None if they are unknown."""
     key: Any = (prim, *[(xp_of(x), x.shape, x.dtype, x.strides) if is_array(x) else type(x) for x in samples], *params.items())
     try:
         if key in ORDERS:
             return ORDERS[key]
-    except TypeError:  # arrays among the settings
+    except TypeError:  # arrays in the settings
         key = None
     params = dict(params)
     layer = params.pop(LAYER, None)
@@ -214,7 +218,7 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
         with np.errstate(all="ignore"):
             y = prim.run(*[stand_in(x) for x in samples], **params)
         strides = (y if layer is None else y[layer]).strides
-    except (ArithmeticError, LookupError, TypeError, ValueError):  # of its values
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # because of the values
         strides = None
     if key is not None:
         if len(ORDERS) > 999:
@@ -223,7 +227,7 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
     return strides
 
 
-# --- operations with a way of their own ---
+# --- operations with a batching rule of their own ---
 
 
 def reshaped(trace, prim, operands, params):
@@ -257,7 +261,7 @@ def next_axis(trace, prim, operands, params):
 
 
 def multiplied(trace, prim, operands, params):
-    """A matrix that is the same for all samples: one product."""
+    """A product with a matrix that all samples share, as one matrix product."""
     (x, bx), (y, by) = operands
     n, m = rank(operands[0]), rank(operands[1])
     if not bx and n == 2 and m == 1:
@@ -273,13 +277,13 @@ SIMPLE = frozenset(("at", "reshape", "transpose", "broadcast", "diagonal", "real
 
 
 def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
-    """The steps of a path from the sample x as those from a stack."""
+    """The path from a sample x, as a path from the stack."""
     out = []
     if not path:
         return path
     here = plain_layout(x)
     for kind, step in path:
-        if kind == "broadcast" and len(step) > here.ndim:  # the new axes stand after that of the samples
+        if kind == "broadcast" and len(step) > here.ndim:  # new axes come after the axis of samples
             out.append(("reshape", (trace.count, *(1,) * (len(step) - here.ndim), *here.shape)))
         if kind == "at":
             out.append(("at", (slice(None), *(step if type(step) is tuple else (step,)))))
@@ -296,9 +300,10 @@ def one_axis_further(path: tuple, trace: Any, x: Any) -> tuple:
 
 
 def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
-    """(path, index) in a stack of the region of one sample x."""
+    """(path, index) in a stack for the region of one sample x."""
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
-        alone = () if x.shape else (("reshape", (trace.count, 1)),)  # an element without axes is named as one of a vector
+        # an element without axes is indexed as an element of a vector
+        alone = () if x.shape else (("reshape", (trace.count, 1)),)
         return alone, (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
     if at is None or at is Ellipsis:
         return one_axis_further(path, trace, x), at
@@ -306,7 +311,8 @@ def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
 
 
 def in_two(path: tuple, at: Any) -> int | None:
-    """Where a path has to be cut, for one of its two parts is named by places; None: nowhere."""
+    """The position at which to split a path, so that one part can be given by element positions. None if no
+    split is needed."""
     kinds = [kind for kind, _ in path]
     if ix.PARTS.isdisjoint(kinds):
         return None
@@ -320,7 +326,7 @@ def plainly(x: Any) -> Any:
 
 
 def is_split(at: Any) -> bool:
-    """An index with arrays that do not stand side by side, or of a kind of its own."""
+    """Is it an index with arrays that are not adjacent, or of a special kind?"""
     if type(at) is not tuple:
         return isinstance(at, (bool, np.bool_)) or (is_array(at) and at.ndim == 0 and at.dtype.kind == "b")
     if any([isinstance(i, (bool, np.bool_)) or (is_array(i) and i.ndim == 0 and i.dtype.kind == "b") for i in at]):
@@ -330,7 +336,7 @@ def is_split(at: Any) -> bool:
 
 
 def sample_of(v: Any) -> Any:
-    """What a sample of this stack looks like."""
+    """An abstract value of one sample of this stack."""
     b = bottom(v)
     return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
 
@@ -346,7 +352,7 @@ def read(trace, prim, operands, params):
     x = sample_of(v)
     place, chosen = further(trace, x, path, at)
     y = bind(READ, (v,), {"path": place, "at": chosen, "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis)})
-    if path and len(place) < len(path):  # by places: NumPy lays it out by these
+    if path and len(place) < len(path):  # an index by positions: its layout in NumPy depends on them
         here = ix.region(plain_layout(x), path)
         here = here if at is None else here[host(at)]
         return like_layout(y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count))
@@ -360,13 +366,13 @@ def written(trace, prim, operands, params):
         if prim is ASSIGN and y.ndim == 1:
             v[:, at] = y
             return v
-    if not batched:  # the buffer becomes one for each sample
+    if not batched:  # the buffer becomes a stack
         v = like_layout(spread(trace, v, False), room_for(trace.count, v))
     cut = in_two(path, at)
     if cut is not None:
         first = {"path": path[:cut], "at": Ellipsis}
         part = read(trace, READ, [(v, True)], {**first, "at": None, "copy": True})
-        if prim is ADD_AT:  # windows show an element more than once
+        if prim is ADD_AT:  # windows may contain an element several times
             part = s.zeros_like(part)
         part = written(trace, prim, [(part, True), (y, by)], {"path": path[cut:], "at": at})
         return written(trace, prim, [(v, True), (part, True)], first)
@@ -378,7 +384,7 @@ def written(trace, prim, operands, params):
 
 
 def plain_layout(x: Any) -> Any:
-    """x in NumPy, for its shape and memory order."""
+    """x as a NumPy array, for its shape and memory order."""
     return hollow(np, x.shape, x.dtype, x.strides).view(np.ndarray)
 
 

@@ -1,11 +1,15 @@
-"""Batching: all samples at once.  At this level a Variable's slot is the stack of its values for all samples, the samples along a
-first axis, one level down; what lies under it has shape, dtype and memory order of one sample, and no values (_core/abstract_arrays.py).
+"""The trace of `vmap`: one run for all samples.
 
-An operation runs on stacks as the word of its declaration says (`Primitive.batch`), and where there is none, on one sample after the
-other.  How each operation does that: _batching/rules.py.  Arrays that the function captured: _batching/captured_marks.py.
+At this level the slot of a Variable is the stack of its values, one level down, with the samples along
+a first axis. Its value is an abstract value with shape, dtype and memory order of one sample
+(_core/abstract_arrays.py).
 
-What an operation raises, or warns where the function may hear of it, decides which way that goes, as a condition does: it must be the
-same for all samples (`compare`)."""
+An operation runs on stacks by the batching rule that its declaration names (`Primitive.batch`),
+otherwise on one sample after another. See _batching/rules.py, and _batching/captured_marks.py for
+captured arrays.
+
+Control flow can depend on errors, and on warnings that the function can observe. So they must be the
+same for all samples, like a condition (`compare`)."""
 
 import warnings
 from typing import Any
@@ -40,7 +44,7 @@ from ..ops.declare import ndim
 from .captured_marks import Buffer, Marks
 from .rules import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
 
-SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> what a sample of it looks like
+SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
 
 class Batch(Trace):
@@ -51,19 +55,19 @@ class Batch(Trace):
     def __init__(self, call: str, count: int):
         super().__init__()
         self.call, self.count = call, count
-        self.adopted: list = []  # captured arrays: (handle, its fields as they were)
-        self.noted: dict = {}  # id -> (what is not followed, what it held when it was met)
-        self.handed = False  # was memory handed out, to be read?
-        self.doubts: list = []  # errors of operations of which some samples would not have heard
+        self.adopted: list = []  # captured arrays: (handle, its fields before)
+        self.noted: dict = {}  # id -> (an object that is not followed, its content when first met)
+        self.handed = False  # was read-only memory lent?
+        self.doubts: list = []  # errors of operations that only some samples would have met
         self.outside = self.filters = warnings.filters
-        self.setting, self.loud = self, False  # may the function hear of a warning, or of a floating-point error?
-        self.pointed: list = []  # memory whose address was handed out, to be read: (array, a copy)
+        self.setting, self.loud = self, False  # can the function observe a warning or a floating-point error?
+        self.pointed: list = []  # lent memory whose address was taken: (array, a copy)
 
-    # --- what it is for others ---
+    # --- interface for other modules ---
 
     def made(self, stack: Any, whole: bool = False) -> Variable:
-        """A Variable of this stack.  `whole`: one without axes is an array, not a number."""
-        if type(stack) is ndarray and stack.ndim > 1:  # the usual one
+        """A Variable of this stack. `whole`: a sample without axes is an array, not a number."""
+        if type(stack) is ndarray and stack.ndim > 1:  # the usual case
             key = stack.shape, stack.dtype, stack.strides
             like = SAMPLES.get(key)
             if like is None:
@@ -95,7 +99,8 @@ class Batch(Trace):
         return getattr(x._slot, "value", x._slot)
 
     def taken(self, x: Variable) -> Variable:
-        """x as a value that no sample hands on, whoever writes it: an argument of a transform inside."""
+        """x as an argument of an inner transform. Its marks begin anew, as written by every sample, so
+        writes are allowed."""
         y = frozen(x)
         if type(y._slot) is Buffer:
             y._slot.marks.on_read((), None)
@@ -105,7 +110,7 @@ class Batch(Trace):
         return y
 
     def adopt(self, x: Variable) -> None:
-        """An array that the function captured: what is read of it and written is marked from now on."""
+        """Begin to mark reads and writes of a captured array."""
         if type(x) is View:
             x._seen, x._value, x = -1, None, x._base
         trace, value = x._trace, x._value
@@ -128,7 +133,7 @@ class Batch(Trace):
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
     def note(self, x: Any) -> None:
-        """What is not followed, and may be altered."""
+        """Note an object that is not followed and may be changed."""
         if id(x) not in self.noted and self.count > 1:
             content = content_of(x)
             if content is not None:
@@ -142,7 +147,7 @@ class Batch(Trace):
             )
 
     def adopt_outer(self) -> None:
-        """What the transforms around this one have captured."""
+        """Adopt the arrays that outer transforms have captured."""
         for shadow in OPEN.shadows:
             for _, x in shadow.arrays:
                 self.adopt(x)
@@ -153,7 +158,7 @@ class Batch(Trace):
                 self.note(x)
 
     def hand_back(self, x: Variable, value: Any, trace: Any, slot: Any, saved: bool) -> None:
-        """What was adopted, after the function."""
+        """Restore an adopted array after the function."""
         if x._slot.marks.written is False:
             x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
         elif trace is not None and trace.visibility == SAMPLED and type(slot) is Buffer:
@@ -165,14 +170,14 @@ class Batch(Trace):
             self.risen.append(x)
 
     def sample(self, x: Variable, k: int) -> Any:
-        """x of one sample, one level down."""
+        """The value of x in one sample, one level down."""
         if type(x._slot) is Buffer:
             value = x._slot.value
             return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
 
     def stacked(self, y: Any) -> Any:
-        """The stack of a result of whatever level."""
+        """The stack of a result of any level."""
         if isinstance(y, Variable):
             y = live(y)
             if y._trace is self:
@@ -185,7 +190,8 @@ class Batch(Trace):
         return spread(self, y, False)
 
     def beneath(self, x: Variable) -> Any:
-        """What the handle is afterwards: as a loop over the samples leaves it."""
+        """The value of the handle after the run: that of the last sample, as a loop over the samples
+        leaves it."""
         if not self.count:
             return s.zeros_like(x)
         y = self.sample(x, -1)
@@ -204,21 +210,21 @@ class Batch(Trace):
         return samples_first(copied(slot))
 
     def laid_slot(self, stack: Any, value: Any) -> Any:
-        """The stack, each sample in the memory order of `value`."""
+        """The stack, with each sample in the memory order of `value`."""
         if type(stack) is Buffer:
             stack.marks.on_read((), None)
             stack = stack.value if stack.batched else spread(self, stack.value, False)
         return like_layout(stack, room_for(self.count, value))
 
     def picks(self, x):
-        """Is x, which is not captured, not the same for all samples?"""
+        """Is x not captured, and different from sample to sample?"""
         v = primal_of(x._slot)
         if isinstance(v, Variable):
             return True
         return not bool((v == v[:1]).all())
 
     def agreed(self, slot: Any, what: str) -> Any:
-        """What is the same for all samples."""
+        """The value that all samples share. Raises if they differ."""
         if type(slot) is Buffer:
             slot.marks.on_read((), None)
             if not slot.batched:
@@ -252,14 +258,14 @@ class Batch(Trace):
         self.__class__ = Closed  # type: ignore[assignment]
 
     def draws(self, name):
-        """In a loop over samples each draws other numbers."""
+        """Raises: in a loop each sample would draw other numbers."""
         raise BatchError(
             f"{self.call}: {callers_line()}: numpy.random: {name}() would give all samples the same numbers, for tg.vmap runs the function "
             "once for all of them: draw the numbers outside and pass them as an argument, or make the generator inside of the function "
             "with a seed"
         )
 
-    # --- what an operation is ---
+    # --- operations ---
 
     def step(self, prim, args, inputs, slots, params):
         setting = now()
@@ -276,7 +282,7 @@ class Batch(Trace):
             raise
 
     def listened(self, prim, args, inputs, slots, params):
-        """The operation, where the function may hear of it."""
+        """The operation, if the function can observe its errors or warnings."""
         with Listening() as told:
             try:
                 out = self.done(prim, args, inputs, slots, params)
@@ -288,8 +294,8 @@ class Batch(Trace):
         return out
 
     def compare(self, error, heard, prim, inputs, slots, params):
-        """An operation of all samples has ended so.  If it would not for each of them by itself, that is a BatchError, unless an error
-        leaves the function; who catches it would do for all samples what he does for one."""
+        """Compare how an operation ended with how it ends for each sample. A difference is a BatchError,
+        unless the error leaves the function: code that catches it would handle all samples like one."""
         if isinstance(error, OfTracked) or prim.batch == "inside" or self.count < 2:
             return
         ends = [] if prim.writes else [self.end_of(k, prim, inputs, slots, params) for k in range(self.count)]
@@ -303,10 +309,10 @@ class Batch(Trace):
             "give tg.vmap(f, chunk=1), which runs each sample by itself, or write the function so that no sample raises or warns"
         )
         self.doubts.append(text)
-        BatchError(text)  # it is raised when the function has ended, if that went on
+        BatchError(text)  # raised after the function, if it returns
 
     def end_of(self, k, prim, inputs, slots, params):
-        """How the operation ends for the sample number k."""
+        """How the operation ends for sample number k."""
         error = None
         with Listening(True) as told:
             try:
@@ -329,7 +335,7 @@ class Batch(Trace):
                 target = t
             else:
                 t.marks.met(prim, params, k)
-        if target is not None:  # after what is read for it, of the same array perhaps
+        if target is not None:  # after the reads, which may be of the same array
             target.marks.met(prim, params, 0)
         if True not in [batched for _, batched in given]:
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
@@ -352,7 +358,8 @@ class Batch(Trace):
         return self.made(out, whole)
 
     def in_place(self, prim: Primitive, inputs: Any, slots: Any, params: dict) -> Any:
-        """The usual elementwise operation: plain stacks of as many axes, and constants of no more.  None: another one."""
+        """The fast path for elementwise operations on plain stacks with equal numbers of axes, and
+        constants with no more. None for others."""
         given, rank, most = [], -1, 0
         for v, t in zip(inputs, slots, strict=True):
             kind = type(t)
@@ -379,7 +386,7 @@ class Batch(Trace):
         return prim.run(*given, **params)
 
     def not_batched(self, prim: Primitive, given: list, params: dict, shown: Any, target: Any) -> Any:
-        """An operation on captured arrays that are the same for all samples yet."""
+        """An operation on captured arrays that are still the same for all samples."""
         out = bind(prim, given, params)
         if target is not None:
             return variable(shown, self, Buffer(out, False, target.marks))
@@ -398,12 +405,13 @@ class Closed(Ended):
 
 
 def is_array_of(prim: Primitive, params: dict) -> bool:
-    """Does the operation give an array also where there are no axes?"""
+    """Does the operation return an array even without axes?"""
     if prim is READ:
         return params["at"] is None or params["at"] is Ellipsis
     return prim is s.array_of.prim or (prim.batch == "moves" and prim not in KEEPING)
 
 
-KEEPING = frozenset([f.prim for f in (s.copy, s.astype, s.reshape, s.transpose)])  # of an array an array, of a number a number
+# return an array for an array, a number for a number
+KEEPING = frozenset([f.prim for f in (s.copy, s.astype, s.reshape, s.transpose)])
 JOINED = frozenset([f.prim for f in (s.layered, s.concatenate)])
 ARRAYS = KEEPING | {s.array_of.prim}

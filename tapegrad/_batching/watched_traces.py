@@ -1,8 +1,10 @@
-"""Traces under the eyes of a watcher, who is told of each operation, and of each cotangent of a sweep, with the user's line.
+"""Traces with a watcher, which is told of each operation and of each cotangent of a sweep, with the
+user's line.
 
-A trace that is opened while somebody watches (`OPEN.watcher`) becomes one of the classes below.  The short ways of _fast ask for the
-class itself, so all its operations go through `apply` or `step`; and its list of records is a `Noted`, which knows the lines.  While
-nobody watches, nothing of this is met: the one question, whether `WATCHERS` is empty, is asked once a transform."""
+A trace that is opened while a watcher is active (`OPEN.watcher`) gets one of the classes below. The
+fast paths of _fast test for exact classes, so all of its operations go through `apply` or `step`. Its
+list of records is a `Noted`, which holds the lines. Without a watcher the only cost is one test per
+transform, whether `WATCHERS` is empty."""
 
 import linecache
 from collections.abc import Iterator
@@ -24,14 +26,16 @@ from .trace import Batch
 
 
 def text_of(place: tuple) -> str:
-    """The source of the line; empty where there is none."""
+    """The source text of the line; empty if there is none."""
     return linecache.getline(*place).strip()
 
 
 class Noted(list):
-    """The records of a tape, each with the line that made it.  A record that a sweep over other records made has the line of the one
-    swept, and in `origins` its name.  `now`: at which one a sweep is: number, record, the name of the user's operation.  (Names, for
-    primitives may hold what has to end with the records.)"""
+    """The records of a tape, each with the line that made it.
+
+    A record made by the sweep over other records has the line of the swept record, and its name in
+    `origins`. `now`: the position of a sweep, as number, record and name of the user's operation.
+    Names are kept, not primitives, because primitives may hold objects that must end with the records."""
 
     def __init__(self, records: list, watcher: Any):
         super().__init__(records)
@@ -41,23 +45,25 @@ class Noted(list):
 
     def append(self, record: Any) -> None:
         place, watcher = users_place(), self.watcher
-        if OPEN.sweeping and watcher.sweeping is not None and place == watcher.asked:  # no code of the user's in the sweep
+        # the sweep runs no user code
+        if OPEN.sweeping and watcher.sweeping is not None and place == watcher.asked:
             place, self.origins[len(self)] = watcher.sweeping
         super().append(record)
         self.lines.append(place)
 
     def __getitem__(self, k: Any) -> Any:
         record = super().__getitem__(k)
-        self.watcher.sweeping = self.lines[k], self.name(k)  # now, for a sweep may drop the record
+        self.watcher.sweeping = self.lines[k], self.name(k)  # now, because a sweep may drop the record
         self.now = k, record, self.watcher.sweeping[1]
         return record
 
     def name(self, k: int) -> str:
-        """That of the user's operation behind a record."""
+        """The name of the user's operation behind a record."""
         if k in self.origins:
             return self.origins[k]
         record = super().__getitem__(k)
-        if record is not None and record[2] is PART:  # one of several outputs: its main record has it
+        # one of several outputs: the main record has the primitive
+        if record is not None and record[2] is PART:
             record = super().__getitem__(record[1])
         prim = None if record is None else primitive_of(record)
         return "an operation" if prim is None else prim.known_as
@@ -69,7 +75,7 @@ class Noted(list):
 
 
 class Cotangents(list):
-    """Those of a sweep over such records."""
+    """The cotangents of a sweep over such records."""
 
     def __init__(self, noted: Noted, n: int):
         super().__init__([None] * n)
@@ -77,7 +83,7 @@ class Cotangents(list):
 
     def __setitem__(self, slot: Any, c: Any) -> None:
         super().__setitem__(slot, c)
-        if c is not None and type(c) is not list:  # (of several outputs: each by itself)
+        if c is not None and type(c) is not list:  # (the list of several outputs is told one by one)
             self.noted.watcher.swept(self.noted, slot, c)
 
 
@@ -85,7 +91,8 @@ class Cotangents(list):
 
 
 def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
-    """The operation, done by `way` of the class beneath, and told, unless it is part of another one or of a sweep."""
+    """Run the operation with `way` of the base class, and tell the watcher. Parts of other operations and
+    of sweeps are not told."""
     watcher = OPEN.watcher
     if watcher is None or OPEN.within or OPEN.sweeping:
         return way(trace, prim, args, *more)
@@ -105,10 +112,11 @@ WATCHED: dict = {kind: watched_class(kind, name) for kind, name in ((Tape, "appl
 
 
 class Watcher:
-    """Who is told.  `sweeping`: the line and name of the record that a sweep is at; `asked`: the line that asked for that sweep."""
+    """Base class of watchers. `sweeping`: line and name of the record being swept. `asked`: the line that
+    started the sweep."""
 
-    outer: Any = None  # who was told before
-    silences = False  # does it tell what NumPy would warn of?
+    outer: Any = None  # the previous watcher
+    silences = False  # does it report what NumPy would warn of?
     sweeping: tuple | None = None
     asked: tuple | None = None
 
@@ -120,19 +128,21 @@ class Watcher:
             trace.records = Noted(trace.records, self)
 
     def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
-        """An operation of the user's was done."""
+        """Called after an operation of the user's code."""
 
     def captured(self, array: Any, x: Variable) -> None:
-        """x stands for an array that the function captured."""
+        """Called when x stands for a captured array."""
 
     def swept(self, noted: Noted, slot: int, c: Any) -> None:
-        """A sweep has the cotangent c of this slot, by the record `noted.now` (None: by who asked for it)."""
+        """Called when a sweep has the cotangent c of this slot, from the record `noted.now` (None: the
+        seed of the sweep)."""
 
     def returned(self, f: Any, y: Any) -> None:
-        """f has returned y under a transform."""
+        """Called when f has returned y under a transform."""
 
     def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
-        """A kernel has run on plain arrays.  `rerun(sample)`: what it computes, by the Python function that it was made of."""
+        """Called when a kernel has run on plain arrays. `rerun(sample)` computes the same with the
+        kernel's Python function."""
 
     __exit__ = Exit()
 
@@ -149,11 +159,11 @@ class Watcher:
             WATCHERS.remove(self)
 
 
-# --- what lies in a value ---
+# --- the content of a value ---
 
 
 def parts(x: Any) -> tuple[list, list]:
-    """The plain arrays and numbers in x: (its values, its tangents); those of all samples."""
+    """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
     values: list = []
     slopes: list = []
     if isinstance(x, View):

@@ -1,1 +1,1 @@
-"""What everything else stands on: arrays, trees, Variable, Primitive, and reverse and forward mode."""
+"""Foundations of the package: arrays, trees, Variable, Primitive, reverse mode and forward mode."""

@@ -1,6 +1,7 @@
-"""Arrays that show shape, dtype and memory order, and no values: what lies under a Variable of a trace that hides them.
+"""Abstract values: arrays with shape, dtype and memory order, but without values.
 
-Whatever asks for the contents raises; what slips through by way of compiled code computes with nan."""
+A trace that hides its values puts them under its Variables. Every read of the contents raises.
+Compiled code that reads the memory directly computes with nan."""
 
 from typing import Any
 
@@ -45,7 +46,8 @@ plain_text: Any = str.__str__
 
 
 class Text(str):
-    """The text of hidden values.  It may be shown, and put into another one; who reads it is told that nobody knows what it says."""
+    """The text of hidden values. It can be shown and formatted into another text. Every other use raises,
+    because the content is unknown."""
 
     __slots__ = ()
     __str__ = __repr__ = lambda x: x if callers_line() else plain_text(x)  # type: ignore[assignment, return-value]  # None: `logging` asks, which shows it
@@ -80,8 +82,9 @@ def _function(x: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
 Hollow = type("Hollow", (np.ndarray,), {**BLIND, "__array_function__": _function})
 TYPES = [np.dtype(c).type for c in np.typecodes["AllInteger"] + np.typecodes["AllFloat"]]
 NUMBERS = {np.dtype(t): type(f"Hollow_{t.__name__}", (t,), BLIND) for t in TYPES}
-SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}  # hollow class -> that for which it stands
-TRUTH = np.dtype(bool)  # of which NumPy's type has no subclasses
+# hollow class -> the class that it stands for
+SHOWN = {Hollow: np.ndarray, **{kind: kind.__mro__[1] for kind in NUMBERS.values()}}
+TRUTH = np.dtype(bool)  # NumPy's type for it cannot be subclassed
 NUMBERS[TRUTH] = type("Hollow_bool", (np.int8,), {**BLIND, "dtype": property(lambda x: TRUTH)})
 SHOWN[NUMBERS[TRUTH]] = np.bool_
 POISON: AnyDict = {}  # dtype -> memory that all hollow arrays share: nan, or a number that nobody means
@@ -89,7 +92,7 @@ NUMBER: AnyDict = {}  # dtype -> the hollow number
 
 
 def shown_class(kind: type) -> type:
-    """The class that the user means."""
+    """The class that users see: that of an ordinary array or number."""
     return SHOWN.get(kind, kind)
 
 
@@ -100,7 +103,7 @@ def poison(d: np.dtype) -> Any:
 
 
 def memory(xp: Any, d: np.dtype, size: int) -> Any:
-    """At least so many elements of poison."""
+    """Memory with at least `size` elements of poison."""
     found = POISON.get((xp, d))
     if found is None or found.size < size:
         found = POISON[xp, d] = xp.full(max(size, 64, 0 if found is None else 2 * found.size), poison(d), d)
@@ -119,7 +122,7 @@ KNOWN: AnyDict = {}
 
 
 def hollow(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool = True) -> Any:
-    """Without values: an array of this shape, dtype and these strides."""
+    """An array without values, of this shape, dtype and strides."""
     key = xp, shape, d, strides, writeable
     found = KNOWN.get(key)
     if found is None:
@@ -149,14 +152,14 @@ def made(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) ->
 
 
 def read_only_as(value: Any, found: Any) -> Any:
-    """What is shown of an argument: read-only where that is (`_core.arrays.kept`)."""
+    """`found` as the abstract value of an argument: read-only if the argument is (`_core.arrays.kept`)."""
     if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
         return hollow(np, found.shape, found.dtype, found.strides, False)
     return found
 
 
 def on_device(xp: Any) -> type:
-    """The hollow arrays of CuPy, which reads an index array by `take`."""
+    """The class of hollow CuPy arrays. CuPy reads an index array with `take`."""
     kind = POISON.get(xp)
     if kind is None:
         kind = POISON[xp] = type("Hollow", (xp.ndarray,), {name: f for name, f in BLIND.items() if name != "take"})

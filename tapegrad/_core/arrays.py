@@ -1,6 +1,7 @@
 """NumPy or CuPy: which library holds an array, and the few places where they differ.
 
-What an array or a scalar is, is asked of `type(x)`: `isinstance` answers for a Variable as for its value (_core/variable.py)."""
+These functions test `type(x)`. A test with `isinstance` would treat a Variable as its value
+(_core/variable.py)."""
 
 import functools
 import sys
@@ -35,7 +36,7 @@ def is_array(x: Any) -> bool:
 
 
 def is_scalar(x: Any) -> bool:
-    """Is x a scalar of NumPy?  (`isinstance` would say yes of a Variable over one, which answers as its value.)"""
+    """Is x a scalar of NumPy? (`isinstance` would accept a Variable over a scalar.)"""
     return issubclass(type(x), np.generic)
 
 
@@ -48,12 +49,13 @@ def is_differentiable(x: Any) -> bool:
 
 
 def owned(x: Any) -> Any:
-    """A plain array or NumPy scalar as a result for the caller: writable, and nobody else's memory."""
+    """A plain array or NumPy scalar as a result for the caller: writable, in memory that nothing else
+    uses."""
     return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else kept(x)
 
 
 def to_host(x: Any) -> np.ndarray:
-    """An array or number as a plain array of NumPy's, from a device if it lies there."""
+    """An array or number as a plain NumPy array on the host."""
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
@@ -66,14 +68,14 @@ def shares_memory(a: Any, b: Any) -> bool:
 
 
 def settled(x: Any) -> bool:
-    """Memory of which its owner says that nobody writes it."""
+    """Is x an array whose memory its owner has made read-only?"""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
         x = x.base
     return isinstance(x, np.ndarray) and not x.flags.writeable and (x.base is None or type(x.base) is bytes)  # type: ignore[comparison-overlap]
 
 
 def address(x: Any) -> int:
-    """Where the first element of an array lies."""
+    """The address of the first element of an array."""
     return x.__array_interface__["data"][0] if isinstance(x, np.ndarray) else x.data.ptr  # type: ignore[no-any-return]
 
 
@@ -97,12 +99,12 @@ def checksum(a: Any) -> Any:
     return zlib.crc32((a if a.flags.c_contiguous else np.ascontiguousarray(a)).data)
 
 
-BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> as which integers the bits are compared
-BLOCK = 1 << 16  # elements that are compared at once, in the cache
+BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> the integer dtype for comparing bits
+BLOCK = 1 << 16  # elements compared at once; they fit into the cache
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
-    """Do two arrays of one shape and dtype hold the same bits?  (nan is equal to itself, and 0 is not -0.)"""
+    """Are the bits of two arrays of one shape and dtype equal? (nan equals itself; 0 and -0 differ.)"""
     if a.dtype.kind == "c":
         return same_bits(a.real, b.real) and same_bits(a.imag, b.imag)
     kind = BITS.get(a.dtype.itemsize)
@@ -114,8 +116,8 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
 
 
 def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> Any:
-    """Zeros whose axes lie in memory in the order that `strides` tells, so that a reshaped view of an array with these
-    strides is a view of the zeros too."""
+    """Zeros whose axes lie in memory in the order given by `strides`. A reshape that is a view of an
+    array with these strides is a view of the zeros too."""
     if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1] > 0):
         return xp.zeros(shape, dtype)
     order = sorted(range(len(shape)), key=lambda i: -abs(strides[i]))
@@ -127,10 +129,13 @@ def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> 
 
 @functools.lru_cache(1024)
 def steps_of(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
-    """Where an array with these strides has its elements, packed: (place of the first one, steps along the axes, room), in elements of
-    `size` bytes.  The axes lie in the same order and run in the same direction; axes that NumPy can join (reshape is a view) are those
-    that it could join before, for where there was a gap there is one as wide as what lies between gaps: too wide for a view of each
-    third element, say, to be joined across it.  `repeats`: what repeats (stride 0) does so."""
+    """The packed layout of an array with these strides: (position of the first element, step of each
+    axis, size of the memory). All are counted in elements of `size` bytes.
+
+    The order and direction of the axes are kept. NumPy can join two axes (reshape is a view) exactly
+    where it could before. So where the strides have a gap, the packed layout has one too. It is as
+    wide as the elements between gaps; then a view of every third element, for example, still cannot be
+    joined. With `repeats`, an axis of stride 0 keeps that stride."""
     steps, first, room, before = [1] * len(shape), 0, 1, size
     for k in sorted(range(len(shape)), key=lambda k: -abs(strides[k]))[::-1]:
         n, stride = shape[k], abs(strides[k])
@@ -148,13 +153,14 @@ def steps_of(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple
     return first, tuple(steps), room
 
 
-WIDE = 4  # a gap of so many times the elements around it is made smaller
+WIDE = 4  # a gap wider than this many times the elements beside it is made smaller
 
 
 @functools.lru_cache(1024)
 def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
-    """What `steps_of` says, of gaps that stay as wide as they are, so that a diagonal, or each third element, is joined with the next
-    where it was before, and nowhere else.  None where elements share memory, or the gaps are much wider than what lies between them."""
+    """The result of `steps_of` with all gaps at their full width. Then the axes that NumPy can join are
+    exactly the same, also for a diagonal or every third element. None if elements share memory, or if
+    a gap is too wide (`WIDE`)."""
     room = 1
     for k in sorted([k for k, n in enumerate(shape) if n > 1], key=lambda k: abs(strides[k])):
         step, rest = divmod(abs(strides[k]), size)
@@ -166,7 +172,8 @@ def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
 
 
 def room_laid(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
-    """Memory for an array that answers each question of layout as one with these strides (`steps_of`).  `count`: a stack of so many."""
+    """Empty memory for an array whose layout behaves like one with these strides (`steps_of`). `count`:
+    the length of an additional first axis."""
     size = dtype.itemsize
     same = None if count is not None else unaltered(shape, strides, size)
     first, steps, room = same or steps_of(shape, strides, size, repeats)
@@ -178,21 +185,22 @@ def room_laid(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats:
     memory = xp.empty(room, dtype)
     if xp is np:
         found = np.ndarray(shape, dtype, memory, first * size, steps)
-        return np.empty_like(found) if found.size == room and not first else found  # one without gaps owns its memory
+        # an array without gaps owns its memory
+        return np.empty_like(found) if found.size == room and not first else found
     return xp.ndarray(shape, dtype, memory.data + first * size, steps)
 
 
 def room_like(x: Any) -> Any:
-    """Memory for an array that lies as x does, each element by itself."""
+    """Empty memory with the layout of x, in which no elements share memory."""
     xp = xp_of(x)
     return xp.empty_like(x) if x.flags.forc else room_laid(xp, x.shape, x.strides, x.dtype)
 
 
 def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
-    """The axes as NumPy reads an array by `order="K"`, the outermost first: by their strides, but an axis that repeats, or has one
-    element, stays where it is."""
+    """The axes in the order in which NumPy reads an array with `order="K"`, the outermost first. They are
+    sorted by stride; an axis that repeats or has one element keeps its place."""
     order: AnyList = []
-    for k in range(len(shape))[::-1]:  # from the innermost axis on
+    for k in range(len(shape))[::-1]:  # from the innermost axis outwards
         at = len(order)
         for i in range(len(order))[::-1]:
             a, b = [abs(strides[n]) if shape[n] > 1 else 0 for n in (k, order[i])]
@@ -205,7 +213,7 @@ def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
 
 
 def repeats(shape: Shape, strides: Shape) -> bool:
-    """Is there an axis along which an array with these strides repeats?"""
+    """Does an array with these strides have an axis with stride 0 and several elements?"""
     return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
 
 
@@ -215,15 +223,17 @@ def overlaps(shape: Shape, strides: Shape, size: int) -> bool:
     for stride, n in sorted([(abs(s), n) for n, s in zip(shape, strides, strict=True) if n > 1]):
         if stride < size:
             return True
-        size += stride * (n - 1)  # (of each second column of three, a row begins in the gap that the last one ends with)
+        # every second column of three: a row begins in the gap at the end of the one before
+        size += stride * (n - 1)
     return False
 
 
 def kept(x: Any) -> Any:
-    """A copy of the array x that answers each question of layout as x does.  One of elements that share memory with each other is
-    read-only, for a write to it would have to reach several."""
+    """A copy of the array x with an equivalent layout. If elements share memory, the copy is read-only,
+    because a write would change several of them."""
     if x.flags.forc or x.shape == ():
-        return x.copy(order="K") if x.base is None else x.copy(order="K").view()  # what owns its memory does so, and nothing else
+        # the copy owns its memory if and only if x does
+        return x.copy(order="K") if x.base is None else x.copy(order="K").view()
     xp = xp_of(x)
     if xp is np and repeats(x.shape, x.strides):
         return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
@@ -235,7 +245,8 @@ def kept(x: Any) -> Any:
 
 
 def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
-    """The elements of x, some of which repeat, in `room`, where they do; read-only, as NumPy's are."""
+    """Copy x, which has repeated elements, into `room`, which repeats them likewise. The result is
+    read-only, as in NumPy."""
     once = tuple([slice(1) if stride == 0 else slice(None) for stride in room.strides])
     room[once] = x[once]
     room.flags.writeable = False
@@ -243,8 +254,9 @@ def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
 
 
 def constant_winner(xp: ModuleType, shape: Shape, at: Any) -> Any:
-    """For `a[at] = values`: 1.0 for each writer whose value stays in `a`, 0.0 for those that a duplicate of the same index
-    overwrote.  The winner is read back from the array itself, since CuPy does not say which one it is."""
+    """The mask of effective writes in `a[at] = values`: 1.0 for a value that stays in `a`, 0.0 for one
+    that a duplicate index overwrote. It is found by writing and reading back, because CuPy does not
+    specify which duplicate wins."""
     scratch = xp.zeros(shape, np.int64)
     n = xp.arange(scratch[at].size).reshape(scratch[at].shape)
     scratch[at] = n

@@ -1,12 +1,13 @@
-"""Warnings of floating-point arithmetic, as in a plain call: of values only, at the user's line, and as `np.errstate` says.
+"""Floating-point warnings as in a plain call: only for values, at the user's line, and as `np.errstate`
+says.
 
-NumPy reports a division by zero at the line that called it, which is one of ours, and it does not know a value from a tangent.
-So while a function runs under a transform, what NumPy is asked to warn of or to raise goes to a `Handler`, which looks at the
-frames: it is silent where a forward rule is at work (`_core.forward.FORWARD`), and acts for the caller's frame else.  Reverse sweeps
-keep their flags to themselves (`_core.reverse.pull`).
+NumPy reports a division by zero at the line that called it, which would be one of tapegrad's. It also
+cannot tell a value from a tangent. So NumPy calls a `Handler` while a function runs under a transform.
+The handler inspects the frames. It is silent in a forward rule (`_core.forward.FORWARD`), and
+otherwise acts for the caller's frame. Reverse sweeps suppress their own flags (`_core.reverse.pull`).
 
-What an operation raises, and what the user's code hears of it, decides which way his function takes: a `Listening` notes that, and
-`ending` makes of it what can be compared."""
+Control flow can depend on the errors and warnings of an operation. `Listening` notes those that the
+user's code can observe. `ending` turns them into a value that can be compared."""
 
 import contextlib
 import dis
@@ -31,11 +32,12 @@ SYMBOLS = {
     "+": "add", "-": "subtract", "*": "multiply", "/": "divide", "**": "power", "//": "floor_divide", "%": "remainder", "@": "matmul",
 }  # fmt: skip
 SCALAR = frozenset(SYMBOLS.values())
-NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # ours -> NumPy's
+NUMPYS = {"power_n": "power", "sum": "reduce", "product": "dot"}  # name here -> name in NumPy
 
 
 class Handler:
-    """`modes` and `user`: what the user set by `np.errstate` or `np.seterr`, and his callback."""
+    """The error callback during a transform. `modes` and `user`: the user's modes and callback, from
+    `np.errstate` or `np.seterr`."""
 
     def __init__(self, modes: Any, user: Any):
         self.modes, self.user = modes, user
@@ -56,7 +58,7 @@ class Handler:
             raise FloatingPointError(text)
         if mode == "warn":
             space = frame.f_globals
-            space = getattr(space, "real", space)  # of a rebuilt function: those of its module
+            space = getattr(space, "real", space)  # a rebuilt function: the globals of its module
             registry = space.setdefault("__warningregistry__", {})
             warnings.warn_explicit(text, RuntimeWarning, frame.f_code.co_filename, frame.f_lineno, space.get("__name__"), registry)
         elif mode == "print":
@@ -71,11 +73,11 @@ class Handler:
 
 
 def operation(frame: Any) -> str:
-    """NumPy's name for what the frame was doing: that of our body or face, or of an operator."""
+    """NumPy's name for the operation of a frame: that of a body, of a wrapper, or of an operator."""
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
         name = here["self"].__name__ if code.co_name == "__call__" and hasattr(here.get("self"), "__name__") else code.co_name
-        name = here["prim"].name if isinstance(here.get("prim"), Primitive) else name  # while it is recorded
+        name = here["prim"].name if isinstance(here.get("prim"), Primitive) else name  # during recording
         name = NUMPYS.get(name, name)
         numbers = [here[n] for n in ("v", "w", "x", "y", "a", "b") if n in here]
         return f"scalar {name}" if name in SCALAR and not any(np.ndim(v) for v in numbers) else name
@@ -84,7 +86,7 @@ def operation(frame: Any) -> str:
 
 
 def current() -> Any:
-    """The handler in charge, or None."""
+    """The active handler, or None."""
     found = np.geterrcall()
     return found if type(found) is Handler else None
 
@@ -102,8 +104,8 @@ MISSED = (None, None)
 
 
 def around() -> AnyTuple:
-    """The handler for a function that runs under the setting in force, and the setting with it; within another transform None, and the
-    handler in charge."""
+    """(handler, setting) for a function that runs under the current setting. Inside another transform it
+    is (None, active handler)."""
     modes = np.geterr()
     key = tuple(modes.values())
     found = HANDLERS.get(key)
@@ -113,13 +115,14 @@ def around() -> AnyTuple:
             return None, user
         handler = Handler(modes, user)
         found = handler, setting(**handler.settings(), call=handler)
-        if "call" not in key and "log" not in key:  # without a callback
+        if "call" not in key and "log" not in key:  # no callback is involved
             HANDLERS[key] = found
     return found
 
 
 def watch() -> Any:
-    """The user's function begins: the handler in charge from now on, None where there is one already."""
+    """Make a handler active before the user's function runs, and return it. None if one is active
+    already."""
     current = now()
     known, found = KNOWN.get(id(current), MISSED)
     if known is not current:
@@ -137,8 +140,9 @@ def watch() -> Any:
 
 
 def unwatch(handler: Any, thorough: bool = False) -> None:
-    """It has ended.  What it set by `np.seterr` stays set, as after a plain call; where its code is not followed, and calls NumPy's own,
-    that is looked for (`thorough`)."""
+    """Restore the setting after the user's function. Changes that it made with `np.seterr` persist, as
+    after a plain call. `thorough`: look for such changes also where the function is not followed and
+    calls NumPy's own `seterr`."""
     block = OPEN.block
     if handler is not None:
         raw: Any
@@ -159,8 +163,8 @@ LAST: tuple[Any, int, Any, str] = (None, 0, None, "")  # the filters of warnings
 
 
 def warned() -> str:
-    """What becomes of a warning of floating-point arithmetic: "error" (perhaps), "ignore" (surely), or else "show".  (Filters that are
-    added come first.)"""
+    """The action for a floating-point warning: "error" (possible), "ignore" (certain), or "show". (New
+    filters are added in front.)"""
     global LAST
     filters = warnings.filters
     known, count, first, found = LAST
@@ -173,14 +177,14 @@ def warned() -> str:
     return found
 
 
-# --- what the user's code may hear ---
+# --- what the user's code can observe ---
 
 SHOWN = frozenset(("ignore", "warn"))
-LOUD = "loud"  # among the kinds that are looked at: the user's code may hear of them
+LOUD = "loud"  # an entry of `looked_at`: the user's code can observe an error
 
 
 def modes_of(setting: Any) -> Any:
-    """What is done about each kind under the setting in force."""
+    """The mode of each kind of error under the current setting."""
     if setting is SWEEPING:
         return {}
     known, found = KNOWN.get(id(setting), MISSED)
@@ -193,9 +197,10 @@ def modes_of(setting: Any) -> Any:
 
 
 def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
-    """The kinds of floating-point errors that a plain call would show, under the setting in force: none within a reverse sweep.  `LOUD` is
-    among them if code may hear of one.  `outside`: the filters of warnings around the function; `errors`: may it catch a warning?"""
-    own = warnings.filters is not outside  # set by the function
+    """The kinds of floating-point errors that a plain call would show under this setting. It contains
+    `LOUD` if code can observe one. `outside`: the warning filters around the function. `errors`:
+    whether it can catch a warning."""
+    own = warnings.filters is not outside  # set inside the function
     quiet = ("ignore", "warn") if own and warned() == "ignore" else ("ignore",)
     modes = modes_of(setting)
     found = [kind for kind, mode in modes.items() if mode not in quiet]
@@ -205,9 +210,11 @@ def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
 
 
 class Listening:
-    """A context around an operation that notes what its caller may hear of it.  `heard`: the kinds of floating-point errors of which a
-    callback is told, the classes and texts of warnings that are shown; `flagged`: the kinds of which a warning was made, shown or not.
-    `quiet`: nobody else hears of it."""
+    """A context that notes what the caller of an operation can observe.
+
+    `heard`: the error kinds reported to a callback, and the classes and texts of shown warnings.
+    `flagged`: the kinds that caused a warning, shown or not. `quiet`: whether contexts further out are
+    not told."""
 
     __slots__ = ("heard", "flagged", "quiet", "outer", "show", "waiting")
 
@@ -235,7 +242,7 @@ class Listening:
             self.show(message, category, *rest)
 
     def told(self, kind: str, mode: str) -> bool:
-        """Notes an error of floating-point arithmetic.  Is it to be acted on?"""
+        """Note a floating-point error. Returns whether it must be acted on."""
         listener: Any = self
         while listener is not None:
             if mode == "warn":
@@ -249,7 +256,8 @@ class Listening:
 
 
 def ending(error: BaseException | None, heard: AnyList) -> AnyTuple:
-    """How an operation ended, to be compared: the class and the text of what it raised, and what was heard."""
+    """How an operation ended, as a comparable tuple: class and text of its exception, then what was
+    heard."""
     return type(error), without_numbers(error), *heard
 
 
@@ -257,14 +265,15 @@ def without_numbers(message: Any) -> str:
     return re.sub(r"[-+.\w]*\d[-+.\w]*|-?\b(nan|inf)\b", "#", str(message))
 
 
-# --- NumPy's own functions, for code that runs under a transform ---
+# --- replacements of NumPy's functions under a transform ---
 
 MISSING = object()
 
 
 def changed(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
     given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
-    with np.errstate(**given, **({} if call is MISSING else {"call": call})):  # refuses what NumPy refuses
+    # raises for what NumPy does not accept
+    with np.errstate(**given, **({} if call is MISSING else {"call": call})):
         pass
     return Handler({**handler.modes, **given}, handler.user if call is MISSING else call)
 

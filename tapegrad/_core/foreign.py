@@ -1,7 +1,9 @@
-"""Objects of other libraries that meet tracked values: taken as numbers where that is what they are, or an error that names them.
+"""Objects of other libraries that meet tracked values: converted to numbers where possible, else an error
+that names them.
 
-`argument` is for the arguments of functions, `operand` for operators and ufuncs, where NumPy gives a foreign operand its turn.
-Nothing is imported: a type is known by its name."""
+`argument` handles arguments of functions. `operand` handles operands of operators and ufuncs; there
+NumPy would also try the methods of a foreign operand. Types are known by name, so no other library is
+imported."""
 
 import itertools
 from typing import Any
@@ -14,12 +16,12 @@ from .registry import late
 from .trees import LEAVES, Const, leaves, paths
 from .variable import HANDLES
 
-# Types that mean no more than themselves (object arrays aside), as arguments or as settings.
+# Types without a further meaning as arguments or settings (except for object arrays).
 ORDINARY = NUMBERS | HANDLES | {np.ndarray, np.float64, np.int64, np.bool_, str, type(None), list, tuple, slice, type, np.dtype}
 OBJECTS = np.dtype(object)
 ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "__dlpack__", "toarray")
 
-# How an array of another library becomes one of NumPy's.
+# How to convert an array of another library to NumPy.
 REMEDIES = {
     "torch": "t.detach().cpu().numpy()", "jax": "numpy.asarray(a)", "jaxlib": "numpy.asarray(a)", "tensorflow": "t.numpy()",
     "mxnet": "a.asnumpy()", "xarray": "a.to_numpy()", "polars": "s.to_numpy()", "pyarrow": "a.to_numpy()", "dask": "a.compute()",
@@ -29,7 +31,8 @@ NEUTRAL = frozenset(
     "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __repr__ __str__ __reduce__ "
     "__setstate__ __getnewargs__ __firstlineno__ __static_attributes__ __annotations__ __del__".split()
 )
-OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)  # (a shadow class has names of classes besides)
+# (the `__dict__` of a shadow class contains other names too)
+OF_ARRAYS = frozenset(n for c in np.ndarray.__mro__ for n in c.__dict__)
 ASKERS = {
     "pandas": "s.to_numpy()",
     "numpy.ma": "numpy.where(mask, a, b) instead of a masked array",
@@ -39,20 +42,21 @@ ASKERS = {
 
 
 def asked_by() -> str:
-    """For an error: which library wanted a plain array, if it is one that tapegrad does not compute with."""
+    """For an error message: the library that asked for a plain array, if tapegrad does not support it."""
     homes = [(frame.f_globals.get("__name__") or "") + "." for frame in itertools.takewhile(is_library, stack())]
     found = [name for home in homes for name in ASKERS if home.startswith(name + ".")]
     return f" ({found[-1]} asked for it: write {ASKERS[found[-1]]})" if found else ""
 
 
 def library_of(kind: type) -> str:
-    """The library of a class: that of the first of its bases that has a remedy, else its own."""
+    """The library of a class: that of its first base with a remedy, else its own."""
     roots = [(c.__module__ or "").partition(".")[0] for c in kind.__mro__]
     return next((r for r in roots if r in REMEDIES or r == "pandas"), roots[0])
 
 
 def check_constants(what: str, tree: Any) -> None:
-    """Leaves that are differentiated by nobody must not hold floats: those of other libraries' arrays and numbers would be lost."""
+    """Raise if a constant leaf is an array or number of another library that holds floats; their
+    derivative would be lost."""
     for x, path in zip(leaves(tree), paths(tree), strict=True):
         remedy = remedy_of(x)
         if remedy is not None:
@@ -63,7 +67,8 @@ def check_constants(what: str, tree: Any) -> None:
 
 
 def remedy_of(x: Any) -> str | None:
-    """How to pass the floats that x holds, unless they are in an array or a number of NumPy's or CuPy's; None where it holds no floats."""
+    """How to convert x, if it holds floats outside NumPy's and CuPy's arrays and numbers. None if it
+    holds no such floats."""
     kind = type(x)
     if kind is np.ndarray:
         held = x.dtype == OBJECTS and any(type(v) in LEAVES and not isinstance(v, int) or remedy_of(v) for v in x.flat)
@@ -85,8 +90,8 @@ def remedy_of(x: Any) -> str | None:
 
 
 def name_in(home: Any, f: Any) -> str | None:
-    """The public name of f in the module `home`, or None.  `f.__name__` is only a hint: some objects of CuPy, and of SciPy before 1.16,
-    have another name or none."""
+    """The public name of f in the module `home`, or None. `f.__name__` is only a hint: some objects of
+    CuPy, and of SciPy before 1.16, have another name or none."""
     own: str | None = getattr(f, "__name__", None)
     if own is not None and getattr(home, own, None) is f:
         return own
@@ -102,7 +107,8 @@ def refused(x: Any, remedy: str) -> ArgumentError:
 
 
 def argument(x: Any) -> Any:
-    """An argument of a function: itself, or the numbers that it holds, or an error that says what it is."""
+    """An argument of a function: x itself, or the numbers that it holds. Raises an error with a remedy
+    for other objects."""
     kind = type(x)
     if kind is np.ndarray:
         return numbers_of(x) if x.dtype.kind == "O" else x
@@ -114,7 +120,7 @@ def argument(x: Any) -> Any:
         return base_array(x)
     if xp_of(x) is not np:
         return x
-    if hasattr(kind, "plain_elements"):  # those that a mask chose
+    if hasattr(kind, "plain_elements"):  # elements chosen by a hidden mask
         return x.plain_elements()
     library = library_of(kind)
     if library == "pandas" and hasattr(x, "to_numpy"):
@@ -125,14 +131,15 @@ def argument(x: Any) -> Any:
 
 
 def as_array(x: Any) -> Any:
-    """An argument that stands for an array: of a list the array of its numbers."""
+    """An argument that must be an array; a list becomes the array of its numbers."""
     return late.stacked(x) if isinstance(x, (list, tuple)) else argument(x)
 
 
 def operand(x: Any) -> Any:
-    """An operand of an operator: what `argument` makes of it, or NotImplemented, so that its own reflected method has its turn."""
+    """An operand of an operator: the result of `argument`, or NotImplemented if its own reflected method
+    must be tried."""
     kind = type(x)
-    if library_of(kind) == "pandas":  # its results would be labelled, and their methods are not NumPy's
+    if library_of(kind) == "pandas":  # its results have labels, and their methods differ from NumPy's
         raise refused(x, "its .to_numpy()")
     if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
         return argument(x)
@@ -145,7 +152,7 @@ def operand(x: Any) -> Any:
 
 
 def numbers_of(x: np.ndarray) -> Any:
-    """An object array of numbers, tracked ones among them, as an array of numbers."""
+    """An object array of numbers, some of them tracked, as an array of numbers."""
     y = late.stacked(x.tolist()) if x.ndim else x[()]
     if getattr(y, "dtype", OBJECTS).kind not in "biufc":
         raise ArgumentError(
@@ -156,7 +163,7 @@ def numbers_of(x: np.ndarray) -> Any:
 
 
 def base_array(x: np.ndarray) -> np.ndarray:
-    """A subclass of ndarray as plain array, if it does nothing of its own."""
+    """A subclass of ndarray as a plain array, if the subclass has no behaviour of its own."""
     kind = type(x)
     if issubclass(kind, np.ma.MaskedArray):
         raise refused(x, "x.filled(value) or numpy.where(mask, a, b): masks have no derivative here")

@@ -1,7 +1,9 @@
-"""Forward mode.  At this level a Variable's slot is its tangent: a plain array, or a value of a lower level.
+"""Forward mode. At this level a Variable's slot is its tangent: a plain array, or a value of a lower
+level.
 
-Tangents are values: they may be shared between Variables, and an operation that may hand one on marks its handle as saved.
-So a write, which alters value and tangent together, first moves both to memory of their own (`_core.primitive.own`)."""
+Several Variables may share one tangent. An operation whose tangent may be one of its inputs marks its
+handle as saved. A write changes value and tangent together, so it first moves both to memory of their
+own (`_core.primitive.own`)."""
 
 from typing import Any
 
@@ -9,8 +11,8 @@ from .primitive import READ, Trace, bind, handle, lower, settled
 from .typing import AnyDict, AnyList, Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
-# Code that works out tangents: its code object -> the first of the lines that do so.  What goes wrong there in floating-point
-# arithmetic did not go wrong in a plain call (_core/float_errors.py).
+# Code that computes tangents: code object -> the first line of that part. Floating-point errors there
+# would not occur in a plain call (_core/float_errors.py).
 FORWARD: AnyDict = {}
 
 
@@ -39,13 +41,14 @@ class Dual(Trace):
             value = frozen(value)
         if isinstance(tangent, Variable):
             tangent = frozen(tangent)
-        x = variable(value, self, like_layout(tangent, value))  # so that steps which are views of the one are of the other
+        # view steps that are views of the value are then views of the tangent too
+        x = variable(value, self, like_layout(tangent, value))
         x._saved = True
         return x
 
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
         inputs, tangents = [], []
-        # what is read by copy, or element by element, is not held by anybody
+        # a read by copy, or of single elements, keeps no reference
         holds = not (prim is READ and (params["copy"] or params["at"] is not None))
         for a in args:
             v, t = lower(a, self)
@@ -72,7 +75,7 @@ class Dual(Trace):
 
 
 def unshared(tangent: Any, inputs: AnyList) -> Any:
-    """A rule may hand on one of its inputs, which is a handle or plain array that may be written later."""
+    """Copy a tangent that is one of the rule's inputs: a handle or plain array that may be written later."""
     if type(tangent) is View:
         return settled(tangent)
     for v in inputs:

@@ -1,10 +1,12 @@
-"""Memory handed to code that knows nothing of tapegrad: `numpy.asarray(x)` there, compiled functions, x.data, x.ctypes, numpy.nditer,
-SciPy's output=.
+"""Lent memory: arrays for code that does not know tapegrad, such as compiled functions.
 
-`lend(x)` gives an array over the memory of an untracked handle.  Whoever has it, or a view of it, may read and write it at any
-time, so no record may hold that memory: what records hold stays with them, and the handle moves.  While the array is alive, the
-handle is on loan: its trace is a `Loan`, below all transforms, and it is read by copy each time.  When it is given back (a weak
-reference tells), a handle that moved and was not written moves back, so that what was only read costs nothing later."""
+It is lent by `numpy.asarray(x)` in such code, by x.data, x.ctypes, numpy.nditer and SciPy's output=.
+
+`lend(x)` returns an array over the memory of an untracked handle. Its holder may read and write that
+memory at any time, also through views. So no record may refer to it: records keep their memory, and
+the handle moves to new memory. While the array is alive, the handle is on loan. Its trace is a `Loan`,
+below all transforms, and each read copies. A weak reference tells when the array is released. A handle
+that moved but was not written then moves back, so a mere read costs nothing later."""
 
 import weakref
 from typing import Any
@@ -19,7 +21,7 @@ from .variable import Variable, View, copied, frozen, is_saved, variable
 
 
 class Moving(int):
-    """The version of a handle on loan: whatever a view has seen is out of date."""
+    """The version of a handle on loan; every view of it is out of date."""
 
     def __ne__(self, other: Any) -> bool:
         return True
@@ -34,7 +36,8 @@ class Moving(int):
 
 
 class Memory:
-    """The base of an array that is lent: views of that array refer to it, not to what owns its memory, and so keep it alive."""
+    """The base of a lent array. Views of that array refer to it, not to the owner of the memory, and so
+    keep it alive."""
 
     __slots__ = ("__array_interface__", "owner")
 
@@ -43,14 +46,14 @@ class Memory:
 
 
 class Loan(Ended):
-    """One handle's memory in other hands."""
+    """The trace of one handle whose memory is lent."""
 
     __slots__ = ("memory", "given", "kept")
     lent, over = True, False
     given: Any
 
     def __init__(self, x: Variable):
-        """x, of level 0, moves to memory that nobody holds, and that is lent."""
+        """Move the handle x, of level 0, to memory without other holders, and lend that."""
         super().__init__()
         self.level = 0.1
         before, version = None, getattr(x, "_version", 0)
@@ -73,7 +76,7 @@ class Loan(Ended):
         given = np.asarray(Memory(self.memory))
         self.given = weakref.ref(given, end)
         x._trace, x._slot, x._version = self, None, Moving(1)
-        self.kept = given  # until `lend` has it
+        self.kept = given  # until `lend` takes it
 
     def now(self) -> np.ndarray:
         return kept(self.memory)  # type: ignore[no-any-return]
@@ -84,7 +87,8 @@ class Loan(Ended):
         return bind(prim, [variable(self.now()) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
 
     def write(self, prim: Any, x: Any, path: Any, y: Any, at: Any) -> None:
-        """What is written in place is seen by whoever has the memory; a derivative would be lost there."""
+        """Write in place, so that the holder of the memory sees it. Raises for a tracked value, whose
+        derivative would be lost."""
         if is_tracked(y):
             raise AliasError(
                 "x[...] = y: x was handed out as a plain array (to numpy.asarray, a compiled function, x.data or x.ctypes), and whoever "
@@ -97,8 +101,9 @@ class Loan(Ended):
 
 
 def lend(x: Any, for_ever: bool = False) -> Any:
-    """The array under an untracked Variable for code that may write it and keep it.  `for_ever`: nothing will tell when it is given
-    back.  Other objects, and members of lists, tuples and dicts, likewise."""
+    """The array of an untracked Variable, for code that may write it and keep it. `for_ever`: its release
+    cannot be observed. Lists, tuples and dicts are searched for Variables; other objects are returned
+    as they are."""
     if not isinstance(x, Variable):
         if type(x) is dict:
             return {k: lend(v) for k, v in x.items()}
@@ -111,10 +116,10 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             if xp_of(given) is np:
                 given.flags.writeable = False
                 base._trace.handed = True
-                if for_ever:  # an address knows nothing of that
+                if for_ever:  # an address does not keep the array alive
                     base._trace.pointed.append((given, given.copy()))
         return given
-    if base._trace is not None and not base._trace.lent:  # of a transform that has ended
+    if base._trace is not None and not base._trace.lent:  # belongs to a transform that has ended
         base._become(frozen(live(base)))
         base._saved = True
     if isinstance(base._value, np.ndarray):
@@ -128,7 +133,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             loan.kept = given
     elif isinstance(base._value, np.generic):
         return base._value
-    else:  # CuPy: nobody tells when it is given back
+    else:  # CuPy: the release cannot be observed
         if is_saved(base):
             base._become(copied(base))
         base._version = getattr(base, "_version", 0) + 1

@@ -1,4 +1,4 @@
-"""How objects made of the user's functions are pickled and copied: as the call that makes them again."""
+"""Pickling and copying of objects that hold user functions: as the call that rebuilds them."""
 
 import copy
 import pickle
@@ -9,17 +9,17 @@ from typing import Any
 from .errors import ArgumentError, stack
 from .typing import AnyDict, AnyFunction, AnyTuple
 
-BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions without a name
+BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions by value
 
 
 class Remade:
-    """A base of objects that are told by a call.  One that can be found by the name of its function, as what a decorator made, is
-    pickled as that name."""
+    """Base class of objects pickled as the constructor call that rebuilds them. If the object replaced a
+    module-level function, as a decorator does, it is pickled as that name."""
 
     __slots__ = ()
 
     def _made(self) -> tuple[AnyFunction, AnyTuple]:
-        """A function of a module, and its arguments, that give such an object."""
+        """A module-level function and the arguments with which it rebuilds this object."""
         raise NotImplementedError
 
     def __reduce__(self) -> Any:
@@ -49,7 +49,7 @@ class Remade:
 
 
 def named_like(x: Any, f: Any) -> None:
-    """x may have taken the place of f in its module."""
+    """Give x the names of f, because x may replace f in its module."""
     if type(f) is types.FunctionType and type(f.__module__) is str:
         x.__module__, x.__qualname__ = f.__module__, f.__qualname__
         return
@@ -60,7 +60,7 @@ def named_like(x: Any, f: Any) -> None:
 
 
 def found(module: Any, name: str) -> Any:
-    """What stands under this name in a module, or None."""
+    """The object of this name in a module, or None."""
     x = sys.modules.get(module) if isinstance(module, str) else None
     for part in name.split("."):
         x = getattr(x, part, None)
@@ -68,5 +68,5 @@ def found(module: Any, name: str) -> Any:
 
 
 def by_value() -> bool:
-    """Is this asked by a package that pickles functions of any kind?"""
+    """Is the caller a package that pickles functions by value?"""
     return any([not BY_VALUE.isdisjoint(str(frame.f_globals.get("__name__")).split(".")) for frame in stack()])

@@ -1,8 +1,9 @@
-"""The one registry of arrows that no import statement shows.  tests/project/test_layers.py reads it, and finds every arrow that is not
-here.
+"""The registry of all dependencies without an import statement.
 
-`GIVEN`: a function that lower floors call as `late.name`, and a higher one gives.  `LOADED`: a module that is imported when it is first
-needed, by `load`.  `FILLED`: a table or primitive of a lower floor to which higher ones add entries."""
+tests/project/test_layers.py reads it and finds every dependency that is missing here. `GIVEN`:
+functions that lower folders call as `late.name` and a higher module supplies. `LOADED`: modules that
+`load` imports on first use. `FILLED`: tables and primitives of lower folders to which higher modules
+add entries."""
 
 import importlib
 import sys
@@ -13,7 +14,7 @@ from .typing import AnyList, AnyTuple
 
 late = SimpleNamespace()
 
-# name -> (who gives it, who calls it)
+# name -> (the module that supplies it, the modules that call it)
 GIVEN = {
     "fit": ("ops.shaping", ("_core.variable", "_core.reverse")),
     "careful": ("ops.elementwise", ("_core.reverse",)),
@@ -53,15 +54,15 @@ MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
 
-# module -> who loads it
+# module -> the modules that load it
 LOADED: dict[str, AnyTuple] = {
     **{f"tapegrad.{name}": ("__init__",) for name in PUBLIC},
-    # a face of a library, when a function is met that uses the library, or when it is asked for by name
+    # a library's wrappers: loaded when a function uses the library, or by name
     "tapegrad.numpy": ("__init__", "_dispatch.stand_ins", "_scipy.device"),
     "tapegrad.cupy": ("__init__", "_dispatch.stand_ins", "scipy", "_scipy.device"),
     "tapegrad.cupyx": ("_dispatch.stand_ins",),
     "tapegrad.scipy": ("__init__", "_dispatch.stand_ins"),
-    "tapegrad.implicit.sequential": ("ops.special.declare",),  # when values that a vmap hides decide what is done
+    "tapegrad.implicit.sequential": ("ops.special.declare",),  # when hidden values decide the control flow
     "tapegrad._capture.dependencies": ("_capture.snapshots",),  # when a vmap meets an object that nobody follows
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
@@ -70,13 +71,13 @@ LOADED: dict[str, AnyTuple] = {
     **{
         f"tapegrad.stats.{name}": ("stats",)
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
-    },  # when they are asked for
+    },  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces", "stats._statistics"),
     "tapegrad._scipy.polynomial": ("numpy",),
-    # a model of the library, when it is asked for, or for one of its kernels that was pickled
+    # a library model: on request, or when one of its kernels is unpickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
-    # with the first CuPy array: without CuPy these cannot be imported
+    # with the first CuPy array: they cannot be imported without CuPy
     "tapegrad.kernels.launch.cuda": ("kernels.generated.arguments", "kernels.raw_code.check", "replay.fusion.device"),
     "tapegrad.kernels.raw_code.cuda": ("kernels.raw_code.kernel",),
     "cupyx.scipy.fft": ("_dispatch.faces", "ops.cosine_transforms"),
@@ -100,17 +101,18 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
-    # what a program needs that is replayed
+    # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats._families",),
-    # optional: tables are pandas' where the data were, and pictures are drawn when they are asked for
+    # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": ("statespace._labels",),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
 }
 
-# table or primitive -> who adds to it; a name that ends with a dot: the modules of a package
+# table or primitive -> the modules that add to it; a name that ends with a dot stands for the modules of
+# a package
 FILLED = {
     "_core.registry.TABLES": ("ops.declare",),
     "_core.primitive.READ": ("ops.indexing.regions",),
@@ -142,7 +144,8 @@ FILLED = {
     "kernels.trace.linalg.FOREIGN": ("kernels.trace.",),
 }
 
-STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")  # what is open in a thread, who watches: no arrow
+# the open state of a thread, and the watchers: not a dependency
+STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
 FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
 
 
@@ -150,8 +153,9 @@ TABLES: AnyList = []  # the tables of operations
 
 
 class Whole:
-    """A context for modules that fill `TABLES`.  If one of them fails to load, or is interrupted, the tables are as before, and all of
-    them are loaded anew next time.  An operation whose rules are not declared yet would answer without a derivative."""
+    """A context for modules that fill `TABLES`. If a module fails to load, or the import is interrupted,
+    the tables are restored and the modules are unloaded. The next use loads them again. An operation
+    whose rules were not declared yet would run without a derivative."""
 
     def __enter__(self) -> None:
         self.modules, self.tables = set(sys.modules), [(table, dict(table)) for table in TABLES]
@@ -166,12 +170,13 @@ class Whole:
         for name in sys.modules.keys() - self.modules:
             if name.startswith("tapegrad."):
                 folder, _, module = name.rpartition(".")
-                vars(sys.modules.get(folder, late)).pop(module, None)  # else `from folder import module` would find the half of it
+                # else `from folder import module` would find the half-loaded module
+                vars(sys.modules.get(folder, late)).pop(module, None)
                 del sys.modules[name]
 
 
 def load(name: str) -> ModuleType:
-    """A module of `LOADED`."""
+    """Import a module of `LOADED`."""
     if name not in LOADED:
         raise AssertionError(f"{name} is loaded late, and _core/registry.py does not declare it; please report this")
     if name in sys.modules:

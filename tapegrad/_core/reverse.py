@@ -10,8 +10,8 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   an element read         (pull, slot, ELEMENT,  None,     layout of the buffer, (), index)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
-What no rule of the record reads is None, or a `Like` that tells its shape.  A rule knows the primitive to which it belongs, so
-each record names its own (`primitive_of`).  Records are data: they can be read by others."""
+A value that no rule of the record reads is None, or a `Like` with its shape. A rule knows its primitive, so
+each record names its own (`primitive_of`). Records are data; debugging tools and recordings read them."""
 
 import copy
 import gc
@@ -31,7 +31,7 @@ from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, v
 
 
 class Form:
-    """Marks what a record is."""
+    """Marks the form of a record."""
 
     __slots__ = ()
 
@@ -41,17 +41,18 @@ LEAF = (None, None, None, None, None, None, None)
 
 
 def NONE(g: Any, out: Any, x: Any, y: Any) -> None:
-    """Stands where a record of two arguments has no second rule."""
+    """The second rule of a record of two arguments, if there is none."""
     raise AssertionError
 
 
 def primitive_of(record: AnyTuple) -> Primitive | None:
-    """The primitive that a record names.  None: a leaf, or one of several outputs, which its main record names."""
+    """The primitive that a record names. None for a leaf, and for one of several outputs, where the main
+    record names it."""
     rule = record[2] if record[0] is None else record[0]
     return rule if isinstance(rule, Primitive) else getattr(rule, "prim", None)
 
 
-SMALL = 4096  # bytes; below, a copy costs less than any bookkeeping
+SMALL = 4096  # bytes; a copy of a smaller array costs less than any bookkeeping
 
 
 class Like:
@@ -75,9 +76,9 @@ class Like:
 
 
 class Fold:
-    """A rule made to fit: around a holomorphic rule, written as the transpose, the conjugations that make it the adjoint,
-    pullback(w) = J^H w = conj(J^T conj(w)); then the result brought to the shape and dtype that its argument had before
-    broadcasting and promotion."""
+    """A rule adapted to its argument. Around a holomorphic rule, written as the transpose, it conjugates
+    to obtain the adjoint: pullback(w) = J^H w = conj(J^T conj(w)). Then it undoes broadcasting and
+    promotion, so the result has the shape and dtype of the argument."""
 
     __slots__ = ("rule", "shape", "dtype", "conjugate")
 
@@ -101,10 +102,12 @@ class Fold:
 
 
 def keep(trace: "Tape", a: Any) -> Any:
-    """A plain operand as a record may hold it: the user may change its memory before the backward sweep.
+    """A plain operand in the form that a record may hold. The user may change its memory before the
+    backward sweep.
 
-    Small arrays are copied.  A large one is compared with its last copy (a read of both, which an operation on it costs
-    anyway) and copied anew only if it has changed; not if its owner is read-only.  On CuPy it is copied, for a comparison would
+    Small arrays are copied. A large array is compared with its last copy, and copied again only if it
+    has changed. The comparison reads both arrays, which an operation on them costs anyway. An array
+    that its owner made read-only is held as it is. CuPy arrays are copied, because a comparison would
     synchronise."""
     if not is_array(a) or id(a) in trace.trusted:
         return a
@@ -123,8 +126,9 @@ def keep(trace: "Tape", a: Any) -> Any:
 
 
 def fixed(s: Any) -> Any:
-    """A setting as a record may hold it: arrays, lists and whatever holds them are copied, for the user may change them.  Arrays
-    lie as before: what is made of them does (a mask for `where=` has a say in how NumPy lays a result)."""
+    """A setting in the form that a record may hold. Arrays, lists and other containers are copied,
+    because the user may change them. Copies of arrays keep the memory order, because results depend on
+    it (for example on the order of a mask for `where=`)."""
     kind = type(s)
     if kind in IMMUTABLE:
         return s
@@ -141,16 +145,17 @@ def fixed(s: Any) -> Any:
 
 
 class Collector:
-    """Python's cyclic collector, paused while a long tape grows or is swept.  Records are no cycles, yet it visits them again and
-    again: from some ten thousand on that costs as much as recording them."""
+    """Python's cyclic garbage collector, paused while a long tape grows or is swept. Records form no
+    cycles, yet the collector visits them repeatedly. From about ten thousand records on, that costs as
+    much as recording."""
 
     pausing: dict[int, Any]
 
     def __init__(self) -> None:
-        self.lock, self.pausing = lock(), {}  # id -> who wants it paused
+        self.lock, self.pausing = lock(), {}  # id -> the object that wants it paused
 
     def pause(self, who: Any) -> None:
-        """Until `resume(who)`."""
+        """Pause the collector until `resume(who)`."""
         with self.lock:
             if self.pausing or gc.isenabled():
                 self.pausing[id(who)] = who
@@ -163,7 +168,7 @@ class Collector:
                     gc.enable()
 
     def forked(self) -> None:
-        """A child has none of the parent's other threads; it pauses no more for any."""
+        """Resume in a forked child. It has none of the parent's other threads, so their pauses end."""
         if self.pausing:
             self.pausing.clear()
             gc.enable()
@@ -175,7 +180,7 @@ if hasattr(os, "register_at_fork"):
 
 
 class Pause:
-    """The collector is paused until this ends, or the block of `opened` is left in which it was made."""
+    """A pause of the collector, until `end` or the exit of the block of `opened` in which it was made."""
 
     def __init__(self) -> None:
         OPEN.unfinished = (*OPEN.unfinished, self)
@@ -192,23 +197,25 @@ LONG = 8192
 
 class Tape(Trace):
     __slots__ = ()
-    Records = list  # the tests put another class here, which checks what is kept
+    Records = list  # tests replace this class to check what is kept
 
     def __init__(self, swept: bool = False):
-        """`swept`: the tape is swept as soon as it is closed, and `release`d then; until there the collector may rest."""
+        """`swept`: the tape is swept right after it is closed, and then `release`d. The collector may
+        stay paused until then."""
         self.level, self.risen = next(Trace.levels), []
         self.records, self.copies, self.trusted, self.saved_bytes = self.Records(), {}, NOBODY, 0
-        self.layouts, self.swept, self.look = {}, swept, LONG  # `look`: when a slot is above it, `grown` is due
+        # `look`: the slot above which `grown` is called
+        self.layouts, self.swept, self.look = {}, swept, LONG
 
     def watch(self, value: Any) -> Variable:
-        """A new leaf.  `value` is the caller's: it is copied at the first write."""
+        """Make `value` a new leaf. It belongs to the caller, so the first write copies it."""
         x = variable(frozen(value) if isinstance(value, Variable) else value, self, len(self.records))
         self.records.append(LEAF)
         x._saved = True
         return x
 
     def grown(self) -> None:
-        """The tape is long."""
+        """The tape has become long: pause the collector."""
         self.look = sys.maxsize
         COLLECTOR.pause(self)
 
@@ -218,7 +225,8 @@ class Tape(Trace):
         Trace.close(self)
 
     def layout(self, value: Any) -> AnyTuple:
-        """What `zeros_laid_out` needs of a buffer; a loop over its elements makes it once."""
+        """The arguments of `zeros_laid_out` for a buffer. They are cached for loops over the elements of
+        a buffer."""
         found = self.layouts.get(id(value))
         if found is not None and found[0] is value:
             return found[1]
@@ -248,7 +256,8 @@ class Tape(Trace):
             elif isinstance(a, Variable):
                 a._saved = True
                 if operands[i] is a:
-                    operands[i] = frozen(a)  # a handle of an outer level may be written: keep what it is now
+                    # a handle of an outer level may be written later: keep its present value
+                    operands[i] = frozen(a)
             else:
                 operands[i] = keep(self, operands[i])
         records = self.records
@@ -275,25 +284,26 @@ class Tape(Trace):
 
 
 def tape(swept: bool = False) -> Tape:
-    """A tape, of the kind that what is open wants over it."""
+    """A new tape, of the class that the open traces require."""
     hiding = OPEN.hiding
     return (hiding[-1].tape_over(swept) if hiding else None) or Tape(swept)
 
 
 def release(trace: Trace) -> None:
-    """Let go of a tape that is closed."""
+    """Free a closed tape."""
     trace.release()
     if COLLECTOR.pausing:
         COLLECTOR.resume(trace)
 
 
 def summed(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
-    """h + c.  `owned`: slots whose cotangent is a sum made here, which nobody else holds: it takes further terms in place.
-    A sum of Variables is fresh, but its tangents may be those of a term: it is not owned."""
+    """h + c. `owned` holds the slots whose cotangent is a sum made here, with no other holder; further
+    terms are added to it in place. A sum of Variables is new, but its tangents may be those of a term,
+    so it is not owned."""
     if type(h) is type(c) and type(h) in HANDLES and slot not in owned:
         return h + c
     if type(h) is type(c) is ndarray and h.size < 64:
-        return h + c  # so small that a new one costs no more; it is owned if h was
+        return h + c  # so small that a new array costs no more; it is owned if h was
     if slot in owned and type(c) is type(h) and type(c) not in HANDLES and c.dtype is h.dtype and c.shape == h.shape:
         h += c
         return h
@@ -309,13 +319,15 @@ SWEEPING = setting(divide="ignore", over="ignore", under="ignore", invalid="igno
 
 
 class Undefined(Exception):
-    """The gradient of a leaf has a nan."""
+    """Raised when the gradient of a leaf has a nan."""
 
 
 def pull(trace: Any, seeds: AnyList) -> AnyList:
-    """Cotangents by slot, given those of some slots as pairs (slot, cotangent); afterwards only those of leaves are left.
+    """Cotangents by slot, given those of some slots as pairs (slot, cotangent). Afterwards only the
+    cotangents of leaves are left.
 
-    A sweep that gives a leaf a nan is repeated with careful rules (ops.elementwise)."""
+    If the gradient of a leaf has a nan, the sweep is repeated with careful rules
+    (`ops.elementwise.careful`)."""
     state = OPEN.__dict__
     if state["block"] is None:
         with opened():
@@ -340,7 +352,7 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
 
 
 def _sweep(trace: Tape, seeds: AnyList, again: bool | None) -> AnyList:
-    """`again`: None in the first sweep; in the second, may it be careful?"""
+    """`again`: None in the first sweep; in the second, whether careful rules may be used."""
     records = list(trace.records) if again else trace.records
     top = seeds[0][0] if len(seeds) == 1 else max([s for s, _ in seeds])
     made: Any = getattr(records, "cotangents", None)
@@ -375,10 +387,10 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
             if h is None:
                 G[i] = c
             elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
-                G[i] = h + c  # so small that a new one costs no more
+                G[i] = h + c  # so small that a new array costs no more
             else:
                 G[i] = summed(h, c, i, owned)
-        elif type(second) is not Form:  # two
+        elif type(second) is not Form:  # two arguments
             G[k] = None
             if rule is not None:
                 c = rule(g, out, x, y)
@@ -386,7 +398,7 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
                 if h is None:
                     G[i] = c
                 elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
-                    G[i] = h + c  # so small that a new one costs no more
+                    G[i] = h + c  # so small that a new array costs no more
                 else:
                     G[i] = summed(h, c, i, owned)
             if j is not None:
@@ -395,7 +407,7 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
                 if h is None:
                     G[j] = c
                 elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
-                    G[j] = h + c  # so small that a new one costs no more
+                    G[j] = h + c  # so small that a new array costs no more
                 else:
                     G[j] = summed(h, c, j, owned)
         elif second is ELEMENT:
@@ -441,8 +453,8 @@ def careful_primitive(prim: Primitive) -> Primitive:
 
 
 def known(g: Any) -> AnyTuple:
-    """(the values of a cotangent, of all samples, or None; is it tracked?)  They choose between two sweeps where the first is right for
-    other values, so that hidden ones may be looked at."""
+    """(values of a cotangent, of all samples, or None; whether it is tracked). The values choose between
+    two sweeps. The first is right for other values, so hidden values may be read."""
     tracked = False
     while type(g) is not ndarray and isinstance(g, Variable):
         trace = g._trace
@@ -453,13 +465,14 @@ def known(g: Any) -> AnyTuple:
 
 
 def is_tracked_zero(g: Any) -> Any:
-    """Is a cotangent that is given zero somewhere, and yet no constant?  Then it does not stay zero: its derivative is asked for."""
+    """Is a tracked cotangent zero somewhere? It may not stay zero, because its own derivative is
+    computed."""
     g, tracked = known(g)
     return tracked and (g is None or np.any(g == 0))
 
 
 def has_nan(g: Any) -> bool:
-    """(Nobody asks a device.)"""
+    """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     g, _ = known(g)
     if type(g) is ndarray:
         s = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
@@ -468,8 +481,9 @@ def has_nan(g: Any) -> bool:
 
 
 def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params) -> None:
-    """The general record: one reverse rule for each active input, or one joint rule for all.  What `Fold` does for the short
-    records is done here: adjoints of holomorphic rules, and cotangents of the dtype of their input."""
+    """The general record: one reverse rule for each active input, or one joint rule. It does what `Fold`
+    does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of their
+    input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
     if adjoint:
         g = late.conj(g)
@@ -482,7 +496,7 @@ def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: An
             v = bottom(inputs[n])
             if adjoint:
                 c = late.conj(c)
-            b = layout_of(c)  # (a view is read now)
+            b = layout_of(c)  # (this reads a view)
             if b.dtype is not v.dtype or b.shape != v.shape:
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
@@ -490,7 +504,7 @@ def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: An
 
 
 def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, y: Any) -> None:
-    """Hand on the cotangents of two real inputs, summed over what was broadcast."""
+    """Distribute the cotangents of two real inputs, summed over broadcast axes."""
     c, e = terms
     if i is not None:
         if bottom(c).shape != x.shape:
@@ -504,11 +518,12 @@ def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, 
         G[j] = e if h is None else summed(h, e, j, owned)
 
 
-# --- cotangents of buffers, which the sweep owns, adds into, masks and hands on ---
+# --- cotangents of buffers: the sweep owns them, adds into them, masks them and passes them on ---
 
 
 def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple) -> Any:
-    """The cotangent of a buffer in memory that the sweep may alter, laid out like the buffer; zeros if there is none yet."""
+    """The cotangent of a buffer in memory that the sweep may change, with the layout of the buffer. Zeros
+    if there is none yet."""
     h = G[slot]
     if h is None:
         h = zeros_laid_out(*layout)
@@ -527,7 +542,7 @@ def buffer_of(G: AnyList, owned: set[Any], slot: int, layout: AnyTuple) -> Any:
 
 
 def add_region(buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
-    """Add c into the region of an owned buffer; a plain buffer that takes a Variable becomes one."""
+    """Add c to the region of an owned buffer. A plain buffer becomes a Variable if c is one."""
     return _bound(ADD_AT, buffer, c, path, at)
 
 
@@ -538,7 +553,7 @@ def _bound(prim: Any, buffer: Any, c: Any, path: AnyTuple, at: Any) -> Any:
         one, other = (buffer, c) if type(buffer) in DIRECT else (c, buffer)
         trace = one._trace
         if type(one) in DIRECT and trace is not None and (other._trace is trace if type(other) in DIRECT else type(other) is not View):
-            return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would find
+            return trace.apply(prim, (buffer, c), {"path": path, "at": at})  # as `bind` would choose
         return bind(prim, (buffer, c), {"path": path, "at": at})
     return prim.run(buffer, c, path=path, at=at)
 
@@ -548,7 +563,7 @@ def set_region(buffer: Any, c: Any, path: AnyTuple, at: Any, prim: Any) -> Any:
 
 
 def read_region(buffer: Any, path: AnyTuple, at: Any) -> Any:
-    """A copy of the region, for the buffer will change."""
+    """A copy of the region; a copy because the buffer will change."""
     params = {"path": path, "at": at, "copy": True}
     if type(buffer) in DIRECT and buffer._trace is not None:
         return buffer._trace.apply(READ, (buffer,), params)
@@ -556,7 +571,7 @@ def read_region(buffer: Any, path: AnyTuple, at: Any) -> Any:
 
 
 def saved_bytes(trace: Trace) -> int:
-    """Bytes of the distinct arrays that the records keep."""
+    """The number of bytes in the distinct arrays that the records keep."""
     seen = {}
     for record in trace.records:
         if record is None:

@@ -1,9 +1,10 @@
-"""What a call of tapegrad has open in its thread, and the one place where all of it is put back.
+"""The state that calls of tapegrad have open in a thread, and the one place that restores it.
 
-`OPEN` holds this state.  A call changes it in a block `with opened():`, and `left` puts it back as it was, floating-point settings and
-captured arrays included.  An interrupt can strike anywhere, also on the way out of the block.  So nothing relies on code that runs at
-the end of the block: the block itself holds the only reference to an object, and when the frame lets go of that object, by whatever
-way, what was not put back is put back.  Should this be interrupted too, then the next call completes it (`complete`)."""
+`OPEN` holds the state. A call changes it in a block `with opened():`. `left` restores it, with
+floating-point settings and captured arrays. An interrupt may strike at any point, also during the exit
+of the block. So nothing relies on code at the end of the block. The frame of the block holds the only
+reference to an exit object. When the frame drops that object, for any reason, `complete` restores the
+state. If that is interrupted too, the next call completes it."""
 
 import _thread
 import contextvars
@@ -25,7 +26,7 @@ R = TypeVar("R")
 
 
 class Open(threading.local):
-    """What is open in this thread.  Its namespace is put back in one step."""
+    """The open state of this thread. Its namespace is restored in one step."""
 
     depth: int  # how many transforms are open
     shadows: AnyTuple  # theirs (_capture)
@@ -33,10 +34,10 @@ class Open(threading.local):
     copies: AnyTuple  # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # is a tape being swept (_core.reverse)?
-    watcher: Any  # who looks at each operation (_debug.anomalies)
-    within: bool  # is an operation being done that the watcher is told of?
-    again: bool  # are functions called again that SciPy has called (_transforms.rebind.once_more)?
-    inside: Any  # what transforms are while a kernel is traced (kernels.trace.derivatives)
+    watcher: Any  # the watcher of each operation (_debug.anomalies)
+    within: bool  # is an operation running that the watcher will be told of?
+    again: bool  # are functions called again that SciPy has called before (_transforms.rebind.once_more)?
+    inside: Any  # the transforms that are used while a kernel is traced (kernels.trace.derivatives)
     tracer: Any  # the trace of a kernel (kernels.trace.tracing)
     source: bool  # do raw kernels run their CUDA C even where there is a function for the CPU?
     aliased: Any  # id -> handle of arguments that share memory (_transforms.call)
@@ -45,7 +46,7 @@ class Open(threading.local):
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
     unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
     block: Any  # the innermost block
-    outside: Any  # what is open outside of all blocks
+    outside: Any  # the state outside of all blocks
 
     def __init__(self) -> None:
         self.__dict__.update(CLOSED, outside=CLOSED)
@@ -63,8 +64,9 @@ WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner tha
 
 
 # --- floating-point settings ---
-# NumPy keeps the setting in a context variable, and `np.errstate` makes it anew each time, which costs more than most operations on
-# small arrays.  The variable is found by looking at what `np.errstate` changes in the context.
+# NumPy keeps the setting in a context variable. `np.errstate` makes a new setting on each use, which
+# costs more than most operations on small arrays. The variable is identified as the one that
+# `np.errstate` changes in the context.
 
 
 def _found() -> Any:
@@ -85,14 +87,14 @@ def _put(setting: AnyTuple) -> None:
 
 
 VARIABLE = _found()
-# `now()`: the setting in force, an object that is never altered.  `put(setting)`: it is in force.  Both are compiled functions, so that
-# no interrupt comes between `finally:` and `put(before)`.
+# `now()` returns the current setting, an immutable object. `put(setting)` makes it current. Both are
+# compiled functions, so no interrupt can come between `finally:` and `put(before)`.
 now: Callable[[], Any] = _told if VARIABLE is None else VARIABLE.get
 put: Callable[[Any], Any] = _put if VARIABLE is None else VARIABLE.set
 
 
 def setting(**modes: Any) -> Any:
-    """What `np.errstate(**modes)` sets, for `put`."""
+    """The setting that `np.errstate(**modes)` makes, for `put`."""
     with np.errstate(**modes):
         return now()
 
@@ -100,11 +102,12 @@ def setting(**modes: Any) -> Any:
 # --- blocks ---
 
 
-# A block is a list: a weak reference to what its frame holds, what was open before, and the floating-point settings of that time.
+# A block is a list: a weak reference to the object that its frame holds, the state before, and the
+# floating-point setting before.
 
 
 class Block:
-    """A context of which nothing but the frame of its `with` statement holds the exit."""
+    """A context whose exit is held only by the frame of its `with` statement."""
 
     __slots__ = ("__enter__", "__exit__")
     __enter__: Any
@@ -112,7 +115,7 @@ class Block:
 
 
 def opened() -> Block:
-    """A context: what its block opens in this thread is closed when it is left."""
+    """A context. On exit it closes everything that its block opened in this thread."""
     state = OPEN.__dict__
     outer = state["block"]
     if outer is None:
@@ -129,7 +132,7 @@ def opened() -> Block:
 
 
 def changed(**fields: Any) -> Block:
-    """A context: the same, and in the block fields of `OPEN` have other values."""
+    """The same context, with new values of fields of `OPEN` inside the block."""
     context = opened()
     block = context.__enter__.args[1]
     leave = partial(restored, block)
@@ -139,7 +142,7 @@ def changed(**fields: Any) -> Block:
 
 
 def left(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
-    """The block is left."""
+    """Exit of a block."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
         state["block"], block[0] = before["block"], None
@@ -148,12 +151,12 @@ def left(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
 
 
 def restored(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
-    """A block is left that has changed fields."""
+    """Exit of a block that changed fields."""
     close(OPEN.__dict__, block, error)
 
 
 def entry(f: Callable[P, R]) -> Callable[P, R]:
-    """Each call of the function is a block."""
+    """A decorator: each call of the function is a block."""
 
     @functools.wraps(f)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -164,7 +167,7 @@ def entry(f: Callable[P, R]) -> Callable[P, R]:
 
 
 def outside(**changes: Any) -> None:
-    """What is open outside of all blocks changes."""
+    """Change the state outside of all blocks."""
     state = OPEN.__dict__
     state.update(changes)
     if state["block"] is None:
@@ -172,7 +175,8 @@ def outside(**changes: Any) -> None:
 
 
 def close(state: AnyDict, block: AnyList, error: Any) -> None:
-    """Put back what was open before the block.  What fails on the way is a note on the error, if there is one.  May be repeated."""
+    """Restore the state before the block. An exception on the way becomes a note on `error`, if there is
+    one. May be repeated."""
     before, watcher = block[1], state["watcher"]
     while watcher is not None and watcher is not before["watcher"]:
         if watcher in WATCHERS:
@@ -196,19 +200,19 @@ def close(state: AnyDict, block: AnyList, error: Any) -> None:
 
 
 class Interrupted(BaseException):
-    """Stands for the error that ended a block and is no longer known."""
+    """Stands for the error that ended a block, if it is no longer known."""
 
 
 def complete(_: Any = None) -> None:
-    """Blocks whose frames have let go of them, and that were not left in order, are left now."""
+    """Exit the blocks whose frames have dropped them without a regular exit."""
     state = OPEN.__dict__
     while state["block"] is not None and state["block"][0]() is None:
         close(state, state["block"], Interrupted())
 
 
 class Exit:
-    """The method `__exit__` of a context of which users write the block: it calls `left(*error)`, which may be repeated.  With `hold` in
-    its `__enter__` that is called even if an interrupt comes before it."""
+    """The method `__exit__` of contexts that users open. It calls `left(*error)`, which may be repeated.
+    If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
 
     def __get__(self, context: Any, owner: Any) -> Any:
         if context is None:
@@ -229,12 +233,14 @@ class Exit:
 
 
 def at_the_end_of_an_object(call: AnyFunction, *args: Any) -> None:
-    """`call(*args)` in a `__del__`.  An interrupt there would be lost, for Python only prints it: it comes again afterwards."""
+    """Run `call(*args)` in a `__del__`. Python only prints an exception there, so an interrupt would be
+    lost. It is raised again afterwards."""
     try:
         call(*args)
     except KeyboardInterrupt:
         call(*args)
-        _thread.start_new_thread(_thread.interrupt_main, ())  # (it waits until this thread has gone on)
+        # (the new thread waits until this one continues)
+        _thread.start_new_thread(_thread.interrupt_main, ())
 
 
 # --- locks ---
@@ -243,15 +249,15 @@ LOCKS: WeakSet[Any] = WeakSet()
 
 
 def lock() -> Any:
-    """A reentrant lock.  In a child process it is free, whichever thread of the parent held it.  (Its methods are compiled: no interrupt
-    comes between taking it and the block.)"""
+    """A reentrant lock. It is free in a child process, even if a thread of the parent held it. (Its
+    methods are compiled, so no interrupt can come between acquiring it and the block.)"""
     made = threading.RLock()
     LOCKS.add(made)
     return made
 
 
 def forked() -> None:
-    """A child has none of the parent's other threads."""
+    """Free the locks in a forked child, which has none of the parent's other threads."""
     for made in LOCKS:
         made._at_fork_reinit()
 

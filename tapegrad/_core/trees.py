@@ -1,4 +1,5 @@
-"""Trees of arrays: tuples, lists, dicts, named tuples, dataclasses, classes of attrs, registered ones, nested; the `Const` mark."""
+"""Trees of arrays: nested tuples, lists, dicts, named tuples, dataclasses, attrs classes and registered
+classes; and the mark `Const`."""
 
 import copy
 import dataclasses
@@ -12,7 +13,8 @@ from .errors import ArgumentError
 from .typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .variable import HANDLES, Variable
 
-LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))  # the usual ones, told at once
+# the usual ones, recognised without a search
+LEAVES = frozenset((np.ndarray, np.float64, float, int, complex, *HANDLES))
 
 
 class Const:
@@ -61,7 +63,9 @@ def nested(f: AnyFunction) -> AnyFunction:
 
 
 REGISTERED: AnyDict = {}  # class -> (flatten, unflatten)
-REAL = "_abc_tapegrad_real"  # in a shadow class: the class for which it stands (`typing` takes no name with _abc_ for one of a protocol)
+# in a shadow class: the class that it stands for (`typing` does not count a name with _abc_ as a member
+# of a protocol)
+REAL = "_abc_tapegrad_real"
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -112,8 +116,8 @@ def register_tree(cls: type[T], flatten: Callable[[T], tuple[Sequence[object], R
 
 
 def is_node(x: Any) -> bool:
-    """Does x hold members?"""
-    kind = type(x)  # what isinstance would ask of a Variable costs more
+    """Does x have members?"""
+    kind = type(x)  # `isinstance` costs more for a Variable
     return kind not in LEAVES and (
         issubclass(kind, (tuple, list, dict))
         or hasattr(kind, "__dataclass_fields__")
@@ -123,20 +127,20 @@ def is_node(x: Any) -> bool:
 
 
 def fields_of(x: Any) -> AnyList:
-    """The names of what a dataclass, or a class of attrs, holds."""
+    """The names of the fields of a dataclass or an attrs class."""
     kind = type(x)
     return [f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))]
 
 
 def ways_of(kind: type) -> AnyTuple | None:
-    """(flatten, unflatten) of a registered class, or of its shadow."""
+    """(flatten, unflatten) of a registered class, or of its shadow class."""
     if not REGISTERED:
         return None
     return REGISTERED.get(original_class(kind))
 
 
 def flattened(x: Any) -> AnyTuple:
-    """(members, rest, unflatten)."""
+    """(members, rest, unflatten) of a registered object."""
     ways = ways_of(type(x))
     assert ways is not None
     found = ways[0](x)
@@ -156,7 +160,7 @@ def children(x: Any) -> AnyList:
 
 
 def rebuilt(x: Any, members: AnyList) -> Any:
-    """A node like x with other members.  A dataclass, or a class of attrs, is made without calling its `__init__`."""
+    """A node like x with other members. A dataclass or attrs class is made without a call of `__init__`."""
     if isinstance(x, dict):
         return type(x)(zip(x, members, strict=True)) if type(x) is dict else _like_dict(x, members)
     if isinstance(x, tuple):
@@ -175,15 +179,17 @@ def rebuilt(x: Any, members: AnyList) -> Any:
 
 
 def _like_dict(x: AnyDict, members: AnyList) -> AnyDict:
-    y = copy.copy(x)  # (of a subclass `x.copy()` may be a dict)
+    y = copy.copy(x)  # (`x.copy()` of a subclass may return a dict)
     y.update(zip(list(x), members, strict=True))
     return y
 
 
 def members_like(x: Any, other: Any) -> AnyList | None:
-    """The members of `other` in the order of those of the node x: by key in dicts, else by position.  None where `other` is another tree.
+    """The members of `other` in the order of those of the node x: by key in dicts, else by position. None
+    if `other` has a different tree.
 
-    Tuples and lists stand for each other.  A named tuple needs the same field names, any other object the same class."""
+    Tuples and lists are interchangeable. A named tuple needs the same field names, any other object
+    the same class."""
     if isinstance(x, dict):
         return [other[k] for k in x] if isinstance(other, dict) and other.keys() == x.keys() else None
     if isinstance(x, (tuple, list)):
@@ -199,12 +205,12 @@ def members_like(x: Any, other: Any) -> AnyList | None:
 
 
 def original_class(kind: type) -> type:
-    """A class, or for a shadow class the one that it stands for."""
+    """The class itself, or the class that a shadow class stands for."""
     return kind.__dict__.get(REAL, kind)  # type: ignore[no-any-return]
 
 
 class Rest:
-    """What a registered object holds beside its members, to be compared."""
+    """The remainder of a registered object beside its members, comparable with ==."""
 
     __slots__ = ("held",)
 
@@ -217,14 +223,15 @@ class Rest:
         a, b = self.held, other.held
         try:
             return a is b or bool(np.all(a == b))
-        except Exception:  # an array within a tuple, or a class whose == raises
+        except Exception:  # an array inside a tuple, or a class whose == raises
             return type(a) is type(b) and len(leaves(a)) == len(leaves(b)) and all(map(np.array_equal, leaves(a), leaves(b)))
 
     __hash__ = None  # type: ignore[assignment]
 
 
 def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
-    """f of each leaf (and of the leaves at the same place in further trees), in the tree of x."""
+    """Apply f to each leaf, together with the leaves at the same place in further trees. Returns a tree
+    like x."""
     if is_node(x):
         others: Any = [members_like(x, r) for r in rest]
         if None in others:
@@ -234,7 +241,7 @@ def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
 
 
 def steps(x: Any) -> AnyList:
-    """How each member of a node is written: `['a']`, `[0]` or `.name`."""
+    """The access text of each member of a node: `['a']`, `[0]` or `.name`."""
     if isinstance(x, dict):
         return [f"[{k!r}]" for k in x]
     if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
@@ -243,7 +250,7 @@ def steps(x: Any) -> AnyList:
 
 
 def paths(x: Any, path: str = "") -> AnyList:
-    """The places of the leaves, in the order of `leaves`."""
+    """The access paths of the leaves, in the order of `leaves`."""
     if not is_node(x):
         return [path]
     return [p for c, step in zip(children(x), steps(x), strict=True) for p in paths(c, path + step)]
@@ -262,14 +269,14 @@ def leaves(x: Any) -> AnyList:
 
 
 def filled(x: Any, members: Iterator[Any]) -> Any:
-    """The tree of x with other leaves, in the order of `leaves`; None for what x holds beyond them."""
+    """The tree of x with other leaves, in the order of `leaves`; None for surplus leaves of x."""
     if not is_node(x):
         return next(members, None)
     return rebuilt(x, [next(members, None) if type(c) in LEAVES else filled(c, members) for c in children(x)])
 
 
 def is_builtin(x: Any) -> bool:
-    """Are all nodes of this tree tuples, lists and dicts, and not of other classes?"""
+    """Are all nodes of this tree plain tuples, lists and dicts?"""
     kind = type(x)
     if kind is dict or kind is list or kind is tuple:
         return all([type(c) in LEAVES or is_builtin(c) for c in (x.values() if kind is dict else x)])
@@ -277,10 +284,10 @@ def is_builtin(x: Any) -> bool:
 
 
 def structure(x: Any) -> str:
-    """A short text of the tree, for messages."""
+    """A short description of the tree, for messages."""
     if isinstance(x, dict):
         return "{" + ", ".join(f"{k!r}: {structure(v)}" for k, v in x.items()) + "}"
     if is_node(x):
         return type(x).__name__ + "(" + ", ".join(structure(c) for c in children(x)) + ")"
-    s, kind = getattr(x, "shape", None), x.__class__.__name__  # of a Variable the class that it stands for
+    s, kind = getattr(x, "shape", None), x.__class__.__name__  # for a Variable: the class that it stands for
     return kind if s is None or s == () else f"{kind}{s}"

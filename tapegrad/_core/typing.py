@@ -5,7 +5,7 @@ from typing import Any, ClassVar, Protocol, TypeAlias
 
 import numpy as np
 
-Array: TypeAlias = np.ndarray  # CuPy's, which has no types, counts as Any
+Array: TypeAlias = np.ndarray  # CuPy has no type information; its arrays count as Any
 Number: TypeAlias = float | complex | np.number
 
 # Containers whose members may be anything: values of the user's program, trees and their leaves, slots of a trace.
@@ -19,7 +19,7 @@ Params: TypeAlias = dict[str, Any]  # the settings of an operation, by keyword
 
 
 class Fields(Protocol):
-    """A dataclass."""
+    """A dataclass instance."""
 
     __dataclass_fields__: ClassVar[dict[str, Any]]
 

@@ -1,4 +1,5 @@
-"""`detect_anomalies`: the first nan or inf, forward or backward, is an error that names the operation and the user's line."""
+"""`detect_anomalies`: the first nan or inf, in values or derivatives, raises an error with the operation
+and the user's line."""
 
 from typing import Any
 
@@ -16,7 +17,8 @@ SHOWN = 4  # operands
 
 
 class Anomalies(Watcher):
-    """`inf`: is inf one?  `met`: the first operation that had one among its operands."""
+    """The watcher. `inf`: whether inf counts. `met`: the first operation with an anomaly among its
+    operands."""
 
     silences = True
 
@@ -49,7 +51,7 @@ class Anomalies(Watcher):
                     raise AnomalyError(self.told(what, t, mask, [a for some, _ in given for a in some]))
 
     def mask(self, v: Any) -> np.ndarray | None:
-        """Where v is not a number to compute with; None for nowhere."""
+        """The mask of anomalies in v; None if there are none."""
         v = on_host(v)
         if v is None:
             return None
@@ -57,7 +59,7 @@ class Anomalies(Watcher):
         return bad if bad.any() else None
 
     def made(self, prim: Primitive, out: Any, operands: list) -> np.ndarray | None:
-        """Where the operation itself has made a nan, or an inf: where its operands have none."""
+        """The mask of anomalies that the operation itself made: its operands have none there."""
         y = on_host(out)
         assert y is not None
         hosts = [h for h in map(on_host, operands) if h is not None]
@@ -71,7 +73,7 @@ class Anomalies(Watcher):
         return found if found.any() else None
 
     def told(self, what: str, v: Any, mask: np.ndarray, operands: list, place: tuple | None = None) -> str:
-        """Where, what, and of what."""
+        """The message: where, which anomaly, and the operands."""
         place = users_place() if place is None else place
         y = on_host(v)
         assert y is not None
@@ -114,13 +116,14 @@ class Anomalies(Watcher):
             y = on_host(v)
             if y is None or np.isfinite(y).all() or self.mask(theta) is not None:
                 continue
-            sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0  # the last axis
+            # the last axis holds the samples
+            sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0
             try:
                 with changed(within=False, sweeping=False):
                     rerun(sample)
             except AnomalyError as error:
                 raise AnomalyError(f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}") from None
-            except Exception:  # it needs what only a kernel has
+            except Exception:  # it needs something that only a kernel has
                 pass
             mask = self.mask(v)
             if mask is not None:
@@ -174,11 +177,12 @@ class detect_anomalies:
 
     def left(self, *error: Any) -> None:
         if self.entered:
-            self.entered[-1].left()  # before it is forgotten: this may be interrupted, and done again
+            # before it is removed: an interrupt may strike here, and the call is then repeated
+            self.entered[-1].left()
             self.entered.pop()
 
 
-# --- words ---
+# --- texts ---
 
 
 def on_host(v: Any) -> np.ndarray | None:
@@ -202,7 +206,7 @@ def source(place: tuple) -> str:
 
 
 def of_operands(operands: list, to: tuple, at: tuple) -> str:
-    """The operands at the place `at` of a result of the shape `to`, or their shapes."""
+    """The operands at the place `at` of a result of shape `to`, or their shapes."""
     told = []
     for v in operands[:SHOWN]:
         h = np.asarray(on_host(v)) if on_host(v) is not None else None
@@ -213,7 +217,7 @@ def of_operands(operands: list, to: tuple, at: tuple) -> str:
 
 
 def kept_operands(record: tuple) -> list:
-    """Those that a record keeps, as plain arrays."""
+    """The operands that a record keeps, as plain arrays."""
     if record[1] is None:
         return []
     found = []

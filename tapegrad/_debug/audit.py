@@ -1,7 +1,7 @@
-"""`audit`: a function run as it is and by every transform, all of which have to agree.
+"""`audit`: runs a function plainly and under every transform, and compares the results.
 
-What is compared stands in `CHECKS`, one function each.  All numbers are taken along random directions, as in `testing`: a derivative
-of phi(x) = Re <w, f(x)> along v."""
+`CHECKS` lists the comparisons, one function each. As in `testing`, they compare derivatives along
+random directions: those of phi(x) = Re <w, f(x)> along v."""
 
 import warnings
 from collections.abc import Callable
@@ -26,8 +26,8 @@ from ..replay import prepare
 from ..testing import check_grads, direction_like, hermitian_part, host, moved
 from .profile import Keeper, Unaltered, active_numbers, in_bytes, is_float, profile, table
 
-CLOSE = 1e-8  # of derivatives of one kind to another, in float64
-CLOSE_DIFFERENCES = 1e-5  # of derivatives to differences
+CLOSE = 1e-8  # tolerance between two kinds of derivatives, in float64
+CLOSE_DIFFERENCES = 1e-5  # tolerance between derivatives and differences
 STEP = 1e-3
 
 
@@ -39,7 +39,8 @@ LOST = (
 
 @dataclass
 class Check:
-    """`state`: 'ok', 'FAILED', 'refused' (it raises, which loses nothing) or 'unsure' (the differences do not settle)."""
+    """The outcome of one check. `state`: 'ok', 'FAILED', 'refused' (an error, so nothing is lost) or
+    'unsure' (the differences do not settle)."""
 
     name: str
     state: str
@@ -47,7 +48,8 @@ class Check:
 
 
 class Audit:
-    """What `tg.audit` found: `ok`, `failures` (names), `checks`, `captured` (name, what became of it), `profile`; print it."""
+    """The report of `tg.audit`; print it. `ok`, `failures` (names), `checks`, `captured` (name, outcome),
+    `profile`."""
 
     def __init__(self, name: str):
         self.name = name
@@ -169,37 +171,37 @@ class Auditing:
         self.slack = 1e5 if single else 1.0
 
     def taken(self, check: Callable) -> list:
-        """Its rows; what raises is refused."""
+        """The results of a check; 'refused' if it raises."""
         name = check.__name__.replace("_", " ")
         try:
             with self.keeper:
                 return list(check(self))
-        except Exception as error:  # of ours or of f: it has said so
+        except Exception as error:  # an error of tapegrad or of f, with its own message
             kind = "refused" if isinstance(error, (TapegradError, NotImplementedError)) and check is not reverse_mode else "FAILED"
             return [Check(name, kind, f"{type(error).__name__}: {first_line(error)}")]
         finally:
             self.keeper.put_back()
 
     def run(self, call: Callable, *given: Any) -> Any:
-        """A call that finds captured arrays as they were."""
+        """Call a function with the captured arrays as they were at first."""
         try:
             return call(*given)
         finally:
             self.keeper.put_back()
 
     def phi(self, *xs: Any) -> Any:
-        """The function that derivatives are taken of, run as it is."""
+        """The function to differentiate, run plainly."""
         return self.run(lambda *xs: host(inner(self.w, self.call(*xs))) * 1.0, *[tree_map(copied, x) for x in xs])
 
     def slope(self, g: Callable, v: Any) -> tuple:
-        """(derivative of g along v by differences, how far it is from settled)."""
+        """(derivative of g along v by differences, estimate of its error)."""
         scaled = [tree_map(lambda d, a: None if d is None else d * size_of(a), d, x) for d, x in zip(v, self.x, strict=True)]
         at = [central(g, self.x, tuple(scaled), h) for h in (STEP, STEP / 2, STEP / 8)]
         best = (4 * at[1] - at[0]) / 3
         return best, float(np.max(np.abs(at[1] - at[2]), initial=0.0)), tuple(scaled)
 
     def compared(self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0) -> Check:
-        """Two trees of numbers."""
+        """Compare two trees of numbers."""
         worst, scale, where = 0.0, 0.0, ""
         for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
             if u is None or v is None or not is_float(values_of(u)):
@@ -225,7 +227,8 @@ class Auditing:
         return Check(name, "FAILED", where)
 
     def like_plain(self, transform: str, value: Any) -> Check:
-        """The value found by a transform (reverse mode, if it is not named) and that of the plain call: dtypes and integers too."""
+        """Compare the value under a transform (by default reverse mode) with the plain call, dtypes and
+        integers included."""
         name = f"value{transform} against plain call"
         for u, v in zip(leaves(value), leaves(self.plain), strict=True):
             if is_float(values_of(v)) and dtype(u) != dtype(v):
@@ -236,10 +239,10 @@ class Auditing:
                 return Check(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
         return self.compared(name, value, self.plain, 1e-12)
 
-    # --- what became of what ---
+    # --- the origin of a failure ---
 
     def culprits(self) -> list:
-        """Operations whose own derivative is wrong, by line."""
+        """The operations whose own derivative is wrong, by line."""
         each = Each()
         with each:
             try:
@@ -256,7 +259,7 @@ class Auditing:
             except AssertionError as error:
                 told.append(f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      {text_of(place)}")
             except Exception:
-                pass  # it does not stand by itself
+                pass  # the operation cannot be checked in isolation
         return told
 
     def told_captured(self) -> list:
@@ -279,7 +282,7 @@ class Auditing:
         return rest + inside
 
 
-MOST = 200  # operations that are checked by themselves
+MOST = 200  # the number of operations that are checked in isolation
 
 
 class Each(Watcher):
@@ -297,7 +300,7 @@ class Each(Watcher):
 
 
 class Poison(Watcher):
-    """Captured arrays that f writes hold nan for the length of the call, but for who follows them."""
+    """Fills captured arrays that f writes with nan during a call. Only tracked reads see the true values."""
 
     def __init__(self, written: Any):
         self.written = written
@@ -308,7 +311,7 @@ class Poison(Watcher):
             array[...] = np.nan
 
 
-# --- the checks; the first ones find what the later ones need ---
+# --- the checks; later ones use results of earlier ones ---
 
 
 def reverse_mode(a: Auditing):
@@ -326,7 +329,7 @@ def reverse_mode(a: Auditing):
     after_plain = {key: array.copy() for key, (array, _) in a.first.items()}
     a.keeper.put_back()
     again = vjp(a.call, *a.x)
-    # an array that only the first call has written was bound anew by it: the others write the one that it made
+    # f bound this array anew in the first call; later calls write that new array
     astray = [
         array for key, (array, _) in a.first.items() if not same(afterwards[key], after_plain[key]) and not same(array, after_plain[key])
     ]
@@ -403,7 +406,7 @@ def prepare_against_calls(a: Auditing):
 
 
 def routes(a: Auditing):
-    """With nan where the captured arrays lie that f writes."""
+    """Run with nan in the memory of the captured arrays that f writes."""
     if not a.written:
         yield Check("captured arrays by other ways", "ok", "none is written")
         return
@@ -430,7 +433,7 @@ CHECKS = (
 )  # fmt: skip
 
 
-# --- small things ---
+# --- helpers ---
 
 
 def copied(v: Any) -> Any:

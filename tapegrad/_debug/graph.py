@@ -21,12 +21,12 @@ from .._transforms.wrapped import placed
 from ..ops.declare import dtype, shape
 from .profile import Keeper, Unaltered, active_numbers, table
 
-MOST = 300  # nodes that are drawn
+MOST = 300  # the number of nodes in a drawing
 
 
 @dataclass
 class Node:
-    """One record: what it is called, what it gives, the numbers of those that it is made of, and its line."""
+    """One record: the name of its operation, its result, the numbers of its inputs, and its line."""
 
     name: str
     kind: str
@@ -36,7 +36,8 @@ class Node:
 
 
 class Graph:
-    """What `tg.graph` found: `nodes`; print it, `.svg()` draws it, `.save("tape.svg")` writes that, a notebook shows it."""
+    """The result of `tg.graph`: `nodes`. Print it, draw it with `.svg()`, or save the drawing with
+    `.save("tape.svg")`. A notebook shows it."""
 
     def __init__(self, name: str, nodes: list):
         self.name, self.nodes = name, nodes
@@ -55,7 +56,7 @@ class Graph:
     __repr__ = __str__
 
     def dot(self) -> str:
-        """In the language of graphviz."""
+        """The graph in the language of graphviz."""
         lines = ["digraph tape {", 'node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]']
         for k, node in enumerate(self.nodes[:MOST]):
             label = f"{node.name}\\n{node.kind}".replace('"', "'")
@@ -64,7 +65,7 @@ class Graph:
         return "\n".join([*lines, "}"])
 
     def svg(self) -> str:
-        """A drawing: by graphviz where its program `dot` is installed, else a simple one of layers."""
+        """The drawing: by graphviz if its program `dot` is installed, else a simple layered one."""
         found = shutil.which("dot")
         if found is not None:
             return subprocess.run([found, "-Tsvg"], input=self.dot(), capture_output=True, text=True, check=True).stdout
@@ -78,7 +79,7 @@ class Graph:
 
 
 class Recording(Watcher):
-    """The first tape that is opened."""
+    """Watches the first tape that is opened."""
 
     def __init__(self):
         self.tape: Any = None
@@ -180,7 +181,8 @@ WIDE, HIGH, GAP = 150, 40, 30
 
 
 def layers(nodes: list) -> str:
-    """Each node one layer below the lowest that it is made of; within a layer ordered by where those stand."""
+    """Assigns each node to the layer below its lowest input. Within a layer, nodes are ordered by the
+    places of their inputs."""
     depth: list[Any] = []
     place: dict[Any, Any] = {}
     rows: dict[Any, Any] = {}

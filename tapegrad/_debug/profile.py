@@ -1,4 +1,4 @@
-"""`profile`: the time and the memory of a gradient, by the user's line."""
+"""`profile`: time and memory of a gradient, for each line of the user's code."""
 
 import collections
 import itertools
@@ -32,7 +32,8 @@ TIMED = 3
 
 @dataclass
 class Line:
-    """What one line costs: operations recorded, seconds forward and backward, bytes that the records keep."""
+    """The costs of one line: operations recorded, seconds forward and backward, bytes that the records
+    keep."""
 
     place: tuple
     operations: int = 0
@@ -46,8 +47,9 @@ class Line:
 
 
 class Timed(list):
-    """The records of a tape.  The time since the last one belongs to the line that makes the next; in a sweep, the time until the
-    next is asked for to the line of the last.  What it takes to find that out is left out."""
+    """The records of a tape, with times. In the forward pass, the time since the last record belongs to
+    the line of the next. In a sweep, the time until the next record is fetched belongs to the line of
+    the last. The cost of finding the lines is excluded."""
 
     def __init__(self, records: list, watcher: "Costs"):
         super().__init__(records)
@@ -81,7 +83,7 @@ class Timed(list):
 class Costs(Watcher):
     def __init__(self):
         self.lines: dict = {}
-        self.seen: dict = {}  # what records keep, by identity
+        self.seen: dict = {}  # the arrays that records keep, by identity
         self.tapes: list = []
 
     def opened(self, trace: Any) -> None:
@@ -96,19 +98,20 @@ class Costs(Watcher):
         return found
 
     def kept(self, record: tuple) -> int:
-        """Bytes of the arrays that this record is the first to keep."""
+        """Bytes of the arrays that no earlier record keeps."""
         total = 0
         for held in record[4:]:
             for v in held if isinstance(held, (list, tuple)) else (held,):
                 b = bottom(v) if isinstance(v, Variable) else v
                 if type(b) is not Like and is_array(b) and id(b) not in self.seen:
-                    self.seen[id(b)] = b  # held, so that no other gets its id
+                    self.seen[id(b)] = b  # a reference, so that no other object gets its id
                     total += b.nbytes
         return total
 
 
 class Profile:
-    """What `tg.profile` found: `lines`, the dearest first, `plain` and `total`, seconds of f alone and of value and gradient."""
+    """The report of `tg.profile`: `lines` (the most expensive first), and `plain` and `total`, the
+    seconds for f alone and for value and gradient."""
 
     def __init__(self, name: str, lines: list, plain: float, total: float):
         self.name, self.plain, self.total = name, plain, total
@@ -182,7 +185,7 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     with keeper:
         run()
         keeper.put_back()
-        run()  # what is made once is made
+        run()  # a warm-up run
     keeper.put_back()
     plain = best(lambda: placed(f, args, nums)(*[args[n] for n in nums]), keeper)
     total = best(run, keeper)
@@ -196,11 +199,12 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
 
 
 class Unaltered:
-    """What f can alter besides float arrays, as it is now: names, attributes, containers, integers, generators.  `end` puts it back."""
+    """The present state of everything except float arrays that f can change: names, attributes,
+    containers, integers, generators. `end` restores it."""
 
     def __init__(self, f: Any):
-        self.spaces: list = []  # (namespace, names and what they mean)
-        self.others: list = []  # (object, what it holds: a function that puts that back, and its arguments)
+        self.spaces: list = []  # (namespace, its names with their values)
+        self.others: list = []  # (object, a function that restores its content, the arguments of that)
         for x in itertools.islice(walk([f], {}), MOST):
             kind = type(x)
             if kind is types.FunctionType:
@@ -210,7 +214,7 @@ class Unaltered:
             elif isinstance(x, GENERATORS):
                 self.others.append((restore, x, snapshot(x)))
             elif kind in CONTAINERS or (kind is np.ndarray and x.dtype.kind in "biu" and x.flags.writeable):
-                if kind is not dict or "__builtins__" not in x:  # not the names of a module
+                if kind is not dict or "__builtins__" not in x:  # not the namespace of a module
                     self.others.append((put_back, x, content_of(x, math.inf)))
             elif is_user_class(kind) and not isinstance(x, type):
                 self.others.append((put_all_state, x, state_of(x)))
@@ -226,7 +230,7 @@ class Unaltered:
             back(x, held)
 
 
-MOST = 100_000  # objects that are looked at
+MOST = 100_000  # the number of objects that are searched
 CONTAINERS = frozenset((dict, list, set, collections.deque))
 
 
@@ -238,11 +242,11 @@ def put_all_state(x: Any, held: dict) -> None:
 
 
 class Keeper(Watcher):
-    """Captured arrays as they were: `put_back`."""
+    """Holds the first content of captured arrays. `put_back` restores it."""
 
     def __init__(self):
         self.arrays: dict = {}
-        self.handles: list = []  # (id of an array, what stood for it)
+        self.handles: list = []  # (id of an array, its handle)
 
     def captured(self, array: Any, x: Any) -> None:
         self.handles.append((id(array), x))
@@ -250,7 +254,7 @@ class Keeper(Watcher):
             self.arrays[id(array)] = array, array.copy()
 
     def written(self) -> set:
-        """ids of those that were written, be it with what they held."""
+        """ids of the arrays that were written, even with equal content."""
         return {key for key, x in self.handles if getattr(x, "_version", 0) != 0}
 
     def end(self, error: Any) -> None:
@@ -263,7 +267,7 @@ class Keeper(Watcher):
 
 
 def best(call: Callable, keeper: Keeper) -> float:
-    """Seconds of the best of a few calls."""
+    """The shortest time of a few calls, in seconds."""
     spent = []
     for _ in range(TIMED):
         begun = time.perf_counter()
@@ -290,7 +294,7 @@ def is_float(x: Any) -> bool:
 
 
 def gradient_of(f: Callable, args: tuple, nums: tuple) -> Callable:
-    """A call that works out value and gradient once."""
+    """A call that computes value and gradient once."""
     active = placed(f, args, nums)
 
     def run():
@@ -304,7 +308,7 @@ def ones_like(value: Any) -> Any:
     return tree_map(lambda y: xp(y).ones(shape(y), dtype(y)) if is_float(y) else None, value)
 
 
-# --- words ---
+# --- texts ---
 
 
 def in_time(seconds: float) -> str:
@@ -322,7 +326,7 @@ def in_bytes(n: float) -> str:
 
 
 def table(rows: list) -> list:
-    """Columns set out: the last one as it is, the first to the left, others to the right."""
+    """The rows as aligned columns: the first left-aligned, the last as it is, the others right-aligned."""
     widths = [max(len(row[k]) for row in rows) for k in range(len(rows[0]) - 1)]
     lines = []
     for first, *cells, last in rows:

@@ -1,1 +1,1 @@
-"""What stands behind the names of NumPy, SciPy and CuPy while a function is differentiated."""
+"""Dispatch: the wrappers behind the names of NumPy, SciPy and CuPy while a function is differentiated."""

@@ -1,5 +1,7 @@
-"""NumPy's functions that call a function of the user's, or draw from an iterator: what these give may be tracked although no
-argument is.  So they are written anew, over elements and rows; where nothing is tracked, NumPy makes the result."""
+"""NumPy's functions that take a callback function or an iterator.
+
+Their results may be tracked although no argument is. So they are reimplemented with loops over
+elements and rows. NumPy makes the result if nothing is tracked."""
 
 import itertools
 
@@ -15,7 +17,7 @@ from ..ops.layouts import laid
 
 
 class vectorize(np.vectorize):
-    """`numpy.vectorize`, whose function may be given tracked numbers."""
+    """`numpy.vectorize`, whose function may get tracked numbers."""
 
     def __call__(self, *args, **kwargs):
         plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)
@@ -47,12 +49,13 @@ class ndenumerate(np.ndenumerate):
 
 
 def laid_alike(found, whole, each):
-    """The numbers as an array that lies as a ufunc's result would."""
+    """The numbers as an array with the memory order of a ufunc's result."""
     return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})
 
 
 def of_objects(*given):
-    """What `numpy.vectorize` makes of such arrays, with other elements."""
+    """The result of `numpy.vectorize` for such arrays, with other elements; only its memory order is
+    used."""
     return np.frompyfunc(lambda *elements: 0.0, len(given), 1)(*[np.asanyarray(a, dtype=object) for a in given])
 
 

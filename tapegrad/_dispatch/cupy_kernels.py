@@ -1,5 +1,7 @@
-"""Kernels that the user has written for CuPy, as they stand inside a transform: on plain arrays CuPy runs them, of tracked ones nobody
-knows the derivative, and the error says what to write."""
+"""Stand-ins for the user's CuPy kernels inside a transform.
+
+CuPy runs them on plain arrays. On tracked arrays they have no derivative rule, and raise an error with
+a remedy."""
 
 from collections.abc import Callable
 from typing import Any
@@ -13,7 +15,7 @@ RAW = "declare it with tapegrad.kernels.raw, which takes the kernel of its deriv
 
 
 class Kernel:
-    """One kernel.  `instead`: what to write where it is to be differentiated."""
+    """One kernel. `instead`: the remedy for the error message."""
 
     instead = ARRAYS
 
@@ -22,7 +24,7 @@ class Kernel:
 
     @classmethod
     def _of(cls, kernel: Any, shadow: Any = None) -> Any:
-        """`shadow`: what replaces the objects of the user's."""
+        """The stand-in for a kernel. `shadow`: replaces the user's captured objects."""
         return cls(kernel)
 
     def __call__(self, *args, **kwargs):
@@ -61,7 +63,8 @@ class Module(Raw):
 
 
 class Fused(Kernel):
-    """What `cupy.fuse` gives: it is made of cupy's functions, which are followed; on plain arrays it stays one kernel."""
+    """The result of `cupy.fuse`. It consists of CuPy functions, which are followed on tracked arrays; on
+    plain arrays it stays one kernel."""
 
     def __init__(self, kernel: Any, function: Callable | None = None):
         Kernel.__init__(self, kernel)
@@ -82,7 +85,8 @@ KINDS = {
 
 
 class KernelType(type):
-    """`kernel_class(real)(...)` makes one of CuPy's and gives ours over it; both are instances."""
+    """`kernel_class(real)(...)` makes a CuPy kernel and returns its stand-in. Both are instances of the
+    class."""
 
     def __call__(cls, *args, **kwargs):
         return KINDS[cls.__name__](cls.real(*args, **kwargs))

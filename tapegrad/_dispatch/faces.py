@@ -1,10 +1,12 @@
-"""Faces: NumPy's, SciPy's and CuPy's names as functions that also take Variables.
+"""Faces: wrappers of NumPy's, SciPy's and CuPy's functions that also accept Variables.
 
-A face of f calls f itself where no argument is a Variable, else the operation registered for f in `ops.declare.NUMPY`; what has
-no rule runs on plain values, and raises NoRuleError for a tracked one.  Functions that make arrays give, while a transform is
-open, Variables of level 0, so that `buf = np.zeros(3); buf[0] = x[0]` works.
+The face of f calls f itself if no argument is a Variable. Otherwise it calls the operation registered
+for f in `ops.declare.NUMPY`. A function without a rule runs on plain values, and raises NoRuleError
+for a tracked one. While a transform is open, functions that make arrays return Variables of level 0;
+so `buf = np.zeros(3); buf[0] = x[0]` works.
 
-`faces_of(module)` is a namespace of faces with every public name of `module`, each made when it is first asked for."""
+`faces_of(module)` is a namespace with a face for every public name of `module`. Each face is made on
+first use."""
 
 import functools
 import sys
@@ -30,7 +32,7 @@ from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_f
 
 
 def held(x: Any) -> Any:
-    """The Variable that an object gives as its array; of another x itself."""
+    """The Variable that `x.__array__()` returns; x itself if there is none."""
     if type(x) is list or type(x) is tuple:
         return type(x)([held(v) for v in x])
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
@@ -40,14 +42,15 @@ def held(x: Any) -> Any:
 
 
 def with_arrays_of(objects: tuple) -> list | None:
-    """Arguments of a function of NumPy, which has refused what the `__array__` of one gives; None where that is no Variable."""
+    """The arguments with objects replaced by the Variables of their `__array__`, after NumPy refused
+    them. None if there is no Variable."""
     found = [held(x) for x in objects]
     return found if holds_variable(found) else None
 
 
 class Ufunc:
-    """The face of a ufunc, with its methods.  `key`: NumPy's ufunc of the same meaning, if f is CuPy's.  `device`: the module of
-    CuPy that has this function for CuPy arrays."""
+    """The face of a ufunc, with its methods. `key`: NumPy's ufunc of the same meaning, if f is CuPy's.
+    `device`: the CuPy module that has this function for CuPy arrays."""
 
     def __init__(self, f: Any, key: Any, device: str | None = None):
         self.f, self.key, self.entry, self.nin, self.device = f, key, function_for(key), key.nin, device
@@ -109,20 +112,21 @@ class Binary(Ufunc):
             d = type(b)
             if c is ArrayVariable or c is FLOAT or c in HANDLES or d in HANDLES:
                 y = self.entry(a, b)
-                return y if y is not NotImplemented else self.f(a, b)  # the turn of another kind of array, or NumPy's TypeError
+                # for NumPy's own dispatch to another array type, or its TypeError
+                return y if y is not NotImplemented else self.f(a, b)
         return Ufunc.__call__(self, a, b, *args, **kwargs)
 
 
 def library_function(f: Any, device: str | None, args: tuple) -> Any:
-    """f, or CuPy's function of the same name if `device` says where that is and there is a CuPy array among the arguments; ours,
-    composed of others, where CuPy has none."""
+    """f, or CuPy's function of the same name if `device` names its module and an argument is a CuPy
+    array. If CuPy has no such function, the operation composed of others."""
     if device is not None and any(is_array(x) and xp_of(x) is not np for x in args):
         return getattr(load(device), f.__name__, None) or function_for(f) or f
     return f
 
 
 def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
-    """The face of one function.  `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
+    """The face of one function. `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return (Ufunc if function_for(key) is None else {1: Unary, 2: Binary}.get(key.nin, Ufunc))(f, key, device)
@@ -164,7 +168,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
 
 
 def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
-    """The face of CuPy's f, of which the parameters are not NumPy's."""
+    """The face of a CuPy function whose parameters differ from NumPy's."""
 
     @functools.wraps(f)
     def by_own_parameters(*args, **kwargs):
@@ -186,8 +190,8 @@ FUNCTION_KINDS = {
 
 
 class ArrayClass(type):
-    """`isinstance(x, ndarray)` is true for arrays and for Variables over them; `ndarray(...)` is the library's, and so is
-    `ndarray.sum`, but of a Variable it is the Variable's."""
+    """`isinstance(x, ndarray)` is true for arrays and for Variables over them. `ndarray(...)` is the
+    library's. So is `ndarray.sum`, but called on a Variable it is the Variable's method."""
 
     def __instancecheck__(cls, x):
         return isinstance(x, cls.real) or (isinstance(x, Variable) and isinstance(layout_of(x), cls.real))
@@ -222,13 +226,14 @@ def array_class(real: type) -> type:
 
 
 class Joined:
-    """`np.r_` and `np.c_` with Variables among arrays, numbers and slices; for other uses the library's own.
+    """`np.r_` and `np.c_` with Variables among arrays, numbers and slices. Other uses go to the library.
 
-    As NumPy has it: each part is brought to `ndmin` axes (of one with fewer, those it has begin at axis `trans1d`, -1: at the end),
-    then all are joined along `axis`; a leading string such as '0,2,1' gives these three numbers."""
+    The rules are NumPy's. Each part is extended to `ndmin` axes. The axes of a part with fewer begin
+    at axis `trans1d` (-1: at the end). Then all parts are joined along `axis`. A leading string such
+    as '0,2,1' sets these three numbers."""
 
     def __init__(self, real: Any, axis: int, ndmin: int, trans1d: int, move: Callable | None = None):
-        """`move`: to the device where the result is."""
+        """`move`: moves the result to its device."""
         self.real, self.directions, self.move = real, (axis, ndmin, trans1d), move
 
     def __getitem__(self, at):
@@ -267,8 +272,8 @@ class Joined:
 
 
 NOTHING: dict = {}
-STAND_INS: dict = {}  # a module of NumPy, SciPy or CuPy -> ours
-FACES: dict = {}  # a function of theirs -> its face
+STAND_INS: dict = {}  # a module of NumPy, SciPy or CuPy -> its stand-in
+FACES: dict = {}  # a function of these libraries -> its face
 
 
 def names(real: ModuleType) -> list[str]:
@@ -276,13 +281,15 @@ def names(real: ModuleType) -> list[str]:
 
 
 def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
-    """Make the module with globals `space` the stand-in for `real`.  `keys`: the module of NumPy or SciPy in which the registry's
-    keys have the same names, if `real` is CuPy's.  `device`: the module of CuPy that answers for CuPy arrays, if `real` is not.  `old`:
-    names that only CuPy has kept, and the functions of `keys` or `real` that have the same meaning."""
+    """Make the module with globals `space` the stand-in for `real`.
+
+    `keys`: if `real` is CuPy's, the module of NumPy or SciPy with the registry's keys of the same
+    names. `device`: if `real` is not CuPy's, the CuPy module for CuPy arrays. `old`: names that only
+    CuPy has kept, with the functions of `keys` or `real` of the same meaning."""
 
     def __getattr__(name: str) -> Any:
         x = getattr(real, name, None) if device in sys.modules else getattr(real, name)
-        if x is None and not hasattr(real, name):  # CuPy has names that SciPy has given up
+        if x is None and not hasattr(real, name):  # CuPy still has names that SciPy has removed
             x = getattr(sys.modules[device], name)
             x = space[name] = face(x, getattr(real, old[name]) if name in old else x) if is_function(x) else x
             return x

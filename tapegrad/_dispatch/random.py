@@ -1,10 +1,12 @@
-"""NumPy's random generators inside a shadow: the same streams, for arrays and Variables alike.
+"""NumPy's random generators inside a shadow: the same streams, for arrays and Variables.
 
-A generator is compiled code that would exchange the rows of a Variable as views.  Here `shuffle`, `permutation`, `permuted` and
-`choice` draw the order, by shuffling numbers, and apply it as a constant index; other methods get what no transform watches as lent
-memory, so that out= and shuffled data are right, and refuse a tracked value.
+A generator is compiled code; it would permute the rows of a Variable through views. So `shuffle`,
+`permutation`, `permuted` and `choice` draw an order of integers and apply it as a constant index.
+Other methods get untracked Variables as lent memory, so `out=` and shuffled data are right. They
+refuse tracked values.
 
-Where a trace notes draws (a recording), each is the operation `DRAW`, which draws anew when it is run again, and its numbers are hidden."""
+A trace may note draws, as a recording does. Then each draw is the operation `DRAW`, which draws again
+in a replay, and its numbers are hidden."""
 
 import sys
 from typing import Any
@@ -26,7 +28,7 @@ take = NUMPY[np.take]
 
 
 def _draw(*hidden: Any, real: Any, name: str, args: tuple, kwargs: dict) -> Any:
-    """(`shuffle` is done to a copy of its argument, which it gives.)"""
+    """One draw. (`shuffle` works on a copy of its argument and returns that.)"""
     args, kwargs = filled(hidden, (args, kwargs))
     if name != "shuffle":
         return getattr(real, name)(*args, **kwargs)
@@ -55,7 +57,7 @@ class Drawn:
         return self.trace.draw(hidden, {"real": self.real, "name": name, "args": args, "kwargs": kwargs})
 
     def has_derivatives(self, xs: Any) -> bool:
-        """Is there anything in them that a transform above the trace watches?"""
+        """Does a transform above the trace watch anything in xs?"""
         return any(
             self.has_derivatives(x) if type(x) in (list, tuple) else isinstance(x, Variable) and live(x)._trace not in (None, self.trace)
             for x in xs
@@ -80,11 +82,11 @@ class Drawn:
         return out
 
 
-SHAPED = frozenset(("standard_gamma",))  # whose first argument is none of size, dtype
+SHAPED = frozenset(("standard_gamma",))  # their first argument is neither size nor dtype
 
 
 def ordered(real: Any, x: Any) -> Any:
-    """An array of integers, shuffled."""
+    """The integers as a shuffled array."""
     if type(real) is Drawn:
         return real.draw("shuffle", (x,), {})
     real.shuffle(x)
@@ -101,7 +103,7 @@ def permutation(real: Any, x: Any, axis: int = 0) -> Any:
 
 def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
     like = shown(x if out is None else out)
-    at = np.empty_like(like, np.intp)  # in the order of memory, in which all elements are drawn
+    at = np.empty_like(like, np.intp)  # in memory order, in which all elements are drawn
     at[...] = np.arange(like.size).reshape(shape(x))
     if out is not None and not like.flags.c_contiguous | like.flags.f_contiguous:
         at = at.copy()  # NumPy draws through a copy in C order
@@ -137,7 +139,7 @@ def no_rule(name: str) -> NoRuleError:
 
 
 class Kind(type):
-    """NumPy's own generators are instances too."""
+    """NumPy's own generators count as instances too."""
 
     def __instancecheck__(cls, x):
         return isinstance(x, cls.__mro__[1])
@@ -155,7 +157,8 @@ def method(name: str) -> Any:
             return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
         if not holds_variable((args, kwargs)):
             y = f(*args, **kwargs)
-            # a rebuilt function, whose globals are no plain dict, may write tracked values into it
+            # the caller, a rebuilt function whose globals are no plain dict, may write tracked values
+            # into it
             mine = type(y) is np.ndarray and y.dtype.kind == "f" and y.base is None and OPEN.depth and kwargs.get("out") is None
             return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
         if not any_tracked((args, kwargs)):
@@ -169,14 +172,14 @@ def method(name: str) -> Any:
 
 
 def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
-    """The result of a method, which is the array that was given as out=, if one was."""
+    """The result of a method: the array given as `out=`, if there is one."""
     out = kwargs.get("out")
     return y if out is None else out
 
 
 class Generator(np.random.Generator, metaclass=Kind):
-    """`born`: the level that a trace would have that was opened with it; 0 for one that was there before all.  `lasts`: it goes on from
-    one call of a function to the next."""
+    """`born`: the level that a trace opened at the same time would have; 0 for a generator that existed
+    before all traces. `lasts`: it persists from one call of a function to the next."""
 
     def __init__(self, real: Any):
         self.real = real if isinstance(real, np.random.Generator) else np.random.Generator(real)
@@ -200,7 +203,7 @@ for _real, _ours in KINDS.items():
 
 
 def ours_of(real: Any) -> Any:
-    """The generator that stands for one of NumPy's in a shadow."""
+    """The stand-in for a NumPy generator in a shadow."""
     made = KINDS[type(real)](real)
     made.lasts = True
     return made

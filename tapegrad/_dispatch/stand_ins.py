@@ -1,4 +1,4 @@
-"""The stand-ins of NumPy, CuPy and SciPy: which module or function of ours stands for which of theirs inside a shadow."""
+"""The mapping from modules and functions of NumPy, CuPy and SciPy to their stand-ins inside a shadow."""
 
 import sys
 from types import ModuleType
@@ -18,11 +18,12 @@ STAND_INS = {
 
 
 ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
-FOUND: dict = {}  # module name -> its twin
+FOUND: dict = {}  # module name -> its stand-in
 
 
 def find(name: str) -> Any:
-    """The stand-in for a module name, or None: 'scipy.linalg' is the attribute `linalg` of tapegrad.scipy."""
+    """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
+    tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
         if name == theirs or name.startswith(theirs + "."):
             ours: Any = load(STAND_INS[theirs])  # the face of a library is loaded when its user is met
@@ -44,13 +45,13 @@ def module(m: ModuleType) -> Any:
 
 
 def function(f: Any) -> Any:
-    """The face that stands for a NumPy, CuPy or SciPy function, or None."""
+    """The face of a NumPy, CuPy or SciPy function, or None."""
     theirs, ours = FACES.get(id(f), NONE)
     return ours if theirs is f and f is not None else face_of(f)
 
 
 NONE = None, None
-FACES: dict = {}  # id of a function -> that, and its face
+FACES: dict = {}  # id of a function -> (function, its face)
 
 
 def face_of(f: Any) -> Any:
@@ -59,15 +60,17 @@ def face_of(f: Any) -> Any:
     if root not in ROOTS:
         return None
     name = getattr(f, "__name__", None)
-    if name is None and not type(f).__module__.startswith(("scipy.stats", "scipy.special")):  # a distribution, a MultiUFunc
+    # a distribution, a MultiUFunc
+    if name is None and not type(f).__module__.startswith(("scipy.stats", "scipy.special")):
         return None
     public = [p for p in module_name.split(".") if not p.startswith("_")]
-    above = [".".join(public[:n]) for n in range(len(public), 0, -1)]  # scipy.integrate.ivp, which is not public, and scipy.integrate
+    # from the private scipy.integrate.ivp upwards to scipy.integrate
+    above = [".".join(public[:n]) for n in range(len(public), 0, -1)]
     for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
         theirs, ours = sys.modules.get(place), find(place)
         if ours is None or theirs is None:
             continue
-        if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` calls itself linalg_cross
+        if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` has the name linalg_cross
             name = name_in(theirs, f) or name
         if name is not None and getattr(theirs, name, None) is f:
             face = getattr(ours, name, None)
@@ -77,7 +80,7 @@ def face_of(f: Any) -> Any:
     return None
 
 
-# classes that are not public, and those that do not say where they are from, and the modules of ours that have a class for them
+# classes that are private or do not name their module, and tapegrad's modules with a class for them
 FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
 OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
              "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
@@ -85,7 +88,7 @@ UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sp
 
 
 def of_instance(kind: type) -> Any:
-    """The class of ours whose objects stand for those of a class of SciPy's or NumPy's, or None."""
+    """The class that stands for instances of a NumPy or SciPy class, or None."""
     module = getattr(kind, "__module__", None) or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
         ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)

@@ -1,9 +1,9 @@
-"""All generated texts and short ways: what the engine does sooner where it can.  It runs without this folder (TAPEGRAD_FAST=0).
+"""Generated code and fast paths. tapegrad gives the same results without this folder (TAPEGRAD_FAST=0).
 
-entries.py: the texts of the functions by which operations are called.  numbers.py: rules that sum at once.  regions.py,
-products.py, stacks.py: other bodies of functions marked `hook`, for views, elements, rows written, products, lists of numbers.
-Each of these does what the function does without it, and falls back on that for all but the common case, which is: NumPy, one
-level, no surprises."""
+Module entries.py generates the entry points of operations; numbers.py has reverse rules that sum at once.
+The modules regions.py, products.py and stacks.py replace bodies of functions marked `hook`, for views,
+elements, written rows, products and lists of numbers. Each fast path handles the common case (NumPy arrays,
+one level) and falls back to the function that it replaces."""
 
 from . import entries, numbers, products, regions, stacks
 

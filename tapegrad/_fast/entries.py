@@ -1,7 +1,10 @@
-"""Entry points.  The function by which an operation is called gets the code of one of the texts below, so that the common case,
-one open level and one or two arguments, runs straight through: no loop over arguments, no second bind, no choice left that the
-declaration settles.  The text is the same for every level: a value that is itself a Variable calls the entry point again.  A
-tape and a dual are written out in it; any other trace gets its arguments lowered (`Trace.step`)."""
+"""Generated entry points of operations.
+
+An entry point gets the code of one of the templates below. The common case, one open level and one or
+two arguments, runs without loops over arguments, without a second `bind`, and without decisions that
+the declaration settles. The code serves every level: for a value that is a Variable, it calls the
+entry point again. Tapes and duals are handled inline. For other traces the arguments are lowered
+(`Trace.step`)."""
 
 import marshal
 import sys
@@ -240,7 +243,7 @@ def {name}(a, b):
     return y
 """
 
-# Two arrays and a joint rule, as solve has: real matrices on one tape.
+# Two arrays and a joint rule, such as `solve` of real matrices on one tape.
 JOINT_BINARY = """
 def {name}(a, b):
     ca = type(a)
@@ -294,27 +297,29 @@ NOTHING: dict = {}
 
 
 def constant(b: float) -> np.ndarray:
-    """NumPy multiplies an array by a 0-d array in 0.6 of the time it needs for a Python float."""
+    """A number as a 0-d array. NumPy multiplies by it in 0.6 of the time for a Python float."""
     w = np.array(b)
     w.flags.writeable = False
-    if b and b == b:  # 0.0 and -0.0 are one key; nan is none
+    if b and b == b:  # 0.0 and -0.0 are one key; nan never equals itself
         if len(CONSTANT) > 999:
             CONSTANT.clear()
         CONSTANT[b] = w
     return w
 
 
-# On NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it.
+# For NumPy's vectors and matrices `dot` makes the same BLAS call as `@`, with half of the overhead.
 BODIES = {
     "matmul": "(v.dot(w) if type(v) is type(w) is ndarray and 0 < v.ndim < 3 and 0 < w.ndim < 3 else v @ w)",
     "negative": "-v",
 }
-REAL = "(d is F8 or d.kind != 'c')"  # of a dtype d; there are other objects than NumPy's own for one type
-NUMBER = "FLOAT if c is float64 or c is FLOAT else CLASSES[c]"  # the class of a Variable over a value of type c, likely a number
-MADE = "ArrayVariable if c is ndarray or c is ArrayVariable else FLOAT if c is float64 else CLASSES[c]"  # likely an array
-LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # of the text UNARY
+REAL = "(d is F8 or d.kind != 'c')"  # for a dtype d; several dtype objects can stand for one type
+# the class of a Variable over a value of type c, most likely a number
+NUMBER = "FLOAT if c is float64 or c is FLOAT else CLASSES[c]"
+# the same, most likely an array
+MADE = "ArrayVariable if c is ndarray or c is ArrayVariable else FLOAT if c is float64 else CLASSES[c]"
+LOCALS = {"c", "d", "kind", "out", "records", "t", "trace", "v", "x", "y"}  # those of the template UNARY
 
-# What the generated texts name.
+# The names that generated code uses.
 SPACE: dict = dict(
     __name__=__name__, both_saved=both_saved,
     Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
@@ -326,14 +331,14 @@ SPACE: dict = dict(
 
 
 def recorded(signature: Signature, setting: str) -> str:
-    """The setting as a record holds it; what is usual (True, None, a number) costs little or nothing."""
+    """The code of a setting in a record. Common settings (True, None, a number) cost little or nothing."""
     if type(signature.whole.parameters[setting].default) is bool:
         return setting
     return f"{setting} if {setting}.__class__ in IMMUTABLE else fixed({setting})"
 
 
 def pieces_of(signature: Signature, names: list[str]) -> dict:
-    """Pieces of text, with the arrays called `names`."""
+    """The pieces of code that fill a template, with the arrays called `names`."""
     varying, settings = signature.varying, signature.settings
     return dict(
         signature=", ".join(names + ["*" + n for n in varying] + settings),
@@ -346,7 +351,7 @@ def pieces_of(signature: Signature, names: list[str]) -> dict:
 
 
 def text_of(prim: Primitive, signature: Signature) -> str:
-    """The text of the operation's entry point."""
+    """The code of the operation's entry point."""
     n, others = len(signature.arrays), prim.multi or prim.writes or prim.pull or signature.varying
     if prim.vjp is not None and not others:
         if is_operator(prim, signature):
@@ -359,7 +364,8 @@ def text_of(prim: Primitive, signature: Signature) -> str:
 
 
 def _first(*args, **kwargs):
-    """The code of every entry point before its first call, which writes the real one: most operations are never called."""
+    """The code of every entry point before its first call, which generates the real code. Most operations
+    are never called."""
     return install()(*args, **kwargs)  # noqa: F821
 
 
@@ -372,7 +378,8 @@ def quicken(entry: Any) -> None:
 
 
 def _install(entry: Any) -> Any:
-    """Give the entry point the code of its text.  Others have imported it already: the object stays the same."""
+    """Give the entry point its generated code. The object stays the same, because others have imported
+    it."""
     signature = signature_of(entry.__globals__["run"])
     text = text_of(entry.prim, signature)
     made: dict[Any, Any] = {}
@@ -391,7 +398,8 @@ def _install(entry: Any) -> Any:
 
 
 def _compiled(text: str, file: str) -> CodeType:
-    """The code of a text, which Python takes a millisecond to make and a tenth of that to read."""
+    """The compiled code of a text. Compiling takes a millisecond, reading it from the cache a tenth of
+    that."""
     key = cache.key("text", BYTECODE, file, text)
     stored = cache.load(key)
     if stored is not None:
@@ -405,12 +413,13 @@ BYTECODE = f"{sys.version} {sys.flags.optimize}"
 
 
 def fit_of_number(k: int, value: str, holomorphic: bool) -> str:
-    """The rule where result and argument are most likely numbers of double precision."""
+    """The rule if result and argument are most likely numbers of double precision."""
     return f"vjp{k} if c is float64 or c is FLOAT else Fold(vjp{k}, {value}, {holomorphic})"
 
 
 def _unary_text(prim: Primitive, signature: Signature) -> str:
-    """One array, or one and settings.  The array is called x here, whatever the body calls it."""
+    """The code for one array, with or without settings. The array is called x here, whatever its name in
+    the body."""
     name, used = prim.name, reads(prim.vjp[0])
     out, x = used[1], used[2]
     if LOCALS & set(signature.settings):
@@ -453,7 +462,7 @@ def _joint_text(prim: Primitive) -> str:
 
 
 def _binary_text(prim: Primitive) -> str:
-    """Two arrays: what is kept depends on which of them is active."""
+    """The code for two arrays. What a record keeps depends on the active arguments."""
     name = prim.name
     (_, o0, x0, y0), (_, o1, x1, y1) = [reads(r) for r in prim.vjp]
     small = (0 in prim.shapes, 1 in prim.shapes)

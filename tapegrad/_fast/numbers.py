@@ -1,4 +1,5 @@
-"""Reverse rules of a number that met a small array: product and sum at once, where that is finite."""
+"""Reverse rules for a number that met a small array: product and sum in one step, if the result is
+finite."""
 
 from typing import Any
 
@@ -14,11 +15,12 @@ def flat_sum(g: ndarray) -> float64:
     return ones(g.size).dot(g.ravel())
 
 
-ROW = 8 * PAIRWISE  # so many numbers BLAS adds in strands of some dozens
+ROW = 8 * PAIRWISE  # BLAS adds this many numbers in several dozen partial sums
 
 
 def inner(x: ndarray, y: ndarray) -> float64:
-    """The sum of the products of all elements, by BLAS: of long arrays row by row, for one sum of all would be less exact."""
+    """The sum of the products of all elements, by BLAS. Long arrays are summed row by row, because one
+    sum of all would be less exact."""
     x, y = x.ravel(), y.ravel()
     n = x.size
     if n <= ROW:
@@ -29,7 +31,7 @@ def inner(x: ndarray, y: ndarray) -> float64:
     return c if k == n else c + x[k:].dot(y[k:])
 
 
-LONG = {  # of arrays of any size
+LONG = {  # for arrays of any size
     multiply.prim.vjp[0]: lambda g, out, x, y: inner(g, y),
     multiply.prim.vjp[1]: lambda g, out, x, y: inner(g, x),
     divide.prim.vjp[1]: lambda g, out, x, y: -inner(g, out) / y,
@@ -41,7 +43,7 @@ SUMS = {
     subtract.prim.vjp[0]: lambda g, out, x, y: flat_sum(g),
     subtract.prim.vjp[1]: lambda g, out, x, y: -flat_sum(g),
 }
-SHORT: dict = {}  # rule -> the rule for a number
+SHORT: dict = {}  # rule -> its version for a number
 
 
 def shorter(rule: Any, summed: Any) -> Any:
@@ -62,7 +64,7 @@ for _rule, _summed in SUMS.items():
 
 
 def fitted(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
-    """The rule of an argument v that has another shape or dtype than the result."""
+    """The rule of an argument v whose shape or dtype differs from the result's."""
     if type(v) is float64 and type(out) is ndarray and out.dtype is F8 and (0 < out.size <= PAIRWISE or rule in LONG) and rule in SHORT:
         return SHORT[rule]
     return Fold(rule, v, holomorphic)

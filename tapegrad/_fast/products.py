@@ -1,7 +1,8 @@
-"""The product of real vectors and matrices, one tape open.
+"""Products of real vectors and matrices with one open tape.
 
-An operand that is the transpose of something, read for nothing but this product, needs no record of its own: the rule gives
-the cotangent transposed.  Rules by [is the operand a transpose?][axes of x][axes of y], each also for a Variable g."""
+An operand may be a transpose that is read only for this product. It needs no record of its own: the
+rule returns the transposed cotangent. The rules are indexed by [is the operand a transpose?][axes of
+x][axes of y]. Each has a second version for a Variable g."""
 
 from numpy import ndarray
 
@@ -61,7 +62,8 @@ RIGHT = (
 
 
 def factor(x: View) -> tuple:
-    """(value, trace, slot, 1 if the slot is that of the transpose else 0) of a view."""
+    """(value, trace, slot, transposed) of a view. `transposed` is 1 if the slot is that of the transpose,
+    else 0."""
     source = unread_transpose(x) if x._seen == -1 and x._value is not None else None
     if source is not None:
         x._base._saved = True

@@ -1,4 +1,4 @@
-"""Views, elements, diagonals, and what is written into a buffer, with one transform open."""
+"""Fast paths for views, elements, diagonals and writes into a buffer, with one open transform."""
 
 from typing import Any
 
@@ -25,7 +25,7 @@ run_read, pull_assign, pull_add_at = read.prim.run, ASSIGN.vjp[0], ADD_AT.vjp[0]
 
 
 def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: bool) -> Any:
-    """The slot, on a tape or a dual, of a region of the buffer with this slot and value."""
+    """The slot, on a tape or a dual, of a region of a buffer with this slot and value."""
     if type(trace) is Dual:
         return bind(READ, (slot,), {"path": path, "at": at, "copy": copy})
     records = trace.records
@@ -39,21 +39,22 @@ def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: boo
 
 @replaces(views.turned)
 def turned(x):
-    """The transpose of a matrix is made unread: until it is read, the place of its value holds x, from which it may be read."""
-    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value  # (what is not read yet need not be)
+    """The transpose of a matrix as an unread view. Until it is read, its value field holds x."""
+    # (an unread value may stay unread)
+    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value
     while isinstance(v, Variable):
         v = v._value
     if getattr(v, "ndim", 0) != 2:
         return transpose(x)
     y = view(x, TRANSPOSED)
-    if type(x) is not View or x._seen != -1 or x._value is None:  # not one that is itself to be read so
+    if type(x) is not View or x._seen != -1 or x._value is None:  # x itself is not such an unread view
         y._value = x
     return y
 
 
 def unread_transpose(y: View) -> Variable | None:
-    """The matrix of which y, made by `turned` and not yet read, is the transpose, if it may be read from that by alias: nothing
-    was written, and one tape is open at most."""
+    """The matrix whose transpose is y, an unread result of `turned`. None unless the matrix may be read
+    by alias: it was never written, and at most one tape is open."""
     source = y._value
     if y._base._version:
         return None
@@ -96,12 +97,13 @@ SLICED = frozenset((int, slice))
 
 
 def are_places(at: tuple) -> bool:
-    """Are these arrays of integers?"""
+    """Are all of these arrays of integers?"""
     return all([type(i) is ndarray and i.dtype.kind == "i" for i in at])
 
 
 def is_region(at: Any, value: Any) -> bool:
-    """Do slices, or numbers with slices or too few of them, choose a part of the array?  Raises as NumPy does."""
+    """Does this index, of slices or of slices and numbers, choose a part of the array and not one
+    element? Raises as NumPy does."""
     kind = type(at)
     if kind is slice:
         return value.ndim > 0
@@ -157,7 +159,8 @@ def getitem(x, at):
             elif rank and kind is int:
                 part = value[at]  # raises as NumPy does
                 y = view(x, ("at", at))
-                if x._trace is None and not x._version and getattr(x, "_saved", False):  # read at once: who writes x moves it first
+                # read at once: a write to x moves it first
+                if x._trace is None and not x._version and getattr(x, "_saved", False):
                     y._value, y._seen = part, 0
                 return y
             elif kind is tuple and SLICED.issuperset(map(type, at)) and slice in map(type, at):
@@ -166,7 +169,7 @@ def getitem(x, at):
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
                 return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
-        elif type(value) is Hollow:  # a trace that hides its values
+        elif type(value) is Hollow:  # the value of a trace that hides its values
             one = value.ndim == 1 if type(at) is int else type(at) is tuple and is_element(at, value.ndim)
             y = x._trace.element(x, at) if one else None
             if y is not None:
@@ -200,7 +203,7 @@ def pull_one(G, owned, k, g, i, _, layout, path, at):
             owned.add(i)
             h[at] = g
             return
-    elif type(g) is FLOAT and type(g._trace) is Dual and type(g._value) is type(g._slot) is float64:  # it and its tangent
+    elif type(g) is FLOAT and type(g._trace) is Dual and type(g._value) is type(g._slot) is float64:  # dual
         trace = g._trace
         if h is None:
             h, tangent = zeros_laid_out(*layout), zeros_laid_out(*layout)
@@ -217,7 +220,8 @@ def pull_one(G, owned, k, g, i, _, layout, path, at):
 
 @replaces(views.diagonal_of)
 def diagonal_of(x):
-    """Read at once where that is sure to be right: by alias, for it was never written, with one tape open at most."""
+    """The diagonal of a matrix, read at once if an alias is safe: it was never written, and at most one
+    tape is open."""
     y = view(x, DIAGONAL)
     trace = x._trace
     if x._version or not (trace is None or type(trace) is Tape):
@@ -237,7 +241,7 @@ NUMBER = ((), F8)  # shape and dtype of a number
 
 
 def record_write(x: Variable, trace: Tape, record: tuple) -> None:
-    """x is from now on what the record made of it."""
+    """Make x the output of the record."""
     records = trace.records
     x._slot = k = len(records)
     records.append(record)
@@ -249,11 +253,12 @@ def record_write(x: Variable, trace: Tape, record: tuple) -> None:
 
 
 def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
-    """The same in forward mode: the tangent of the buffer, which is as much its own, is written like its value."""
+    """The same in forward mode. The tangent of the buffer belongs to the handle too, so it is written in
+    place like the value."""
     tangent = zeros_of(x) if x._trace is None else x._slot
     if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
         return False
-    if isinstance(t, Variable):  # of another level
+    if isinstance(t, Variable):  # the tangent belongs to another level
         return False
     x._value[at] = v
     tangent[at] = 0.0 if t is None else t
@@ -265,8 +270,8 @@ def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
 
 
 def takes_over(x: Variable, y: Variable) -> bool:
-    """All of the buffer is written, and it is not the first write: it has from now on the memory of y, which whoever writes the one or
-    the other moves away from, and is nothing else than y to the tape."""
+    """A write of y to all of the buffer x, if x was written before: x takes over the memory and slot of
+    y. Both are saved, so a write to either moves it first."""
     value, v = x._value, y._value
     if not getattr(x, "_version", 0) or v.strides != value.strides or v.shape != value.shape or v.base is not None or not v.flags.writeable:
         return False
@@ -279,7 +284,8 @@ def takes_over(x: Variable, y: Variable) -> bool:
 
 
 def takes_over_unseen(x: Variable, y: Variable) -> bool:
-    """The same where the values are those of a recording, as a tape over it has them or by themselves: x is from now on what y is."""
+    """The same for hidden values of a recording, directly or under a tape: x takes over the value and
+    slot of y."""
     v, w = (x._value, y._value) if isinstance(x._trace, Tape) else (x, y)
     below = v._trace if type(v) is ArrayVariable else None
     if below is None or below.visibility != RECORDED or type(w) is not ArrayVariable or w._trace is not below:
@@ -293,7 +299,8 @@ def takes_over_unseen(x: Variable, y: Variable) -> bool:
 
 
 def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
-    """What a loop writes where values are not shown, into a buffer that was written before."""
+    """Write into a buffer whose values are hidden, as a loop does. Handles only buffers that were written
+    before. Returns whether it was done."""
     if not getattr(x, "_version", 0):
         return False
     whole = at is Ellipsis or type(at) is slice and at == ALL
@@ -305,7 +312,8 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
 
 @replaces(writes.written_short)
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """The short way, for what a loop writes: a number, row, slice or all of a float64 buffer, with one transform open at most."""
+    """The fast path for writes in loops: a number, row, slice or all of a float64 buffer, with at most
+    one open transform."""
     value, trace = x._value, x._trace
     if type(value) is not np.ndarray or value.dtype is not F8:
         return trace is not None and written_unseen(x, y, at, trace)
@@ -357,7 +365,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
 
 @replaces(protocols.added_short)
 def added_short(x, at, y):
-    """`np.add.at(x, at, y)` for a float64 vector of our own, numbers of one tape and as many places."""
+    """`np.add.at(x, at, y)` for an owned float64 vector, numbers of one tape and as many positions."""
     value, trace = x._value, getattr(x, "_trace", None)
     if type(x) is not ArrayVariable or type(y) is not ArrayVariable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
         return False

@@ -1,4 +1,4 @@
-"""How a function gets another body."""
+"""Replacement of function bodies."""
 
 import dis
 from collections.abc import Callable
@@ -6,12 +6,13 @@ from types import FunctionType
 
 
 def before(slow: FunctionType) -> FunctionType:
-    """The function as it is now, to fall back on."""
+    """A copy of the function as it is now, for the fallback."""
     return FunctionType(slow.__code__, slow.__globals__, slow.__name__)
 
 
 def replaces(slow: FunctionType) -> Callable:
-    """The function below is the body of `slow` from now on, for all who have imported that; the names that it reads go along."""
+    """A decorator: the function below becomes the body of `slow`, also for modules that have imported
+    `slow`. The names that it reads are copied along."""
 
     def put(quick):
         for line in dis.get_instructions(quick):

@@ -1,4 +1,4 @@
-"""Nested lists of numbers as arrays, on a tape, whatever lies below it, and forward."""
+"""Nested lists of numbers as arrays, on a tape at any level, and in forward mode."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ SEQUENCES, TANGENTS = frozenset((list, tuple)), frozenset((float64, type(None)))
 
 
 def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: Any, x: Any, y: Any) -> None:
-    """The rule of numbers in an array: each has its element of the cotangent."""
+    """The pullback of numbers packed in an array: each gets its element of the cotangent."""
     if type(g) is ndarray:
         parts = g.ravel()
     else:
@@ -72,7 +72,7 @@ def joined(x):
     below = values[0]._trace if deep and type(values[0]) in DIRECT else None
     if below is not None and below.visibility == RECORDED and all([type(e) in DIRECT and e._trace is below for e in values]):
         y._value = below.step(packed.prim, values, values, tuple([e._slot for e in values]), {"to": to})
-    elif deep:  # numbers of transforms below
+    elif deep:  # numbers of lower levels
         y._value = joined(values if flat is x else [values[n : n + to[1]] for n in range(0, len(values), to[1])])
     else:
         y._value = np.array(values).reshape(to)

@@ -1,11 +1,13 @@
-"""Solutions of equations as functions of their parameters: the solver is the user's, the derivative is that of the solution.
+"""Implicit differentiation: solutions of equations as functions of their parameters.
 
-Where R(x, p) = 0, dx = -A^-1 (dR/dp) dp with A = dR/dx.  So the solution is one operation, whose rules ask for one linear system with
-A or with its adjoint; the solution of the system is another operation, whose rules ask for linear systems with the same A.  The rules
-are written with operations, which gives derivatives of any order.
+The user supplies the solver; the derivative follows from the implicit function theorem. If R(x, p) =
+0, then dx = -A^-1 (dR/dp) dp with A = dR/dx. So the solution is one operation, whose rules solve one
+linear system with A or its adjoint. The solution of that system is another operation; its rules solve
+systems with the same A. The rules are written with operations, which gives derivatives of any order.
 
-Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of it, with the two operations;
-`Samples`, the same for many samples.  The linear systems: implicit.systems.py."""
+Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of
+it, with the two operations; `Samples`, the same for many samples. implicit.systems solves the linear
+systems."""
 
 from typing import Any
 
@@ -36,7 +38,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-KEPT = 32  # points of which the linear systems are kept
+KEPT = 32  # the number of points whose linear systems are kept
 
 
 def root(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
@@ -174,11 +176,11 @@ def minimum(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, so
     return Implicit("minimum", F, solver, tol, solve)
 
 
-# what is zero at the solution, of F and x as (x, *params) -> tree
+# the residual R, as a function of F and of x = (x, *params), returning a tree
 EQUATIONS: dict[str, AnyFunction] = {
     "root": lambda F: F,
-    "fixed_point": lambda F: F,  # and x is subtracted
-    "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (in a transform F is followed already)
+    "fixed_point": lambda F: F,  # x is subtracted later
+    "minimum": lambda F: grad(Const(F) if OPEN.depth else F),  # (inside a transform F is followed already)
 }
 
 
@@ -191,8 +193,8 @@ def floats(tree: Any) -> AnyList:
 
 
 class Implicit(Remade):
-    """What root, fixed_point and minimum return.  `apart`: is it for a solution that somebody else has found?  Then its runs leave what
-    F alters as it was, but for captured arrays."""
+    """The callable that `root`, `fixed_point` and `minimum` return. `apart`: the solution was found
+    elsewhere. Then runs of F restore everything that F changes, except captured arrays."""
 
     apart = False
 
@@ -228,12 +230,12 @@ class Implicit(Remade):
             return filled(x0, x)
         problem = Problem(self, x0, params)
         x = problem.solution()
-        if problem.wrote:  # what F leaves in captured arrays is that of the solution
+        if problem.wrote:  # captured arrays end with the content that F leaves at the solution
             self.F(x, *params)
         return x
 
     def solved(self, F: AnyFunction, solver: AnyFunction, x0: Any, params: AnyTuple) -> AnyTuple:
-        """The float leaves of the solution, plain."""
+        """The float leaves of the solution, as plain arrays."""
         found, wanted = floats(solver(F, x0, *params)), floats(x0)
         if shapes(found) != shapes(wanted):
             raise ShapeError(
@@ -257,7 +259,7 @@ class Implicit(Remade):
         return want.type(b)
 
     def residual(self, F: AnyFunction, x0: Any, x: AnyTuple, params: AnyTuple) -> AnyTuple:
-        """The float leaves of R(x, params)."""
+        """The float leaves of the residual R(x, params)."""
         found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
         if shapes(found) != shapes(x):
             raise ShapeError(
@@ -270,7 +272,7 @@ class Implicit(Remade):
         return self.tol if self.tol is not None else float(np.cbrt(max([np.finfo(dtype(v)).eps for v in r])))
 
     def size(self, r: AnyTuple) -> float:
-        """The largest element; nan where one is."""
+        """The largest modulus of an element; nan if an element is nan."""
         return max([float(abs(values_of(v)).max()) if v_size(v) else 0.0 for v in r], key=lambda s: (s != s, s))
 
     def checked(self, r: AnyTuple) -> None:
@@ -284,7 +286,7 @@ class Implicit(Remade):
 
 
 def shapes(parts: Any) -> str:
-    """A text, for messages."""
+    """The shapes of some arrays as text, for messages."""
     return "shape " + ", ".join([str(shape(v)) for v in parts]) if len(parts) else "no shape: there are none"
 
 
@@ -305,13 +307,16 @@ MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solv
 
 
 def held(v: Any) -> Any:
-    """An argument that nobody else writes."""
+    """An argument as a value that no later write changes."""
     return kept(v) if is_array(v) else v
 
 
 class Problem:
-    """One call: the solution as a function of the Variables that F, the solver and the arguments hold, `values`.  F and the arguments
-    are as `first` rebuilt them, with stand-ins for these Variables, so that a pullback may run F after the transform has ended."""
+    """One call: the solution as a function of `values`, the Variables that F, the solver and the
+    arguments hold.
+
+    F and the arguments are copies made by `first`, with stand-ins for these Variables. So a pullback
+    may run F after the transform has ended."""
 
     def __init__(self, of: Implicit, x0: Any, params: AnyTuple):
         self.of, self.call = of, of.__name__
@@ -327,7 +332,7 @@ class Problem:
         self.of_samples: AnyDict = {}  # what `Samples` keep: (how many, which values differ) -> systems
 
     def __del__(self) -> None:
-        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
 
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
@@ -336,7 +341,7 @@ class Problem:
         return prim
 
     def within(self, values: Any, run: AnyFunction) -> Any:
-        """`run(F, solver, x0, params)`, with these values for the Variables."""
+        """`run(F, solver, x0, params)` with these values of the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
             draws = drawn(shadow) if self.of.apart else []
@@ -378,11 +383,11 @@ class Problem:
     def linear_of_samples(self, trace: Any, operands: AnyList, adjoint: bool) -> Any:
         b, x, values = self.split(tuple(operands))
         if not trace.count or not any([batched for _, batched in (*x, *values)]):
-            return NotImplemented  # one system, for many right sides
+            return NotImplemented  # one system with many right-hand sides
         many = Samples(self, trace.count, [batched for _, batched in values])
         return bind(many.linear(adjoint), [*[spread(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
 
-    # --- the solution: x of values ---
+    # --- the solution: x as a function of the values ---
 
     def run(self, *values: Any) -> AnyTuple:
         def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
@@ -408,7 +413,7 @@ class Problem:
         d = pushed(lambda *values: self.residual(x, values), values, t)
         return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
 
-    # --- the linear system A y = b, or A^H y = b: y of b, x and values ---
+    # --- the linear system A y = b, or A^H y = b: y as a function of b, x and the values ---
 
     def split(self, inputs: AnyTuple) -> AnyTuple:
         n = self.count
@@ -461,8 +466,9 @@ class Problem:
 
 
 class Samples(Problem):
-    """The problems of many samples as one: the residuals of all are one function of all unknowns, by `vmap`; the solver is called for one
-    after the other.  `differ`: which of the values have the samples as their first axis.  All unknowns have."""
+    """The problems of many samples as one. The residuals of all samples are one function of all unknowns,
+    by `vmap`. The solver runs for one sample after another. `differ`: which of the values have a first
+    axis of samples. All unknowns have it."""
 
     def __init__(self, of_one: Problem, number: int, differ: AnyList):
         self.one, self.number, self.differ = of_one, number, differ
@@ -505,7 +511,8 @@ def sample(v: Any, k: int) -> Any:
 
 
 def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: Any) -> Any:
-    """What all samples give at once; where that fails, what each gives, which may say why it does not either."""
+    """The results of all samples at once. If that fails, the results sample by sample, whose errors are
+    more specific."""
     known = heard()
     try:
         return together()
@@ -519,7 +526,8 @@ def stacked(each: AnyList) -> AnyTuple:
 
 
 def primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction) -> Primitive:
-    """(It knows its problem, which does not know it: no cycle.)"""
+    """An operation of this problem. (It refers to the problem, but not the reverse, so there is no
+    reference cycle.)"""
     prim = Primitive(name, run)
     prim.holomorphic, prim.joint = False, True
     prim.keep_spec = lambda active: (tuple(range(len(active))), True)
@@ -528,7 +536,7 @@ def primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction)
 
 
 def plain(v: Any) -> Any:
-    """What the solver is given."""
+    """An argument as the solver gets it: plain."""
     if not isinstance(v, Variable):
         return v
     v = values_of(v)
@@ -536,12 +544,12 @@ def plain(v: Any) -> Any:
 
 
 def given(t: Any, like: Any) -> AnyList:
-    """Tangents or cotangents, zero where there is none."""
+    """Tangents or cotangents, with zeros for None."""
     return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
 
 
 def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
-    """f as a function of the inputs with these numbers, and those."""
+    """(f as a function of the inputs with these numbers, those inputs)."""
 
     def of(*some: Any) -> Any:
         every = list(inputs)
@@ -553,7 +561,7 @@ def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
 
 
 def negative(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
-    """What -w on the outputs of f pulls back to the inputs that need it."""
+    """The pullback of -w, a cotangent of f's outputs, to the inputs that need it."""
     wanted = [k for k, n in enumerate(need) if n]
     terms: AnyList = [None] * len(inputs)
     if wanted:

@@ -1,8 +1,10 @@
-"""A call of a function of functions whose values decide what it does (a root finder, a solver with a step size), where a trace hides
-these.  Under `vmap` it is run for one sample after another; a recording has it as one instruction.
+"""Calls of solvers whose control flow depends on hidden values, such as root finders or solvers with a
+step size.
 
-It is one operation of all that its functions and arguments hold, captured Variables included.  Its derivative is one such operation too,
-whose run differentiates the call for one sample, and so on: in both modes, to any order, whatever is nested in what."""
+Under `vmap` the call runs for one sample after another. In a recording it is one instruction. The call
+is one operation on all Variables that its functions and arguments hold, captured ones included. Its
+derivative is an operation of the same kind, which differentiates the call for one sample. So both
+modes, any order and any nesting work."""
 
 import copy
 from collections.abc import Callable
@@ -21,14 +23,18 @@ from .._transforms.transforms import jvp, vjp
 from ..ops.declare import shape
 from . import given, of_some
 
-OUTPUT = object()  # stands in a result for one of its numbers
-SETTLED = (bool, np.bool_, str, type(None))  # flags and messages: others of them are seen when they come
-APART = object()  # and this for what is no number, and differs between samples
+OUTPUT = object()  # stands for a number in a result
+# flags and messages: a change between samples is detected at the call
+SETTLED = (bool, np.bool_, str, type(None))
+APART = object()  # stands for a part of a result that is not a number and differs between samples
 
 
 def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
-    """f(*args, **kwargs), where a trace hides values: under `vmap` for one sample after another where it cannot be for all at once.
-    `by_steps`: the values decide what is done; then a recording has the call as one instruction.  `each`: f for plain arguments, too."""
+    """f(*args, **kwargs) where a trace hides values. Under `vmap` it runs for one sample after another,
+    if it cannot run for all at once.
+
+    `by_steps`: the values decide the control flow, so a recording has the call as one instruction.
+    `each`: f for plain arguments."""
     if by_steps and not all([t.visibility == SAMPLED for t in OPEN.hiding]):
         call = Call(name, f, args, kwargs, True)
         return call.result() if call.first.handles else f(*args, **kwargs)
@@ -37,7 +43,7 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
         return f(*args, **kwargs)
     except BatchError:
         if any([callable(getattr(v, "random", None)) and not isinstance(v, Variable) for v in leaves([list(args), kwargs])]):
-            raise  # it draws random numbers, which one sample after another would share
+            raise  # it draws random numbers, which the samples would share
         call = Call(name, each or f, args, kwargs, False)
         if not call.first.handles:
             raise
@@ -46,8 +52,9 @@ def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool
 
 
 class Call:
-    """One call as a function of the values of the Variables that its functions and arguments hold.  These are as `first` rebuilt them,
-    with stand-ins for the Variables, so that a pullback may run it after the transform has ended."""
+    """One call as a function of the values of the Variables that its functions and arguments hold. These
+    are copies made by `first`, with stand-ins for the Variables. So a pullback may run the call after
+    the transform has ended."""
 
     def __init__(self, name: str, f: Callable, args: tuple, kwargs: dict, replayed: bool):
         self.name, self.f, self.where, self.replayed = name, f, callers_line(), replayed
@@ -57,12 +64,12 @@ class Call:
         with self.first as (functions, self.args):
             self.functions = functions
             self.first.arrays = []
-        self.shapes: Any = None  # of the numbers
-        self.tree: Any = None  # of the result: OUTPUT for each number, and what is none
+        self.shapes: Any = None  # the shapes of the numbers
+        self.tree: Any = None  # the tree of the result, with numbers replaced by OUTPUT
         self.done = False
 
     def __del__(self):
-        at_the_end_of_an_object(self.first.finish)  # it knows the functions that know it: ends the cycle
+        at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
 
     def without_function(self, v: Any) -> Any:
         if not callable(v):
@@ -118,8 +125,8 @@ class Call:
         self.tree = tree
 
     def common(self, a: Any, b: Any) -> Any:
-        """What two samples have in common of what is no number: a dict loses what differs (counts of steps, messages).  In a recording
-        all counts do."""
+        """The common part of two samples' results that are not numbers. A dict loses entries that differ
+        (step counts, messages). In a recording it loses all counts."""
         if isinstance(a, dict) and type(a) is type(b):
             both = {k: self.common(v, b[k]) for k, v in a.items() if k in b}
             return dict_like(a, {k: v for k, v in both.items() if v is not APART})
@@ -135,7 +142,7 @@ class Call:
 
 
 def is_written(x: Variable, before: Any) -> bool:
-    """(What was handed out, and is part of the result, counts by its content.)"""
+    """Was x written since `before`? (Lent memory that is part of the result is compared by content.)"""
     if x._trace is not None and x._trace.lent:
         return not same_bits(values_of(x), values_of(before))
     return getattr(x, "_version", 0) > 0
@@ -153,7 +160,7 @@ def is_float(v: Any) -> bool:
 
 
 def raises(a: Any) -> bool:
-    """Is it a part of a result that nobody may compute with?"""
+    """Is this a part of a result that raises when it is used?"""
     return getattr(type(a), "raises_where_used", False)
 
 
@@ -180,11 +187,12 @@ def dict_like(a: dict, members: dict) -> dict:
 
 EXACT = (*SETTLED, int, np.int32, np.int64)
 
-# --- the operation: numbers of the values ---
+# --- the operation: numbers as a function of the values ---
 
 
 def primitive(name: str, f: Callable) -> Primitive:
-    """f, from values to a tuple of numbers, as an operation that has no way for stacks.  (It knows f, which does not know it: no cycle.)"""
+    """f, from values to a tuple of numbers, as an operation without a batching rule. (It refers to f, but
+    f not to it, so there is no reference cycle.)"""
 
     def pull(g, out, need, *values):
         wanted, seeds = [k for k, n in enumerate(need) if n], given(g, out)

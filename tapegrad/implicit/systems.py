@@ -1,4 +1,4 @@
-"""The linear systems with the Jacobian of an implicit function, at one point or for many samples at once (implicit.py)."""
+"""Linear systems with the Jacobian of an implicit function, at one point or for many samples at once."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,12 +16,13 @@ from .._transforms.linearize import Products, recorded
 from .._transforms.many_directions import for_each
 from ..ops.declare import dtype, shape
 
-DENSE = 1000  # unknowns up to which the Jacobian is made and inverted, where `solve` says nothing
-MOST = 2**27  # numbers in the inverses of all samples
+# the number of unknowns up to which the Jacobian is formed and inverted, if `solve` is not given
+DENSE = 1000
+MOST = 2**27  # the number of elements in the inverses of all samples
 
 
 class Alone(Exception):
-    """These systems are solved one after the other."""
+    """Raised when these systems must be solved one after another."""
 
 
 def kinds(parts: Any) -> str:
@@ -29,8 +30,9 @@ def kinds(parts: Any) -> str:
 
 
 class System:
-    """A = dR/dx at a point, as a real matrix: a complex unknown counts as two.  Of samples (`lead`: their numbers), each has its own; their
-    equations are one function of all unknowns, whose Jacobian has these blocks."""
+    """A = dR/dx at a point, as a real matrix; a complex unknown counts as two. Each sample has a system
+    of its own (`lead`: the shape of the samples). The equations of all samples are one function of all
+    unknowns, whose Jacobian has these blocks."""
 
     def __init__(self, problem: Any, x: tuple, values: tuple):
         self.of, self.call, self.lead, self.point, self.x = problem.of, problem.call, problem.lead, (*x, *values), x
@@ -59,7 +61,7 @@ class System:
         return self.xp.concatenate(pieces, axis=-1)
 
     def parts(self, v: Any, like: tuple) -> list:
-        """The arrays that lie in a vector, or in each of some rows."""
+        """The arrays that a vector contains, or each row of a matrix."""
         found, at, rows = [], 0, v.shape[: v.ndim - 1 - len(self.lead)]
         for part in like:
             d, to = dtype(part), shape(part)
@@ -78,7 +80,8 @@ class System:
         return self.vector([found[k] for k in range(len(self.x))])
 
     def solved(self, b: tuple, adjoint: bool) -> tuple:
-        """b is like the equations, the result like the unknowns; of the adjoint system the other way round."""
+        """Solve the system for b. b has the shapes of the equations, the result those of the unknowns;
+        the reverse for the adjoint system."""
         right = self.vector(b)
         known = self.xp.isfinite(right).all(-1, keepdims=True)
         all_known = bool(known.all())
@@ -87,7 +90,7 @@ class System:
         else:
             y = right
         if not all_known:
-            y = self.xp.where(known, y, np.nan)  # nothing is known of it
+            y = self.xp.where(known, y, np.nan)  # the solution is unknown there
         return tuple(self.parts(y, self.r if adjoint else self.x))
 
     def solution(self, right: Any, adjoint: bool) -> Any:
@@ -97,7 +100,7 @@ class System:
         return self.refined(right, adjoint, self.dense(adjoint), 2) if dense else self.refined(right, adjoint, self.free(adjoint), 8)
 
     def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
-        """A solver that takes away most of an error is called again for what is left."""
+        """Iterative refinement: call a solver that removes most of the error again on the residual."""
         if not b.size:
             return b
         apply, eps = self.backward if adjoint else self.forward, float(np.finfo(b.dtype).eps)

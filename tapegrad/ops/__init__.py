@@ -1,1 +1,1 @@
-"""Operations with their derivatives, one family a file."""
+"""Array operations with their derivatives, one family a file."""

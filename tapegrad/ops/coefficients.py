@@ -1,4 +1,4 @@
-"""NumPy's functions of coefficients (highest power first), of sets of values, and `unwrap`."""
+"""NumPy's functions of polynomial coefficients (highest power first), of sets of values, and `unwrap`."""
 
 import operator
 from typing import Any
@@ -23,7 +23,7 @@ from .special.declare import implements
 
 
 def line(x: Any) -> Any:
-    """x as an array of one axis."""
+    """x as a one-dimensional array."""
     x = stacked(x) if isinstance(x, (list, tuple)) else x
     return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
 
@@ -38,17 +38,18 @@ def poly(seq_of_zeros):
     p, none = library.ones(1, np.result_type(dtype(z), 0.0)), library.zeros(1)
     for k in range(shape(z)[0]):
         p = concatenate(p, none) - concatenate(none, z[k] * p)
-    roots = seen(primal_of(z)) if library is np and dtype(z).kind == "c" else None  # (CuPy's gives complex ones)
+    # (CuPy returns complex coefficients)
+    roots = seen(primal_of(z)) if library is np and dtype(z).kind == "c" else None
     paired = roots is not None and np.all(np.sort(roots) == np.sort(roots.conj()))
     return real(p) if paired else p
 
 
-SMALL = 12  # rows of a matrix whose coefficients the recursion gives without loss
+SMALL = 12  # the largest matrix for which the recursion loses no precision
 
 
 def characteristic(a: Any) -> Any:
-    """Of det(x - A): by the recursion c[k] = -tr(A M) / k, M <- A M + c[k], which is smooth where eigenvalues are equal; of a large
-    matrix by the eigenvalues."""
+    """The coefficients of det(x - A). The recursion c[k] = -tr(A M) / k, M <- A M + c[k]
+    (Faddeev-LeVerrier) is smooth at equal eigenvalues. A large matrix takes the eigenvalues."""
     n = shape(a)[0]
     if n > SMALL:
         p = poly(eigvals(a))
@@ -69,7 +70,8 @@ def simple_roots(p):
 
 
 def roots_of(p: Any) -> Any:
-    """NumPy's roots; on a device, as CuPy's function takes few polynomials, the eigenvalues of the companion matrix."""
+    """NumPy's roots. On a device, CuPy's function accepts few polynomials, so these are the eigenvalues
+    of the companion matrix."""
     library = xp_of(p)
     if library is np:
         return np.roots(p)
@@ -82,7 +84,8 @@ def roots_of(p: Any) -> Any:
 
 @implements(np.roots)
 def roots(p):
-    """NumPy's roots are taken for constants; two of Newton's steps give them the derivatives up to the third order."""
+    """NumPy's roots as constants, followed by two Newton steps. The steps give derivatives up to the
+    third order."""
     p = line(p)
     values, slope = seen(primal_of(p)), polyder(p)
     if values is None:
@@ -104,7 +107,7 @@ def polyder(p, m=1):
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     if m == 0 and hasattr(p, "shape"):
-        return p  # itself, as NumPy has it
+        return p  # p itself, as in NumPy
     p = line(p)
     for _ in range(m):
         n = shape(p)[0]
@@ -131,10 +134,11 @@ def polyint(p, m=1, k=None):
 
 
 def widths(a: Any, b: Any) -> tuple:
-    """Two rows of coefficients, the shorter one filled up with zeros before it."""
+    """Two arrays of coefficients. The shorter one is padded with leading zeros."""
     a, b = line(a), line(b)
     library = xp(a) if xp(b) is np else xp(b)
-    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]  # (a number may have been made an array)
+    # (a number may have become an array)
+    a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]
     n = max(shape(a)[0], shape(b)[0])
     return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
 
@@ -174,7 +178,7 @@ def polydiv(u, v):
 
 @implements(np.polyfit)
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
-    """Least squares with columns scaled to one length, as NumPy has it."""
+    """Least squares with columns scaled to equal length, as in NumPy."""
     if full:
         raise ArgumentError("numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with numpy.vander")
     x, order = line(x), operator.index(deg) + 1
@@ -203,7 +207,7 @@ def kaiser(M, beta):
 
 @implements(np.unwrap)
 def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
-    """What is added to each element is a whole number of periods, which is a constant."""
+    """Each element is shifted by a whole number of periods, which is a constant."""
     d, whole = diff(primal_of(p), 1, axis), primal_of(period)
     turns = -floor((d + 0.5 * whole) / whole)
     turns = select((d + turns * whole == -0.5 * whole) & (d > 0), turns + 1.0, turns)
@@ -218,11 +222,11 @@ if hasattr(np, "row_stack"):
     implements(np.row_stack)(vstack)
 
 
-# --- sets: the values that NumPy gives, each taken from where it stands ---
+# --- sets: each value that NumPy returns is gathered from its position in the input ---
 
 
 def taken(x: Any, values: Any) -> Any:
-    """The elements of the flat x that have these values."""
+    """Gather these values from the flat x."""
     plain = values_of(x)
     order = np.argsort(plain, kind="stable")
     return x[order[np.searchsorted(plain[order], values)]]

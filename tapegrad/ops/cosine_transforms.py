@@ -1,7 +1,8 @@
-"""Cosine and sine transforms of all types, and the Hermitian Fourier transforms of several axes.
+"""Cosine and sine transforms of all types, and Hermitian Fourier transforms over several axes.
 
-The primitives are SciPy's without normalisation.  The matrix of type 4, and of the sine transform of type 1, is symmetric; types 2 and 3
-are each other's transposes, and type 1 is its own, but for elements at an end that count twice or half: those are weighted."""
+The primitives are SciPy's without normalisation. The matrices of type 4, and of the sine transform of
+type 1, are symmetric. Types 2 and 3 are transposes of each other. The cosine transform of type 1 is
+its own transpose up to weights, because its end elements count twice or half."""
 
 import math
 from typing import Any
@@ -32,7 +33,8 @@ def trigonometric(x, *, sine, kind, axis):
 
 
 def by_fourier(library: Any, x: Any, sine: bool, kind: int, axis: int) -> Any:
-    """Types 1 and 4, which CuPy lacks: of the even or odd continuation, and of x turned by an eighth of the period."""
+    """Types 1 and 4 on CuPy, which lacks them: by the Fourier transform of the even or odd continuation,
+    and of x shifted by an eighth of the period."""
     if x.dtype.kind == "c":
         return by_fourier(library, x.real, sine, kind, axis) + 1j * by_fourier(library, x.imag, sine, kind, axis)
     x = library.moveaxis(x, axis, -1)
@@ -53,7 +55,7 @@ TRANSPOSED = {1: 1, 2: 3, 3: 2, 4: 4}
 
 
 def ends(x, axis, first=1.0, last=1.0):
-    """x with its first and last element along the axis multiplied."""
+    """x with its first and last element along the axis multiplied by weights."""
     if first == last == 1.0:
         return x
     n, library = shape(x)[axis], xp(x)
@@ -78,7 +80,7 @@ rules(trigonometric, _transposed, jvp=linear)
 
 
 def _one(x, sine, kind, n, axis, norm, orthogonalize, inverse):
-    """SciPy's function along one axis."""
+    """SciPy's transform along one axis."""
     if kind not in TRANSPOSED:
         raise ValueError(f"scipy.fft: type must be 1, 2, 3 or 4, not {kind!r}")
     x = floats(x)
@@ -126,7 +128,7 @@ for _name, _sine, _inverse in (("dct", False, False), ("idct", False, True), ("d
     _declare(_name, _sine, _inverse)
 
 
-# --- Hermitian symmetric spectra of several axes ---
+# --- Hermitian spectra over several axes ---
 
 
 def _axes_of(x, s, axes):
@@ -135,7 +137,8 @@ def _axes_of(x, s, axes):
 
 
 def _hermitian(x, s, axes, norm):
-    """The other axes as complex transforms of the conjugate spectrum, the last one to real numbers."""
+    """Complex transforms of the conjugate spectrum along the other axes, then the last axis to real
+    numbers."""
     axes, lengths = _axes_of(x, s, axes)
     x = floats(x)
     if len(axes) > 1:
@@ -176,7 +179,7 @@ def _declare_hankel(inverse):
     scipys = scipy.fft.ifht if inverse else scipy.fft.fht
 
     def of(A, dln, mu, offset=0.0, bias=0.0):
-        """Linear in A, by the transforms of the unit vectors."""
+        """Linear in A, with the transforms of the unit vectors."""
         given = (dln, mu, offset, bias)
         if any_tracked(given):
             raise ArgumentError(f"scipy.fft.{scipys.__name__}: dln, mu, offset and bias have no derivative; pass tapegrad.value of them")

@@ -1,5 +1,8 @@
-"""Functions that make arrays.  While a transform is open in this thread they give Variables of level 0 (`made`), so that
-`buf = np.zeros(3); buf[0] = x[0]` works; asked with `like=x` or from a Variable (`zeros_like(x)`) they always do."""
+"""Functions that make arrays.
+
+While a transform is open in this thread they return Variables of level 0 (`made`); so `buf =
+np.zeros(3); buf[0] = x[0]` works. With `like=x`, or made from a Variable (`zeros_like(x)`), they
+always do."""
 
 import itertools
 import operator
@@ -21,7 +24,7 @@ from .declare import dtype as dtype_of
 from .declare import shape as dim
 from .shaping import array_of, astype, copy, joined, stacked
 
-# What the faces let through to NumPy or CuPy and hand out as a Variable while a transform is open.
+# Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
     np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like, np.eye, np.identity, np.tri,
     np.array, np.asarray, np.asanyarray, np.ascontiguousarray, np.asfortranarray, np.copy, np.arange, np.linspace, np.logspace,
@@ -35,14 +38,16 @@ BUFFERS = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.one
 
 
 def room(f: Any, x: Any) -> Any:
-    """A fresh array of integers or truth values that f made, to be filled: where values differ between samples, it can hold them."""
+    """A new integer or boolean buffer made by f. Under `vmap` it becomes a Variable, so it can hold
+    values that differ between samples."""
     of_samples = f in BUFFERS and type(x) is np.ndarray and x.dtype.kind in "biu" and any([t.visibility == SAMPLED for t in OPEN.hiding])
     return variable(x) if of_samples else x
 
 
 def made(x: Any, given: Any = ()) -> Any:
-    """A fresh array as a Variable of level 0, if a transform is open in this thread.  What shares memory with an argument, or with
-    anything else, stays plain: whoever has that memory may write it, which only a copy at each use (`_core.reverse.keep`) makes right."""
+    """A new array as a Variable of level 0, if a transform is open in this thread. An array that shares
+    memory, with an argument or anything else, stays plain. Another holder may write that memory, so
+    each use copies it (`_core.reverse.keep`)."""
     if OPEN.depth:
         if type(x) is np.ndarray and x.base is None and not any([x is a for a in given]):
             return variable(x) if x.dtype.kind in "fc" else x
@@ -69,7 +74,8 @@ def plain_of(x: Any) -> Any:
 
 
 def _like(f):
-    """f as NumPy calls it for `like=x`, or with numbers that are Variables: the numbers have derivative zero here."""
+    """f with the signature that NumPy uses for `like=x`, or with Variables among its numbers. The numbers
+    have derivative zero here."""
 
     def create(*args, like=None, **kwargs):
         xp = xp_of(layout_of(like))
@@ -116,7 +122,7 @@ def filled(out: Any, y: Any) -> Any:
 
 @implements(np.full_like, layout="own")
 def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, device=None):
-    a = argument(a)  # the numbers of an array of objects
+    a = argument(a)  # an object array becomes an array of its numbers
     x = late.shown(a) if isinstance(a, Variable) else a
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
@@ -158,7 +164,7 @@ def asfortranarray(a, dtype=None, *, like=None):
 
 
 def ordered(x: Any, order: str | None) -> Any:
-    """x, or a copy of it where its memory is not in this order."""
+    """x, or a copy if its memory is not in this order."""
     if order not in ("C", "F") or not getattr(x, "shape", ()) or (x.flags.f_contiguous if order == "F" else x.flags.c_contiguous):
         return x
     return copy(x, order)
@@ -186,7 +192,7 @@ def require(a, dtype=None, requirements=None, *, like=None):
 
 
 def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
-    """`wanted`: copy always (True) or where needed (None, False)."""
+    """`wanted`: copy always (True), or only if needed (None, False)."""
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
     if isinstance(a, (list, tuple)) and nests_variable(a):
@@ -212,7 +218,8 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
 
 
 class Boxed:
-    """A tracked number on its way into an object array: NumPy would ask it for its memory."""
+    """Wraps a tracked number on its way into an object array. NumPy would otherwise ask it for its
+    memory."""
 
     __slots__ = ("value",)
 
@@ -221,8 +228,8 @@ class Boxed:
 
 
 def objects(a: Any, ndmin: int = 0) -> np.ndarray:
-    """A plain object array whose elements are the numbers of `a`, tracked ones as they are.  NumPy computes with it by their
-    operators."""
+    """A plain object array with the numbers of `a` as elements, tracked ones unchanged. NumPy computes
+    with it through their operators."""
 
     def boxed(e):
         if isinstance(e, Variable):
@@ -243,7 +250,7 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
 
 
 def cast(x: Any, to: np.dtype) -> Any:
-    """x.astype(to); to an integer or boolean the result has no derivative."""
+    """x.astype(to). An integer or boolean result has no derivative."""
     if to == OBJECTS and isinstance(x, Variable):
         return objects(x)
     if to.kind not in "fc" or not isinstance(x, Variable):
@@ -275,7 +282,7 @@ def linspace(start, stop, num=50, endpoint=True, retstep=False, dtype=None, axis
 
 @implements(np.arange)
 def arange(start, stop=None, step=None, *, dtype=None, device=None, like=None):
-    """The number of elements is a constant; each element is start + i step."""
+    """The number of elements is a constant; element i is start + i step."""
     if stop is None:
         start, stop = 0, start
     if step is None:
@@ -300,7 +307,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
-    """start r^t for t from 0 to 1, r = stop / start."""
+    """start r^t for t from 0 to 1, with r = stop / start."""
     start, stop = [stacked(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
     t = linspace(0.0, 1.0, num, endpoint)
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
@@ -340,7 +347,7 @@ def on_device(x: Any) -> Any:
 
 @nested
 def placed(x: Any) -> Any:
-    """What a function of CuPy's made of numbers: its arrays lie on the device."""
+    """The result of a CuPy function of numbers, with its arrays on the device."""
     return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 
 

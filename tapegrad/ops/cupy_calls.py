@@ -1,4 +1,5 @@
-"""CuPy's functions have names, orders and defaults of parameters that are not always those of NumPy's: calls are brought to these."""
+"""Translation of calls of CuPy's functions to NumPy's parameters, whose names, order and defaults can
+differ."""
 
 import inspect
 from collections.abc import Callable
@@ -7,13 +8,14 @@ from typing import Any
 from .protocols import signature_of
 
 PLACED = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
-OWN = (int, float, str)  # defaults that may mean another thing than NumPy's; False is None in NumPy
+OWN = (int, float, str)  # types of defaults that may mean something else than NumPy's; False is None in NumPy
 VARYING = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Translation:
-    """Of the arguments of CuPy's f into those of NumPy's `key`.  A parameter that NumPy has not by this name is the first of NumPy's
-    that CuPy has not; a default that is another value is given.  `trivial`: there is nothing to do."""
+    """Translates the arguments of CuPy's f into those of NumPy's `key`. A parameter whose name NumPy
+    lacks corresponds to the first NumPy parameter that CuPy lacks. Different defaults are passed
+    explicitly. `trivial`: no translation is needed."""
 
     def __init__(self, f: Callable, key: Callable):
         self.name, self.theirs = f.__name__, inspect.signature(f)
@@ -32,12 +34,13 @@ class Translation:
             for n, p in mine.items()
             if self.names[n] in others and p.default and isinstance(p.default, OWN) and p.default != others[self.names[n]].default
         }
-        self.plain = 0 if self.defaults else [*alike, False].index(False)  # so many arguments by place mean the same
+        # the number of positional arguments with the same meaning
+        self.plain = 0 if self.defaults else [*alike, False].index(False)
         renamed = any([n != to and n in mine for n, to in self.names.items()])
         self.trivial = not renamed and not self.defaults and all(alike) and len(placed) <= len(self.order)
 
     def __call__(self, args: tuple, kwargs: dict) -> tuple[list, dict]:
-        more = {n: v for n, v in kwargs.items() if n in self.more}  # `like=` above all
+        more = {n: v for n, v in kwargs.items() if n in self.more}  # above all `like=`
         try:
             bound = self.theirs.bind(*args, **{n: v for n, v in kwargs.items() if n not in more}).arguments
         except TypeError as error:
@@ -54,7 +57,8 @@ class Translation:
 
 
 def translation(f: Callable, key: Callable) -> Translation | None:
-    """None where both functions take the same, or nothing is known of it."""
+    """The translation, or None if both functions take the same parameters or their signatures are
+    unknown."""
     try:
         found = Translation(f, key)
     except (TypeError, ValueError):

@@ -1,17 +1,19 @@
-"""`primitive` and `rules`: the two words with which an operation is declared; `implements`: a NumPy name for a composition.
+"""`primitive` and `rules` declare an operation; `implements` declares a composition under a NumPy name.
 
     @primitive(np.sin)
     def sin(x): return xp_of(x).sin(x)
     rules(sin, lambda g, out, x: g * cos(x), jvp=same)
 
-Arguments without a default are arrays; those with a default, or after `*`, are settings.  A reverse rule stands for each array
-argument: (g, out, *arrays, *settings) gives the cotangent of that argument.  `jvp(t, out, *arrays, *settings)` gets a tuple of
-tangents (None: constant).  Short words for common forward rules: `same` (elementwise: the tangent is pushed by the rules that
-pull the cotangent), `linear` (linear in its one array: the operation applied to the tangent).
+Arguments without a default are arrays. Arguments with a default, or after `*`, are settings. There is
+a reverse rule for each array argument: (g, out, *arrays, *settings) returns the cotangent of that
+argument. The forward rule `jvp(t, out, *arrays, *settings)` gets a tuple of tangents (None: constant).
+Two common forward rules have names. `same` is for elementwise operations: the reverse rules also push
+the tangent. `linear` is for operations linear in their one array: the operation is applied to the
+tangent.
 
-What a rule reads is found in its own code, so nobody declares it and nobody can declare it wrongly: it decides what a record
-keeps, hence what a later write must copy.  The function that `primitive` gives, the operation's entry point, binds; _fast
-gives it a body of its own, which does the same sooner."""
+The code of a rule shows which values it reads, so no declaration can get this wrong. What the rules
+read decides what a record keeps, and therefore what a later write must copy. `primitive` returns the
+entry point of the operation, which binds. _fast replaces its body by a faster one."""
 
 import dis
 import functools
@@ -38,11 +40,12 @@ PRIMITIVES: AnyDict = {}  # name -> entry point
 COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
-SCIPY = tuple([int(n) for n in scipy.__version__.split(".")[:2]])  # for functions that mean something else in older releases
+# for functions whose meaning differs in older releases
+SCIPY = tuple([int(n) for n in scipy.__version__.split(".")[:2]])
 
 
 def coerced(b: Any, other: Any) -> Any:
-    """An operand that is neither Variable, ndarray nor Python number, as one that the operation can take."""
+    """Convert an operand that is not a Variable, an array or a Python number."""
     if is_scalar(b):
         return b
     if isinstance(b, (list, tuple)):
@@ -55,7 +58,7 @@ def coerced(b: Any, other: Any) -> Any:
 
 
 def paired(a: Any, b: Any) -> AnyTuple | None:
-    """The operands of an operator; None where the other one's own method has its turn."""
+    """The operands of an operator; None if the reflected method of the other one must be tried."""
     if type(b) in HANDLES:
         a = operand_for(a, b)
     elif type(a) in HANDLES:
@@ -65,7 +68,8 @@ def paired(a: Any, b: Any) -> AnyTuple | None:
 
 def operand_for(a: Any, other: Any) -> Any:
     c = type(a)
-    if c is complex and type(bottom(other)) is np.float64:  # Python's own product of the two is a Python number
+    # in Python, the product of the two is a Python number
+    if c is complex and type(bottom(other)) is np.float64:
         return np.complex128(a)
     if c in HANDLES or c in NUMBERS or (c is np.ndarray and a.dtype.kind != "O"):
         return a
@@ -97,7 +101,8 @@ def ndim(x: Any) -> int:
 
 
 def axes_of(axis: Any, n: int) -> Shape:
-    """One axis or several of an array with n of them, as NumPy takes them, as a tuple of numbers in range(n).  None: all."""
+    """The axes of an array with n axes as a tuple of numbers in range(n), given one or several as in
+    NumPy. None: all."""
     if axis is None:
         return tuple(range(n))
     axes = tuple([operator.index(k) for k in ((axis,) if hasattr(axis, "__index__") and not np.ndim(axis) else axis)])
@@ -111,20 +116,21 @@ def axes_of(axis: Any, n: int) -> Shape:
 
 
 def axis_of(axis: Any, n: int) -> int:
-    """One axis as a number in range(n); a tuple raises."""
+    """One axis as a number in range(n). Raises for a tuple."""
     return axes_of(operator.index(axis), n)[0]
 
 
 def xp(x: Any) -> Any:
-    """The library under x, which may be a Variable."""
+    """The library of x, which may be a Variable."""
     return xp_of(layout_of(x))
 
 
 def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
-    """The decorated function, composed of other operations, answers for these NumPy or SciPy functions.
+    """Register the decorated composition of operations for these NumPy or SciPy functions.
 
-    `layout` is about the memory order of its results.  "own": it is NumPy's by itself (a view, or what a body gives that is NumPy's own
-    function).  None: it is NumPy's where the operands are in C order; else NumPy is asked (ops/layouts.py).  "asked": always."""
+    `layout` concerns the memory order of the results. "own": it already is NumPy's, for a view or the
+    result of NumPy's own function. None: it is NumPy's if the operands are in C order; otherwise NumPy
+    is asked (ops/layouts.py). "asked": NumPy is always asked."""
 
     def declare(f: Any) -> Any:
         for function in functions:
@@ -168,11 +174,12 @@ class Signature:
         self.defaults = tuple([p.default for p in rest if p.default is not p.empty])
         kind = inspect.Parameter.KEYWORD_ONLY if self.varying else inspect.Parameter.POSITIONAL_OR_KEYWORD
         first = [p for p in parameters if p not in rest]
-        self.names = () if self.varying or self.settings else self.arrays  # of all arguments, if they are arrays
+        # the names of all arguments, if all are arrays
+        self.names = () if self.varying or self.settings else self.arrays
         self.entry = inspect.Signature([*first, *[p.replace(kind=kind) for p in rest]])
 
     def split(self, args: AnyTuple, settings: AnyDict) -> AnyTuple:
-        """The arrays of a call of the entry point, and its settings by name."""
+        """The arrays and the settings by name, from a call of the entry point."""
         if len(args) == len(self.names) and not settings:
             return args, {}
         call = self.entry.bind(*args, **settings)
@@ -192,7 +199,7 @@ pair: bool
 
 
 def bound(*args: Any, **settings: Any) -> Any:
-    """The code of every entry point, with globals of its own."""
+    """The code of every entry point; each has globals of its own."""
     arrays, settings = signature.split(args, settings)  # noqa: F821
     if pair:  # noqa: F821
         arrays = paired(*arrays)
@@ -255,10 +262,12 @@ def primitive(
 
 
 def reads(rule: AnyFunction) -> list[bool]:
-    """Which of its arguments does the rule's code read?  What no rule reads is not kept, nor copied at a write.
+    """Which arguments does the code of the rule read? An argument that no rule reads is not kept, and a
+    write need not copy it.
 
-    All rules are looked at when they are first used, so the code is read as it stands, which takes a twentieth of what `dis` takes for
-    lines to be printed: pairs of bytes, operation and number; an argument that inner functions read has its own number there, too."""
+    Every rule is inspected on first use, so this reads the bytecode directly, in a twentieth of the
+    time of `dis`. It consists of pairs of bytes, operation and number. An argument that inner
+    functions read has another number there, too."""
     code, high = rule.__code__, 0
     seen: set[int] = set()
     arguments = code.co_argcount + code.co_kwonlyargcount
@@ -277,12 +286,14 @@ def reads(rule: AnyFunction) -> list[bool]:
 
 
 LOCALS = {*dis.haslocal, *dis.hasfree}
-PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}  # Python 3.13: two in one
+# Python 3.13: two loads in one instruction
+PAIRS = {dis.opmap[name] for name in dis.opmap if name.count("_FAST") == 2 and dis.opmap[name] in LOCALS}
 
 
 def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = None) -> None:
-    """Give the operation its derivatives.  `joint`: one rule (g, out, need, *arrays, *settings) that gives the cotangents of all
-    inputs as a tuple (None where `need` is false), in place of one rule each."""
+    """Declare the derivatives of an operation. `joint`: one rule (g, out, need, *arrays, *settings) for
+    all inputs instead of one each. It returns their cotangents as a tuple, with None where `need` is
+    false."""
     prim = entry.prim
     signature = signature_of(prim.run)
     prim.joint, prim.vjp = joint is not None, tuple([named(r, prim) for r in (vjp if joint is None else (joint,))])
@@ -295,14 +306,14 @@ def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = N
 
 
 def is_operator(prim: Primitive, signature: Signature) -> bool:
-    """Two arrays and nothing else, one rule for each."""
+    """Are there two arrays, no settings, and one rule for each array?"""
     return len(signature.arrays) == 2 and not (
         signature.settings or signature.varying or prim.joint or prim.aliases or prim.multi or prim.writes
     )
 
 
 def named(rule: Any, prim: Primitive) -> Any:
-    """The rule as that of this primitive alone: a record names its primitive by its rule."""
+    """The rule as a function of this primitive alone; a record finds its primitive through its rule."""
     if getattr(rule, "prim", prim) is not prim:
         defaults = rule.__kwdefaults__
         rule = FunctionType(rule.__code__, rule.__globals__, rule.__name__, rule.__defaults__, rule.__closure__)
@@ -312,7 +323,8 @@ def named(rule: Any, prim: Primitive) -> Any:
 
 
 def _keep_spec(prim: Primitive, varying: bool) -> AnyFunction:
-    """A function from the pattern of active inputs to (inputs that its rules read, do they read the output?)."""
+    """A function from the pattern of active inputs to (inputs that their rules read, do they read the
+    output?)."""
     first = 3 if prim.joint else 2
 
     def spec(active: Any) -> Any:
@@ -331,7 +343,7 @@ def _applied(entry: AnyFunction) -> AnyFunction:
 
 
 def _pushed(vjp: AnyTuple) -> AnyFunction:
-    """The forward rule of an elementwise operation: its Jacobian is diagonal, hence its own transpose."""
+    """The forward rule of an elementwise operation: its Jacobian is diagonal, and so its own transpose."""
 
     def jvp(t: Any, out: Any, *args: Any, **settings: Any) -> Any:
         total = None

@@ -1,5 +1,5 @@
-"""einsum: labels that one operand alone has are summed and repeated ones read as diagonals first; two operands are multiplied as
-batches of matrices where that is what they are."""
+"""einsum: diagonals of repeated labels and sums over labels of one operand come first. Two operands are
+then multiplied as batches of matrices, if they have that form."""
 
 import functools
 import math
@@ -20,7 +20,7 @@ from .shaping import argsort, arrays_of, fit, reshape, sum
 
 
 def _contract_stacked(run, xs, params):
-    """One more label, of the samples."""
+    """The contraction of stacks, with one more label for the samples."""
     labels, result = params["subscripts"].split("->")
     new = next(c for c in string.ascii_letters if c not in labels)
     return run(*xs, **params | {"subscripts": ",".join(new + k for k in labels.split(",")) + "->" + new + result})
@@ -28,7 +28,7 @@ def _contract_stacked(run, xs, params):
 
 @primitive(batch=_contract_stacked, total=True, known_as="einsum")
 def contract(*xs, subscripts, optimize):
-    """einsum in which every label of every operand is unique there, and stands in the result or in another operand too."""
+    """einsum, if every label is unique in its operand and occurs in the result or in another operand."""
     if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
         how = as_matrices(subscripts)
         if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW:
@@ -36,11 +36,12 @@ def contract(*xs, subscripts, optimize):
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
 
 
-FEW = 4096  # multiplications; up to here NumPy's own loop costs less than the way to BLAS
+FEW = 4096  # multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
 
 
 class AsMatrices:
-    """Two operands of einsum as batches of matrices: labels of the batch, of x alone, summed, of y alone."""
+    """Two operands of einsum as batches of matrices. The labels are those of the batch, of x alone, of
+    the sum, and of y alone."""
 
     def __init__(self, subscripts: str, x: str, y: str, result: str):
         batch = [a for a in result if a in x and a in y]
@@ -50,7 +51,8 @@ class AsMatrices:
         self.free = [y.index(a) for a in right]
         self.x, self.y = [x.index(a) for a in batch + left + summed], [y.index(a) for a in batch + summed + right]
         self.to = [(batch + left + right).index(a) for a in result]
-        self.known: dict = {}  # how two operands lie -> the axes of the result, and the way back, as they lie in memory
+        # strides of two operands -> the axes of the result, and their permutation in memory
+        self.known: dict = {}
 
     def __call__(self, x: np.ndarray, y: np.ndarray) -> np.ndarray:
         a, b = x.transpose(self.x), y.transpose(self.y)
@@ -65,7 +67,8 @@ class AsMatrices:
         if key not in self.known:
             if len(self.known) > 99:
                 self.known.clear()
-            # einsum lays out its result by the strides of its operands, and reshape may be a view or not by that: ask it for few elements
+            # einsum orders the result by the strides of its operands, which decides whether a reshape is
+            # a view: run it on few elements
             small = (slice(2),)
             strides = np.einsum(self.subscripts, x[small * x.ndim], y[small * y.ndim]).strides
             order = sorted(range(z.ndim), key=lambda i: -strides[i])
@@ -76,7 +79,7 @@ class AsMatrices:
 
 @functools.lru_cache(512)
 def as_matrices(subscripts: str) -> AsMatrices | None:
-    """None where nothing is summed, or nothing is free: a sum of products element by element."""
+    """None if nothing is summed or no label is free: an elementwise sum of products."""
     left, result = subscripts.split("->")
     x, y = left.split(",")
     summed, free = set(x) - set(result), set(x) ^ set(y)
@@ -84,7 +87,7 @@ def as_matrices(subscripts: str) -> AsMatrices | None:
 
 
 def _contract_vjp(g, out, need, *xs, subscripts, optimize):
-    """The cotangent of one operand: the contraction of g with the others, onto its labels."""
+    """The cotangent of one operand: g contracted with the other operands onto its labels."""
     left, result = subscripts.split("->")
     labels = left.split(",")
     best = optimize or len(xs) > 2
@@ -114,7 +117,8 @@ LETTERS = "abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ"
 
 
 def _parsed(operands: tuple) -> tuple:
-    """einsum's two forms of call as (operands, a list of labels for each, labels of the result); ... becomes integers."""
+    """Both call forms of einsum as (operands, a list of labels for each, labels of the result); ...
+    becomes integers."""
     if isinstance(operands[0], str):
         text, xs = operands[0].replace(" ", ""), list(operands[1:])
         left, arrow, right = text.partition("->")
@@ -149,8 +153,8 @@ def _tokens(text: str) -> list:
 
 @implements(np.einsum, layout="own")
 def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="safe"):
-    """Diagonals, axes of length one and labels of one operand alone are dealt with first; the rest is `contract`.  One operand
-    of which nothing is summed is shown as a view, whatever dtype says, as NumPy does it."""
+    """Diagonals, axes of length one and labels of a single operand come first; the rest is `contract`. A
+    single operand without sums becomes a view, whatever dtype says, as in NumPy."""
     if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
@@ -203,7 +207,8 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
 
 
 def _product_of(text: str, x: Any, y: Any) -> Any:
-    """einsum of two matrices or vectors over one label as `@`, if that lies in memory as einsum's result would; else None."""
+    """The einsum of two matrices or vectors over one label as `@`, if the memory order is that of
+    einsum's result; else None."""
     how = _as_product(text)
     if how is None:
         return None
@@ -214,13 +219,14 @@ def _product_of(text: str, x: Any, y: Any) -> Any:
         return None
     if how.ranks == (2, 2):
         a, b = [[abs(stride) for stride in layout_of(v).strides] for v in (x, y)]
-        if a[1 - i] <= a[i] and b[j] <= b[1 - j]:  # in both operands the result's first label is the faster
+        # the result's first label is the faster one in both operands
+        if a[1 - i] <= a[i] and b[j] <= b[1 - j]:
             return None
     return product(T(x) if how.ranks[0] == 2 and i == 0 else x, T(y) if j == 1 else y)
 
 
 def _contracted(text: str, xs: tuple) -> str | None:
-    """The text of an einsum that is `contract` as it stands: for arrays of which no axis has length one; else None."""
+    """The text of an einsum that equals `contract`, for arrays without axes of length one; else None."""
     known = _as_contraction(text)
     if known is None or len(known.labels) != len(xs):
         return None
@@ -238,7 +244,7 @@ AsContraction = namedtuple("AsContraction", "labels text")
 
 @functools.lru_cache(512)
 def _as_contraction(text: str) -> AsContraction | None:
-    """None where a label is repeated in an operand, or stands in that alone, and for `...`."""
+    """None for `...`, and if a label is repeated in an operand or occurs in one operand only."""
     text = text.replace(" ", "")
     left, arrow, result = text.partition("->")
     labels = left.split(",")

@@ -1,8 +1,9 @@
-"""NumPy's ufuncs: arithmetic, powers, exponentials, trigonometry.  piecewise.py has corners, choices and rounding.
+"""NumPy's smooth ufuncs: arithmetic, powers, exponentials, trigonometry. piecewise.py has kinks, choices
+and rounding.
 
-Rules are written as transposes for real arrays; for complex ones the engine conjugates (see `declare.Fold`).  Where a derivative
-is singular the rule multiplies by `times0` or divides by `over0`, which leave a zero cotangent zero: so
-`where(x > 0, sqrt(x), 0)` has no nan."""
+Rules are written as transposes for real arrays; for complex arrays the engine conjugates
+(`_core.reverse.Fold`). Where a derivative is singular, the rule multiplies with `times0` or divides
+with `over0`. Both keep a zero cotangent zero, so `where(x > 0, sqrt(x), 0)` has no nan."""
 
 import copy
 import functools
@@ -53,27 +54,27 @@ def negative(x):
 
 @primitive(scalar=Gated(np.multiply), known_as="multiply")
 def times0(g, d):
-    """g d, and zero where g is zero whatever d is."""
+    """g d, but zero where g is zero, for any d."""
     r = g * d
     return r if finite(r) else settle(g, r)
 
 
 @primitive(scalar=Gated(np.multiply, gates=2))
 def times00(g, d):
-    """g d, and zero where either is zero whatever the other is."""
+    """g d, but zero where either is zero, for any value of the other."""
     r = g * d
     return r if finite(r) else settle(g, settle(d, r))
 
 
 @primitive(scalar=Gated(np.true_divide))
 def over0(g, d):
-    """g / d, and zero where g is zero whatever d is."""
+    """g / d, but zero where g is zero, for any d."""
     r = g / d
     return r if type(d) is np.float64 and d != 0 == d - d or finite(r) else settle(g, r)
 
 
 def finite(r) -> bool:
-    """Is every element of r known to be finite?  (Never asked on a device: that would synchronise.)"""
+    """Is every element of r known to be finite? (False on a device, which would have to synchronise.)"""
     if type(r) is np.float64:
         return math.isfinite(r)
     if type(r) is np.ndarray:
@@ -96,7 +97,8 @@ def divide(x, y):
 
 
 def _divisor(g, out, x, y):
-    """-g out / y.  Plain arrays need one room for all steps: of large ones, memory costs more than arithmetic."""
+    """-g out / y. Plain arrays reuse one buffer for all steps, because for large arrays memory costs more
+    than arithmetic."""
     if type(g) is type(out) is np.ndarray and g.dtype is out.dtype is F8 and g.shape == out.shape:
         r = out / y
         r *= g
@@ -109,7 +111,7 @@ rules(add, lambda g, out, x, y: g, lambda g, out, x, y: g, jvp=same)
 rules(subtract, lambda g, out, x, y: g, lambda g, out, x, y: -g, jvp=same)
 rules(multiply, lambda g, out, x, y: g * y, lambda g, out, x, y: x * g, jvp=same)
 rules(negative, lambda g, out, x: -g, jvp=same)
-# a zero cotangent c stays zero too, though g may be infinite: it is a tangent where forward mode has been differentiated
+# a zero cotangent c stays zero even for infinite g: under a derivative of forward mode, c is a tangent
 rules(times0, lambda c, out, g, d: times0(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(times00, lambda c, out, g, d: times00(c, d), lambda c, out, g, d: times00(g, c), jvp=same)
 rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, over0(over0(c, d), d)), jvp=same)
@@ -133,9 +135,9 @@ def reciprocal(x):
 
 rules(positive, lambda g, out, x: g, jvp=same)
 rules(square, lambda g, out, x: 2.0 * g * x, jvp=same)
-rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # out * out may be too large for a number
+rules(reciprocal, lambda g, out, x: -times0(times0(g, out), out), jvp=same)  # out * out may overflow
 
-# --- choice, which masks derivatives ---
+# --- choices, which mask derivatives ---
 
 
 @primitive(scalar="select", known_as="where")
@@ -165,12 +167,12 @@ def where_not(c: Any, g: Any) -> Any:
 
 
 def zero_of(g: Any) -> Any:
-    """A zero that leaves the dtype of g as it is."""
+    """A zero that does not change the dtype of g."""
     return dtype(g).type(0)
 
 
 def filled(x: Any, v: float) -> Any:
-    """x, and v where it is not finite."""
+    """x, with non-finite elements replaced by v."""
     if not (is_array(x) or isinstance(x, (Variable, np.generic))):
         return x
     r = primal_of(x)
@@ -178,7 +180,8 @@ def filled(x: Any, v: float) -> Any:
 
 
 def careful(rule: Any) -> Any:
-    """The reverse rule, by which a zero cotangent stays zero, also in further derivatives, where what multiplies it is not finite."""
+    """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
+    not finite."""
     rule = getattr(rule, "general", rule)
     if type(rule) is Fold:
         rule = copy.copy(rule)
@@ -193,7 +196,7 @@ def careful(rule: Any) -> Any:
 
         terms = pulled(g, values)
         if prim.multilinear:
-            if any(map(has_nan, terms)):  # a factor that does not matter may be any number
+            if any(map(has_nan, terms)):  # an irrelevant factor may be any number
                 found = zip(terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True)
                 terms = [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
         elif prim.batch in ("elementwise", "axis") and not prim.multi:
@@ -222,7 +225,7 @@ def absolute(x):
 
 @primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
 def sign(x):
-    """Of real numbers, where its derivative is zero."""
+    """The sign of real numbers; its derivative is zero."""
     if x.dtype.kind == "c":
         raise NoRuleError("numpy.sign of complex numbers has no derivative rule in tapegrad; write z / abs(z)")
     return xp_of(x).sign(x)
@@ -230,13 +233,15 @@ def sign(x):
 
 @functools.cache
 def bounds_of(d: np.dtype) -> tuple:
-    """Between the first two a length is neither subnormal nor near infinity; the third is a power of 2 that brings it there."""
+    """Bounds for lengths of this dtype: between the first two a length is neither subnormal nor near
+    infinity. The third is a power of 2 that scales lengths into that range."""
     info = np.finfo(d)
     return 4.0 * float(info.tiny), 0.25 * float(info.max), float(info.eps)
 
 
 def share_of(x: Any, r: Any, length: Any) -> Any:
-    """x[0] / r for a length r = length(*x), all plain: 0 where it is 0; by x times a power of 2 where r is infinite or subnormal."""
+    """x[0] / r for a length r = length(*x), all plain; 0 where r is 0. If r is infinite or subnormal, x
+    is first scaled by a power of 2."""
     (low, high, eps), xp = bounds_of(r.dtype), xp_of(r)
     if xp is np and (low < r < high if r.ndim == 0 else not r.size or (low < r.min() and r.max() < high)):
         return x[0] / r
@@ -248,12 +253,13 @@ def share_of(x: Any, r: Any, length: Any) -> Any:
 
 @primitive(holomorphic=False, batch="elementwise")
 def phase_of(x):
-    """x / |x| of complex x, the derivative of |x|; 0 at 0.  A tangent turns it: what is parallel to x is not subtracted, but left out."""
+    """x / |x| of complex x, the derivative of |x|; 0 at 0. A tangent rotates it: the parallel part of the
+    tangent is left out instead of subtracted."""
     return share_of((x,), abs(x), abs)
 
 
 def unless_zero(r: Any) -> Any:
-    """A length; 1 where it is 0: what is 0 over that is 0 in every further derivative too."""
+    """A length, with 1 in place of 0. Then 0 divided by it is 0, in every further derivative too."""
     zero = primal_of(r) == 0
     if seen(zero) is not None and not zero.any():
         return r
@@ -286,8 +292,9 @@ rules(absolute, _absolute_vjp, jvp=_absolute_jvp)
 
 
 def quotient_and_rest(a: Any, b: Any) -> tuple:
-    """In a kernel: floor(a / b), and a - b floor(a / b), which has the sign of b and is always smaller; a quotient that was rounded to a
-    whole number is mended; of one so large that it is further off the rest is nan."""
+    """In a kernel: floor(a / b), and the remainder a - b floor(a / b), which has the sign of b and is
+    always smaller. A quotient that was rounded up to an integer is corrected. If the quotient is so
+    large that its error is greater, the remainder is nan."""
     q = np.floor(a / b)
     r = a - q * b
     side = np.where(b < 0.0, -1.0, 1.0)
@@ -313,7 +320,8 @@ rules(remainder, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, floor_d
 
 
 def power_in_kernels(x, n):
-    """exp(n log x); of a negative x for whole n; of -0.0 and -inf with the sign that such n gives."""
+    """exp(n log x). For negative x, n must be an integer. -0.0 and -inf get the sign that such an n
+    gives."""
     a, half = abs(x), 0.5 * n
     size = np.where(a == 1.0, 1.0, np.exp(n * np.log(a)))
     other = np.where(np.logical_or(x == 0.0, np.logical_or(a == np.inf, abs(n) == np.inf)), size, math.nan)
@@ -350,15 +358,17 @@ def _power_n_rule(g, out, x, n):
 
 
 def _power_x(g, out, x, n):
-    """g n x^(n-1).  Where x = n = 0 this is 0 x^1, so that no power of zero is negative, in any further derivative either."""
+    """g n x^(n-1). At x = n = 0 it is 0 x^1, so no negative power of zero occurs, in further derivatives
+    either."""
     lower = n - 1
     lower = select(x == 0, select(n == 0, zero_of(n) + 1, lower), lower)
     return times0(g, n * power_of(x, lower))
 
 
 def _power_y(g, out, x, n):
-    """g x^n log x.  In the limit x = 0, n > 0 it is zero, as x^n is; at x = n = 0 it is set to zero.  The zero is in the factor
-    itself, not left to the cotangent, since the rule may be differentiated by its cotangent."""
+    """g x^n log x. In the limit x = 0, n > 0 it is zero, like x^n; at x = n = 0 it is set to zero. The
+    factor itself is zero there, not only its product with the cotangent, because the rule may be
+    differentiated with respect to the cotangent."""
     return times0(g, out * log(select(x == 0, zero_of(x) + 1, x)))
 
 
@@ -378,7 +388,7 @@ def sqrt(x):
 
 
 def cbrt_in_kernels(x):
-    """By the logarithm, and a step of Newton's."""
+    """The cube root: a logarithm and one Newton step."""
     a = abs(x)
     y = np.exp(np.log(a) * (1 / 3))
     y = y - (y - a / (y * y)) * (1 / 3)
@@ -392,13 +402,14 @@ def cbrt(x):
 
 @primitive(batch="elementwise", scalar=Gated(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
-    """g / (2 r), the derivative of r, a root; zero where g is zero.  Where both are zero, the limit cannot be told."""
+    """g / (2 r), the derivative of the root r; zero where g is zero. If both are zero, the limit is
+    unknown."""
     return over0(0.5 * g, r)
 
 
 def _root_slope_vjp(c, g, r):
-    """Under a root of x @ x nothing moves at zero, c too is zero; under one that is only masked there, c is not, unless the direction
-    leaves it out: then the warning is one too many."""
+    """The tangent of a root of x @ x vanishes at zero, and c does too. If the root is only masked there,
+    c is nonzero, unless the direction is zero there. In that case the warning is superfluous."""
     gate = seen(unknown_limit(g, r))
     if gate is not None and seen(c) is not None and bool((gate & (seen(c) == 0)).any()):
         warn("sqrt", callers_line())
@@ -406,7 +417,8 @@ def _root_slope_vjp(c, g, r):
 
 
 def _root_slope_jvp(t, out, g, r):
-    """A root that is zero along with its tangent is that of a square, or of a sum of squares; where it is infinite there is none."""
+    """A root that is zero, with a zero tangent, is that of a square or of a sum of squares. If the
+    tangent is infinite, it is neither."""
     gate, (c, e) = unknown_limit(g, r), t
     if seen(gate) is not None and gate.any():
         if (c is not None and meets(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
@@ -417,7 +429,7 @@ def _root_slope_jvp(t, out, g, r):
 
 
 def unknown_limit(g: Any, r: Any) -> Any:
-    """Where g / r is 0 / 0."""
+    """Where is g / r of the form 0 / 0?"""
     return (primal_of(g) == 0) & (primal_of(r) == 0)
 
 
@@ -482,7 +494,7 @@ rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 
 # --- trigonometry ---
 
-BIG = 1e18  # where 1 + x^2 = x^2 in float64 and float32
+BIG = 1e18  # 1 + x^2 = x^2 above this, in float64 and float32
 
 
 def arcsinh_in_kernels(x):
@@ -566,10 +578,10 @@ rules(cos, lambda g, out, x: -g * sin(x), jvp=same)
 rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
 
 
-# Differences of which the derivative as written would cancel near zero, and leave rounding of 1.
+# Differences whose derivative, as written, would cancel near zero down to rounding errors of 1.
 @primitive()
 def other_leg(x):
-    """sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): the same branch as arcsin has on the complex plane."""
+    """sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): this has the branch of arcsin in the complex plane."""
     return sqrt(1.0 - x) * sqrt(1.0 + x)
 
 
@@ -581,13 +593,15 @@ def less_square(x):
 
 @primitive(scalar=Written(lambda x: 1.0 / (1.0 + x * x)))
 def bell(x):
-    """1 / (1 + x^2).  Its derivative is -2 x out^2, multiplied in an order that is a number wherever the product is."""
+    """1 / (1 + x^2). Its derivative -2 x out^2 is multiplied in an order without overflow, if the product
+    is finite."""
     return 1.0 / (1.0 + x * x)
 
 
 @primitive(scalar=("tanh_slope", 1))
 def tanh_slope(x, y):
-    """1 / cosh(x)^2; y is tanh(x), plain.  Where 1 - y^2 would be rounding of 1, or zero, it is not taken."""
+    """1 / cosh(x)^2, given the plain y = tanh(x). It is not computed as 1 - y^2 where that would be
+    rounding error or zero."""
     if isinstance(y, float):
         d = 1.0 - y * y
         return d if d > 0.01 else (1.0 / np.cosh(x)) ** 2

@@ -1,4 +1,4 @@
-"""All files of operations, imported for what they register."""
+"""Imports all families of operations, which register themselves."""
 
 from . import creation as creation
 from . import einsum as einsum

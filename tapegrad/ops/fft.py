@@ -1,8 +1,9 @@
-"""Discrete Fourier transforms: three linear primitives without normalisation, and NumPy's and SciPy's functions made of them.
+"""Discrete Fourier transforms: three linear primitives without normalisation, and NumPy's and SciPy's
+functions composed of them.
 
-The matrix of the transform is symmetric, so `dft` is its own transpose.  `rdft` (real to half spectrum) and `irdft` (half spectrum
-to real) are each other's adjoints, but for a weight: the half spectrum holds all frequencies once, and stands for the inner ones
-twice."""
+The matrix of the transform is symmetric, so `dft` is its own transpose. `rdft` (real to half spectrum)
+and `irdft` (half spectrum to real) are adjoints of each other up to a weight. The half spectrum holds
+each frequency once, but the inner ones stand for two."""
 
 import math
 from typing import Any
@@ -35,7 +36,7 @@ def irdft(x, *, n, axis):
 
 @primitive(shapes=(0,), holomorphic=False, batch="axis")
 def weighted(x, *, n, axis, weight):
-    """A half spectrum of a signal of length n, its inner frequencies multiplied by `weight`."""
+    """The half spectrum of a signal of length n, with the inner frequencies multiplied by `weight`."""
     library, m = xp_of(x), x.shape[axis]
     k = library.arange(m)
     w = library.where((k == 0) | (2 * k == n), 1.0, weight).astype(x.real.dtype)
@@ -67,7 +68,7 @@ def _scaled(y: Any, n: int, powers: dict, norm: Any) -> Any:
 
 
 def _fitted(x: Any, axis: int, n: int | None) -> Any:
-    """x cut, or filled with zeros, to length n along the axis."""
+    """x truncated or zero-padded to length n along the axis."""
     have = shape(x)[axis]
     if n is None or n == -1 or n == have:
         return x
@@ -82,7 +83,7 @@ def _array(a: Any) -> Any:
 
 
 def _axes(a: Any, s: Any, axes: Any) -> tuple:
-    """(lengths or None, axes) as NumPy reads s and axes."""
+    """(lengths or None, axes), as NumPy interprets s and axes."""
     n = ndim(a)
     if axes is None:
         axes = range(n) if s is None else range(n - len(s), n)
@@ -96,7 +97,7 @@ def _full(a, s, axes, norm, inverse):
     for n, axis in zip(s, axes, strict=True):
         a = _fitted(a, axis, n)
     n = math.prod([shape(a)[i] for i in axes])
-    if not axes:  # a transform of no axes is the array itself
+    if not axes:  # a transform over no axes is the array itself
         return a if is_array(layout_of(a)) else array_of(a)
     y = dft(a, axes=axes, inverse=inverse)
     return _scaled(y, n, INVERSE if inverse else FORWARD, norm)
@@ -134,7 +135,7 @@ def ifft2(a, s=None, axes=(-2, -1), norm=None, out=None):
 
 @implements(np.fft.rfftn)
 def rfftn(a, s=None, axes=None, norm=None, out=None):
-    """The real transform along the last axis, then the complex one along the others."""
+    """The real transform along the last axis, then complex transforms along the others."""
     a = _array(a)
     if dtype(a).kind == "c":
         raise TypeError("rfft: the input is complex; use fft, or pass its .real")

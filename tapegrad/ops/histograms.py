@@ -1,4 +1,5 @@
-"""NumPy's histograms of several axes: linear in the weights; the edges move with what they are made from, as those of one axis do."""
+"""NumPy's multidimensional histograms. They are linear in the weights, and the edges follow the values
+that define them, as in `np.histogram`."""
 
 import math
 from typing import Any
@@ -16,7 +17,7 @@ from .statistics import histogram
 
 
 def columns(sample: Any) -> list:
-    """Of an array (n, axes), or of a sequence of arrays (n)."""
+    """The columns of a sample: an array (n, axes) or a sequence of arrays (n)."""
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
         return [sample[:, k] for k in range(shape(sample)[1])]
     rows = sample if isinstance(sample, (list, tuple)) else [sample]

@@ -1,10 +1,12 @@
-"""The form of results, as NumPy gives it: memory order, dtype, and of those without axes whether they are arrays or numbers.
+"""The form of results, as in NumPy: memory order, dtype, and whether a result without axes is an array or
+a number.
 
-Whether `y.reshape(-1)` is a view of y or a copy depends on how y lies in memory, and a program that writes through it shows the
-difference; after `z = y`, `z += 1` alters y if that is an array without axes, not if it is a number.  An operation whose body is
-NumPy's own function gives what NumPy gives.  A composition would not: so where an operand is not in C order or of another dtype than
-float64, or the result an array without axes, NumPy's function is asked once for each kind of call what it gives, and what is otherwise
-is copied (`ops/shaping.relaid`, an operation like others), cast or taken out of its array."""
+The memory order of y decides whether `y.reshape(-1)` is a view or a copy. A program that writes
+through the result sees the difference. After `z = y`, `z += 1` changes y if it is a 0-d array, but not
+if it is a number. An operation whose body is NumPy's own function has NumPy's form; a composition need
+not. So NumPy's function is called once for each kind of call to learn the form. That happens if an
+operand is not in C order or not float64, or if the result is a 0-d array. A result of another form is
+copied (`ops.shaping.relaid`, an ordinary operation), cast, or taken out of its array."""
 
 import functools
 import sys
@@ -19,17 +21,17 @@ from .._core.registry import late
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 
 KNOWN: dict = {}  # a kind of call -> the forms of NumPy's results
-NAMED = {str, type(None), type}  # settings that are equal to none of another type
+NAMED = {str, type(None), type}  # settings that equal no value of another type
 FLOATS = {float, complex, np.float64, np.complex128}
-UNUSUAL = frozenset("efFgG")  # floats of other sizes, by which SciPy and NumPy choose what to give
-LAPACKS = ("scipy.linalg._decomp", "scipy.linalg._basic")  # modules that cast what they give to LAPACK
+UNUSUAL = frozenset("efFgG")  # floats of other sizes, which decide the result type of SciPy and NumPy
+LAPACKS = ("scipy.linalg._decomp", "scipy.linalg._basic")  # modules whose results have LAPACK's types
 LAPACK = {"e": np.dtype("f"), "g": np.dtype("d"), "G": np.dtype("D")}
 SETTINGS = NUMBERS | FLOATS | {str, type(None), slice, type(Ellipsis), type, np.dtype, np.bool_, np.int64}
 
 
 def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callable:
-    """`ours`, composed of operations, with results that lie in memory as those of `function` do.  `always`: also of operands in C
-    order, of which most compositions make what NumPy makes of them."""
+    """`ours`, a composition of operations, with results in the form of `function`'s. `always`: check also
+    for operands in C order, for which most compositions match NumPy already."""
 
     by_lapack = (getattr(function, "__module__", None) or "").startswith(LAPACKS)
 
@@ -60,7 +62,7 @@ def for_lapack(x: Any) -> Any:
 
 
 def all_usual(xs: Any) -> bool:
-    """Are all arrays among xs, and in lists there, in C order, and they and all numbers of the usual dtypes?"""
+    """Are all arrays in xs, and in lists there, in C order, and is every dtype the usual one?"""
     for x in xs:
         c = type(x)
         if c is list or c is tuple:
@@ -77,8 +79,9 @@ def all_usual(xs: Any) -> bool:
 
 
 def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
-    """The result y of a composition, or each member of it, in the form of the library's."""
-    several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))  # (`isinstance` would ask a Variable for its class)
+    """The result y of a composition, or each member of it, in the form of the library's result."""
+    # (`isinstance` would ask a Variable for its class)
+    several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))
     found = y if several else [y]
     members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
     given: list = []
@@ -87,7 +90,7 @@ def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
         if kwargs:
             key = key, *kwargs, key_of(tuple(kwargs.values()), given)
         known = KNOWN.get(key)
-    except TypeError:  # an argument of which nobody knows what becomes of it if it is given twice
+    except TypeError:  # an argument that may not be used twice
         return y
     if known is None:
         if len(KNOWN) > 999:
@@ -100,8 +103,8 @@ def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
 
 
 def key_of(x: Any, given: list) -> Any:
-    """What of an argument decides how the result lies: of arrays, which are added to `given`, how they lie.  Raises TypeError for others
-    than arrays and settings."""
+    """The part of an argument that decides the form of the result: the layout of arrays, which are
+    appended to `given`. Raises TypeError for other objects than arrays and settings."""
     c = type(x)
     if c is tuple or c is list:
         return c, *[key_of(e, given) for e in x]
@@ -122,7 +125,7 @@ def key_of(x: Any, given: list) -> Any:
 
 
 def plain_of(x: Any, least: int) -> Any:
-    """x as the library takes it: with values of no meaning, from `least` on, where they are hidden."""
+    """x as the library takes it. Hidden values are replaced by dummy values, from `least` upwards."""
     c = type(x)
     if c is tuple or c is list:
         return c([plain_of(e, least) for e in x])
@@ -134,8 +137,8 @@ def plain_of(x: Any, least: int) -> Any:
 
 
 def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
-    """The forms (shape, strides, dtype; strides None: a number) of what the library makes of such arguments; none where it raises for
-    them."""
+    """The forms (shape, strides, dtype; strides None: a number) of the library's results for such
+    arguments. Empty if the library raises."""
     libraries = {xp_of(x) for x in given} or {np}
     f = function if libraries == {np} else on_device(function)
     for least in (0, 9):
@@ -144,7 +147,7 @@ def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
                 warnings.simplefilter("ignore")
                 y = f(*[plain_of(a, least) for a in args], **{k: plain_of(v, least) for k, v in kwargs.items()})
             break
-        except Exception:  # of values without a meaning
+        except Exception:  # because of the dummy values
             y = ()
     return [form_of(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
 
@@ -158,13 +161,14 @@ def form_of(v: Any) -> tuple | None:
 def on_device(function: Callable) -> Any:
     """CuPy's function of the same name, or None."""
     library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
-    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]  # (ufuncs name no home)
+    # (ufuncs do not name their module)
+    homes = [{"numpy": "cupy", "scipy": "cupyx.scipy"}.get(library, library) + dot + rest, "cupyx.scipy.special"]
     found = [getattr(sys.modules.get(home), function.__name__, None) for home in homes]
     return found[0] or found[1]
 
 
 def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -> Any:
-    """y, over v, copied or cast if it is not of this form."""
+    """y, whose value is v, copied or cast to this form."""
     if shape != v.shape:
         return y
     if v.dtype != dtype and v.dtype.kind == dtype.kind and dtype.kind in "fc" and type(y) in HANDLES:
@@ -181,8 +185,8 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
 
 
 def stand_in(x: Any, least: int = 0) -> Any:
-    """Values in the memory order of x: matrices that have an inverse and a root, places that are in every array.  `least` is added to
-    floats."""
+    """Dummy values in the memory order of x: matrices that have an inverse and a root, and valid indices.
+    `least` is added to floats."""
     if not is_array(x):
         return x.dtype.type(least + 1 if x.dtype.kind in "fc" else 0) if issubclass(type(x), np.generic) else x
     y = room_laid(xp_of(x), x.shape, x.strides, x.dtype, True)
@@ -190,7 +194,7 @@ def stand_in(x: Any, least: int = 0) -> Any:
         y[...] = 0
     else:
         y[...] = least + (1 if x.ndim < 2 or 0 in y.strides[-2:] else xp_of(x).eye(*x.shape[-2:], dtype=x.dtype))
-        if y.size:  # no two rows are equal but those that are one
+        if y.size:  # all rows differ, except repeated ones
             once = y[tuple([slice(1) if stride == 0 else slice(None) for stride in y.strides])]
             once += xp_of(x).arange(once.size).reshape(once.shape).astype(y.real.dtype) * (0.01 / y.size)
     return y

@@ -1,8 +1,11 @@
-"""What is said of public names of NumPy and SciPy that have no derivative here: constant by nature, or refused, and why.
+"""Public names of NumPy and SciPy without a derivative here: constant by nature, or refused with a
+reason.
 
-`CONSTANT`: functions of which no argument has a derivative (sizes, orders, counts, texts, files), or whose result does not move with
-it.  `REFUSED`: a reason, and what to write instead, for some names each; the error that a tracked value meets says it.  What is in
-neither has a rule: tests/project/test_coverage.py holds it, and docs/coverage.md is made of these tables and of the registry."""
+`CONSTANT`: functions whose arguments have no derivatives (sizes, orders, counts, texts, files), or
+whose results do not depend continuously on them. `REFUSED`: groups of names with a reason and a
+remedy, which the error for a tracked value quotes. All other names have rules.
+tests/project/test_coverage.py checks this, and docs/coverage.md is generated from these tables and the
+registry."""
 
 CONSTANT = {
     "numpy": """
@@ -54,7 +57,7 @@ REFUSED = {
 
 
 def split(table: dict) -> dict:
-    """namespace -> name -> why."""
+    """namespace -> name -> reason."""
     return {space: {name: why for why, names in kinds.items() for name in names.split()} for space, kinds in table.items()}
 
 
@@ -63,6 +66,6 @@ NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
 
 
 def reason(public: str) -> str | None:
-    """Why the function of this public name is refused, and what to write instead."""
+    """The reason and remedy for a refused function, by its public name."""
     parts = public.split(".")
     return next((WHY[space][parts[-1]] for space in (".".join(parts[:2]), parts[0]) if parts[-1] in WHY.get(space, ())), None)

@@ -1,10 +1,12 @@
-"""Where a derivative does not exist and is set to zero: the length of zero, and what to say when a second derivative asks for more.
+"""Points where a derivative does not exist and is set to zero: lengths of zero, and the warning for their
+second derivatives.
 
-The first derivative of |x| at 0 is 0.  A second derivative there may be infinite, or finite by cancellation, as that of |x|^2 =
-2 I, and no rule can tell from what it sees.  So a rule hands its result through `noted`: it is 0 there in every further
-derivative, and where a tangent or cotangent that is not zero comes by, with a NonDifferentiableWarning.  (On a device only under
-`detect_anomalies`: to look waits for it.)  Where values are hidden the traces are asked: a batch warns for any of its samples, and
-that nothing is zero is a condition of a recording."""
+The first derivative of |x| at 0 is set to 0. A second derivative there may be infinite, or finite by
+cancellation, like that of |x|^2 = 2 I. A rule cannot tell which from the values that it sees. So rules
+pass their results through `noted`. Its further derivatives are 0 at such points, and a nonzero tangent
+or cotangent there causes a NonDifferentiableWarning. On a device this happens only under
+`detect_anomalies`, because it must synchronise. Under a trace that hides values, `vmap` warns for any
+sample, and a recording has the guard that nothing is zero."""
 
 import sys
 import warnings
@@ -22,7 +24,7 @@ from .declare import primitive, rules
 
 
 def warn_user(text: str, kind: type) -> None:
-    """A warning at the user's line."""
+    """Issue a warning at the user's line."""
     at_users_line(warnings.warn, text, kind)
 
 
@@ -45,7 +47,7 @@ def warn(what: str, line: str) -> None:
 
 
 def meets(v: Any, zero: Any) -> bool:
-    """Is v, or any element of v where `zero` holds, not zero?  (Not if it may not be looked at.)"""
+    """Is v nonzero in any element where `zero` holds? (False if the values cannot be read.)"""
     if is_hidden(v) or is_hidden(zero):
         return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
     v, zero = looked(v), looked(zero)
@@ -57,7 +59,8 @@ def is_hidden(v: Any) -> bool:
 
 
 def holds_somewhere(condition: Any) -> bool:
-    """Does a hidden condition hold for any element of any sample?  A recording in which it does stands for its own call only."""
+    """Does a hidden condition hold for any element of any sample? If it holds in a recording, that
+    recording is valid for its own call only."""
     v = primal_of(condition)
     while isinstance(v, Variable) and v._trace.visibility == SAMPLED:
         slot = live(v)._slot
@@ -73,7 +76,8 @@ def holds_somewhere(condition: Any) -> bool:
 
 
 def looked(v: Any) -> Any:
-    """The values of v where they may be looked at, else None; on a device only while somebody watches, for it takes waiting."""
+    """The values of v if they may be read, else None. On a device only while a watcher is active, because
+    it must synchronise."""
     found = seen(v)
     if found is None and watching():
         found = primal_of(v)
@@ -83,8 +87,8 @@ def looked(v: Any) -> Any:
 
 @primitive(holomorphic=False, batch=lambda run, stacks, params: stacks[0].copy(), total=True)
 def noted(y, x, *, zero, what, line, pulled, pushed):
-    """y, a derivative found at x, which has the length zero where the mask `zero` holds.  y is a cotangent of x (`pulled`), or was
-    found along the tangent `pushed`; of a rule that serves in both modes, either may be."""
+    """y, a derivative at x, whose length is zero where the mask `zero` holds. y is a cotangent of x
+    (`pulled`), or was found along the tangent `pushed`. For a rule of both modes, it may be either."""
     return y.copy()
 
 
@@ -108,7 +112,7 @@ rules(
 
 
 def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
-    """`noted`, where there is anything to note: on the host, at a zero, of a value that is watched."""
+    """`noted` if it can matter: on the host, at a zero length, for a tracked x."""
     if not is_tracked(x):
         return y
     if is_hidden(zero):

@@ -1,6 +1,8 @@
-"""Operations that are declared when one of them is needed, or with tapegrad.scipy: `import tapegrad` does not wait for them.
+"""Operations that are declared on first use, or with tapegrad.scipy, so that `import tapegrad` stays
+fast.
 
-Most answer for SciPy's names, some for NumPy's; `_protocols.function_for` loads them when it meets a name that the families do not know."""
+Most implement SciPy's names, some NumPy's. `ops.protocols.function_for` loads them for a name that the
+families do not have."""
 
 from .._core.registry import Whole
 

@@ -1,7 +1,8 @@
-"""NumPy's ufuncs that have corners, choose, or round: hypot, maximum, clip, where, logaddexp, floor, modf, frexp and
-their kin, and the functions without a derivative: comparisons, logical and bitwise operations, tests for nan.
+"""NumPy's ufuncs with kinks, choices or rounding (hypot, maximum, clip, where, logaddexp, floor, modf,
+frexp and others), and those without a derivative: comparisons, logical and bitwise operations, tests
+for nan.
 
-Corners: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
+Subgradients: ties of maximum and minimum share equally; the derivative of hypot at the origin is 0."""
 
 import functools
 import math
@@ -45,7 +46,7 @@ def _cupy_special() -> Any:
 
 
 def special_of(x: Any) -> Any:
-    """scipy.special, or CuPy's."""
+    """scipy.special, or CuPy's version."""
     return scipy.special if xp_of(x) is np else _cupy_special()
 
 
@@ -67,8 +68,8 @@ rules(fabs, lambda g, out, x: g * sign(x), jvp=same)
 
 @primitive(scalar=("part_of_hypot", 2))
 def part_of_hypot(x, y, r):
-    """x / hypot(x, y); 0 at the origin; r is hypot(x, y), plain.  Its derivatives are products of such, where 1 - (x / r)^2 would
-    cancel."""
+    """x / hypot(x, y), given the plain r = hypot(x, y); 0 at the origin. Its derivatives are products of
+    such quotients, where 1 - (x / r)^2 would cancel."""
     return share_of((x, y), r, xp_of2(x, y).hypot)
 
 
@@ -101,7 +102,7 @@ rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" 
 
 
 def arctan2_in_kernels(y, x):
-    """0 at the origin, with derivative 0; the sign of a zero y chooses the side of the cut."""
+    """0 at the origin, with derivative 0. The sign of a zero y chooses the side of the cut."""
     below, left = np.where(y == 0.0, 1.0 / y, y) < 0.0, np.where(x == 0.0, 1.0 / x, x) < 0.0
     up, across = np.where(below, -y, y), np.where(left, -x, x)
     steep = up > across
@@ -120,7 +121,7 @@ def arctan2(y, x):
 
 
 def _angle_part(g, x, y):
-    """g x / (x^2 + y^2), by two divisions, whose results are numbers where the squares are not."""
+    """g x / (x^2 + y^2), by two divisions, which do not overflow where the squares would."""
     r = hypot(x, y)
     zero = primal_of(r) == 0
     d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
@@ -165,8 +166,8 @@ def fmin(x, y):
 
 
 def share(g: Any, x: Any, y: Any) -> Any:
-    """The part of g that belongs to x, if the larger of x and y is taken: half at a tie, and nothing (whatever g is) where y is
-    larger.  Where one is nan both take all."""
+    """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
+    larger. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
     ties = seen(x == y)
     if ties is not None and not ties.any():
@@ -177,7 +178,7 @@ def share(g: Any, x: Any, y: Any) -> Any:
 
 
 def share_f(g: Any, x: Any, y: Any) -> Any:
-    """The same, if nan is passed over."""
+    """The same for functions that ignore nan."""
     x, y = primal_of(x), primal_of(y)
     part = 0.5 * (1.0 * (x >= y) + 1.0 * (x > y)) + 1.0 * ((y != y) & (x == x))
     part = part if not hasattr(part, "dtype") else part.astype(dtype(g))
@@ -213,7 +214,8 @@ def where(condition, x=None, y=None):
     condition = primal_of(condition)
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
-    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]  # (a Variable would be asked for its class)
+    # (`isinstance` would ask a Variable for its class)
+    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]
     r = select(condition, x, y)
     return r if is_array(layout_of(r)) else array_of(r)
 
@@ -244,8 +246,8 @@ def logaddexp2(x, y):
 
 @primitive(scalar=Written(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
 def logistic_slope(x):
-    """The derivative of expit: with expit(-x) rather than 1 - expit(x), right in the tail, where that is 1 but for rounding.  Its own
-    logarithmic derivative is -tanh(x / 2)."""
+    """The derivative of expit. It uses expit(-x), not 1 - expit(x), which is rounding error in the tail.
+    Its logarithmic derivative is -tanh(x / 2)."""
     return expit(x) * expit(-x)
 
 
@@ -263,7 +265,7 @@ rules(
 
 
 def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
-    """The operation of a ufunc that has derivative zero."""
+    """The operation of a ufunc whose derivative is zero."""
     name = ufunc.__name__
     if ufunc.nin == 1:
 
@@ -279,7 +281,7 @@ def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
 
 
 def rint_in_kernels(x):
-    """Halves to even; what is negative gives -0.0."""
+    """Halves round to even; a negative x gives -0.0, not 0.0."""
     low, high = np.floor(x), -np.floor(-x)
     rest, odd = x - low, low - 2.0 * np.floor(0.5 * low)
     return np.where(np.logical_or(rest > 0.5, np.logical_and(rest == 0.5, odd == 1.0)), high, low)
@@ -301,7 +303,7 @@ logical_xor, logical_not = _constant(np.logical_xor), _constant(np.logical_not, 
 
 @primitive(np.nextafter)
 def nextafter(x, y):
-    """x and one step of rounding, which is constant between powers of two."""
+    """x plus one unit of rounding, which is constant between powers of two."""
     return xp_of2(x, y).nextafter(x, y)
 
 
@@ -309,7 +311,8 @@ rules(nextafter, lambda g, out, x, y: g, lambda g, out, x, y: 0.0 * g, jvp=same)
 
 
 def _rounded(run, stacks, params):
-    """(Not by the word: a result keeps to the memory order of an array of two axes only.)"""
+    """The batching rule of `rint` and others. (Not "elementwise", because they keep the memory order only
+    of arrays with two axes.)"""
     return run(*stacks, **params)
 
 
@@ -319,7 +322,7 @@ def around(x, decimals=0):
 
 
 def fmod_in_kernels(x, y):
-    """The rest with the sign of x."""
+    """The remainder with the sign of x."""
     below = x < 0.0
     r = quotient_and_rest(np.where(below, -x, x), np.where(y < 0.0, -y, y))[1]
     return np.where(below, -r, r)
@@ -379,7 +382,7 @@ rules(heaviside, lambda g, out, x, y: 0.0 * g, lambda g, out, x, y: select(x == 
 
 
 def sign_bit(x: Any) -> Any:
-    """1 or -1; the sign of zero counts."""
+    """1 or -1; a zero has a sign too."""
     return copysign(dtype(x).type(1), primal_of(x))
 
 

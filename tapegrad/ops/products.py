@@ -1,6 +1,7 @@
-"""Products of vectors, matrices and tensors: matmul and those composed of it; convolution.  (einsum.py has einsum.)
+"""Products of vectors, matrices and tensors: matmul and its compositions; convolution. (einsum.py has
+einsum.)
 
-Rules are transposes; on complex arrays the engine conjugates around them."""
+Rules are transposes; for complex arrays the engine conjugates."""
 
 import itertools
 from typing import Any
@@ -16,7 +17,8 @@ from .shaping import arrays_of, concatenate, conj, fit, reshape, slice_of, sum, 
 
 
 def matrices(run: Any, xs: list, params: dict) -> Any:
-    """`batch` of operations on two matrices, or batches of them, where an operand of one axis is a vector."""
+    """The batching rule of operations on two matrices, or batches of matrices, where an operand with one
+    axis is a vector."""
     n, m = [v.ndim - 1 for v in xs]
     xs = [xs[0][:, None] if n == 1 else xs[0], xs[1][..., None] if m == 1 else xs[1]]
     rank = max(v.ndim for v in xs)
@@ -86,7 +88,7 @@ def _matmul_right(g, out, x, y):
 
 
 def flat_rows(x: Any, kept: int) -> Any:
-    """x with all axes but the last `kept` made one."""
+    """x with all axes but the last `kept` flattened into one."""
     s = shape(x)
     n = len(s) - kept
     return x if n == 1 else reshape(x, to=(int(np.prod(s[:n])), *s[n:]))
@@ -213,7 +215,7 @@ def take_last(x, *, at):
 
 @primitive(shapes=(0,), batch="matrix", total=True)
 def put_last(x, *, at, size):
-    """The adjoint of `take_last`, for indices that differ."""
+    """The adjoint of `take_last`, for distinct indices."""
     out = xp_of(x).zeros((*x.shape[:-1], size), x.dtype)
     out[..., list(at)] = x
     return out
@@ -273,7 +275,7 @@ def diagonals(x, *, offset=0):
 
 @primitive(shapes=(0,), batch="matrix", total=True)
 def with_diagonals(x, *, to, offset=0):
-    """Matrices of shape `to`, zero but for one diagonal: the adjoint of `diagonals`."""
+    """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonals`."""
     out = xp_of(x).zeros((*x.shape[:-1], *to), x.dtype)
     k = x.shape[-1]
     i, j = max(0, -offset), max(0, offset)
@@ -308,7 +310,7 @@ def linalg_trace(x, /, *, offset=0, dtype=None):
 
 @implements(np.linalg.multi_dot)
 def multi_dot(arrays, *, out=None):
-    """The product of a chain in the cheapest order."""
+    """The product of a chain of matrices in the cheapest order."""
     xs = arrays_of(arrays)
     first, last = ndim(xs[0]) == 1, ndim(xs[-1]) == 1
     xs[0] = row(xs[0]) if first else xs[0]
@@ -340,7 +342,7 @@ def _convolve_stacked(run, xs, params):
     x, y = sorted(xs, key=lambda v: -shape(v)[1])
     count, m, zeros = shape(x)[0], shape(y)[1], xp_of(layout_of(x)).zeros
     total = None
-    for k in range(m):  # the share of each element of the shorter one, in its place
+    for k in range(m):  # the contribution of each element of the shorter one
         share = x * y[:, k : k + 1]
         share = concatenate(zeros((count, k), share.dtype), share, zeros((count, m - 1 - k), share.dtype), axis=1)
         total = share if total is None else total + share
@@ -368,7 +370,7 @@ matmul.prim.multilinear = convolve_full.prim.multilinear = True
 
 
 def _moded(a: Any, v: Any, mode: Any, same_start: int) -> Any:
-    """The part of the full convolution that NumPy calls `mode`."""
+    """The part of the full convolution for NumPy's `mode`."""
     n, m = shape(a)[0], shape(v)[0]
     c = convolve_full(a, v)
     mode = {0: "valid", 1: "same", 2: "full"}.get(mode, mode)
@@ -397,7 +399,7 @@ def correlate(a, v, mode="valid"):
 
 @implements(np.polyval)
 def polyval(p, x):
-    """By Horner's rule."""
+    """Evaluate by Horner's rule."""
     p = arrays_of([p])[0] if isinstance(p, (list, tuple)) else p
     y = 0.0
     for i in range(shape(p)[0]):

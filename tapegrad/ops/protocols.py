@@ -1,6 +1,8 @@
-"""How calls of NumPy's and CuPy's functions reach operations: by a face, by NEP 13 and NEP 18, by CuPy's hooks.
+"""How calls of NumPy's and CuPy's functions reach operations: by a face, by NEP 13 and NEP 18, or by
+CuPy's hooks.
 
-`call` is the one way in: it finds the operation, brings the arguments from NumPy's signature to ours, and writes into out=."""
+`call` is the only entrance. It finds the operation, translates the arguments from NumPy's signature,
+and writes into `out=`."""
 
 import inspect
 import re
@@ -44,7 +46,7 @@ def no_rule(f: Any) -> NoRuleError:
 
 
 def function_for(f: Any) -> Callable | None:
-    """The operation for a function of NumPy or SciPy; it may be one that is declared on first use."""
+    """The operation for a NumPy or SciPy function, which may be declared on first use."""
     try:
         found = NUMPY.get(f)
     except TypeError:
@@ -56,7 +58,8 @@ def function_for(f: Any) -> Callable | None:
 
 
 def signature_of(f: Any) -> inspect.Signature:
-    """That of the library's f; ours, where it does not tell, as C functions of NumPy before 2.4 do not."""
+    """The signature of the library's f. If f has none, like C functions of NumPy before 2.4, that of the
+    operation."""
     try:
         return inspect.signature(f)
     except (TypeError, ValueError):
@@ -64,9 +67,9 @@ def signature_of(f: Any) -> inspect.Signature:
 
 
 class Adapter:
-    """Binds a call by the library's own signature and passes each argument by its name: the required ones that lead, which are
-    arrays, by place, all others to our parameter of the same name.  What is given as the library's default is left out; what
-    ours does not have must be at its default, or be without influence on values."""
+    """Binds a call by the library's signature and passes the arguments by name. Leading required
+    arguments are arrays and are passed by position. Library defaults are omitted. A parameter that the
+    operation lacks must have its default, or have no influence on values."""
 
     def __init__(self, f: Any, ours: Callable):
         self.f, self.ours = f, ours
@@ -75,7 +78,7 @@ class Adapter:
         self.varying = any(p.kind is p.VAR_KEYWORD for p in mine.parameters.values())
         self.names = {n for n, p in mine.parameters.items() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)}
         params = self.theirs.parameters
-        self.places = 0  # so many arguments mean the same by place
+        self.places = 0  # the number of positional arguments with the same meaning
         for p, q in zip(mine.parameters.values(), params.values(), strict=False):
             if p.kind is p.VAR_POSITIONAL is q.kind:
                 self.places = 99
@@ -87,7 +90,7 @@ class Adapter:
         self.has_out = "out" in params
         by_place = [q.name for q in params.values() if q.kind in PLACED]
         self.out = by_place.index("out") if "out" in by_place else 99
-        self.plain = 99 if self.varying else self.places  # so many arguments need no arranging
+        self.plain = 99 if self.varying else self.places  # the number of arguments that need no translation
         self.direct = {n for n in self.names - {*self.leading, "out"} if n in params and own_default(params[n].default)}
 
     def __call__(self, args: tuple, kwargs: dict) -> Any:
@@ -133,7 +136,8 @@ HARMLESS = {
 
 
 def own_default(x: Any) -> bool:
-    """Does a default mean itself (not a library's private mark for 'not given', but NumPy's)?"""
+    """Is the default a meaningful value, and not a library's private mark for 'not given'? (NumPy's own
+    mark counts as a value.)"""
     return x is NO_VALUE or x is None or x is inspect.Parameter.empty or isinstance(x, (bool, int, float, str, tuple, type))
 
 
@@ -142,7 +146,7 @@ def same_value(a: Any, b: Any) -> bool:
 
 
 def public_name(f: Any) -> str:
-    """numpy.linalg.solve: the name by which f is called."""
+    """The name under which users call f, such as numpy.linalg.solve."""
     name = getattr(f, "__name__", str(f))
     home = "numpy" if not isinstance(f, np.ufunc) or getattr(scipy.special, name, None) is not f else "scipy.special"
     parts = (getattr(f, "__module__", None) or home).split(".")
@@ -156,11 +160,11 @@ MISTAKES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
 class Hidden(Exception):
-    """An argument cannot be given to the library a second time."""
+    """An argument cannot be passed to the library a second time."""
 
 
 def again(x: Any) -> Any:
-    """An argument as plain data that may be written: NumPy is asked what it says of it."""
+    """An argument as writable plain data, for a second call that finds NumPy's error."""
     if isinstance(x, (list, tuple)) and type(x) in (list, tuple):
         return type(x)([again(v) for v in x])
     if isinstance(x, Variable):
@@ -171,7 +175,7 @@ def again(x: Any) -> Any:
 
 
 def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Exception:
-    """The error of f on plain values where that is of another class: a caller who expects NumPy's is to meet it."""
+    """The error of f on plain values, if its class differs. Callers expect NumPy's exception."""
     if isinstance(error, TapegradError) and not isinstance(error, (ArgumentError, ShapeError)):
         return error
     try:
@@ -186,7 +190,8 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
 
 
 def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
-    """f(*args, **kwargs), in which there are Variables.  `key`: NumPy's name of f, if f is CuPy's."""
+    """f(*args, **kwargs) for arguments with Variables. `key`: NumPy's function of the same meaning, if f
+    is CuPy's."""
     try:
         return called(f, args, kwargs, key)
     except MISTAKES as error:
@@ -232,7 +237,8 @@ def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
     return y if out is None else store(out, y)
 
 
-PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))  # they write into `out` before they have read all
+# they write into `out` before they have read all inputs
+PIECE_BY_PIECE = frozenset((np.concatenate, np.stack))
 OPERANDS = NUMBERS | HANDLES | {np.ndarray, np.float64}
 AT = {np.add: 1.0, np.subtract: -1.0}
 REDUCE = {np.add: np.sum, np.multiply: np.prod, np.maximum: np.max, np.minimum: np.min, np.logical_and: np.all, np.logical_or: np.any}
@@ -240,10 +246,11 @@ ACCUMULATE = {np.add: np.cumsum, np.multiply: np.cumprod}
 
 
 def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
-    """A ufunc with out=, where=, dtype=, or by one of its methods."""
+    """A ufunc with out=, where= or dtype=, or one of its methods."""
     if method == "at":
         return ufunc_at(ufunc, *inputs)
-    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:  # usual
+    # the usual case
+    if method == "__call__" and ufunc.nout == 1 and len(params) == 1 and type(params.get("out")) is ArrayVariable:
         entry = NUMPY.get(ufunc)
         if entry is not None and len(inputs) == ufunc.nin and OPERANDS.issuperset(map(type, inputs)):
             return store(params["out"], entry(*inputs))
@@ -268,10 +275,12 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
         return with_axes(ufunc, inputs, params.pop("axes"), {**params, "out": out})
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
-    inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]  # (a Variable would be asked for its class)
+    # (`isinstance` would ask a Variable for its class)
+    inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
-    of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)  # of numpy.frompyfunc: a function of elements
+    # from numpy.frompyfunc: a function of elements
+    of_elements = entry is None and all(set(t) <= set("O->") for t in ufunc.types)
     if of_elements:
         inputs = [creation.objects(x) if isinstance(x, Variable) else x for x in inputs]
     elif dtype is not None or casting is not None:
@@ -291,7 +300,8 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
 
 
 def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
-    """A function of the last axes, such as matmul, of other axes: they are moved there, and those of the result to their places."""
+    """A function of the last axes, such as matmul, applied to other axes: they are moved to the end, and
+    the result's axes back."""
     to = [tuple(a) if isinstance(a, (tuple, list)) else (a,) for a in axes]
     for n, (a, x, core) in enumerate(zip(to, inputs, re.findall(r"\(([^)]*)\)", ufunc.signature), strict=False)):
         needed = min(core.count(",") + 1, len(shape(x))) if "?" in core else core.count(",") + 1
@@ -304,7 +314,7 @@ def with_axes(ufunc: Any, inputs: tuple, axes: list, params: dict) -> Any:
 
 
 def own_loop(ufunc: Any, inputs: tuple, signature: Any) -> bool:
-    """Does signature= name the loop that the operands take anyway?"""
+    """Does signature= name the loop that the operands would take anyway?"""
     kinds = "".join([np.dtype(getattr(layout_of(x), "dtype", type(x))).char for x in inputs])
     return isinstance(signature, str) and signature.partition("->")[0] == kinds
 
@@ -317,7 +327,8 @@ METHODS = {  # and the names of their arguments after the array
 
 
 def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
-    """A ufunc by its method `reduce`, `accumulate` or `reduceat`: NumPy's function of the same meaning, or by the ufunc itself."""
+    """A method `reduce`, `accumulate` or `reduceat`: NumPy's function of the same meaning, or repeated
+    calls of the ufunc."""
     params = {**dict(zip(METHODS[method], inputs[1:], strict=False)), **params}
     out = params.get("out")
     params["out"] = out = out[0] if isinstance(out, tuple) else out
@@ -349,8 +360,8 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
 
 
 def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
-    """The inputs in the dtypes of the loop that NumPy takes for dtype= and casting=, and whether derivatives pass through it (those
-    of integers are zero)."""
+    """The inputs in the dtypes of NumPy's loop for dtype= and casting=, and whether the loop passes
+    derivatives (an integer loop does not)."""
     given = [type(x) if type(x) in NUMBERS else getattr(layout_of(x), "dtype", None) or np.asarray(x).dtype for x in inputs]
     wanted = {} if dtype is None else {"signature": (*[None] * ufunc.nin, *[np.dtype(dtype)] * ufunc.nout)}
     loop = ufunc.resolve_dtypes((*given, *[None] * ufunc.nout), casting=casting or "same_kind", **wanted)
@@ -371,7 +382,7 @@ def reshape_any(a: Any, to: tuple) -> Any:
 
 @hook
 def added_short(x: Variable, at: Any, y: Any) -> bool:
-    """Add by a short way, where there is one; was it done?"""
+    """Add with a fast path, if there is one. Returns whether it was done."""
     return False
 
 
@@ -407,7 +418,7 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
 
 
 def store(out: Any, y: Any, where: Any = True) -> Any:
-    """Write the result y into `out`, as out= asks."""
+    """Write the result y into `out`, with the meaning of out=."""
     if type(out) is tuple:
         if issubclass(type(y), tuple):
             return tuple([store(o, v, where) for o, v in zip(out, y, strict=True)])
@@ -441,18 +452,19 @@ def array_function(self, f, types, args, kwargs):
     return call(f, args, kwargs)
 
 
-# --- CuPy's hooks: a kernel is known by its name alone ---
+# --- CuPy's hooks: only the name identifies a kernel ---
 
 PREFIXES = (("cupyx_scipy_special_", scipy.special), ("cupyx_scipy_", scipy.special), ("cupyx_", scipy.special), ("cupy_", np))
 RENAMED = {
     "copy": np.copy, "elementwise_copy": np.copy, "round_ufunc": np.round, "min": np.min, "max": np.max, "array_equal": np.equal,
     "conjugate": np.conjugate, "negative_": np.negative, "square_": np.square, "nan_to_num_": np.nan_to_num, "fix": np.trunc,
-    "ellipk": scipy.special.ellipkm1, "ellipkm1": scipy.special.ellipk,  # CuPy exchanged the names of these two
+    # CuPy exchanged the names of these two
+    "ellipk": scipy.special.ellipkm1, "ellipkm1": scipy.special.ellipk,
 }  # fmt: skip
 
 
 def named(kernel: Any) -> Any:
-    """NumPy's or SciPy's function of the same meaning as a kernel of CuPy."""
+    """NumPy's or SciPy's function of the same meaning as a CuPy kernel."""
     name, module = kernel.name, np
     for prefix, home in PREFIXES:
         if name.startswith(prefix):
@@ -462,7 +474,7 @@ def named(kernel: Any) -> Any:
         return RENAMED[name]
     found = getattr(module, name, None) or getattr(np, name, None) or getattr(scipy.special, name, None)
     if isinstance(found, np.ufunc) and found.nin != getattr(kernel, "nin", found.nin):
-        return None  # (CuPy gave the kernel of sph_harm the name of another)
+        return None  # (CuPy's kernel of sph_harm has another function's name)
     return found if callable(found) else None
 
 

@@ -1,8 +1,8 @@
 """Reductions and scans: sum, mean, variance, extremes, products, cumulative sums, quantiles, logsumexp.
 
-Products are taken pairwise (a tree of multiplications), so zeros among the factors are right in every derivative.  Extremes
-share a cotangent equally among ties.  `root_sum_squares` is the length of a vector, whose derivative at zero is zero at every
-order; the standard deviation stands on it."""
+Products are taken pairwise (a tree of multiplications), so zeros among the factors are right in every
+derivative. Extremes share a cotangent equally among ties. `root_sum_squares` is the length of a
+vector; its derivative at zero is zero at every order. The standard deviation is based on it."""
 
 import math
 import operator
@@ -37,7 +37,7 @@ def axes_of(a: Any, axis: Any) -> tuple:
 
 
 def count_of(a: Any, axis: Any) -> int:
-    """The number of elements that a reduction over `axis` takes together."""
+    """The number of elements that a reduction over `axis` combines."""
     if axis is None:
         return math.prod(shape(a))
     return math.prod([shape(a)[k] for k in axes_of(a, axis)])
@@ -55,7 +55,7 @@ def last(a: Any, axis: Any) -> tuple:
 
 
 def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """The result r of a reduction of a, with its axes kept as ones if so asked."""
+    """The result r of a reduction of a. With `keepdims` the reduced axes stay, with length one."""
     if not keepdims:
         return r
     to = kept_dims(shape(a), axes_of(a, axis))
@@ -95,14 +95,14 @@ def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
-    """How many elements of a take part in a total, as floats that leave its dtype as it is."""
+    """The number of elements of a in a total, as floats that do not change the dtype of the total."""
     n = s.sum(broadcast_plain(where, shape(a)), axis, keepdims)
     d = np.dtype(dtype(total).char.lower()) if dtype(total).kind in "fc" else np.dtype(float)
     return n.astype(d)
 
 
 def floating(name: str, to: Any) -> Any:
-    """The dtype= of a mean, which must be one of floats."""
+    """The dtype= of a mean, which must be a floating-point one."""
     if to is not None and np.dtype(to).kind not in "fc":
         raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative; take the {name}, then astype")
     return to
@@ -144,17 +144,20 @@ def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
 
 @primitive(holomorphic=False, batch="axis", known_as="norm")
 def root_sum_squares(x, axis=None, keepdims=False, name="norm", line=None):
-    """The 2-norm over the axes.  `name`: of the user's operation; `line`: where, if it is zero."""
+    """The 2-norm over the axes. `name` and `line`: the user's operation and its line, for the warning at
+    a zero length."""
     y = x.real * x.real + x.imag * x.imag if x.dtype.kind == "c" else x * x
     return xp_of(x).sqrt(y.sum(axis=axis, keepdims=keepdims))
 
 
-# Within these bounds of a length, by the size of a real number, no square that matters has become 0, denormal or infinite.
+# For lengths within these bounds (by item size of a real number), no relevant square has become 0,
+# subnormal or infinite.
 BOUNDS = {2: (0.1, 200.0), 4: (1e-15, 1e18), 8: (1e-140, 1e150), np.dtype("g").itemsize: (1e-140, 1e150)}
 
 
 def to_scale(x: Any, axis: Any) -> Any:
-    """A power of 2 for each vector, by which its largest element comes near 1; plain.  1 where that is zero, or no number."""
+    """For each vector a plain power of 2 that scales its largest element to about 1. It is near 1 if
+    that element is zero or not finite."""
     return scale_of(primal_of(x), axis=axis)
 
 
@@ -169,8 +172,8 @@ def scale_of(x, *, axis):
 
 
 def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bounds: dict) -> tuple:
-    """x / |x| by two numbers: x, or a multiple of it, and the norm of that.  Where it is zero 0 / 1, in every further derivative too;
-    and a mask of these, or None."""
+    """x / |x| as a triple (y, norm of y, mask): y is x or a multiple of it, and the mask holds zero lengths
+    (or is None). A zero length gives 0 / 1, in every further derivative too."""
     low, high = bounds[layout_of(x).real.dtype.itemsize]
     p = seen(out)
     if p is not None and (low < p < high if p.ndim == 0 else ((p > low) & (p < high)).all()):
@@ -201,7 +204,7 @@ rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
 
 
 def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "norm") -> Any:
-    """The 2-norm; if it is zero, a warning of a second derivative can tell the line of this call."""
+    """The 2-norm. If it is zero, the warning of a second derivative names the line of this call."""
     out = root_sum_squares(x, axis, keepdims, name)
     p = seen(out)
     if p is not None and isinstance(out, Variable) and not (p if p.ndim == 0 else p.all()):
@@ -222,7 +225,8 @@ def _deviation(a, axis, dtype, where, mean_given):
 def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     n = n - ddof
     if ndim(n) == 0:
-        return maximum(n, 0.0) if isinstance(n, Variable) or is_array(n) else max_of_zero(n)  # (nobody waits for a device)
+        # (no test on a device, which would have to synchronise)
+        return maximum(n, 0.0) if isinstance(n, Variable) or is_array(n) else max_of_zero(n)
     return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
 
 
@@ -251,7 +255,7 @@ def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=No
 
 
 def _product(x: Any) -> Any:
-    """Along the last axis, by halves: x[:k] x[k:] until one is left."""
+    """The product along the last axis, by halves: x[:k] x[k:], until one is left."""
     axis = ndim(x) - 1
     n = shape(x)[axis]
     if n == 0:
@@ -271,7 +275,7 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     if _dtype_of(a).kind not in "fc":
         a = astype(a, to=np.dtype(dtype or (np.prod(np.zeros(1, _dtype_of(a))).dtype)))
     a = masked(cast(a, dtype), where, 1)
-    axis = axis if ndim(a) or axis not in (0, -1) else None  # which NumPy lets a number have
+    axis = axis if ndim(a) or axis not in (0, -1) else None  # NumPy accepts this axis for a number
     r = restored(_product(last(a, axis)[0]), a, axis, keepdims)
     return r if initial is None else multiply(r, initial)
 
@@ -281,7 +285,7 @@ def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
 
 @primitive(batch="axis", known_as="cumsum")
 def running_sum(x, *, axis, back=False):
-    """Cumulative sums along one axis; `back`: from the end."""
+    """Cumulative sums along one axis. `back`: from the end."""
     xp = xp_of(x)
     if back:
         backwards = (slice(None),) * axis + (slice(None, None, -1),)
@@ -310,7 +314,8 @@ def cumsum(a, axis=None, dtype=None):
 
 @implements(np.cumprod)
 def cumprod(a, axis=None, dtype=None):
-    """Each step multiplies by what lies k before, k = 1, 2, 4 ...: as exact about zeros as `prod`."""
+    """Each step multiplies by the element k places before, k = 1, 2, 4 ...: as accurate at zeros as
+    `prod`."""
     x, axis = _flat(a, axis)
     if _dtype_of(x).kind not in "fc":
         x = astype(x, to=np.cumprod(np.zeros(1, _dtype_of(x))).dtype)
@@ -363,13 +368,13 @@ def lowest(x, *, axis=None, keepdims=False):
 
 
 def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
-    """The columns of x as rows: short rows are read slowly (`shaping.SHORT`)."""
+    """The columns of x as rows. NumPy reads short rows slowly (`shaping.SHORT`)."""
     r = x.transpose((x.ndim - 1, *range(x.ndim - 1))).copy()
     return r[..., None] if keepdims else r
 
 
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
-    """The part of each element in the extreme: 1 / the number of ties, else 0; for it has derivative zero."""
+    """The share of each element in the extreme: 1 / (number of ties), else 0. It has derivative zero."""
     x = primal_of(x)
     hits = x == kept(primal_of(out), x, axis, keepdims)
     if ndim(x) == 0:
@@ -388,7 +393,8 @@ def _extreme_vjp(g, out, x, axis, keepdims):
     top = primal_of(out)
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and not isinstance(top, Variable):
         hits = x == kept(top, x, axis, keepdims)
-        if np.count_nonzero(hits) == top.size and finite(top):  # no ties, hence nothing to share: each that is not nan has a hit
+        # without ties nothing is shared: every result that is not nan has one hit
+        if np.count_nonzero(hits) == top.size and finite(top):
             return times0(hits, kept(g, x, axis, keepdims))
     return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
 
@@ -430,7 +436,7 @@ def ptp(a, axis=None, *, keepdims=False):
     return amax(a, axis, keepdims=keepdims) - amin(a, axis, keepdims=keepdims)
 
 
-# --- reductions that pass over nan ---
+# --- reductions that ignore nan ---
 
 
 def _without_nan(a: Any, fill: Any) -> tuple:
@@ -503,14 +509,15 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 # --- sums of exponentials ---
 
 
-# exp(x - log_sum_exp(x)) has lost log(n) in rounding where x is large: the weights are found from x less its maximum, which is exact.
+# exp(x - log_sum_exp(x)) loses log(n) to rounding where x is large. So the weights are computed from x
+# less its maximum, which is exact.
 def _from_top(x: Any, axis: Any) -> tuple:
-    """(x less its largest real part, that part); infinite ones are left."""
+    """(x less its largest real part, that part); infinite ones are not subtracted."""
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
         if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
-            x = x.copy(order="F")  # short rows are read slowly (`shaping.SHORT`)
+            x = x.copy(order="F")  # NumPy reads short rows slowly (`shaping.SHORT`)
         top = np.maximum.reduce(x, axis, None, None, True)
-        if np.isfinite(top).all():  # (`finite` squares: that may overflow, with a warning)
+        if np.isfinite(top).all():  # (`finite` squares the elements, which may overflow with a warning)
             return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top
@@ -518,7 +525,7 @@ def _from_top(x: Any, axis: Any) -> tuple:
 
 @primitive(batch="axis")
 def top_of(x, *, axis):
-    """The largest real part, or 0 where that is infinite."""
+    """The largest real part, or 0 if that is infinite."""
     xp = xp_of(x)
     top = highest(xp.real(x), axis=axis, keepdims=True) if x.size else xp.zeros(kept_dims(x.shape, axis), x.real.dtype)
     return xp.where(xp.isfinite(top), top, xp.zeros((), top.dtype))
@@ -578,7 +585,7 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
     way = sign(primal_of(total))
     r = log(total * way if return_sign else total) + top
     if not keepdims:
-        r, way = s.sum(r, axis), s.sum(way, axis)  # of one element
+        r, way = s.sum(r, axis), s.sum(way, axis)  # a reduction over one element
     return (r, way) if return_sign else r
 
 

@@ -1,7 +1,7 @@
-"""The methods `reduce`, `accumulate` and `reduceat` of ufuncs that have no function of their own for them.
+"""The methods `reduce`, `accumulate` and `reduceat` of ufuncs without a function of their own for them.
 
-Where the order does not matter, halves are combined, or elements at distances 1, 2, 4, ...: as many operations as the logarithm of the
-length.  Else one after the other."""
+If the order does not matter, halves are combined, or elements at distances 1, 2, 4, ...; the number of
+operations is the logarithm of the length. Otherwise the elements are combined one after another."""
 
 from collections.abc import Callable
 from typing import Any
@@ -21,7 +21,8 @@ def part(x: Any, axis: int, start: int, stop: int) -> Any:
 
 
 def one_axis(f: Any, x: Any, axis: Any) -> tuple:
-    """x with the axes that are reduced as one, its place, and the shape of the result with these axes as 1."""
+    """(x with the reduced axes joined into one, the place of that axis, the shape of the result with
+    these axes as 1)."""
     n = ndim(x)
     axes = axes_of(axis, n)
     kept = tuple([1 if a in axes else k for a, k in enumerate(shape(x))])
@@ -70,7 +71,8 @@ def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
 
 
 def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) -> Any:
-    """`reduce(part)`, with the axis kept, for each part from an index to the next; of an index that is not below the next, its element."""
+    """`reduce(part)`, with the axis kept, for each part from one index to the next. If the next index is
+    not larger, the element at the index."""
     axis = axis_of(axis, ndim(x))
     n = shape(x)[axis]
     at = np.asarray(indices).tolist()

@@ -1,7 +1,9 @@
-"""Operations linear in their arrays that move, repeat or gather elements, each beside its adjoint: sum and broadcast_to, reshape,
-transpose, concatenate and split, real, imag, conj, astype, copy, flip, roll, tril, triu, diagonal.
+"""Linear operations that move, repeat or gather elements, each beside its adjoint: sum and broadcast_to,
+reshape, transpose, concatenate and split, real, imag, conj, astype, copy, flip, roll, tril, triu,
+diagonal.
 
-These are pure: their results are values.  The functions that give NumPy's *views* of a Variable stand in ops/variable_methods.py."""
+These are pure: their results are values. The functions that return NumPy's *views* of a Variable are
+in ops/indexing/views.py."""
 
 import math
 from typing import Any
@@ -21,7 +23,7 @@ from .declare import dtype as dtype_of
 
 
 def _copied(run, stacks, params):
-    """(The trace lays each sample in the order asked for.)"""
+    """The batching rule of `copy`. (The trace puts each sample in the required memory order.)"""
     return run(*stacks, order="K")
 
 
@@ -31,13 +33,13 @@ def copy(x, order="K"):
 
 
 def _relaid(run, stacks, params):
-    """(The same.)"""
+    """The batching rule of `relaid`, likewise."""
     return copy(stacks[0])
 
 
 @primitive(shapes=(0,), batch=_relaid, scalar=Written(lambda x, *, strides: x), total=True)
 def relaid(x, *, strides):
-    """x in the memory order that the strides tell."""
+    """x in the memory order given by the strides."""
     y = room_laid(xp_of(x), x.shape, strides, x.dtype)
     y[...] = x
     return y
@@ -45,7 +47,7 @@ def relaid(x, *, strides):
 
 @primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x: x))
 def array_of(x):
-    """An array without axes that holds the number x; it can be written."""
+    """A writable 0-d array that holds the number x."""
     return np.array(x) if issubclass(type(x), np.generic) else x.copy()
 
 
@@ -97,8 +99,8 @@ def zeros_like(x: Any) -> Any:
 
 
 add_up = np.add.reduce
-# A last axis below 8, over which NumPy loops anew for each number: taken column by column it costs a tenth, and the same bits come
-# out, for NumPy adds so few one after another.
+# Below 8, NumPy starts a new loop for each number of the result. Adding column by column takes a tenth of
+# the time. The bits are equal, because NumPy adds so few elements one after another.
 SHORT, LONG = 8, 512
 
 
@@ -122,8 +124,8 @@ def sum(x, axis=None, keepdims=False):
 def broadcast_to(x, *, to):
     few = math.prod(to) <= 4096
     if type(x) is np.ndarray and x.size > LONG // SHORT and x.shape == (*to[:-1], 1) and (few or to[-1] < SHORT):
-        return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would make the next product slow
-    if few and xp_of(x) is np:  # NumPy's own takes ten times as long as to fill so little
+        return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would slow down the next product
+    if few and xp_of(x) is np:  # for so few elements NumPy's function takes ten times as long as filling
         r = np.empty(to, x.dtype)
         r[...] = x
         return r
@@ -150,7 +152,7 @@ def kept_dims(s: tuple, axis: Any) -> tuple:
 
 
 def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
-    """Undo a reduction of shape s over `axis`: g repeated along it."""
+    """Undo a reduction of an array of shape s over `axis`: repeat g along it."""
     if s == ():
         return g
     if type(g) is np.float64:
@@ -165,12 +167,13 @@ def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
 
 
 def fit(g: Any, to: tuple, dt: Any) -> Any:
-    """Bring g to a shape that broadcasts to its own, by sums, and to the dtype `dt`: the adjoint of broadcasting and promotion."""
+    """The adjoint of broadcasting and promotion: sum g to the shape `to`, which broadcasts to its own,
+    and cast it to `dt`."""
     if type(g) is np.ndarray and g.dtype is dt and g.shape:
         if to == ():
-            return add_up(g, None)  # a number met an array
+            return add_up(g, None)  # a number was broadcast to an array
         if g.ndim == 2 and to == g.shape[1:]:
-            return added(g, FIRST)  # a row met a matrix
+            return added(g, FIRST)  # a row was broadcast to a matrix
         if g.ndim == 2 and to == (len(g), 1):
             return added(g, LAST).reshape(to)  # a column
     s = shape(g)
@@ -191,7 +194,8 @@ def fit(g: Any, to: tuple, dt: Any) -> Any:
 
 
 def added(g: np.ndarray, axes: tuple) -> Any:
-    """The sum of a cotangent over these axes.  Over the first or the last ones BLAS adds in a third of the time, no less exactly."""
+    """The sum of a cotangent over these axes. Over the first or last ones, BLAS takes a third of the time
+    with no less accuracy."""
     n = len(axes)
     if g.dtype is F8 and g.flags.c_contiguous and g.size > 64 and n < g.ndim:
         if axes[-1] == n - 1:
@@ -204,7 +208,7 @@ def added(g: np.ndarray, axes: tuple) -> Any:
 
 
 FIRST, LAST = (0,), (1,)  # axes of a matrix
-PAIRWISE = 128  # so many numbers NumPy adds without halving them
+PAIRWISE = 128  # NumPy adds up to this many numbers without halving
 ONES = np.ones(8 * PAIRWISE)
 ONES.flags.writeable = False
 
@@ -228,7 +232,7 @@ late.fit, late.conj = fit, conj
 
 
 def widened(t: Any, out: Any) -> Any:
-    """A tangent broadcast to the shape of the output; a number of NumPy's moves to the library of the output."""
+    """A tangent broadcast to the shape of the output. A NumPy number moves to the library of the output."""
     if is_scalar(t):
         library = xp(out)
         if library is not np:
@@ -251,7 +255,8 @@ def swapped(x: Any) -> Any:
 @primitive(shapes=(0,), batch="moves")
 def rolled(x, *, shift, axis):
     if type(x) is np.ndarray and x.size and type(shift) is int and (axis is None or type(axis) is int and -x.ndim <= axis < x.ndim):
-        y = x.reshape(-1) if axis is None else x  # NumPy's own takes ten times as long as to move so little
+        # for so few elements NumPy's function takes ten times as long as moving them
+        y = x.reshape(-1) if axis is None else x
         axis = axis or 0
         cut = -shift % y.shape[axis]
         before = (slice(None),) * (axis % y.ndim)
@@ -283,7 +288,7 @@ def slice_of(x, *, axis, start, stop):
 
 @primitive(shapes=(0,), batch="axis")
 def embed(x, *, axis, start, size):
-    """Zeros of length `size` along one axis, with x from `start` on: the adjoint of `slice_of`."""
+    """Zeros of length `size` along one axis, with x inserted at `start`: the adjoint of `slice_of`."""
     s = list(x.shape)
     n, s[axis] = s[axis], size
     out = xp_of(x).zeros(s, x.dtype)
@@ -302,7 +307,7 @@ def _concatenate_vjp(g, out, need, *xs, axis=0):
 
 
 def filled(t: Any, x: Any) -> Any:
-    """The tangent t of x, or zeros."""
+    """The tangent t of x, or zeros if it is None."""
     return zeros_like(x) if t is None else t
 
 
@@ -326,7 +331,7 @@ def arrays_of(xs: Any) -> list:
 
 
 def numeric(a: Any, x: Any) -> Any:
-    """`a`, made of x, if it holds numbers."""
+    """`a`, made from x, if its elements are numbers."""
     if a.dtype.kind not in "biufc":
         raise ArgumentError(f"{x!r} ({type(x).__name__}) stands among tracked numbers; dtype=object makes an array of objects")
     return a
@@ -334,14 +339,14 @@ def numeric(a: Any, x: Any) -> Any:
 
 @primitive(shapes="*", batch="moves")
 def packed(*xs, to=(-1,)):
-    """Numbers as an array of the shape `to`."""
+    """Numbers as an array of shape `to`."""
     library = xp_of(xs[0])
     return (np.array(xs) if library is np else library.stack([library.asarray(x) for x in xs])).reshape(to)
 
 
 def _packed_vjp(g, out, need, *xs, to):
     g = g if len(to) == 1 else reshape(g, to=(-1,))
-    if xp(g) is not np:  # an element of CuPy's is a view
+    if xp(g) is not np:  # an element of a CuPy array is a view
         return [layer(g, axis=0, at=i) if wanted else None for i, wanted in enumerate(need)]
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
@@ -351,20 +356,20 @@ rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, 
 
 @primitive(shapes="*", batch="moves")
 def layered(*xs, axis):
-    """Arrays of one shape along a new axis."""
+    """Stack arrays of one shape along a new axis."""
     library = xp_of(xs[0])
     return np.array(xs) if library is np and axis == 0 else library.stack(xs, axis)
 
 
 @primitive(shapes=(0,), batch="moves")
 def layer(x, *, axis, at):
-    """x at one place along an axis, as a copy."""
+    """x at one index of an axis, as a copy."""
     return x[(slice(None),) * axis + (at,)].copy()
 
 
 @primitive(shapes=(0,), batch="moves")
 def as_layer(x, *, axis, at, size):
-    """Zeros with a new axis, and x at one place along it: the adjoint of `layer`."""
+    """Zeros with a new axis, and x at one index of it: the adjoint of `layer`."""
     out = xp_of(x).zeros((*x.shape[:axis], size, *x.shape[axis:]), x.dtype)
     out[(slice(None),) * axis + (at,)] = x
     return out
@@ -398,13 +403,13 @@ def stack(arrays, axis=0, dtype=None):
 
 
 def stacked(x: Any) -> Any:
-    """A nested list, some of whose members may be Variables, as one array."""
+    """A nested list, which may contain Variables, as one array."""
     return joined(x) if nests_variable(x) else np.asarray(x)
 
 
 @hook
 def joined(x: Any) -> Any:
-    """A nested list in which there are Variables."""
+    """A nested list that contains Variables, as one array."""
     numbers: list = []
     to = sizes_of(x, numbers)
     if to is not None:
@@ -413,7 +418,8 @@ def joined(x: Any) -> Any:
 
 
 def sizes_of(x: Any, numbers: list) -> tuple | None:
-    """The shape of a nested list of numbers, which are added to `numbers`; None if it holds arrays, or rows of other lengths."""
+    """The shape of a nested list of numbers, which are appended to `numbers`. None if it contains arrays
+    or rows of different lengths."""
     of_one = None
     for e in x:
         if issubclass(type(e), (list, tuple)):

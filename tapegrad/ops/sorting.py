@@ -1,5 +1,7 @@
-"""Sorting, and what finds elements by value.  An order is found on primal values and then applied as a constant permutation; equal
-elements keep their order, so that the derivative of `sort` is the same on every library."""
+"""Sorting, and functions that find elements by value.
+
+The order is found on primal values and applied as a constant permutation. Equal elements keep their
+order, so the derivative of `sort` is the same with every library."""
 
 from typing import Any
 
@@ -19,17 +21,17 @@ from .zero_derivative import argpartition, argsort, searchsorted
 
 # --- elements by an index along one axis ---
 
-# The index is a setting; or an operand, where a trace hides it.
+# The index is a setting, or an operand if a trace hides it.
 
 
 @primitive(shapes=(0,), batch="moves")
 def taken_at(x, *, at, axis):
-    """The elements of x at the indices `at`, an array with as many axes, along one axis."""
+    """The elements of x at the indices `at` along one axis; `at` has as many axes as x."""
     return xp_of(x).take_along_axis(x, at, axis)
 
 
 def _added_stacked(run, xs, params):
-    """`added_at` and `added_by`: one axis more, of the samples."""
+    """The batching rule of `added_at` and `added_by`: one more axis, for the samples."""
     count, more = len(xs[0]), {"axis": params["axis"] + 1, "like": (len(xs[0]), *params["like"])}
     if len(xs) == 1:
         more["at"] = xp_of(xs[0]).broadcast_to(params["at"], (count, *params["at"].shape))
@@ -38,7 +40,7 @@ def _added_stacked(run, xs, params):
 
 @primitive(shapes=(0,), batch=_added_stacked, total=True)
 def added_at(x, *, at, axis, like):
-    """The adjoint of `taken_at`: elements of equal index are added."""
+    """The adjoint of `taken_at`: elements with equal indices are added."""
     library = xp_of(x)
     out = library.zeros(like, x.dtype)
     where = [library.arange(n).reshape((n,) + (1,) * (len(like) - 1 - i)) for i, n in enumerate(like)]
@@ -87,20 +89,20 @@ rules(
 )
 
 
-# --- the largest of each element and of all that is brought to it: equal ones share its derivative ---
+# --- ufunc.at of maximum and minimum: equal elements share the derivative ---
 
 
 @primitive(total=True)
 def extreme_at(x, y, *, at, largest):
     """The vector x after numpy.maximum.at(x, at, y), or minimum.at."""
     out = x.copy()
-    with np.errstate(invalid="ignore"):  # of comparisons with nan, which maximum itself does not mind
+    with np.errstate(invalid="ignore"):  # comparisons with nan warn, `maximum` itself does not
         (xp_of(x).maximum if largest else xp_of(x).minimum).at(out, at, y)
     return out
 
 
 def shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
-    """What part of each result is of x, and of y."""
+    """The shares of x and of y in each result."""
     out, x, y = primal_of(out), primal_of(x), primal_of(y)
     own, brought = (x == out) * 1.0, (y == taken(out, at, 0)) * 1.0
     count = maximum(own + taken_back(brought, at, 0, shape(x)), 1.0)
@@ -124,7 +126,7 @@ rules(
 
 
 def with_extremes(x: Any, y: Any, places: Any, largest: bool) -> Any:
-    """x after numpy.maximum.at, or minimum.at, at the elements of these numbers."""
+    """x after numpy.maximum.at, or minimum.at, at the elements with these numbers."""
     y = y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y)
     y = flat(broadcast_to(astype(y, to=dtype(x)), to=places.shape))
     return reshape(extreme_at(flat(x), y, at=places.ravel(), largest=largest), to=shape(x))
@@ -195,7 +197,7 @@ def without_fields(name: str, order: Any) -> None:
 
 @implements(np.sort)
 def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=None):
-    """(`descending=`: of NumPy 2.5 and later.)"""
+    """The sorted array. (NumPy has `descending=` from 2.5 on.)"""
     without_fields("sort", order)
     a, axis = _along(a, axis)
     return taken(a, _order(a, axis, **({"descending": True} if descending else {})), axis)
@@ -217,14 +219,15 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
 
 @primitive(multi=3)
 def places_of_unique(x, *, equal_nan, axis):
-    """For each different element where it is first; for each element which of these it is; how often each is there."""
+    """The position of the first of each distinct element; for each element, the number of its distinct
+    value; the counts."""
     rest = {"equal_nan": equal_nan} if xp_of(x) is np else {}
     return tuple(xp_of(x).unique(x, True, True, True, **rest, **({} if axis is None else {"axis": axis}))[1:])
 
 
 @implements(np.unique)
 def unique(ar, return_index=False, return_inverse=False, return_counts=False, axis=None, *, equal_nan=True, sorted=True):
-    """Of equal elements the first takes the derivative."""
+    """Among equal elements, the first gets the derivative."""
     if ndim(ar) == 0:
         raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
     axis = None if axis is None else range(ndim(ar))[axis]
@@ -235,14 +238,15 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
 
 
 def elements(x: Any, at: Any, to: tuple) -> Any:
-    """The elements of the vector x at the indices `at`, a vector; in the shape `to`."""
+    """The elements of the vector x at the indices `at`, a vector, in the shape `to`."""
     r = taken(x, at, 0)
     return reshape(r, to=to) if to else r[0]
 
 
 @implements(np.interp)
 def interp(x, xp, fp, left=None, right=None, period=None):
-    """Piecewise linear; outside the range of xp constant.  At a node the slope is that of the piece to its right."""
+    """Piecewise linear interpolation, constant outside of the range of xp. At a node the slope is that of
+    the piece to its right."""
     x, xp, fp = [a if dtype(a) == F8 or dtype(a).kind == "c" else astype(a, to=F8) for a in arrays_of((x, xp, fp))]
     if ndim(xp) != 1 or shape(xp) != shape(fp) or not shape(xp)[0]:
         raise ValueError(f"numpy.interp: xp and fp of shapes {shape(xp)} and {shape(fp)}, which must be vectors of one length, not empty")

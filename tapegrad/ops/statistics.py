@@ -25,13 +25,14 @@ from .sorting import bincount, taken
 # --- order statistics ---
 
 
-# Hyndman and Fan's continuous methods: the place of the quantile among n sorted numbers, counted from 0, is
-# n q + alpha + q (1 - alpha - beta) - 1.
+# Hyndman and Fan's continuous methods. The position of the quantile among n sorted numbers, counted from
+# 0, is n q + alpha + q (1 - alpha - beta) - 1.
 CONTINUOUS = {
     "linear": (1.0, 1.0), "interpolated_inverted_cdf": (0.0, 1.0), "hazen": (0.5, 0.5), "weibull": (0.0, 0.0),
     "median_unbiased": (1 / 3, 1 / 3), "normal_unbiased": (3 / 8, 3 / 8),
 }  # fmt: skip
-STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")  # discontinuous: the derivative is that of what is picked
+# discontinuous: the derivative is that of the chosen element
+STEPS = ("inverted_cdf", "averaged_inverted_cdf", "closest_observation")
 METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
@@ -71,7 +72,8 @@ def _of_rows(x: Any, at: Any) -> Any:
 
 
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
-    """An order found on primal values says which two elements of each row are read.  `nan`: pass over nan, which a sort puts last."""
+    """The order found on primal values determines the two elements of each row that are read. `nan`:
+    ignore nan, which a sort puts last."""
     a = array_of(a)
     if type(q) is float and type(a) is ArrayVariable and not nan and not keepdims and (axis is None or axis == 0):
         values = primal_of(a)
@@ -97,7 +99,7 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
         return restored(cast(r, to), a, axis, keepdims)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
-    # how many take part: one number on the host, but for rows that differ in their nan
+    # the number of elements that count: one number on the host, unless rows differ in their nan
     n = (~gone).sum(axis=-1).reshape(-1) if nan else np.asarray(shape(rows)[-1])
     low, high, w = _places(name, n, q, method)
     table = reshape(rows, to=order.shape)
@@ -115,13 +117,13 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
 
 
 def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
-    """The quantile of a vector: its two elements are read as numbers."""
+    """The quantile of a vector; its two elements are read as numbers."""
     values, n = values_of(x), shape(x)[0]
     low, high, w = _places(name, np.asarray(n), q, method) if type(q) is not float or method != "linear" else _place(n, q)
     w = _weight(w, x)
     both = isinstance(w, Variable) or w
     if values.dtype.kind == "f":
-        top = np.maximum.reduce(values)  # nan if any is
+        top = np.maximum.reduce(values)  # nan if any element is
         first, second = _ranked(values, int(low), int(high if both else low)) if top == top else (0, 0)
     else:
         order = np.argsort(values, kind="stable")
@@ -133,7 +135,8 @@ def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
 
 
 def _ranked(values: np.ndarray, low: int, high: int) -> tuple:
-    """The places of two neighbours in the order of real numbers; of equal ones as in a stable sort."""
+    """The positions of two neighbours in the order of real numbers; equal ones are ordered as in a stable
+    sort."""
     order = values.copy()
     order.partition(low)
     equal = (values == order[low]).nonzero()[0]
@@ -144,7 +147,7 @@ def _ranked(values: np.ndarray, low: int, high: int) -> tuple:
 
 
 def _place(n: int, q: float) -> tuple:
-    """`_places` of the usual method, for one number."""
+    """`_places` of the default method, for one number."""
     low = min(int(q * (n - 1)), n - 1)
     return low, min(low + 1, n - 1), np.float64(q * (n - 1) - low)
 
@@ -154,7 +157,7 @@ def _weight(w: Any, x: Any) -> Any:
 
 
 def _between(down: Any, up: Any, w: Any) -> Any:
-    """NumPy's way, from the nearer end."""
+    """Interpolate from the nearer end, as NumPy does."""
     near = primal_of(w) >= 0.5
     if isinstance(near, Variable):
         return select(near, up - (up - down) * (1 - w), down + (up - down) * w)
@@ -164,7 +167,8 @@ def _between(down: Any, up: Any, w: Any) -> Any:
 
 
 def _weighted(f, a, q, axis, method, keepdims, weights):
-    """By NumPy's own function f, which picks an element of each row: the first that is equal to it takes the derivative."""
+    """The result of NumPy's own function f, which picks an element of each row. The first equal element
+    gets the derivative."""
     a, w = array_of(a), values_of(array_of(weights))
     if xp(a) is not np:
         raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
@@ -224,7 +228,7 @@ def nanmedian(a, axis=None, *, keepdims=False):
 
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
-    """Rows are variables."""
+    """The covariance matrix. Rows are variables."""
     x = _rows(m, rowvar, not rowvar and _turns_one_row())
     if y is not None:
         x = s.concatenate(x, _rows(y, rowvar), axis=0)
@@ -261,7 +265,7 @@ def _complex(x: Any) -> bool:
 
 
 def _rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
-    """`turned`: one row alone, too, is a column of observations if rows are not variables."""
+    """`turned`: a single row, too, becomes a column of observations if rows are not variables."""
     m = array_of(m)
     if ndim(m) > 2:
         raise ArgumentError("numpy.cov: m has more than 2 dimensions")
@@ -271,7 +275,7 @@ def _rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
 
 @functools.cache
 def _turns_one_row() -> bool:
-    """NumPy's `cov` does so from 2.2 on."""
+    """Does NumPy's `cov` transpose a single row? It does from 2.2 on."""
     return np.ndim(np.cov(np.zeros((1, 2)), rowvar=False, ddof=0)) == 2
 
 
@@ -310,7 +314,7 @@ def ediff1d(ary, to_end=None, to_begin=None):
 
 
 def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
-    """The widths of the intervals, to broadcast along `axis`."""
+    """The widths of the intervals, in a shape that broadcasts along `axis`."""
     if x is None:
         return dx
     x = array_of(x)
@@ -374,7 +378,7 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
 
 
 def broadcasted(h: Any, n: int, f: Any) -> Any:
-    """The spacing h, n times."""
+    """The spacing h, repeated n times."""
     return h * xp(f).ones(n, dtype(f))
 
 
@@ -385,7 +389,8 @@ plain = nested(values_of)
 
 @implements(np.histogram)
 def histogram(a, bins=10, range=None, density=None, weights=None):
-    """Counts have derivative zero.  Linear in the weights; the edges move with what they are made from, with density= the bars too."""
+    """Counts have derivative zero. With weights the result is linear in them. The edges follow the values
+    that define them; with density= the bars do too."""
     x = values_of(arrays_of([a])[0])
     given = None if any_tracked([weights]) else plain(weights)
     counts, edges = xp_of(x).histogram(x, plain(bins), plain(range), weights=given)

@@ -1,7 +1,9 @@
-"""Give Variable its operators, methods, protocols, views and in-place writes.  The only file that changes the class.
+"""Adds operators, methods, protocols, views and in-place writes to Variable. No other file changes the
+class.
 
-Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name; conversions, which raise on
-a tracked Variable; the protocols by which NumPy and CuPy functions reach us (ops/protocols.py)."""
+Reading order: operators; writes; attributes; methods, which are NumPy's functions of the same name;
+conversions, which raise on a tracked Variable; the protocols through which NumPy and CuPy functions
+arrive (ops/protocols.py)."""
 
 import abc
 import dis
@@ -47,7 +49,7 @@ V: Any = Variable
 
 
 def _entry(f: Any) -> Callable:
-    """The operation that answers for f, or a function that says there is none."""
+    """The operation for f, or a function that raises because there is none."""
     if f in NUMPY:
         return NUMPY[f]
 
@@ -94,19 +96,21 @@ V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else 
 
 
 def is_number(x: Any) -> bool:
-    """Is x a plain number of the caller's (`Trace.is_number`)?"""
+    """Is x a plain number of the caller (`Trace.is_number`)?"""
     return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
 
 
 def _primal_operator(op: Callable, f: Any) -> Callable:
-    """Comparisons, and operators of booleans and integers: on primal values, the derivative is zero."""
+    """Comparisons, and operators of booleans and integers. They run on primal values and have derivative
+    zero."""
     hidden = _entry(f)
 
     def method(a, b):
         if isinstance(b, (list, tuple)):
             b = s.stacked(b)
         a, b = primal_of(a), primal_of(b)
-        if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":  # None, a text: whatever a holds
+        # None or a text: the content of a does not matter
+        if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":
             like = layout_of(a)
             return op(np.ones(like.shape, like.dtype) if is_array(like) else like.dtype.type(1), b)
         return hidden(a, b) if isinstance(a, Variable) or isinstance(b, Variable) else op(a, b)
@@ -133,7 +137,7 @@ V.__hash__ = lambda x: hash(values_of(x))
 
 
 class Sequences(metaclass=abc.ABCMeta):  # noqa: B024
-    """Classes whose objects `match` takes for sequences, though they are none to `isinstance`."""
+    """Classes whose instances `match` treats as sequences, although `isinstance` does not."""
 
     __abc_tpflags__ = np.ndarray.__flags__ & (1 << 5)  # Py_TPFLAGS_SEQUENCE, from NumPy 2.5 on
 
@@ -142,7 +146,7 @@ Sequences.register(ArrayVariable)
 
 
 def _iter(x):
-    """Element by element as they are asked for, so that a write in the loop's body is seen."""
+    """Yield one element at a time, so that writes in the loop body are seen."""
     if not shape(x):
         raise TypeError("iteration over a 0-d array")
     return map(x.__getitem__, range(shape(x)[0]))
@@ -168,7 +172,7 @@ V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as Nu
 
 
 def _class_of(x):
-    """NumPy's class of the value; CuPy would take its own class for leave to read the memory."""
+    """NumPy's class of the value. (CuPy would take its own class as permission to read the memory.)"""
     kind = shown_class(type(shown(x)))
     if is_number(x):
         return complex if issubclass(kind, complex) else float
@@ -192,7 +196,7 @@ def _shape(x):
 
 
 def _set_shape(x, to):
-    """The shape that it has; another would have to be that of all who hold x."""
+    """Accept the present shape only; another shape would change it for all holders of x."""
     if not is_array(shown(x)):
         raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
     if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
@@ -216,7 +220,7 @@ V.strides = property(lambda x: shown(x).strides)
 V.flags = property(lambda x: shown(x).flags)
 V.base = property(lambda x: x._base if type(x) is View else None)
 V.device = property(lambda x: getattr(shown(x), "device", "cpu"))
-V.grad = property(lambda x: late.gradient(x))  # these two under a tape by hand
+V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape
 V.backward = property(lambda x: late.backward(x))
 V.T = property(views.turned)
 V.mT = property(views.matrix_transpose)
@@ -267,7 +271,7 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
 
 
 def _in_place(f: Any) -> Callable:
-    """x.sort(), x.partition(): the result of the function is written into x."""
+    """x.sort() and x.partition(): write the result of the function into x."""
 
     def method(x, *args, **kwargs):
         write_value(x, call(f, (x, *args), kwargs), Ellipsis)
@@ -276,7 +280,7 @@ def _in_place(f: Any) -> Callable:
 
 
 def own_conj(x):
-    """Of a real array the array itself, unlike numpy.conj, which copies."""
+    """A real array itself, unlike numpy.conj, which copies."""
     return s.conj(x) if dtype_of(x).kind == "c" else x
 
 
@@ -299,7 +303,7 @@ V.partition = _in_place(np.partition)
 
 
 def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tracked value") -> Callable:
-    """`run` gets the array, or (`lent`) the handle."""
+    """A method that drops the derivative. `run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
         if is_tracked(x) and not is_number(x):
@@ -329,7 +333,8 @@ V.data = property(_dropping("x.data", lambda x: lend(x).data, lent=True))
 V.ctypes = property(_dropping("x.ctypes", lambda x: lend(x, True).ctypes, lent=True))
 V.__dlpack__ = _dropping("DLPack", lambda x, *i, **k: lend(x).__dlpack__(*i, **k), lent=True)
 V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
-# No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: CuPy and NumPy ask for them first, to take the memory.
+# No __cuda_array_interface__, __array_interface__ or __cupy_get_ndarray__: with them CuPy and NumPy would
+# take the memory first.
 
 
 def _array(x, dtype=None, copy=None):
@@ -355,7 +360,8 @@ STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") i
 
 @functools.lru_cache(999)
 def is_store(code: Any, at: int) -> bool:
-    """Is the instruction a store, or a call of `a.fill`?  (A call and the method that it calls begin at the same place of the source.)"""
+    """Is the instruction a store, or a call of `a.fill`? (A call and the method that it calls begin at
+    the same source position.)"""
     if code.co_code[at] in STORES:
         return True
     begins = {i.offset: (i.positions.lineno, i.positions.col_offset, i.argval) for i in dis.get_instructions(code)}
@@ -363,7 +369,8 @@ def is_store(code: Any, at: int) -> bool:
 
 
 def _stored(convert: Callable, what: str) -> Callable:
-    """A constant.  NumPy asks for it too where x is stored in an array of `what`, which would lose the derivative unseen."""
+    """A conversion to a constant. NumPy also calls it when x is stored in an array of `what`, which would
+    silently drop the derivative."""
 
     def method(x):
         frame = sys._getframe(1)
@@ -390,8 +397,8 @@ KINDS = {"b": "bool", "i": "int", "u": "uint", "f": "float", "c": "complex"}
 
 
 def _text(write: Callable) -> Callable:
-    """What is written of the values; where a trace keeps them to itself, only of which kind they are, without a digit: a number that is
-    looked for in the text, or in a longer one that it was put into, is not found."""
+    """The text of the values. For hidden values it names only their kind, without a digit. So a search
+    for a number in the text, or in a longer text that includes it, fails."""
 
     def method(x, *spec):
         p = primal_of(x)
@@ -434,7 +441,7 @@ plain_view = _without_rule("view")
 
 
 def _view(x, dtype=None, type=None):
-    """A view, if it is of the same dtype and class; else plain memory."""
+    """A view for an equal dtype and class, else plain memory."""
     dtype, type = [None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)]
     if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
         return views.part(x, (Ellipsis,)) if is_array(shown(x)) else x
@@ -452,9 +459,10 @@ V.__cupy_override_elementwise_kernel__ = _protocols.cupy_elementwise
 V.__cupy_override_reduction_kernel__ = _protocols.cupy_reduction
 
 
-# --- what each class has of this ---
+# --- the special methods of each class ---
 
-# Of all classes: by the first NumPy's functions reach us, and in the place of the others Python would ask for `__float__`.
+# For all classes. NumPy's functions arrive through the first two; without the others Python would call
+# `__float__`.
 OF_ALL = frozenset("__array_ufunc__ __array_function__ __floor__ __ceil__ __trunc__".split())
 _of_class = {ArrayVariable: np.ndarray, **{ours: kind for kind, ours in NUMBER_CLASSES.items()}}
 for _name, _f in [*vars(V).items()]:
@@ -464,11 +472,11 @@ for _name, _f in [*vars(V).items()]:
         for _c in _homes:
             setattr(_c, _name, _f)
 ArrayVariable.__hash__ = None
-NumberVariable.__iter__ = None  # Python would iterate by `__getitem__`, which numbers have
+NumberVariable.__iter__ = None  # else Python would iterate with `__getitem__`, which numbers have
 
 
 def _repeating(op: Callable) -> Callable:
-    """A product, which Python makes of a sequence by repeating it."""
+    """A product with a sequence, which Python evaluates by repeating the sequence."""
 
     def method(a, b):
         return NotImplemented if isinstance(b, (list, tuple, str, bytes)) else op(a, b)

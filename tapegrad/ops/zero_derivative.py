@@ -1,9 +1,12 @@
-"""Functions whose derivative is zero, or whose result is no array: comparisons, orders, counts, tests, facts of shape and dtype.
+"""Functions whose derivative is zero or whose result is no array: comparisons, orders, counts, tests,
+shapes and dtypes.
 
-They run on primal values, without a record; where a trace hides these, each is a primitive without rules, so that its result is
-hidden too.  Only where the shape of the result depends on values, or it is text, the trace is asked for them.
+They run on primal values and make no record. For hidden values each is a primitive without rules, so
+its result is hidden too. The trace is asked for the values only if the shape of the result depends on
+them, or the result is text.
 
-None of them gives floats: a result of floats that depends on a tracked argument has a rule, or raises."""
+None of these functions returns floats. A function whose float result depends on a tracked argument has
+a rule, or raises."""
 
 from collections.abc import Callable
 from typing import Any
@@ -34,7 +37,7 @@ OF_PRIMALS = (
 )  # fmt: skip
 OF_MEMORY = ("may_share_memory", "shares_memory")  # see overlaps.py
 NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
-STEPS = (np.fix,)  # floats, constant between steps
+STEPS = (np.fix,)  # floats, but piecewise constant
 
 
 def library_of(xs: Any) -> Any:
@@ -49,14 +52,14 @@ def library_of(xs: Any) -> Any:
 
 
 def has_floats(y: Any) -> bool:
-    """Is there a float or complex array or number in a result?"""
+    """Does a result contain a float or complex array or number?"""
     if isinstance(y, (list, tuple)):
         return any(has_floats(v) for v in y)
     return is_differentiable(layout_of(y))
 
 
 class Place:
-    """Stands in a call for its k-th hidden argument."""
+    """Stands for the k-th hidden argument of a call."""
 
     __slots__ = ("k",)
 
@@ -68,7 +71,7 @@ def hides(x: Any) -> bool:
     return any([hides(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
 
 
-# What many samples at once are (`Primitive.batch`), each along a first axis of a stack.
+# Batching rules (`Primitive.batch`), for stacks with the samples along the first axis.
 
 
 def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
@@ -79,7 +82,7 @@ def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
 
 BY_ELEMENT = ("isclose", "isneginf", "isposinf", "iscomplex", "isreal", "fix")
 ALL_AXES = ("all", "any", "count_nonzero")
-ONE_AXIS = {"argmax": None, "argmin": None, "argsort": -1}  # and what it is by default
+ONE_AXIS = {"argmax": None, "argmin": None, "argsort": -1}  # function -> its default axis
 
 
 def _stacked_reduction(name: str) -> Callable:
@@ -118,7 +121,7 @@ def filled(hidden: Any, tree: Any) -> Any:
 
 
 def constant(f: Callable, of: Callable = primal_of) -> Callable:
-    """The operation of a function without a derivative.  `of`: what of its arguments it is given."""
+    """The operation of a function without a derivative. `of`: what it gets of its arguments."""
     name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):

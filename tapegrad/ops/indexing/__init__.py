@@ -1,1 +1,1 @@
-"""Regions, views and writes of arrays, and elements chosen by an index or a mask."""
+"""Regions, views and writes of arrays, and elements selected by an index or a mask."""

@@ -1,4 +1,4 @@
-"""x.flat: the elements of x in C order, one by one, by places, or as an array."""
+"""x.flat: the elements of x in C order, as an iterator, by position, or as an array."""
 
 import operator
 from collections.abc import Callable
@@ -17,14 +17,14 @@ from .writes import write_value
 
 
 class Flat(Elements):
-    """An iterator over x, of which the elements are also read and written by their places in C order."""
+    """An iterator over x. Its elements can also be read and written by their positions in C order."""
 
     __slots__ = ("base", "place", "_x")
 
     def __init__(self, x: Any, place: list | None = None):
-        """`place`: [how many elements it has given], which several may share."""
+        """`place`: [the number of elements yielded], which several iterators may share."""
         self.base, self.place = x, [0] if place is None else place
-        self._x = x if shape(x) else views.reshape(x, (1,))  # (of an array without axes a view)
+        self._x = x if shape(x) else views.reshape(x, (1,))  # (a 0-d array as a view with one axis)
 
     @property
     def index(self) -> int:
@@ -40,7 +40,7 @@ class Flat(Elements):
     def coords(self) -> tuple:
         n, found = self.index, []
         for size in shape(self.base)[:0:-1]:
-            n, rest = divmod(n, size or 1)  # (NumPy asks also where there is nothing)
+            n, rest = divmod(n, size or 1)  # (NumPy divides also for an empty array)
             found.append(rest)
         return (n, *found[::-1]) if shape(self.base) else ()
 
@@ -91,7 +91,7 @@ elements: Callable = nested(argument)
 
 
 def fill(x: Any, y: Any) -> None:
-    """x.flat = y."""
+    """Assign x.flat = y."""
     if overlaps.lies_in(x, y):
         write_value(x, overlaps.left_in(x, [y], lambda x, ys: setattr(x, "flat", *ys)), Ellipsis)
     else:

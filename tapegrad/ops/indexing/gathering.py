@@ -1,7 +1,8 @@
-"""Elements moved, repeated, padded, cut out or put together: the primitives tril, triu, pad_zeros, diagonal_of beside their
-adjoints, and what NumPy composes of them and of concatenate, take and broadcast_to.
+"""Operations that move, repeat, pad, extract or join elements. The primitives are tril, triu, pad_zeros
+and diagonal_of, each beside its adjoint. NumPy's other functions are composed of these and of
+concatenate, take and broadcast_to.
 
-The results are values, not views; those stand in ops/views.py."""
+The results are values. Views are in ops/indexing/views.py."""
 
 from typing import Any
 
@@ -37,7 +38,7 @@ def upper_part(x, *, k):
 
 @primitive(shapes=(0,), batch="moves")
 def pad_zeros(x, *, width):
-    """Zeros around x; width: (before, after) for each axis."""
+    """x surrounded by zeros. `width`: (before, after) for each axis."""
     return xp_of(x).pad(x, width)
 
 
@@ -55,7 +56,7 @@ def diagonal_of(x, *, k):
 
 @primitive(shapes=(0,), batch="matrix", total=True)
 def on_diagonal(x, *, k, to):
-    """Matrices of shape `to`, zero but for a diagonal: the adjoint of `diagonal_of`."""
+    """Matrices of shape `to` with one nonzero diagonal: the adjoint of `diagonal_of`."""
     library = xp_of(x)
     out = library.zeros(x.shape[:-1] + to, x.dtype)
     i = library.arange(x.shape[-1])
@@ -72,7 +73,7 @@ rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
 
 
 def value_of(a: Any) -> Any:
-    """a as a value, which may be read through an alias of its memory: later writes to a then move to other memory."""
+    """a as a value. It may alias the memory of a, so a later write to a first moves a to other memory."""
     a = array_like(a)
     if not isinstance(a, Variable):
         return a
@@ -81,7 +82,7 @@ def value_of(a: Any) -> Any:
 
 
 def constant(a: Any) -> Any:
-    """Indices and counts on which the shape of a result depends: the derivative is zero."""
+    """Indices and counts that decide the shape of a result; their derivative is zero."""
     return np.asarray(index(a)) if isinstance(a, (list, tuple)) else values_of(a)
 
 
@@ -120,7 +121,7 @@ def concatenate(arrays, axis=0, dtype=None):
 
 
 def safely_cast(name: str, y: Any, to: Any) -> Any:
-    """Joined arrays in the dtype asked for, which may not lose their kind."""
+    """Joined arrays in the requested dtype. The cast must not lose their kind."""
     if to is not None and not np.can_cast(dtype(y), to, "same_kind"):
         raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative of {dtype(y)}; join, then astype")
     return y if to is None else cast(y, np.dtype(to))
@@ -198,7 +199,7 @@ copied = copy
 
 @implements(np.ix_)
 def ix_(*args):
-    """Each vector along an axis of its own, as a view; a mask as the places where it is true."""
+    """Each vector along an axis of its own, as a view. A mask becomes the positions where it is true."""
     xs = arrays_of(args)
     if any(ndim(x) != 1 for x in xs):
         raise ValueError("Cross index must be 1 dimensional")
@@ -306,7 +307,7 @@ def vander(x, N=None, increasing=False):
     return views.reshape(x, (-1, 1)) ** powers
 
 
-# --- taking out, cutting out, putting in ---
+# --- extraction and insertion ---
 
 
 def known_mode(name: str, mode: str) -> None:
@@ -348,7 +349,7 @@ def compress(condition, a, axis=None):
 
 
 def host(a: Any) -> np.ndarray:
-    """Indices and masks on the host, where the shape of a result depends on them."""
+    """Indices and masks on the host, for results whose shape depends on them."""
     a = constant(a)
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
 

@@ -1,4 +1,4 @@
-"""Arrays that share memory: whether two do, and what a write leaves whose source lies in its target."""
+"""Arrays that share memory: a test for it, and the result of a write whose source overlaps its target."""
 
 from collections.abc import Callable
 from typing import Any
@@ -22,8 +22,8 @@ def steps_of(x: Variable) -> tuple:
 
 
 def memory_of(x: Any) -> tuple:
-    """An array that lies where x does, and the handle whose own memory that is.  Memory of the user's has no handle: an argument or a
-    captured array counts as the array that it stands for."""
+    """(an array with the memory of x, the handle that owns the memory). The user's memory has no handle:
+    an argument or a captured array counts as the array that it stands for."""
     if not isinstance(x, Variable):
         return x, None
     base, path = steps_of(x)
@@ -37,7 +37,7 @@ def memory_of(x: Any) -> tuple:
 def answered(asked: Callable, a: Any, b: Any, max_work: Any) -> bool:
     (x, p), (y, q) = memory_of(a), memory_of(b)
     if p is not q and isinstance(a, Variable) and isinstance(b, Variable):
-        return False  # handles that hold the same array for now do not share it
+        return False  # handles over the same array share it only until a write
     return asked(x, y, max_work) or (p is not q and asked(shown(a) if isinstance(a, Variable) else a, y, max_work))
 
 
@@ -52,7 +52,7 @@ def may_share_memory(a, b, max_work=0):
 
 
 def lies_in(x: Any, y: Any) -> bool:
-    """May y lie in the memory of x, which is to be written?"""
+    """May y share memory with x, the target of a write?"""
     if not (isinstance(x, Variable) and isinstance(y, Variable)) or steps_of(x)[0] is not steps_of(y)[0]:
         return False
     x, y = shown(x), shown(y)
@@ -60,10 +60,10 @@ def lies_in(x: Any, y: Any) -> bool:
 
 
 def left_in(x: Variable, sources: list, write: Callable) -> Any:
-    """What `write(x, sources)` leaves in x, where sources lie in the memory of x.
+    """The content of x after `write(x, sources)`, if sources share memory with x.
 
-    NumPy buffers most such writes, and does others element by element, in an order of its own.  So NumPy does this one: on arrays that
-    lie as x and its sources do, and hold the numbers of their elements."""
+    NumPy buffers most such writes, and does others element by element in an order of its own. So NumPy
+    performs this write on arrays with the same layout that hold element numbers."""
     base, path = steps_of(x)
     here = layout_of(base)
     steps, pool, size = list(path), [ravel(s.copy(base, "C"))], here.size

@@ -30,7 +30,7 @@ def widths(pad_width: Any, n: int) -> tuple:
 
 
 def per_edge(x: Any, values: Any, n: int, name: str) -> Any:
-    """One value for each edge, (n, 2)."""
+    """One value for each edge, as an array (n, 2)."""
     if isinstance(values, dict):
         raise ArgumentError(f"pad: {name} as a dict is not supported; give an array of shape (ndim, 2)")
     return views.broadcast_to(values if isinstance(values, Variable) else xp(x).asarray(values), (n, 2))
@@ -41,13 +41,13 @@ def joined(before: Any, x: Any, after: Any, axis: int) -> Any:
 
 
 def block(value: Any, x: Any, axis: int, k: int) -> Any:
-    """A value for each line along the axis, or one for all, k times."""
+    """k copies of a value, given for each line along the axis or for all lines."""
     s = shape(x)
     return spread_to(value, to=s[:axis] + (k,) + s[axis + 1 :])
 
 
 def mirrored(x: Any, axis: int, width: tuple, mode: str) -> Any:
-    """What lies on the other side of an edge, turned about the edge's value (`reflect_type='odd'`)."""
+    """The elements beyond an edge, reflected about the edge's value (`reflect_type='odd'`)."""
     n = shape(x)[axis]
     first, low, high = (1, *width) if mode == "reflect" else (0, *width)
     if max(width) > n - first:
@@ -59,7 +59,7 @@ def mirrored(x: Any, axis: int, width: tuple, mode: str) -> Any:
 
 
 def ramps(x: Any, axis: int, width: tuple, ends: Any) -> Any:
-    """From the end values, linearly, to the edges."""
+    """Linear ramps from the end values to the edges."""
     n, made = shape(x)[axis], []
     for e, k in enumerate(width):
         edge = slice_of(x, axis=axis, start=(n - 1) * e, stop=(n - 1) * e + 1)

@@ -1,8 +1,9 @@
-"""Regions of a buffer: views of it, elements taken from it, and the writes `assign` and `add_at`.
+"""Regions of a buffer: views, elements, and the writes `assign` and `add_at`.
 
-A region is a path of view steps and then, for writes and for elements, an index `at` of any kind.  Each operation, and the
-adjoint of each, costs its region: a read adds into the region of the buffer's cotangent where it lies; an assignment takes the
-region out and leaves zeros, and the buffer then belongs to the version before the write.
+A region is a path of view steps. For writes and elements an index `at` of any kind follows. The cost
+of each operation and of its adjoint is proportional to the region. The adjoint of a read adds into the
+region of the buffer's cotangent in place. The adjoint of an assignment takes the region out and leaves
+zeros; the cotangent then belongs to the version before the write.
 
 Reading order: `region`, the three bodies, how each is recorded, how each is pulled, its forward rule."""
 
@@ -28,13 +29,14 @@ STEPS = {
     "real": lambda b, _: b.real,
     "imag": lambda b, _: b.imag,
     "window": lambda b, w: window(b, *w),
-    "sliding": lambda b, w: window(b, *w),  # whose elements share memory with each other
+    "sliding": lambda b, w: window(b, *w),  # its elements share memory
     "windows": lambda b, w: windows(b, *w),  # the same, read-only
 }
 
 
 def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
-    """Elements of b, counted in C order: from the `first` on, so many further along each axis.  A view where b lies in that order."""
+    """Elements of b, counted in C order from `first`, with a step for each axis. It is a view if b is
+    contiguous in that order."""
     flat, size = b.ravel(), b.itemsize
     strides = tuple([k * size for k in steps])
     if xp_of(b) is np:
@@ -43,7 +45,7 @@ def window(b: Any, shape: tuple, first: int, steps: tuple) -> Any:
 
 
 def windows(b: Any, size: Any, axis: Any) -> Any:
-    kept = {"subok": True} if xp_of(b) is np else {}  # (what shows no values stays so)
+    kept = {"subok": True} if xp_of(b) is np else {}  # (hidden values stay hidden)
     return xp_of(b).lib.stride_tricks.sliding_window_view(b, size, axis, **kept)
 
 
@@ -53,9 +55,9 @@ def region(b: Any, path: tuple) -> Any:
     return b
 
 
-SHARING = frozenset(("sliding", "windows"))  # steps that show an element more than once
-PARTS = frozenset(("real", "imag"))  # no elements of the array, which could be named by their places
-FLAT = frozenset(("reshape", "window"))  # steps that go by the elements in C order: views of what lies so
+SHARING = frozenset(("sliding", "windows"))  # steps that may contain an element several times
+PARTS = frozenset(("real", "imag"))  # no elements of the array, so they cannot be given by positions
+FLAT = frozenset(("reshape", "window"))  # steps by C order: views if the elements lie in that order
 PLAIN_INDEX = frozenset((int, slice, type(None), type(Ellipsis), np.int64))
 
 
@@ -73,7 +75,7 @@ def basic(at: Any) -> bool:
 
 
 def laid_out(b: Any) -> tuple:
-    """What `zeros_laid_out` needs to make a cotangent for the buffer b."""
+    """The arguments of `zeros_laid_out` for a cotangent of the buffer b."""
     return xp_of(b), b.shape, b.strides, b.dtype
 
 
@@ -85,14 +87,15 @@ def read(x, *, path, at, copy):
     r = region(x, path)
     if at is not None:
         if type(at) is type(r) is np.ndarray and at.dtype.kind == "i" and r.ndim > 1 and r.flags.c_contiguous:
-            return r.take(at, 0)  # rows: a sixth of the time
+            return r.take(at, 0)  # selecting rows with `take` needs a sixth of the time
         r = r[at]
         return laid_out_copy(r) if copy and is_array(r) and r.base is not None else r
     return laid_out_copy(r) if copy and is_array(r) else r
 
 
 def laid_out_copy(r: Any) -> Any:
-    """A copy in the memory order of r.  What was broadcast stays so, else NumPy would lay out what is computed from it otherwise."""
+    """A copy in the memory order of r. Broadcast axes stay broadcast, because NumPy's results depend on
+    them."""
     if 0 not in r.strides:
         return r.copy(order="K")
     once = r[tuple([slice(1) if stride == 0 else slice(None) for stride in r.strides])]
@@ -100,8 +103,9 @@ def laid_out_copy(r: Any) -> Any:
 
 
 def _target(x, path, at):
-    """(array, index) through which the region of x is written.  Cotangents and tangents lie in memory like their buffer, except
-    where that has stride 0: then some steps copy, and the region is named by the coordinates of its elements."""
+    """(array, index) for a write to the region of x. Cotangents and tangents have the layout of their
+    buffer, unless that has stride 0. Then some steps copy, and the region is given by the coordinates
+    of its elements."""
     if at is Ellipsis and path and path[-1][0] == "at":
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
@@ -111,13 +115,13 @@ def _target(x, path, at):
 
 
 def is_apart(r: Any, x: Any, path: tuple) -> bool:
-    """Is the region r of x a copy, whose elements have to be named by their places in x?"""
+    """Is the region r of x a copy, so that its elements must be given by their positions in x?"""
     return r.size and any(kind in FLAT for kind, _ in path) and not shares_memory(r, x)
 
 
 def cut_of(x: Any, path: tuple) -> int | None:
-    """Where a path has to be cut, for one of its two parts leads to elements that are named by their places, and the other to the real
-    or imaginary part of some; None: nowhere."""
+    """The position at which to split a path, if one part leads to elements given by position and the
+    other to real or imaginary parts. None if no split is needed."""
     kinds = {kind for kind, _ in path}
     if PARTS.isdisjoint(kinds) or (SHARING.isdisjoint(kinds) and not is_apart(region(x, path), x, path)):
         return None
@@ -125,18 +129,19 @@ def cut_of(x: Any, path: tuple) -> int | None:
 
 
 def beside_parts(path: tuple) -> int | None:
-    """Where the first real or imaginary part begins, or ends if the path begins with it."""
+    """The place of the first real or imaginary part in the path, or the end of the parts if the path
+    begins with one."""
     first = next(k for k, (kind, _) in enumerate(path) if kind in PARTS)
     return first or next((k for k, (kind, _) in enumerate(path) if kind not in PARTS), None)
 
 
 def flat_of(x: Any) -> Any:
-    """x, or its one element as a vector if it has no axes, for coordinates need one."""
+    """x, or for an x without axes its element as a vector, because coordinates need an axis."""
     return x if x.shape else x.reshape(1)
 
 
 def _places(x, path, at):
-    """The coordinates in x (`flat_of` it) of the elements of a region."""
+    """The coordinates of the elements of a region in `flat_of(x)`."""
     numbers = xp_of(x).arange(x.size).reshape(x.shape)
     return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))
 
@@ -169,7 +174,7 @@ def add_at(x, y, *, path, at):
         z = add_at.prim.run(xp_of(x).zeros(part.shape, part.dtype), y, path=path[cut:], at=at)
         return add_at.prim.run(x, z, path=path[:cut], at=Ellipsis)
     for k, (kind, to) in enumerate(path):
-        if kind == "broadcast":  # its elements share memory: what comes to them goes to the one, summed
+        if kind == "broadcast":  # these elements share memory, so their contributions are summed
             part = region(x, path[:k])
             z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
             return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
@@ -177,7 +182,7 @@ def add_at(x, y, *, path, at):
             add_at.prim.run(flat_of(x), y, path=(), at=_places(x, path, at))
             return x
     r, at = _target(x, path, at)
-    if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy shows read-only
+    if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy makes read-only
         r.flags.writeable = True
     if basic(at):
         r[at] += y
@@ -191,7 +196,8 @@ def add_at(x, y, *, path, at):
 
 
 def add_rows(r: np.ndarray, at: np.ndarray, y: np.ndarray) -> None:
-    """Add whole rows: NumPy adds numbers in a third of the time, those of a column, by the index as it is, in a quarter."""
+    """Add whole rows. NumPy adds single numbers in a third of that time, and the numbers of a column,
+    with the index unchanged, in a quarter."""
     size = math.prod(r.shape[1:])
     if r.ndim == 2 and size <= 8:
         for k in range(size):
@@ -205,8 +211,8 @@ SEGMENT_ADD: dict = {}
 
 
 def scatter_add(r: Any, at: Any, y: Any) -> None:
-    """r[at] += y on CuPy with repeated indices counted, the same bits each time: targets are sorted (stably), and one thread
-    adds up each run of equal ones in order."""
+    """r[at] += y on CuPy, with repeated indices added in a fixed order. The targets are sorted (stably),
+    and one thread adds each run of equal targets."""
     xp = xp_of(r)
     where = xp.arange(r.size).reshape(r.shape)[at]
     y = xp.broadcast_to(xp.asarray(y, dtype=r.dtype), where.shape).ravel()
@@ -230,7 +236,7 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
 
 
 def _of(base: Any) -> Any:
-    """The buffer itself, whose layout the cotangent follows."""
+    """The buffer itself, which determines the layout of the cotangent."""
     return laid_out(bottom(base))
 
 
@@ -250,7 +256,7 @@ def pull_read(G, owned, k, g, i, _, layout, path, at):
             kind, step = path[0]
             if kind == "at":
                 path, at = (), step
-            elif kind == "transpose" or kind == "reshape":  # all of the buffer, moved
+            elif kind == "transpose" or kind == "reshape":  # all elements of the buffer, rearranged
                 if type(g) is np.ndarray:
                     c = g.transpose(argsort(step)) if kind == "transpose" else g.reshape(layout[1])
                 else:
@@ -268,7 +274,8 @@ def pull_read(G, owned, k, g, i, _, layout, path, at):
 
 @hook
 def pull_element(G, owned, k, g, i, _, layout, path, at):
-    """The rule of one element of a plain buffer.  (The sweep itself adds a number into a cotangent that it owns.)"""
+    """The pullback of one element of a plain buffer. (The sweep itself adds a number into a cotangent
+    that it owns.)"""
     if G[i] is None and type(g) is np.float64:
         G[i] = buffer = zeros_laid_out(*layout)
         owned.add(i)
@@ -278,12 +285,12 @@ def pull_element(G, owned, k, g, i, _, layout, path, at):
 
 
 def pull_turned(g, out, x):
-    """The rule of a matrix read transposed."""
+    """The pullback of a matrix read as its transpose."""
     return g.T if type(g) is np.ndarray else transpose(g, axes=(1, 0))
 
 
 def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
-    """The rule of a square or other matrix of which the diagonal was read."""
+    """The pullback of a matrix read as its diagonal."""
     if G[i] is None and type(g) is np.ndarray and layout[2][0] >= layout[2][1] > 0:  # the first cotangent of a matrix in C order
         n, m = layout[1]
         G[i] = buffer = np.zeros((n, m), layout[3])
@@ -311,7 +318,7 @@ def _record_write(pull):
         z = variable(out, tape, len(tape.records))
         path, at = params["path"], fixed(params["at"])
         if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
-            path, at = (), path[0][1]  # all of a part: the part
+            path, at = (), path[0][1]  # all of a part: the part itself
         tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()
@@ -321,7 +328,7 @@ def _record_write(pull):
 
 
 def _give(G, owned, j, c, like):
-    """Add a cotangent that came out of a buffer to the slot of the value that had been written there."""
+    """Add a cotangent taken out of a buffer to the slot of the value that was written there."""
     to, d = like
     if to or d is not F8 or type(c) is not np.float64:
         if type(c) is not np.ndarray or c.shape != to or c.dtype is not d:
@@ -331,7 +338,7 @@ def _give(G, owned, j, c, like):
 
 
 def _hand_on(G, owned, k, g, i):
-    """The buffer's cotangent goes to the version before the write, the same memory."""
+    """Pass the buffer's cotangent to the version before the write, in the same memory."""
     if i is None:
         return
     if G[i] is not None:
@@ -350,7 +357,7 @@ def _pull_assign(G, owned, k, g, i, j, layout, like, where):
                 _give(G, owned, j, part, like)
             g[at] = 0.0
             return _hand_on(G, owned, k, g, i)
-    if at is Ellipsis and not path:  # all of it: nothing is left for the version before
+    if at is Ellipsis and not path:  # all of the buffer: nothing remains for the version before
         if j is not None:
             _give(G, owned, j, g, like)
         return
@@ -386,12 +393,13 @@ def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
 
 
 def _tangent(t, x):
-    """The tangent of a buffer about to be written, which the handle owns (`_core.primitive.own` has seen to that)."""
+    """The tangent of a buffer about to be written. The handle owns it (`_core.primitive.own`)."""
     if t is None:
         return zeros_of(x)
     if type(t) is np.ndarray or is_array(layout_of(t)) or not is_array(layout_of(x)):
         return t
-    return bind(ASSIGN, (zeros_of(x), t), {"path": (), "at": Ellipsis})  # a number, for an array without axes
+    # a number as the tangent of a 0-d array
+    return bind(ASSIGN, (zeros_of(x), t), {"path": (), "at": Ellipsis})
 
 
 def zeros_of(x):

@@ -1,5 +1,5 @@
-"""Elements at an index that a trace hides, x[i] where i differs from sample to sample, or from replay to replay: read, written and
-added to by their places."""
+"""Elements at a hidden index, x[i] where i differs from sample to sample or from replay to replay. They
+are read, written and added to by their positions."""
 
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..sorting import taken, taken_back
 
 
 def is_hidden(at: Any) -> bool:
-    """Is there a number or array in this index that differs between samples or replays?"""
+    """Does this index contain a number or array that differs between samples or replays?"""
     return bool(OPEN.hiding) and _hidden(at)
 
 
@@ -31,7 +31,7 @@ def _hidden(at: Any) -> bool:
 
 
 def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
-    """Is x[at] = y, for all elements where a mask that differs between replays is true, the same as a choice element by element?"""
+    """Does x[at] = y equal an elementwise choice, for a mask that differs between replays?"""
     at = primal_of(at) if OPEN.hiding else None
     if not isinstance(at, Variable) or at._trace.visibility == SAMPLED or dtype(at).kind != "b":
         return False
@@ -39,7 +39,7 @@ def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
 
 
 class Hole:
-    """Stands in an index for the next of its hidden parts."""
+    """Stands for the next hidden part of an index."""
 
 
 HOLE = Hole()
@@ -50,7 +50,7 @@ def filled(at: tuple, parts: Any) -> tuple:
 
 
 def _stacked_places(run: Any, stacks: list, params: dict) -> Any:
-    """For all samples at once: the hidden parts have one more axis, and so has what is broadcast with them."""
+    """The batching rule: the hidden parts have one more axis, and so do the parts broadcast with them."""
     at, to = params["at"], params["to"]
     rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(i) for i in at if is_array(i)])
     y = run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
@@ -64,13 +64,13 @@ def _stacked_places(run: Any, stacks: list, params: dict) -> Any:
 
 @primitive(batch=_stacked_places)
 def places_of(*parts, at, to):
-    """The numbers of the elements of an array of the shape `to` that the index names."""
+    """The numbers of the elements that the index selects in an array of shape `to`."""
     library = xp_of(parts[0])
     return library.asarray(library.arange(int(np.prod(to))).reshape(to)[filled(at, iter(parts))])
 
 
 def places(x: Any, at: Any) -> Any:
-    """The numbers of the elements x[at]."""
+    """The numbers of the elements of x[at]."""
     parts = []
 
     def part(i):
@@ -97,7 +97,7 @@ def places(x: Any, at: Any) -> Any:
 
 
 def agreed(mask: Variable) -> Any:
-    """A mask that is the same for all samples: where another trace hides it, too, that is asked."""
+    """A mask that is the same for all samples. If another trace hides it too, that trace is asked."""
     try:
         return values_of(mask)
     except BatchError as error:
@@ -112,7 +112,7 @@ def agreed(mask: Variable) -> Any:
 def picked(x: Any, at: Any) -> Any:
     """x[at], as a copy."""
     k, i = along_axis(x, at)
-    if i is not None:  # whole parts
+    if i is not None:  # whole slices
         before, after = shape(x)[:k], shape(x)[k + 1 :]
         along = reshape(i, to=(1,) * k + (-1,) + (1,) * len(after))
         along = broadcast_to(along, to=(*before, shape(along)[k], *after))
@@ -123,7 +123,8 @@ def picked(x: Any, at: Any) -> Any:
 
 
 def along_axis(x: Any, at: Any) -> tuple:
-    """(axis, index) where `at` is one array that differs between replays, behind none but full slices; else (0, None)."""
+    """(axis, index) if `at` is one array that differs between replays, after full slices only; else (0,
+    None)."""
     at = at if type(at) is tuple else (at,)
     k = len(at) - 1
     if k >= ndim(x) or not all([type(i) is slice and i == slice(None) for i in at[:k]]) or not isinstance(at[k], Variable):
@@ -133,7 +134,7 @@ def along_axis(x: Any, at: Any) -> tuple:
 
 
 def _last_writers(run, stacks, params):
-    """All samples as one array, whose elements are numbered on."""
+    """The batching rule: all samples as one array, with consecutive element numbers."""
     (n,), size = stacks, params["size"]
     count, m = shape(n)
     each = xp(n).arange(count)[:, None]
@@ -143,14 +144,14 @@ def _last_writers(run, stacks, params):
 
 @primitive(batch=_last_writers)
 def last_writer(n, *, size):
-    """For each of so many elements, which of the places n is the last that names it; -1 if none."""
+    """For each of `size` elements, the last position in n that names it; -1 if none does."""
     y = xp_of(n).full(size, -1)
     y[n] = xp_of(n).arange(n.size)
     return y
 
 
 def with_written(x: Any, y: Any, at: Any) -> Any:
-    """x after x[at] = y."""
+    """The value of x after x[at] = y."""
     mask = primal_of(at) if isinstance(at, Variable) else at
     if isinstance(mask, Variable) and dtype(mask).kind == "b":
         extra = ndim(x) - ndim(mask)
@@ -166,7 +167,7 @@ def with_written(x: Any, y: Any, at: Any) -> Any:
 
 
 def with_added(x: Any, y: Any, at: Any) -> Any:
-    """x after numpy.add.at(x, at, y)."""
+    """The value of x after numpy.add.at(x, at, y)."""
     n = places(x, at)
     y = reshape(broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y, dtype=dtype(x)), to=shape(n)), to=(-1,))
     size = int(np.prod(shape(x)))

@@ -1,8 +1,10 @@
-"""x[mask] with a mask that differs between samples or replays: as many elements as it has, another number for each.
+"""x[mask] with a mask that differs between samples or replays, and so does the number of selected
+elements.
 
-`Selected` stands for them, of the shape of x, until they are written back by the same mask or summed: elementwise functions of it are
-taken everywhere, with one of the chosen elements in the place of those that are not, so that no function meets what it was kept from.
-What needs their number asks for the mask: under `vmap` that raises, in a recording it is a guard."""
+`Selected` stands for these elements, in the shape of x, until they are written back with the same mask
+or summed. Elementwise functions are applied everywhere. One of the selected elements replaces those
+not selected, so no function meets a value that the mask excluded. Code that needs the number of
+elements asks for the mask: under `vmap` that raises, in a recording it is a guard."""
 
 from collections.abc import Callable
 from typing import Any
@@ -25,7 +27,8 @@ def is_mask(x: Any, at: Any) -> bool:
 
 
 def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
-    """A sample that chooses none takes what another chooses (were it none in all of them, the mask would not differ)."""
+    """The batching rule. A sample with no selected element takes one of another sample. (If no sample had
+    any, the mask would not differ.)"""
     flags, rows = [primal_of(v) for v in stacks]
     count, n, *rest = shape(rows)
     one = (1,) * (1 + len(rest))
@@ -37,18 +40,19 @@ def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
 
 @primitive(batch=_first_of_samples)
 def first_chosen(flags, rows):
-    """The first row with a true flag."""
+    """The first row whose flag is true."""
     return rows[flags.argmax()]
 
 
 def is_recorded(mask: Any) -> bool:
-    """Is it hidden by a trace that may be asked for it, but whose answer then holds for no other mask?"""
+    """Is the mask hidden by a trace that can tell it, but whose answer holds for no other mask?"""
     mask = primal_of(mask)
     return isinstance(mask, Variable) and mask._trace.visibility != SAMPLED
 
 
 def selected(x: Any, mask: Any) -> "Selected":
-    mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))  # as it is now, whoever writes it
+    # its present value, unaffected by later writes
+    mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))
     if not n or (mask._trace.visibility != SAMPLED and not bool(np.any(mask))):
         return Selected(x, mask).plain_elements()
     row = first_chosen(reshape(mask, to=(n,)), reshape(primal_of(x), to=(n, *shape(x)[ndim(mask) :])))
@@ -60,14 +64,14 @@ def along(mask: Any, x: Any) -> Any:
 
 
 def written(x: Any, y: "Selected", at: Any) -> tuple:
-    """(value, index), which x[at] = y comes down to."""
+    """(value, index) for the write that x[at] = y amounts to."""
     if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not alike(at, y.mask):
         return y.plain_elements(), at
     return where(along(y.mask, x), y.full, x), Ellipsis
 
 
 def alike(mask: Any, other: Any) -> bool:
-    """Are these one mask?  Where that is not known, it is asked."""
+    """Are these the same mask? If that is unknown, their values are asked for."""
     mask = live(primal_of(mask))
     if isinstance(mask, Variable) and mask._trace is other._trace and mask._slot is other._slot:
         return True
@@ -84,7 +88,7 @@ def of_plain(name: str) -> Callable:
 
 
 class Selected(np.lib.mixins.NDArrayOperatorsMixin):
-    """The elements of `full` where `mask` is true; of a mask None, all of it."""
+    """The elements of `full` where `mask` is true. If `mask` is None, all elements."""
 
     __slots__ = ("full", "mask")
     __array_priority__ = 1e6
@@ -93,20 +97,20 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         self.full, self.mask = full, mask
 
     def plain_elements(self) -> Any:
-        """These elements by themselves: where the mask is the same for all, or may be asked for.  They are what this is from then on,
-        so that a write into them, or into a view of them, is seen here."""
+        """The elements as an array, if the mask is the same for all samples or can be asked for. From
+        then on this object holds that array, so writes to it or to its views are seen here."""
         if self.mask is not None:
             self.full = bind(READ, (self.full,), {"path": (), "at": agreed(self.mask), "copy": True})
             self.mask = None
         return self.full
 
     def _handed_back(self) -> Any:
-        """What is left of it after the transform, where the function stored it."""
+        """The value that remains after the transform, if the function stored this object."""
         v = self.plain_elements()
         return v if is_tracked(v) else values_of(v)
 
     @property
-    def __class__(self):  # as a Variable of an array has it
+    def __class__(self):  # the class that a Variable of an array reports
         return type(layout_of(self.full))
 
     @property
@@ -133,7 +137,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
     __matmul__, __rmatmul__, __str__ = of_plain("__matmul__"), of_plain("__rmatmul__"), of_plain("__str__")
 
     def joins(self, v: Any) -> bool:
-        """Can v stand beside it in a function of the elements?"""
+        """Can v be combined with this in an elementwise function?"""
         if type(v) is Selected:
             return v is self or (v.mask is not None and alike(v.mask, self.mask))
         return np.ndim(layout_of(v)) < self.ndim
@@ -187,7 +191,8 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         none = NONE[f]
         if none is None:
             none = -np.inf if f in (np.max, np.amax) else np.inf
-            if dtype(self.full).kind != "f" or not bool(np.all(np.any(self.mask))):  # NumPy raises where there is no element
+            # NumPy raises if no element is selected
+            if dtype(self.full).kind != "f" or not bool(np.all(np.any(self.mask))):
                 return f(self.plain_elements(), axis=axis)
         return f(where(mask, self.full, xp(self.full).asarray(none, dtype(self.full))), axis=axes)
 

@@ -1,6 +1,7 @@
-"""NumPy's views of a Variable: what NumPy answers with a view is a `View` here, so that writes through either are seen by both.
+"""NumPy's views of a Variable. Where NumPy returns a view, these functions return a `View`, so writes
+through either are seen by both.
 
-Each function takes NumPy's arguments; given a plain array it gives NumPy's or CuPy's own view."""
+Each function takes NumPy's arguments. For a plain array it returns NumPy's or CuPy's own view."""
 
 import operator
 from typing import Any
@@ -23,7 +24,7 @@ from .traced_masks import is_mask, is_recorded, selected
 
 
 def shown(x: Variable) -> Any:
-    """What lies under x, for its shape and layout: a view is not read."""
+    """The value under x, for its shape and layout only: an unread view stays unread."""
     if type(x) is View:
         return ix.region(layout_of(x._base), x._path)
     return layout_of(x)
@@ -33,8 +34,8 @@ late.shown = shown
 
 
 def index(at: Any) -> Any:
-    """An index with Variables in it replaced by their values (an index has derivative zero).  None by itself becomes (None,), for
-    records know it as no index."""
+    """An index with Variables replaced by their values (an index has derivative zero). A bare None
+    becomes (None,), because None in a record means no index."""
     if type(at) is slice:
         return unchanging(at)
     if at is None:
@@ -47,7 +48,7 @@ def index(at: Any) -> Any:
 
 
 def unchanging(at: slice) -> slice:
-    """A slice without bounds that are arrays, which may change before the view that it makes is read."""
+    """A slice with constant bounds. Bounds that are arrays could change before the view is read."""
     start, stop, step = at.start, at.stop, at.step
     if (start is None or type(start) is int) and (stop is None or type(stop) is int) and (step is None or type(step) is int):
         return at
@@ -60,7 +61,7 @@ def index_list(at: list) -> list:
 
 @hook
 def getitem(x: Any, at: Any) -> Any:
-    """x[at]: a view for a basic index, an element or copied elements else."""
+    """x[at]: a view for a basic index, else an element or a copy."""
     kind = type(at)
     if kind is int or kind is slice:
         rank = len(x.shape)
@@ -68,7 +69,8 @@ def getitem(x: Any, at: Any) -> Any:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
             raise IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
-        if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):  # CuPy gives a view even of one element
+        # CuPy returns a view even for one element
+        if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):
             shown(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
     else:
@@ -78,7 +80,7 @@ def getitem(x: Any, at: Any) -> Any:
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):
             return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
-        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; of a number a new array
+        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; for a number a new array
             return view(x if is_array(shown(x)) else s.array_of(x), ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:
@@ -93,12 +95,12 @@ def is_element(at: tuple, rank: int) -> bool:
 
 
 def part(x: Any, at: tuple) -> Any:
-    """x[at] for slices, Variable or not."""
+    """x[at] for slices; x may be plain."""
     return view(x, ("at", at)) if isinstance(x, Variable) else x[at]
 
 
 def array_like(a: Any) -> Any:
-    """A Variable or array as it is, anything else as an array."""
+    """A Variable or array unchanged, anything else as an array."""
     return a if isinstance(a, Variable) or is_array(a) else s.stacked(a)
 
 
@@ -117,7 +119,8 @@ def whole_number(n: Any) -> int:
 
 @implements(np.reshape, layout="own")
 def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
-    """A view where NumPy gives one, else a reshaped copy.  `newshape`: what NumPy before 2.4 also calls the shape."""
+    """A view where NumPy returns one, else a reshaped copy. `newshape`: the older name of the shape,
+    before NumPy 2.4."""
     a, shape = array_like(a), shape if newshape is None else newshape
     to = dim(a) if shape is None else sizes(shape)
     if order == "A":
@@ -149,13 +152,14 @@ def ravel(a, order="C"):
     """A view of contiguous memory, else a copy."""
     a = array_like(a)
     here = shown(a) if isinstance(a, Variable) else a
-    if order == "K" and is_array(here):  # the axes as they lie
+    if order == "K" and is_array(here):  # the axes in memory order
         a, order = permuted(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
         here = shown(a) if isinstance(a, Variable) else a
     elif order == "A" and is_array(here):
         order = "F" if here.flags.f_contiguous else "C"
     if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
-        return reshape(s.copy(a), (-1,), order)  # NumPy copies what is not contiguous, also where a view were possible
+        # NumPy copies non-contiguous arrays, even where a view is possible
+        return reshape(s.copy(a), (-1,), order)
     return reshape(a, (-1,), order)
 
 
@@ -170,7 +174,7 @@ DIAGONAL = ("diagonal", (0, 0, 1))
 
 @hook
 def turned(x: Variable) -> Any:
-    """x.T."""
+    """The transpose x.T."""
     return transpose(x)
 
 
@@ -253,7 +257,7 @@ def squeeze(a, axis=None):
     a = array_like(a)
     here = shape(a)
     if not here and isinstance(axis, (int, np.integer)) and axis in (0, -1):
-        axis = None  # as NumPy has it
+        axis = None  # as in NumPy
     gone = tuple([k for k, size in enumerate(here) if size == 1]) if axis is None else axes_of(axis, len(here))
     if any(here[k] != 1 for k in gone):
         raise ValueError("cannot select an axis to squeeze out which has size not equal to one")
@@ -290,7 +294,7 @@ def atleast_3d(*arys):
 
 @implements(np.broadcast_to, layout="own")
 def broadcast_to(array, shape, subok=False):
-    """Read-only, as NumPy's."""
+    """A read-only view, as in NumPy."""
     x, to = array_like(array), sizes(shape)
     if not isinstance(x, Variable):
         return xp(x).broadcast_to(x, to)
@@ -308,7 +312,7 @@ def broadcast_arrays(*args, subok=False):
 
 @implements(np.diagonal, layout="own")
 def diagonal(a, offset=0, axis1=0, axis2=1):
-    """Read-only, as NumPy's."""
+    """A read-only view, as in NumPy."""
     a = array_like(a)
     if not isinstance(a, Variable):
         return xp(a).diagonal(a, offset, axis1, axis2)
@@ -321,7 +325,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 
 @implements(np.lib.stride_tricks.sliding_window_view, layout="own")
 def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
-    """Read-only, as NumPy's is unless it is asked for."""
+    """A view, read-only unless `writeable` is set, as in NumPy."""
     x = array_like(x)
     size, axis = [a if a is None or type(a) is int else sizes(a) for a in (window_shape, axis)]
     if not isinstance(x, Variable):

@@ -1,4 +1,4 @@
-"""Writes into a Variable: `x[at] = y`, and NumPy's functions that alter their first argument."""
+"""Writes into a Variable: `x[at] = y`, and NumPy's functions that change their first argument."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from .views import array_like, shown
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
-    """x[at] = y with NumPy's meaning, for values of any level."""
+    """x[at] = y as in NumPy, for values of any level."""
     if type(x) is ArrayVariable:
         if written_short(x, y, at):
             return
@@ -37,7 +37,7 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
             "x[...] = y: the elements of x, a captured view made with other strides, share memory with each other; write the array "
             "of which it is a view"
         )
-    if type(y) not in HANDLES:  # (a Variable would be asked for its class)
+    if type(y) not in HANDLES:  # (`isinstance` would ask a Variable for its class)
         if isinstance(y, (list, tuple)):
             y = array_beside(x, y)
         elif isinstance(y, Elements):
@@ -67,7 +67,7 @@ def is_one_mask(at: Any) -> bool:
 
 
 def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
-    """Raise where the derivative of y, or a part of it, has no room in an array x of this dtype."""
+    """Raise if an array x of this dtype cannot hold the derivative of y, or a part of it."""
     if not isinstance(y, Variable):
         return
     kind = shown(y).dtype.kind
@@ -80,7 +80,8 @@ def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
 
 
 def array_beside(x: Any, y: Any) -> Any:
-    """y as a Variable or array; a list or a number, which belongs to no device, as an array where x is."""
+    """y as a Variable or array. A list or number, which belongs to no device, becomes an array in the
+    library of x."""
     if is_array(y) or isinstance(y, Variable) and is_array(layout_of(y)):
         return y
     y = array_like(y)
@@ -89,7 +90,7 @@ def array_beside(x: Any, y: Any) -> Any:
 
 @hook
 def written_short(x: Variable, y: Any, at: Any) -> bool:
-    """Write by a short way, where there is one; was it done?"""
+    """Write with a fast path, if there is one. Returns whether it was done."""
     return False
 
 
@@ -101,7 +102,7 @@ def fits(size: tuple, to: tuple) -> bool:
 
 
 def target(x: Any, name: str, y: Any) -> bool:
-    """Is x a Variable, hence to be written by us?  (A plain array cannot hold the derivative of y.)"""
+    """Is x a Variable, which tapegrad must write? (A plain array cannot hold the derivative of y.)"""
     if isinstance(x, Variable):
         return True
     if is_tracked(y):
@@ -113,7 +114,7 @@ def target(x: Any, name: str, y: Any) -> bool:
 
 
 def writes_first(function: Any) -> Any:
-    """`implements`, for a function that writes its first argument."""
+    """`implements` for a function that writes its first argument."""
 
     def declare(f):
         f.writes = True
@@ -132,7 +133,7 @@ def copyto(dst, src, casting="same_kind", where=True):
 
 
 def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
-    """x.flat[flat] = values, of the same number."""
+    """x.flat[flat] = values, for equally many values."""
     x = x if shape(x) else views.reshape(x, (1,))
     flat = flat.ravel()
     if flat.size:
@@ -141,7 +142,7 @@ def scattered(x: Variable, flat: np.ndarray, values: Any) -> None:
 
 
 def cycled(values: Any, at: np.ndarray) -> Any:
-    """The flattened values, repeated as often as needed, at these places."""
+    """The flattened values, repeated cyclically, at these positions."""
     values = views.ravel(values)
     n = shape(values)[0]
     return values[xp_of(layout_of(values)).asarray(at % n)]

@@ -1,4 +1,4 @@
-"""Matrices built of blocks and bands."""
+"""Matrices assembled from blocks and bands."""
 
 import numpy as np
 import scipy.linalg
@@ -12,7 +12,7 @@ from ..sorting import taken_back
 
 @implements(scipy.linalg.block_diag)
 def block_diag(*arrays):
-    """The matrices along the diagonal of a matrix that is otherwise zero; of stacks of matrices a stack."""
+    """The matrices along the diagonal, zeros elsewhere. Stacks of matrices give a stack."""
     xs = [x if ndim(x) > 1 else reshape(x, to=(1, int(np.prod(shape(x))))) for x in arrays_of(arrays)]
     stack = np.broadcast_shapes(*[shape(x)[:-2] for x in xs])
     if stack:
@@ -26,8 +26,8 @@ def block_diag(*arrays):
 
 @implements(scipy.linalg.toeplitz)
 def toeplitz(c, r=None):
-    """Constant along each diagonal, with first column c and first row r (by default conj(c)); of stacks of these a stack, from
-    SciPy 1.17 on; before that arrays are flattened."""
+    """The matrix that is constant along each diagonal, with first column c and first row r (by default
+    conj(c)). Stacks give a stack from SciPy 1.17 on; before that, arrays are flattened."""
     c = arrays_of([c])[0]
     r = conj(c) if r is None else arrays_of([r])[0]
     c, r = [x if ndim(x) and SCIPY >= (1, 17) else reshape(x, to=(int(np.prod(shape(x))),)) for x in (c, r)]
@@ -56,7 +56,7 @@ def _gathered_stacked(run, xs, params):
 
 @primitive(shapes=(0,), batch=_gathered_stacked, total=True)
 def gathered_back(x, *, at, size):
-    """The adjoint of `gathered`: elements of equal index are added."""
+    """The adjoint of `gathered`: elements with equal indices are added."""
     library = xp_of(x)
     rows = library.zeros((x.size, size), x.dtype)
     rows[list(range(x.size)), list(at)] = x.reshape(-1)

@@ -1,6 +1,6 @@
-"""Spectral and orthogonal decompositions: eigh, svd, qr, and what is composed of them: pinv, lstsq.
+"""Spectral and orthogonal decompositions: eigh, svd, qr, and their compositions pinv and lstsq.
 
-Equal eigenvalues and singular values: see degenerate_spectra.py.
+degenerate_spectra.py treats equal eigenvalues and singular values.
 
 Sources: Giles (2008); Wan & Zhang, "Automatic differentiation for complex valued SVD" (2019)."""
 
@@ -42,13 +42,14 @@ from .hermitian import as_read, hermitian, symmetric, to_read
 
 @primitive(multi=2, batch="matrix")
 def spectrum(x, *, UPLO):
-    """The eigenvalues and eigenvectors of primal values."""
+    """Eigenvalues and eigenvectors of primal values."""
     return tuple(xp_of(x).linalg.eigh(x, UPLO))
 
 
 @primitive(multi=2, aliases=True, batch="matrix", known_as="eigh")
 def eigh_of(x, w, v, alike, *, split, lower):
-    """The eigenvalues and eigenvectors of x, which are w and v, without derivatives.  `alike`: see hermitian.py."""
+    """The eigenvalues w and eigenvectors v of x, which are given without derivatives. `alike`: see
+    hermitian.py."""
     return w, v
 
 
@@ -105,8 +106,9 @@ def eigvalsh(a, UPLO="L"):
 @implements(scipy.linalg.eigh, layout="asked")
 def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, overwrite_b=False, type=1, check_finite=True,
                subset_by_index=None, subset_by_value=None, driver=None):  # fmt: skip
-    """For a generalised problem, B = L L^H: the eigenvectors y of L^-1 A L^-H give v = L^-H y with A v = w B v (type 1); those of
-    L^H A L give v = L^-H y with A B v = w v (2), or v = L y with B A v = w v (3)."""
+    """Generalised problems are reduced with B = L L^H. Type 1: the eigenvectors y of L^-1 A L^-H give v =
+    L^-H y with A v = w B v. Those of L^H A L give v = L^-H y with A B v = w v (type 2), or v = L y
+    with B A v = w v (type 3)."""
     if subset_by_index is not None and subset_by_value is not None:
         raise ValueError("scipy.linalg.eigh: give subset_by_index or subset_by_value, not both")
     if b is None:
@@ -129,7 +131,8 @@ def scipy_eigh(a, b=None, *, lower=True, eigvals_only=False, overwrite_a=False, 
 
 
 def _subset(w: Any, by_index: Any, by_value: Any) -> tuple:
-    """The eigenvalues of these numbers, or those above the first of two values and up to the second: they ascend."""
+    """The slice of the ascending eigenvalues with these numbers, or above the first of two values up to
+    the second."""
     if by_index is not None:
         return int(by_index[0]), int(by_index[1]) + 1
     if w.ndim != 1:
@@ -160,7 +163,8 @@ def svd_of(x, u, s, vh, *, split):
 
 
 def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
-    """With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) / (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
+    """The cotangent of x. With U^H dU = A/2 + B/2, V^H dV = A/2 - B/2 and e = U^H dx V: A = (e + e^H) /
+    (s_j - s_i), B = (e - e^H) / (s_j + s_i)."""
     (u, s, vh), (gu, gs, gvh), (n, k) = out, g, shape(x)[-2:]
     m = None if gs is None else with_diagonals(gs, to=(min(n, k), min(n, k)))
     if gu is None and gvh is None:
@@ -232,13 +236,15 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 
 @primitive(batch="matrix")
 def additional(x):
-    """The left singular vectors of a tall matrix, primal values, that belong to no singular value."""
+    """The left singular vectors of a tall matrix without singular values, as primal values."""
     return factored(x, full_matrices=True)[0][..., x.shape[-1] :]
 
 
 def complement(u: Any, w: Any) -> Any:
-    """An orthonormal basis of what is orthogonal to the columns of u, near w, and w where that is one.  What depends on the space alone has
-    the right derivative.  Of several columns the basis is not determined, as of equal eigenvalues: what depends on it is nan."""
+    """An orthonormal basis near w of the space orthogonal to the columns of u; w itself if it is one.
+
+    Functions of the space alone have the right derivative. A basis of several vectors is not unique,
+    like eigenvectors of equal eigenvalues: functions of the choice are nan."""
     free = turns(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
     w = w - matmul(u, matmul(H(u), w))
     w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
@@ -246,7 +252,7 @@ def complement(u: Any, w: Any) -> Any:
 
 
 def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
-    """By eigh, as NumPy does: from A = V w V^H, reading one triangle."""
+    """The singular value decomposition by eigh, as in NumPy: from A = V w V^H, which reads one triangle."""
     w, v = eigh(a)
     library = xp(w)
     at = library.argsort(abs(primal_of(w)), axis=-1)[..., ::-1]
@@ -258,7 +264,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
 
 
 def _at_last(x: Any, at: Any) -> Any:
-    """x at indices `at` along the last axis, for each of the others."""
+    """x at the indices `at` along the last axis, for all others."""
     lead, library = shape(x)[:-1], xp_of(at)
     grid = [library.arange(n).reshape((n,) + (1,) * (len(lead) - k)) for k, n in enumerate(lead)]
     return x[(*grid, at)]
@@ -299,7 +305,7 @@ def _real_diagonal(x: Any) -> Any:
 
 
 def _qr_vjp(g, out, need, x):
-    """dR = Y R, dQ = C - Q Y with C = dx R^-1 and Y = _upper(Q^H C)."""
+    """The cotangent of x. With C = dx R^-1 and Y = _upper(Q^H C): dR = Y R, dQ = C - Q Y."""
     (q, r), (gq, gr) = out, g
     n = 0.0 if gr is None else matmul(gr, H(r))
     if gq is not None:
@@ -322,7 +328,7 @@ QRResult = namedtuple("QRResult", "Q R")
 
 @implements(np.linalg.qr)
 def qr(a, mode="reduced"):
-    """Of a wide matrix [A B]: Q R1 = A, R = [R1 Q^H B]."""
+    """A wide matrix [A B] has Q R1 = A and R = [R1 Q^H B]."""
     n, k = shape(a)[-2:]
     if mode not in ("reduced", "r", "complete") or (mode == "complete" and n > k):
         raise ArgumentError(f"qr: mode={mode!r} has no derivative for shape {shape(a)}; use 'reduced' or 'r'")
@@ -361,7 +367,8 @@ def pseudo_inverse(x, *, rcond, hermitian=False):
 
 
 def _pinv_vjp(g, out, x, rcond, hermitian):
-    """Golub & Pereyra (1973): dP = -P dA P + P P^H dA^H (1 - A P) + (1 - P A) dA^H P^H P, at constant rank."""
+    """The derivative at constant rank (Golub & Pereyra, 1973): dP = -P dA P + P P^H dA^H (1 - A P) + (1 -
+    P A) dA^H P^H P."""
     p, ph, gh = out, H(out), H(g)
     pp, qq = matmul(p, ph), matmul(ph, p)
     b, c = matmul(gh, pp), matmul(qq, gh)
@@ -379,7 +386,7 @@ rules(pseudo_inverse, _pinv_vjp, jvp=_pinv_jvp)
 
 @implements(np.linalg.pinv)
 def pinv(a, rcond=None, hermitian=False, *, rtol=None):
-    """Its derivative is that at constant rank."""
+    """The pseudo-inverse, with the derivative at constant rank."""
     rcond = rcond if rcond is not None else rtol
     if rcond is None:
         rcond = max(shape(a)[-2:]) * np.finfo(dtype(a)).eps if rtol is not None else 1e-15
@@ -387,8 +394,9 @@ def pinv(a, rcond=None, hermitian=False, *, rtol=None):
 
 
 def _cut_off(a: Any, rcond: Any, hermitian: bool = False) -> Any:
-    """The pseudo-inverse.  Where singular values are left out that are more than rounding, the matrix is not of the rank that is
-    taken: then by the singular vectors.  (On a device, where they are not looked at, for every larger rcond.)"""
+    """The pseudo-inverse with a cut-off. If discarded singular values exceed rounding, the matrix does
+    not have the assumed rank; then the singular vectors are used. (On a device the values are not
+    read, so any larger rcond takes this way.)"""
     a = as_read(a, symmetric(a), True) if hermitian and isinstance(a, Variable) else a
     rounding = 32 * max(shape(a)[-2:]) * np.finfo(dtype(a)).eps
     if not isinstance(a, Variable) or np.max(values_of(rcond) if xp(a) is np else float(rcond)) <= rounding:
@@ -420,7 +428,7 @@ def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True)
 
 @implements(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
-    """The least squares solution of a system of full rank, or that of least norm, by QR."""
+    """The least-squares solution of a system of full rank, or the one of least norm, by QR."""
     a, b = two(a, b)
     n, k = shape(a)
     library, vector = xp(a), ndim(b) == 1

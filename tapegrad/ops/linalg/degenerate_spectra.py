@@ -1,21 +1,26 @@
-"""What the rules of eigh and svd do where eigenvalues are equal: division by their differences, and the choice of vectors.
+"""The rules of eigh and svd at equal eigenvalues: divisions by their differences, and the choice of
+vectors.
 
-A smooth function of a Hermitian matrix, written with its eigenvectors, depends on them only up to a
-rotation within each eigenspace.  Its reverse rule divides K, the anti-Hermitian part of V^H V', by differences of eigenvalues;
-for equal ones this is 0/0, whose limit is dK/d(w_j - w_i) and cannot be found from K alone: sum(V exp(w) V^T) at the identity
-needs exp(w), the derivative of exp.  So where eigenvalues meet, `eigh` returns w + eta k: eta is an infinitesimal
-below all transforms (forward mode of level 1/2), k differs between equal eigenvalues, and whatever is computed from w carries
-its first order in eta along.  The rule then finds K = eta K1 and divides by eta (k_j - k_i), exactly.  In forward mode the
-eigenvectors are instead turned within the eigenspace until the tangent is diagonal there.  If K does not vanish, or a further
-derivative is asked for, there is no answer: nan and a RuntimeWarning.
+A smooth function of a Hermitian matrix may be written with its eigenvectors. It depends on them only
+up to a rotation within each eigenspace. Its reverse rule divides K, the anti-Hermitian part of V^H V',
+by differences of eigenvalues. At equal ones this is 0/0. The limit dK/d(w_j - w_i) cannot be found
+from K alone: sum(V exp(w) V^T) at the identity needs exp(w), the derivative of exp.
 
-Nor is there one where a function depends on the choice of vectors within an eigenspace.  So the vectors that are handed out are
-V (1 + eps R): eps is a second infinitesimal, R is anti-Hermitian and mixes equal eigenvalues only.  A function that is free of
-the choice has a cotangent V' that turns along with V, so that V' (1 + eps R)^H is free of eps; in forward mode, its value and
-tangent are.
+So where eigenvalues are equal, `eigh` returns w + eta k. Here eta is an infinitesimal below all
+transforms (forward mode of level 1/2), and k differs between equal eigenvalues. Every function of w
+carries its first order in eta along. The rule then finds K = eta K1 and divides by eta (k_j - k_i),
+exactly. In forward mode the eigenvectors are instead rotated within the eigenspace until the tangent
+is diagonal there. If K does not vanish, or a further derivative is needed, the derivative does not
+exist: the result is nan, with a RuntimeWarning.
 
-One of several equal eigenvalues, taken alone, has no derivative either; like a tie of maxima it has subgradients, and reverse mode
-gives one of them, forward mode the derivative along the tangent."""
+A function that depends on the choice of vectors within an eigenspace has no derivative either. To
+detect this, `eigh` returns the vectors V (1 + eps R). Here eps is a second infinitesimal, and R is
+anti-Hermitian and mixes equal eigenvalues only. A function independent of the choice has a cotangent
+V' that rotates with V, so V' (1 + eps R)^H is free of eps. In forward mode, its value and tangent are
+free of eps.
+
+A single one of several equal eigenvalues has no derivative, but subgradients, like a tie of maxima.
+Reverse mode returns one of them, forward mode the derivative along the tangent."""
 
 import functools
 from typing import Any
@@ -35,14 +40,15 @@ from ..shaping import conj, real, sum
 
 
 class Nowhere(list):
-    """Keeps nothing: handles that rise to eta are read without it anyway."""
+    """A list that stays empty. Handles that rise to eta are read without it anyway."""
 
     def append(self, x):
         pass
 
 
 class Infinitesimal(Dual, Ended):
-    """Forward mode in eta, below every transform.  Results are read without it, like those of an ended transform."""
+    """Forward mode in eta, below every transform. As with an ended transform, results are read without
+    eta."""
 
     __slots__ = ()
     over = False
@@ -53,13 +59,14 @@ class Infinitesimal(Dual, Ended):
             return divided(anti(m), abs(m), w, None if m1 is None else anti(m1), w1)
         if prim is without_eta.prim:
             return args[0]._value
-        if prim is steady.prim:  # the first order in eta turns with the vectors in any case
+        if prim is steady.prim:  # the first order in eta rotates with the vectors in any case
             return variable(steady(args[0]._value, **params), self, at_rest(args[0]._slot))
         return Dual.apply(self, prim, args, params)
 
 
 class Gauge(Dual, Ended):
-    """Forward mode in eps, a turn of the vectors of equal eigenvalues, below every transform and below eta."""
+    """Forward mode in eps, a rotation of the vectors of equal eigenvalues, below every transform and
+    below eta."""
 
     __slots__ = ()
     over = False
@@ -81,8 +88,9 @@ REST.level, REST.risen = 0.125, Nowhere()
 
 @primitive(holomorphic=False, aliases=True, batch="elementwise")
 def steady(x, *, part="all"):
-    """x, freed of eps; nan if it depends on eps.  `part`: "anti", if its anti-Hermitian part does; "tangent", if it depends on the
-    turns that the tangent leaves open, for it goes with one choice of vectors; "none", not asked."""
+    """x without eps; nan if it depends on eps. `part` names the part that must not depend on it. "anti":
+    the anti-Hermitian part. "tangent": only under the rotations that the tangent leaves open, because
+    x belongs to one choice of vectors. "none": nothing."""
     return x
 
 
@@ -93,24 +101,25 @@ def without_eta(x):
 
 @primitive(holomorphic=False, batch="matrix")
 def quotient(m, w):
-    """k_ij / (w_j - w_i) for the anti-Hermitian part k of m; zero on the diagonal; in the limit where eigenvalues are equal."""
+    """k_ij / (w_j - w_i) for the anti-Hermitian part k of m, or its limit at equal eigenvalues. Zero on
+    the diagonal."""
     return divided(anti(m), abs(m), w)
 
 
 @primitive(holomorphic=False, batch="matrix")
 def over_gaps(k, w):
-    """k_ij / (w_j - w_i) off the diagonal; where eigenvalues are equal zero if k is, else nan."""
+    """k_ij / (w_j - w_i) off the diagonal. At equal eigenvalues it is zero if k is, else nan."""
     n = w.shape[-1]
     return divided(k * (1 - xp_of(k).eye(n, dtype=w.dtype)), abs(k), w)
 
 
 def largest(x: Any) -> Any:
-    """The largest modulus in each matrix."""
+    """The largest modulus of an element in each matrix."""
     return abs(x).max((-2, -1), keepdims=True)
 
 
 def spoilt(size: Any, e: Any) -> Any:
-    """1, or nan where the derivative e in eps does not vanish beside `size`."""
+    """1, or nan where the derivative e with respect to eps is not negligible relative to `size`."""
     library, rounding = xp_of(e), np.finfo(e.dtype).eps
     lost = abs(e) > 64 * rounding + rounding**0.5 * size
     if library is np and lost.any():
@@ -126,7 +135,7 @@ def at_rest(x: Any) -> Any:
 
 
 def parts(x: Any) -> tuple:
-    """The plain value of x, and its derivatives in the two eps, or None."""
+    """(plain value of x, its derivatives with respect to both eps), with None for missing ones."""
     x, found = live(x) if type(x) is View else x, {}
     x = x._value if type(x) is View else x
     while isinstance(x, Variable):
@@ -136,8 +145,8 @@ def parts(x: Any) -> tuple:
 
 
 def free_of_gauge(value: Any, tangent: Any) -> Any:
-    """A tangent found in forward mode; nan where it depends on the choice of vectors of equal eigenvalues, or would be infinite
-    because the value does."""
+    """A tangent from forward mode. It is nan if it depends on the choice of vectors of equal eigenvalues,
+    or if the value does, which would make it infinite."""
     (v, *dv), (t, _, dt) = parts(value), parts(tangent)
     for e in (*dv, dt):
         e = values_of(at_rest(e))
@@ -152,7 +161,7 @@ def random_matrix(n: int) -> np.ndarray:
 
 
 def turning(same: Any, eps: Gauge, d: Any) -> Any:
-    """1 + eps R for vectors of dtype d: R mixes those that are the same."""
+    """1 + eps R for vectors of dtype d, where R mixes vectors marked as `same`."""
     library, n = xp_of(same), same.shape[-1]
     r = random_matrix(n) - random_matrix(n).T
     if d.kind == "c":
@@ -163,7 +172,8 @@ def turning(same: Any, eps: Gauge, d: Any) -> Any:
 
 
 def turns(w: Any, alike: Any, d: Any) -> Any:
-    """The turns of vectors of equal eigenvalues: all of them, and those among which the tangent makes no difference."""
+    """The rotations of vectors of equal eigenvalues: all of them, and those under which the tangent is
+    unchanged."""
     turn = turning(met(w), TURN, d)
     return turn if alike is None else matmul(turn, turning(alike, REST, d))
 
@@ -173,7 +183,8 @@ def anti(m: Any) -> Any:
 
 
 def divided(k, size, w, k1=None, w1=None):
-    """k / gaps; of equal eigenvalues k1 / gaps of w1, the first orders in eta.  nan where k does not vanish as the gap does."""
+    """k / gaps. At equal eigenvalues k1 / gaps of w1, the first orders in eta. nan where k does not
+    vanish with the gap."""
     library = xp_of(k)
     gap = w[..., None, :] - w[..., :, None]
     if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and apart(w) and not k.diagonal().any():
@@ -196,19 +207,20 @@ def closeness(w: Any) -> float:
 
 
 def apart(w: np.ndarray) -> bool:
-    """Do these values go up or down, and no two of them count as equal?  (Told at once, as nearly always.)"""
+    """Are these values monotone, with no two that count as equal? (A quick test for the usual case.)"""
     steps, bound = w[1:] - w[:-1], closeness(w) * max(abs(w[0]), abs(w[-1]))
     return steps.size > 0 and bool(steps.min() > bound or steps.max() < -bound)
 
 
 def met(w):
-    """Which pairs of eigenvalues count as equal: in float64 those within 2e-8 of the largest."""
+    """Which pairs of eigenvalues count as equal: in float64 those that differ by less than 2e-8 of the
+    largest."""
     bound = closeness(w) * (abs(w).max(-1) if w.shape[-1] else w.sum(-1))
     return abs(w[..., None, :] - w[..., :, None]) <= bound[..., None, None]
 
 
 def _by_w(h: Any) -> Any:
-    """The cotangent of w from that of its differences w_j - w_i."""
+    """The cotangent of w, given that of its differences w_j - w_i."""
     n = ndim(h)
     return sum(h, n - 2) - sum(h, n - 1)
 
@@ -222,7 +234,7 @@ def _over_gaps_w(g, q, w):
 
 
 def over_gaps_of(t: tuple, out: Any, w: Any) -> Any:
-    """From q = k / gap: dq = (dk - q dgap) / gap."""
+    """The tangent of q = k / gap: dq = (dk - q dgap) / gap."""
     k = t[0]
     if t[1] is not None:
         d = without_eta(out) * _gaps(without_eta(t[1]))
@@ -248,7 +260,8 @@ rules(
 
 @primitive(batch="matrix")
 def unknown(m, w):
-    """nan where eigenvalues are equal, unless m is zero altogether: the limit there has a derivative that needs a second order."""
+    """nan at equal eigenvalues, unless m is zero there. The derivative of the limit would need a second
+    order."""
     library = xp_of(m)
     lost = met(w) & ~library.eye(w.shape[-1], dtype=bool) & (m != 0).any((-2, -1), keepdims=True)
     if library is np and lost.any():
@@ -270,19 +283,20 @@ def _quotient_jvp(t, out, m, w):
 
 
 def hidden(w: Any) -> bool:
-    """Does a trace hide the eigenvalues?  Then nobody can see whether some are equal: what would be found from eta and by turning the
-    vectors is nan there."""
+    """Does a trace hide the eigenvalues? Then equal ones cannot be detected. Derivatives that need eta,
+    or a rotation of the vectors, are nan."""
     return isinstance(primal_of(w), Variable)
 
 
 def lost_by(e: Any, w: Any) -> tuple:
-    """What to add to the slopes of eigenvalues w, and to the turn of their vectors: nan where some are equal and e is not zero."""
+    """Terms to add to the slopes of the eigenvalues w, and to the rotation of their vectors: nan where
+    some are equal and e is not zero."""
     lost = unknown(e, w)
     return sum(lost, ndim(lost) - 1), lost
 
 
 def levels(a: Any) -> tuple:
-    """Does a tape watch a?  And the outermost tangent of a, or None."""
+    """(does a tape watch a?, the outermost tangent of a or None)."""
     if hidden(a):
         return False, None
     layout_of(a)
@@ -296,8 +310,9 @@ def levels(a: Any) -> tuple:
 
 
 def turned(e: Any, w: Any) -> tuple:
-    """A unitary matrix that mixes equal eigenvalues only and makes the Hermitian tangent e diagonal among them; and which of them
-    e leaves equal.  Those are turned at random: no choice of vectors is better than another there."""
+    """(unitary matrix, mask). The matrix mixes equal eigenvalues only, and makes the Hermitian tangent e
+    diagonal among them. The mask holds the pairs that e leaves equal. These are rotated at random,
+    because no choice of vectors is preferred."""
     library, same = xp_of(e), met(w)
     r = diagonalising(e, same)
     slopes = library.diagonal(H(r) @ e @ r, 0, -2, -1).real
@@ -307,8 +322,9 @@ def turned(e: Any, w: Any) -> tuple:
 
 
 def diagonalising(e: Any, same: Any) -> Any:
-    """A unitary matrix that mixes only neighbours that are the `same` and makes the Hermitian e diagonal among them: the blocks of
-    e, each moved away from the others by a multiple of the identity, are diagonalised together."""
+    """A unitary matrix that mixes only neighbours marked as `same` and makes the Hermitian e diagonal
+    among them. The blocks of e are diagonalised together, after each is shifted by its own multiple of
+    the identity."""
     library = xp_of(e)
     e = library.where(same, e, 0)
     block = library.cumsum(~library.concatenate([library.ones_like(same[..., :1, 0]), library.diagonal(same, 1, -2, -1)], -1), -1)
@@ -331,7 +347,7 @@ def shifted(w: Any, split: Any) -> Any:
 
 
 def meets(w: Any) -> bool:
-    """Are eigenvalues equal?  (Not asked on a device: there the longer way is taken always.)"""
+    """Are any eigenvalues equal? (True on a device, to avoid synchronising.)"""
     if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and apart(w):
         return False
     return w.shape[-1] > 1 and (xp_of(w) is not np or bool((met(w).sum((-2, -1)) > w.shape[-1]).any()))

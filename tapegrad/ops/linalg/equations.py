@@ -1,7 +1,9 @@
-"""Linear systems of a special kind (by LU factors, banded, Toeplitz) and matrix equations (Sylvester, Lyapunov, Riccati).
+"""Special linear systems (LU factors, banded, Toeplitz) and matrix equations (Sylvester, Lyapunov,
+Riccati).
 
-Where SciPy iterates, its solution is taken for a constant and Newton's step is made from it twice, by operations: that moves it no
-more, but the first step has the solution's derivative of first order, and the second those up to the third."""
+Where SciPy iterates, its solution is taken as a constant, followed by two Newton steps written with
+operations. They do not change the value. The first step has the solution's first derivative; the
+second has those up to the third order."""
 
 from typing import Any
 
@@ -28,7 +30,7 @@ from .norms import sylvester
 
 @primitive(multi=2, batch="matrix")
 def lu_of(x):
-    """The factors L (unit lower) and U of a square matrix whose rows are in the order of pivoting."""
+    """The factors L (unit lower) and U of a square matrix whose rows are in pivoting order."""
     library, a, n = xp_of(x), x.copy(), x.shape[-1]
     for k in range(n - 1):
         a[..., k + 1 :, k] /= a[..., k : k + 1, k]
@@ -37,7 +39,7 @@ def lu_of(x):
 
 
 def _lu_vjp(g, out, need, x):
-    """With F = L^-1 dx U^-1 it is dL = L tril(F, -1) and dU = triu(F) U."""
+    """The cotangent of x. With F = L^-1 dx U^-1: dL = L tril(F, -1) and dU = triu(F) U."""
     (low, up), (gl, gu) = out, g
     m = 0.0
     if gl is not None:
@@ -58,7 +60,7 @@ rules(lu_of, joint=_lu_vjp, jvp=_lu_jvp)
 
 @primitive(batch="matrix")
 def rows_in_order(x):
-    """In which order pivoting takes the rows."""
+    """The order in which pivoting takes the rows."""
     library = xp_of(x)
     order = library.empty(x.shape[:-1], int)
     for i in np.ndindex(*x.shape[:-2]):
@@ -72,7 +74,8 @@ def pivots_of(a: Any) -> Any:
 
 
 def after(pivots: Any, n: int) -> Any:
-    """The order of n rows after exchanges on a device: what the unit matrix with these pivots makes of 0, 1, .."""
+    """The order of n rows after exchanges, on a device: the unit matrix with these pivots, applied to 0,
+    1, ..."""
     library = xp_of(pivots)
     whole = library.arange(n, dtype=pivots.dtype)
     whole[: len(pivots)] = pivots
@@ -81,7 +84,7 @@ def after(pivots: Any, n: int) -> Any:
 
 @primitive(batch="matrix")
 def exchanges(x):
-    """LAPACK's pivots: with which row each is exchanged."""
+    """LAPACK's pivots: the row with which each row is exchanged."""
     pivots = xp_of(x).empty(x.shape[:-1], np.int32)
     for i in np.ndindex(*x.shape[:-2]):
         pivots[i] = pivots_of(x[i])
@@ -90,7 +93,7 @@ def exchanges(x):
 
 @primitive()
 def exchanged(pivots):
-    """The order of rows that exchanges make."""
+    """The row order that results from exchanges."""
     if xp_of(pivots) is not np:
         return after(pivots, len(pivots))
     order = np.arange(len(pivots))
@@ -100,7 +103,8 @@ def exchanged(pivots):
 
 
 def factored(a: Any) -> tuple:
-    """(the order of the rows, which is a constant, L, U) of any matrix: what lies below or beside its square part is solved for."""
+    """(order of the rows, a constant; L; U) of any matrix. The part below or beside the square part
+    follows from linear systems."""
     n, k = shape(a)[-2:]
     order = rows_in_order(primal_of(a))
     a = take(a, order, 0)
@@ -122,7 +126,7 @@ def one_matrix(name: str, a: Any) -> None:
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
     one_matrix("lu", a)
     order, low, up = factored(a)
-    back = argsort(order)  # of the rows of a, which SciPy's permutation brings back
+    back = argsort(order)  # for the rows of a, which SciPy's permutation restores
     if permute_l:
         return take(low, back, 0), up
     return (back if p_indices else take(xp(a).eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
@@ -139,7 +143,7 @@ def lu_factor(a, overwrite_a=False, check_finite=True):
 
 @implements(scipy.linalg.lu_solve)
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
-    """x of op(A) x = b for A given by its factors, a pair (lu, piv)."""
+    """The solution x of op(A) x = b, with A given by its factors (lu, piv)."""
     a, pivots = lu_and_piv
     order, trans = exchanged(primal_of(pivots)), TRANS[trans]
     if trans == 0:
@@ -151,7 +155,7 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
 
 
 def moved(x: Any, by: int) -> Any:
-    """x with its elements moved by so many places along the first axis, zeros coming in."""
+    """x with its elements shifted by `by` places along the first axis, filled with zeros."""
     n = shape(x)[0]
     if abs(by) >= n:
         return 0.0 * x
@@ -207,7 +211,7 @@ def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_fi
 
 
 def whole_band(ab, lower):
-    """The band of the Hermitian matrix of which one half is given."""
+    """The full band of a Hermitian matrix from one half."""
     u = shape(ab)[0] - 1
     if lower:
         above = [moved(conj(ab[k]), k) for k in range(u, 0, -1)]
@@ -223,7 +227,7 @@ def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, che
 
 
 def from_band(ab, low, up):
-    """The matrix of a band."""
+    """The dense matrix of a band."""
     n, total = shape(ab)[1], diag(0.0 * ab[0])
     for r in range(low + up + 1):
         k = up - r
@@ -233,7 +237,7 @@ def from_band(ab, low, up):
 
 
 def to_band(a, low, up):
-    """The band of a matrix, zeros where it has no elements."""
+    """The band of a matrix, with zeros outside the matrix."""
     n = shape(a)[0]
     return stack([embed(diag(a, up - r), axis=0, start=max(up - r, 0), size=n) for r in range(low + up + 1)])
 
@@ -259,7 +263,7 @@ def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
 
 
 def pair_of(c_or_cr: Any) -> tuple:
-    """The column and the row of a Toeplitz matrix."""
+    """The first column and first row of a Toeplitz matrix."""
     return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
 
 
@@ -296,19 +300,19 @@ def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_fin
 
 @implements(scipy.linalg.solve_sylvester)
 def solve_sylvester(a, b, q):
-    """x of a x + x b = q."""
+    """The solution x of a x + x b = q."""
     return sylvester(a, b, q)
 
 
 @implements(scipy.linalg.solve_continuous_lyapunov, scipy.linalg.solve_lyapunov)
 def solve_continuous_lyapunov(a, q):
-    """x of a x + x a^H = q."""
+    """The solution x of a x + x a^H = q."""
     return sylvester(a, H(a), q)
 
 
 @implements(scipy.linalg.solve_discrete_lyapunov)
 def solve_discrete_lyapunov(a, q, method=None):
-    """x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
+    """The solution x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
     eye = xp(a).eye(shape(a)[-1])
     back = inv(H(a) + eye)
     b = matmul(H(a) - eye, back)
@@ -323,14 +327,14 @@ def plain_problem(name: str, e: Any, s: Any) -> None:
 
 @primitive()
 def riccati(a, b, q, r, *, discrete, balanced):
-    """SciPy's solution."""
+    """SciPy's solution of a Riccati equation."""
     host_only("scipy.linalg.solve_discrete_are" if discrete else "scipy.linalg.solve_continuous_are", a, b, q, r)
     return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
 
 
 @implements(scipy.linalg.solve_continuous_are)
 def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
-    """x of a^H x + x a - x b r^-1 b^H x + q = 0; the steps are Kleinman's."""
+    """The solution x of a^H x + x a - x b r^-1 b^H x + q = 0, with Kleinman's iteration as Newton's."""
     plain_problem("solve_continuous_are", e, s)
     x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=False, balanced=balanced)
     for _ in range(2):
@@ -341,7 +345,8 @@ def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
 
 @implements(scipy.linalg.solve_discrete_are)
 def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
-    """x of a^H x a - x - a^H x b (r + b^H x b)^-1 b^H x a + q = 0; the steps are Hewer's."""
+    """The solution x of a^H x a - x - a^H x b (r + b^H x b)^-1 b^H x a + q = 0, with Hewer's iteration as
+    Newton's."""
     plain_problem("solve_discrete_are", e, s)
     x = riccati(*[primal_of(m) for m in (a, b, q, r)], discrete=True, balanced=balanced)
     for _ in range(2):

@@ -1,11 +1,12 @@
-"""Factorisations of matrices and what is solved with them; every operation works on batches over the leading axes.
+"""Matrix factorisations and linear systems. All operations work on batches over the leading axes.
 
-Reading order: triangular systems, Cholesky, general systems and the inverse, determinants.  Decompositions stand in
-decompositions.py, norms and functions of matrices in norms.py.
+Reading order: triangular systems, Cholesky, general systems and the inverse, determinants. Decompositions are
+in decompositions.py, norms and functions of matrices in norms.py.
 
-Rules of holomorphic operations are transposes; those of the others (cholesky, solve_triangular) are adjoints, written with H.
-Sources: Giles, "An extended collection of matrix derivative results" (2008); Murray, "Differentiation of the Cholesky
-decomposition" (2016)."""
+Rules of holomorphic operations are transposes. Those of the others (cholesky, solve_triangular) are adjoints,
+written with H.
+Sources: Giles, "An extended collection of matrix derivative results" (2008); Murray, "Differentiation of the
+Cholesky decomposition" (2016)."""
 
 import functools
 import inspect
@@ -37,7 +38,7 @@ from ..shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
-SMALL = 32  # up to this order LAPACK itself is called where NumPy's checks would take longer than the work
+SMALL = 32  # for matrices up to this order, NumPy's checks take longer than LAPACK
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -65,7 +66,7 @@ def first_bad(ok: Any) -> str:
 
 @primitive(aliases=True, batch="elementwise")
 def finite(x):
-    """x, or SciPy's error where it has nan or infinity."""
+    """x. Raises SciPy's error if it has nan or infinity."""
     if not xp_of(x).isfinite(x).all():
         raise ValueError("array must not contain infs or NaNs")
     return x
@@ -75,8 +76,9 @@ rules(finite, lambda g, out, x: g, jvp=same)
 
 
 def checked(function: Callable, ours: Callable) -> Callable:
-    """`ours`, which stands for a function of scipy.linalg: where an argument or the result is not finite SciPy's own function is asked too,
-    for it may raise.  Values that a trace hides are checked when it knows them."""
+    """`ours`, which replaces a function of scipy.linalg. If an argument or the result is not finite,
+    SciPy's function runs too, because it may raise. Hidden values are checked when their trace knows
+    them."""
     check = inspect.signature(function).parameters.get("check_finite")
 
     @functools.wraps(function)
@@ -106,7 +108,7 @@ def finite_parts(x: Any) -> Any:
 
 
 def is_finite(x: Any) -> bool:
-    """Are all numbers in arrays of NumPy, and in lists and tuples, finite?"""
+    """Are all numbers in NumPy arrays, and in lists and tuples, finite?"""
     if issubclass(type(x), (list, tuple)):
         return all(map(is_finite, x))
     x = primal_of(x)
@@ -123,8 +125,8 @@ def plain(x: Any) -> Any:
 
 @primitive(shapes=(0,), batch="matrix", total=True)
 def triangle(x, *, lower, strict=False):
-    """The lower or upper triangle of each matrix, the rest zero."""
-    if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril takes 8 microseconds to make its mask
+    """The lower or upper triangle of each matrix, with zeros elsewhere."""
+    if type(x) is np.ndarray and x.shape[-1] <= 64:  # np.tril needs 8 microseconds for its mask
         return np.where(mask_of(x.shape[-2], x.shape[-1], lower, strict), x, 0)
     return (xp_of(x).tril if lower else xp_of(x).triu)(x, (-1 if lower else 1) if strict else 0)
 
@@ -141,7 +143,8 @@ TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 @primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrices, layout="asked")
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
-    """x of op(a) x = b, op by `trans`; only the lower or upper triangle of a is read.  b is a vector only if it has one axis."""
+    """The solution x of op(a) x = b, with op given by `trans`. Only the lower or upper triangle of a is
+    read. b is a vector only if it has one axis."""
     trans = TRANS[trans]
     if type(a) is not np.ndarray or a.ndim != 2 or type(b) is not np.ndarray or b.ndim > 2:
         return _solve_triangular(a, b, trans, lower, unit_diagonal)
@@ -154,7 +157,7 @@ def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_
         raise ShapeError(f"solve_triangular: shapes {a.shape} and {b.shape} do not fit together")
     if not b.size:
         return np.zeros(b.shape, d)
-    # BLAS counts by columns: the transposed system, x^T op(a)^T = b^T, has a^T and b^T in its layout.
+    # BLAS stores by columns: the transposed system, x^T op(a)^T = b^T, has a^T and b^T in that layout.
     if trans == 2 and d.kind == "c":
         a, trans = a.conj(), 1
     rhs = b[None] if b.ndim == 1 else b.T
@@ -211,7 +214,8 @@ def _solve_triangular(a, b, trans, lower, unit_diagonal):
 
 
 def _triangular_vjp(g, out, need, a, b, trans, lower, unit_diagonal, overwrite_b, check_finite):
-    """x = op(a)^-1 b.  Cotangents: of b, c = op(a)^-H g; of op(a), -c x^H, brought back through op and cut to the triangle."""
+    """For x = op(a)^-1 b, the cotangent of b is c = op(a)^-H g. That of op(a) is -c x^H; it is
+    transformed back through op and cut to the triangle."""
     trans = TRANS[trans]
     if trans == 1 and dtype(a).kind == "c":
         c = conj(_triangular(a, conj(g), 0, lower, unit_diagonal, ndim(b)))
@@ -235,7 +239,7 @@ def _triangular_jvp(t, out, a, b, trans, lower, unit_diagonal, overwrite_b, chec
 
 
 def _triangular(a, b, trans, lower, unit_diagonal, n):
-    """solve_triangular, where b is a batch of vectors if n = 1."""
+    """solve_triangular; for n = 1, b is a batch of vectors."""
     if n == 1 < ndim(b):
         return reshape(solve_triangular(a, column(b), trans, lower, unit_diagonal), to=shape(b))
     return solve_triangular(a, b, trans, lower, unit_diagonal)
@@ -270,8 +274,9 @@ def cholesky_lower(x):
     L = library.linalg.cholesky(x)
     if not L.size:
         return L
-    # Where a pivot fails the library may leave anything, the input for example.  But then the elements before that pivot have
-    # used up its diagonal element, so that this row of L is longer than the square root of it.
+    # When a pivot fails, LAPACK may leave anything in its row, for example the input. But then the
+    # elements before the pivot have used up the diagonal element. So this row of L is longer than the
+    # square root of that element.
     d, a = library.diagonal(L, 0, -2, -1).real, library.diagonal(x, 0, -2, -1).real
     rows = (L * L.conj()).real.sum(-1)
     close = 1e3 * np.finfo(d.dtype).eps * x.shape[-1]
@@ -280,7 +285,7 @@ def cholesky_lower(x):
 
 
 def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
-    """What to say of the first matrix of the batch x that has no Cholesky factor."""
+    """The error for the first matrix of the batch x without a Cholesky factor."""
     square("cholesky", x)
     for i in np.ndindex(*x.shape[:-2]):
         try:
@@ -316,7 +321,8 @@ def sandwich(L: Any, m: Any) -> Any:
 
 
 def _cholesky_vjp(g, out, x):
-    """From dL = L halved(L^-1 dA L^-H): cotangent L^-H S L^-1, S the Hermitian part of halved(L^H g)."""
+    """With dL = L halved(L^-1 dA L^-H), the cotangent is L^-H S L^-1, where S is the Hermitian part of
+    halved(L^H g)."""
     alike = alike_of(x)
     if type(g) is type(out) is ndarray and g.ndim == 2 and g.dtype is out.dtype and out.dtype.kind == "f" and out.size:
         u, trsm = out.T, dtrsm if out.dtype is F8 else TRSM[out.dtype]
@@ -347,13 +353,13 @@ def scipy_cholesky(a, lower=False, overwrite_a=False, check_finite=True):
 
 @implements(scipy.linalg.cho_factor, layout="asked")
 def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
-    """SciPy's pair (c, lower); unlike SciPy's, the unused triangle of c is zero."""
+    """SciPy's pair (c, lower). Unlike in SciPy, the unused triangle of c is zero."""
     return cholesky(a, upper=not lower), lower
 
 
 @implements(scipy.linalg.cho_solve)
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
-    """x of A x = b for A given by its factor, a pair (c, lower)."""
+    """The solution x of A x = b, with A given by its factor (c, lower)."""
     c, lower = c_and_lower
     c, b = two(c, b)
     first, second = (0, 2) if lower else (2, 0)
@@ -365,7 +371,7 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 
 @primitive(batch=matrices, known_as="solve")
 def solve_matrix(a, b):
-    """x of a x = b, b a vector if it has one axis, else a matrix or a batch of matrices."""
+    """The solution x of a x = b. b is a vector if it has one axis, else a matrix or a batch of matrices."""
     if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
         _, _, x, failed = dgesv(a, b)
         if failed:
@@ -384,7 +390,7 @@ def solve_matrix(a, b):
 
 
 def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
-    """NumPy's error, with the call, the member of the batch and what to do."""
+    """NumPy's error, extended by the call, the member of the batch and a remedy."""
     if "ingular" not in str(error):
         return np.linalg.LinAlgError(f"{call}: {error}")
     rank = np.linalg.matrix_rank(a)
@@ -394,7 +400,8 @@ def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
 
 def _solve_vjp(g, out, need, a, b):
     if type(g) is type(a) is ndarray and a.ndim == 2 and g.ndim < 3 and g.size:
-        # the forward call has shown that a is regular; LAPACK itself takes a third of np.linalg.solve's time on small systems
+        # the forward call has shown that a is regular; for small systems LAPACK takes a third of the time
+        # of np.linalg.solve
         double = a.dtype is g.dtype is F8
         c = dgesv(a.T, g)[2] if double else np.linalg.solve(a.T, g)
         if not need[0]:
@@ -429,7 +436,7 @@ def solve(a, b):
     p = a._value if type(a) is ArrayVariable else layout_of(a)
     q = b._value if type(b) is ArrayVariable else layout_of(b)
     if type(p) is type(q) is np.ndarray and p.ndim == 2 and 0 < q.ndim < 3 and p.shape[0] == p.shape[1] == q.shape[0]:
-        return solve_matrix(a, b)  # nothing to arrange; in C order, however the operands lie
+        return solve_matrix(a, b)  # nothing to rearrange; the result is in C order for any operands
     return solve_batches(a, b)
 
 
@@ -447,7 +454,8 @@ solve_batches = laid_as_library(np.linalg.solve, _solve_batches, False)
 
 @implements(scipy.linalg.solve)
 def scipy_solve(a, b, lower=False, overwrite_a=False, overwrite_b=False, check_finite=True, assume_a=None, transposed=False):
-    """`assume_a` says which part of the matrix is read; "pos" takes Cholesky's algorithm, all else the general one."""
+    """`assume_a` tells which part of the matrix is read. "pos" uses Cholesky, all others the general
+    algorithm."""
     if transposed and dtype(a).kind == "c":
         raise ArgumentError("scipy.linalg.solve: transposed=True of a complex matrix is not supported; transpose it")
     if assume_a in ("pos", "positive definite"):
@@ -478,7 +486,8 @@ def told(y: Any, a: Any) -> Any:
 
 
 def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
-    """The matrix that is meant: the entries which SciPy reads, mirrored where it takes the matrix as symmetric or Hermitian."""
+    """The matrix that SciPy solves with: the entries that it reads, mirrored for a symmetric or Hermitian
+    matrix."""
     if assume_a in (None, "gen", "general", "banded"):
         return a
     if assume_a == "diagonal":
@@ -524,7 +533,7 @@ rules(inv, _inv_vjp, jvp=lambda t, out, x: -matmul(out, matmul(t[0], out)))
 
 
 def as_matrices(g: Any) -> Any:
-    """Numbers as 1 x 1 matrices, to multiply matrices with."""
+    """Numbers as 1 x 1 matrices, for products with matrices."""
     return reshape(g, to=(*shape(g), 1, 1))
 
 
@@ -554,8 +563,9 @@ def cofactor(x):
 
 @primitive(batch="matrix")
 def cofactor_slope(x, e):
-    """The derivative of `cofactor` at x in the direction e.  With x = U S V^H and f = U^H e V, the adjugate of S + f is, to
-    first order, p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it; q_ij is the product of all s_k but s_i, s_j."""
+    """The derivative of `cofactor` at x in the direction e. Let x = U S V^H and f = U^H e V. To first order,
+    the adjugate of S + f is p_i + sum_j q_ij f_jj on the diagonal and -q_ij f_ij off it. Here q_ij is the
+    product of all s_k except s_i and s_j."""
     library = xp_of(x)
     u, s, vh, sign = _factors(x)
     n = s.shape[-1]
@@ -574,7 +584,8 @@ def _factors(x):
 
 
 def factored(x: Any, full_matrices: bool) -> tuple:
-    """The singular value decomposition of finite matrices; nan for others, of which LAPACK may search for vectors without end."""
+    """The singular value decomposition of finite matrices. nan for others, for which LAPACK may not
+    terminate."""
     svd = xp_of(x).linalg.svd
     if xp_of(x) is not np or np.isfinite(x).all():
         return tuple(svd(x, full_matrices=full_matrices))
@@ -584,7 +595,7 @@ def factored(x: Any, full_matrices: bool) -> tuple:
 
 
 def others(s):
-    """Along the last axis, for each element the product of all others."""
+    """For each element, the product of all others along the last axis."""
     library = xp_of(s)
     one = library.ones_like(s[..., :1])
     left = library.cumprod(library.concatenate([one, s[..., :-1]], -1), -1)
@@ -626,7 +637,7 @@ def sign_and_log(x):
 
 
 def _slogdet_vjp(g, out, need, x):
-    """d log|det| = Re z and d sign = i sign Im z with z = tr(x^-1 dx)."""
+    """With z = tr(x^-1 dx): d log|det| = Re z and d sign = i sign Im z."""
     z = g[1]
     if g[0] is not None and dtype(x).kind == "c":
         k = imaginary(real(conj(g[0]) * (out[0] * 1j)))
@@ -652,12 +663,12 @@ def slogdet(a):
 
 
 def logdet(a: Any) -> Any:
-    """The logarithm of the determinant of a Hermitian positive definite matrix, by its Cholesky factor."""
+    """The log-determinant of a Hermitian positive definite matrix, from its Cholesky factor."""
     d = real(diagonals(cholesky(a)))
     return 2.0 * sum(log(d), ndim(d) - 1)
 
 
-# --- composed ---
+# --- compositions ---
 
 
 @implements(np.linalg.matrix_power)

@@ -1,11 +1,12 @@
-"""Matrices of which one triangle is read (cholesky, eigh): what their derivative is.
+"""Derivatives of functions that read one triangle of a matrix (cholesky, eigh).
 
-A matrix that is Hermitian in value and not diagonal stands for itself: a tangent T is taken as (T + T^H) / 2, and cotangents come
-Hermitian.  Any other one stands for the Hermitian matrix that its triangle makes, as NumPy reads it: off-diagonal entries count
-twice, the other triangle not at all.  A diagonal one is of the second kind, for a program that fills one triangle passes through
-it.  Where the tangent is Hermitian the two agree, so it matters only to who looks at single entries.
+A matrix that is Hermitian in value and not diagonal is taken as a Hermitian matrix. Its tangent T
+counts as (T + T^H) / 2, and its cotangent is Hermitian. Any other matrix represents the Hermitian
+matrix of its triangle, as NumPy reads it: off-diagonal entries count twice, the other triangle not at
+all. Diagonal matrices are of the second kind, because a program that fills one triangle may start with
+one. The two kinds agree for a Hermitian tangent, so they differ only in derivatives of single entries.
 
-Which kind a matrix is, is a constant of its value, one for each matrix of a batch."""
+The kind is decided from the values, for each matrix of a batch, and has no derivative."""
 
 from math import sqrt
 from typing import Any
@@ -25,21 +26,23 @@ def hermitian(x: Any) -> Any:
 
 
 def symmetric(x: Any) -> Any:
-    """Which matrices of x are Hermitian, to rounding, and not diagonal: booleans of shape (..., 1, 1).  On the host True or False if
-    it is the same for all; on a device, and where a trace hides the values, it is not looked at."""
+    """Which matrices of x are Hermitian, up to rounding, and not diagonal: booleans of shape (..., 1, 1).
+    On the host it is True or False if all agree. On a device, and for hidden values, the values are
+    not read on the host."""
     with np.errstate(all="ignore"):
         return alike_of(x)
 
 
 def alike_of(x: Any) -> Any:
-    """The same where flags of NumPy's are ignored, as in a sweep.  Short tests first, for the hot path of a filter: the same bits; a
-    small matrix pair by pair; entries without a zero that are near their opposites."""
+    """The same without floating-point flags, for use in sweeps. Quick tests come first, for the hot path
+    of a filter: equal bits; a small matrix pair by pair; entries without a zero that are near their
+    opposites."""
     x = x if type(x) is np.ndarray else primal_of(x)
     if isinstance(x, Variable):
         return alike_each(x)
     n = x.shape[-1]
     if n < 2:
-        return True  # the two kinds are the same
+        return True  # both kinds agree
     if type(x) is np.ndarray and x.ndim == 2 and x.dtype.kind == "f":
         if x.item(1) and x.tobytes() == x.tobytes("F"):
             return True
@@ -53,7 +56,7 @@ def alike_of(x: Any) -> Any:
     y = x.swapaxes(-1, -2).conj()
     root = library.sqrt(abs(library.diagonal(x, 0, -2, -1)))
     scale = library.maximum(abs(x), root[..., :, None] * root[..., None, :])
-    # an entry that is exactly zero opposite to one that is not was never filled
+    # an exact zero opposite to a nonzero entry means that this triangle was never filled
     alike = (x == y) | ((x != 0) & (y != 0) & (abs(x - y) <= tolerance(x) * scale))
     some = (x != 0) & ~library.eye(n, dtype=bool)
     found = alike.all((-2, -1), keepdims=True) & some.any((-2, -1), keepdims=True)
@@ -69,7 +72,7 @@ def alike_each(x):
 
 
 def alike_rows(rows: list, bound: float) -> bool:
-    """The same of one real matrix, given as lists."""
+    """The same for one real matrix, given as lists."""
     some = False
     for i, row in enumerate(rows):
         for j in range(i):
@@ -86,7 +89,7 @@ def alike_rows(rows: list, bound: float) -> bool:
 
 
 def tolerance(x: Any) -> float:
-    """8 n units of rounding."""
+    """The relative tolerance: 8 n units of rounding."""
     return x.shape[-1] * (9.5e-7 if x.dtype.char in "fF" else 1.8e-15)
 
 
@@ -95,7 +98,7 @@ def _choose(alike: Any, x: Any, y: Any) -> Any:
 
 
 def _parts(x: Any, lower: bool) -> tuple:
-    """(library, x^H, mask of the triangle that is read, without the diagonal, mask of the other)."""
+    """(library, x^H, mask of the triangle that is read without its diagonal, mask of the other one)."""
     library = xp_of(x)
     mask = library.tri(x.shape[-1], k=-1, dtype=bool)
     return (library, x.swapaxes(-1, -2).conj(), mask, mask.T) if lower else (library, x.swapaxes(-1, -2).conj(), mask.T, mask)
@@ -103,7 +106,7 @@ def _parts(x: Any, lower: bool) -> tuple:
 
 @primitive(holomorphic=False, batch="matrix", total=True)
 def mirrored(x, *, alike, lower):
-    """The Hermitian matrix that x stands for."""
+    """The Hermitian matrix that x represents."""
     library, h, near, far = _parts(x, lower)
     return _choose(alike, (x + h) * 0.5, library.where(near, x, library.where(far, h, x.real)))
 
@@ -128,14 +131,14 @@ rules(
 
 
 def as_read(t: Any, alike: Any, lower: bool = True) -> Any:
-    """A tangent as it is taken."""
+    """A tangent as the matrix counts it."""
     if isinstance(alike, Variable):
         return select(alike, hermitian(t), mirrored(t, alike=False, lower=lower))
     return hermitian(t) if alike is True else mirrored(t, alike=alike, lower=lower)
 
 
 def to_read(g: Any, alike: Any, lower: bool = True) -> Any:
-    """The cotangent of the entries that are read, from that of the Hermitian matrix: Hermitian too."""
+    """The cotangent of the entries that are read, from that of the Hermitian matrix."""
     if isinstance(alike, Variable):
         return select(alike, g, folded(g, alike=False, lower=lower))
     return g if alike is True else folded(g, alike=alike, lower=lower)

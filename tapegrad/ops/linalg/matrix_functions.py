@@ -1,4 +1,4 @@
-"""Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made of vectors."""
+"""Functions of matrices, polar factors, eigenvalues of general matrices, and matrices made from vectors."""
 
 from collections import namedtuple
 from collections.abc import Callable
@@ -26,8 +26,9 @@ from .norms import expm, frechet, log_of, root_of
 
 
 def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
-    """Eigenvalues and vectors from vectors v that are right and constant: v^-1 a v is diagonal, and moves off it with a; each step
-    turns v so that it is diagonal again, to twice the order.  Real parts are taken by the caller."""
+    """Eigenvalues and eigenvectors with derivatives, from exact constant vectors v. v^-1 a v is diagonal,
+    and changes with a. Each step corrects v to make it diagonal again, to twice the order. Callers
+    take real parts."""
     eye = xp(a).eye(shape(a)[-1])
     for _ in range(steps):
         c = solve(v, matmul(a, v))
@@ -39,13 +40,13 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
 
 @primitive(multi=2, batch="matrix")
 def general_spectrum(x):
-    """The eigenvalues and eigenvectors of primal values."""
+    """Eigenvalues and eigenvectors of primal values."""
     return tuple(xp_of(x).linalg.eig(x))
 
 
 @primitive(batch="matrix")
 def apart(w):
-    """1 for each set of eigenvalues that differ, nan for one in which two are equal to rounding."""
+    """1 for each set of distinct eigenvalues, nan for one with two that are equal up to rounding."""
     library = xp_of(w)
     gaps = abs(w[..., :, None] - w[..., None, :]) + library.eye(w.shape[-1]) * (1.0 + abs(w[..., None]))
     return library.where((gaps <= 1e-13 * abs(w[..., None])).any((-2, -1)), np.nan, 1.0)[()]
@@ -54,7 +55,7 @@ def apart(w):
 def eigen_start(name: str, a: Any) -> tuple:
     square(name, a)
     w, v = general_spectrum(primal_of(a))
-    if xp(a) is not np:  # nobody waits for the device: the results are nan
+    if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
         return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
     known = seen(apart(w))
     if known is not None and np.isnan(known).any():
@@ -67,7 +68,7 @@ EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 
 @implements(np.linalg.eig)
 def eig(a):
-    """Each vector has length 1, and its largest element keeps its phase: LAPACK makes it real."""
+    """Each eigenvector has length 1. Its largest element keeps its phase, because LAPACK makes it real."""
     v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
     v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
@@ -100,7 +101,7 @@ def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_e
 
 
 def part_of(name: str, select: Any, select_range: Any) -> slice:
-    """Those eigenvalues, counted from the smallest, that are asked for."""
+    """The slice of the requested eigenvalues, counted from the smallest."""
     if select in ("i", "index", 2):
         return slice(int(select_range[0]), int(select_range[1]) + 1)
     if select not in ("a", "all", 0):
@@ -110,8 +111,8 @@ def part_of(name: str, select: Any, select_range: Any) -> slice:
 
 @primitive()
 def turns(v, *of, theirs, settings):
-    """By what the eigenvectors v are multiplied to be those that SciPy's function gives: signs, or phases.  On a device, which has no such
-    function, those that make the largest element of each positive."""
+    """Factors that turn the eigenvectors v into those of SciPy's function: signs, or phases. On a device,
+    which lacks the function, they make the largest element of each vector positive."""
     library = xp_of(v)
     if library is not np:
         largest = library.take_along_axis(v, abs(v).argmax(0)[None], 0)[0]
@@ -121,7 +122,7 @@ def turns(v, *of, theirs, settings):
 
 
 def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callable, **settings: Any) -> Any:
-    """The eigenvalues and eigenvectors of a symmetric matrix, as SciPy's function of `of` turns them."""
+    """Eigenvalues and eigenvectors of a symmetric matrix, with the signs of SciPy's function of `of`."""
     if values_only:
         return eigvalsh(a)[part]
     w, v = eigh(a)
@@ -162,7 +163,7 @@ def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", sele
 
 
 def full_rank(name: str, s: Any, rcond: Any) -> None:
-    """Where singular values are zero, or are cut off, the space has another dimension nearby."""
+    """Raise if singular values are zero or cut off, because the space then has another dimension nearby."""
     known = seen(primal_of(s))
     least = np.finfo(dtype(s)).eps * 8 * len(s) if rcond is None else rcond
     if known is not None and known.size and known.min() <= least * known.max():
@@ -178,7 +179,7 @@ def orth(A, rcond=None):
 
 @implements(scipy.linalg.null_space)
 def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
-    """Of the bases the one that turns as little as it can (`spectral.complement`)."""
+    """The basis that changes as little as possible (`decompositions.complement`)."""
     n, k = shape(A)
     _, s, vh = svd(A)
     full_rank("null_space", s, rcond)
@@ -187,7 +188,7 @@ def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_dr
 
 @implements(scipy.linalg.subspace_angles)
 def subspace_angles(A, B):
-    """By the cosines, the angles that are small by the sines."""
+    """From the cosines; small angles from the sines."""
     a, b = orth(A), orth(B)
     cosines = matmul(H(a), b)
     c = svd(cosines, compute_uv=False)
@@ -201,7 +202,7 @@ def subspace_angles(A, B):
 
 @implements(scipy.linalg.rq)
 def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
-    """a = r q, from the QR factors of the matrix turned round; the signs are those of SciPy's."""
+    """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
     if mode not in ("full", "economic", "r") or n > k or (mode != "economic" and n < k):
         raise ArgumentError(f"scipy.linalg.rq: mode={mode!r} of shape {(n, k)} has no derivative; a square matrix has, or mode='economic'")
@@ -214,7 +215,7 @@ def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
 
 @primitive()
 def signs_of_rq(a, r):
-    """By what SciPy's columns of r differ from these: numbers of modulus 1."""
+    """Factors of modulus 1 by which the columns of SciPy's r differ."""
     theirs = scipy.linalg.rq(a, mode="economic")[0]
     return np.diagonal(theirs) / np.diagonal(r)
 
@@ -333,7 +334,7 @@ def leslie(f, s):
 
 @implements(scipy.linalg.convolution_matrix)
 def convolution_matrix(a, n, mode="full"):
-    """The matrix by which convolving with a vector of n elements multiplies it."""
+    """The matrix of the convolution of a with vectors of n elements."""
     k = shape(a)[0]
     low, high = {"full": (0, n + k - 1), "same": ((min(n, k) - 1) // 2, (min(n, k) - 1) // 2 + max(n, k)),
                  "valid": (min(n, k) - 1, max(n, k))}[mode]  # fmt: skip

@@ -33,7 +33,8 @@ def p_length(x, *, p, axis, keepdims):
 
 
 def _p_unit(x, out, p, axis, keepdims):
-    """The derivative by x: (|x| / norm)^(p - 1) x / |x|; zero where the norm is, in every further derivative too."""
+    """The derivative with respect to x: (|x| / norm)^(p - 1) x / |x|. Zero where the norm is zero, in
+    every further derivative too."""
     high = {size: abs(np.log2(high)) * 2 for size, (low, high) in BOUNDS.items()}
     bounds = {size: (2.0 ** -(e / (abs(p) + 1)), 2.0 ** (e / (abs(p) + 1))) for size, e in high.items()}
     y, length, zero = direction(x, out, axis, keepdims, lambda y: p_length(y, p=p, axis=axis, keepdims=True), bounds)
@@ -56,7 +57,7 @@ rules(p_length, _p_vjp, jvp=_p_jvp)
 
 
 def _vector(x: Any, order: Any, axis: Any, keepdims: bool) -> Any:
-    if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative too
+    if is_tracked(order) and order != 0 and abs(values_of(order)) < np.inf:  # its derivative is needed too
         return power(sum(power(absolute(x), order), axis, keepdims), 1.0 / order)
     if order is None or order == 2:
         return length_of(x, axis, keepdims)
@@ -117,10 +118,10 @@ def norm(x, ord=None, axis=None, keepdims=False):
 
 @implements(scipy.linalg.norm)
 def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
-    """SciPy finds the length of a vector by BLAS, where no square overflows or vanishes."""
+    """SciPy computes the length of a vector with BLAS, where no square overflows or underflows."""
     if axis is not None or ord not in (None, 2) or ndim(a) != 1 or keepdims or xp_of(layout_of(a)) is not np:
         return norm(a, ord, axis, keepdims)
-    a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a float of Python's, whatever the precision
+    a = a * np.float64(1.0) if dtype(a).itemsize < 8 else a  # a Python float in any precision
     size = 1.0 if OPEN.hiding else abs(primal_of(a)).max(initial=0.0)
     return norm(a) if 1e-140 < size < 1e140 or not 0.0 < size < np.inf else size * norm(a / size)
 
@@ -150,7 +151,7 @@ def cond(x, p=None):
         axes = (ndim(x) - 2, ndim(x) - 1)
         y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
     plain = primal_of(x)
-    unknown = (plain != plain).any((-2, -1))  # of a matrix without nan NumPy has infinity there
+    unknown = (plain != plain).any((-2, -1))  # NumPy's result is infinity for a matrix without nan
     return select((primal_of(y) == primal_of(y)) | unknown, y, dtype(y).type(np.inf))
 
 
@@ -166,8 +167,9 @@ def expm(A):
 
 
 def _series(a):
-    """Scaling and squaring with the Taylor series to order 30, on a device: eight squarings serve |a| up to 700, where the
-    exponential overflows; to look at the norm would synchronise."""
+    """The exponential on a device, by scaling and squaring with the Taylor series to order 30. Eight
+    squarings suffice for |a| up to 700, where the exponential overflows. Reading the norm would
+    synchronise."""
     library, squarings = xp_of(a), 8
     a = a / 2.0**squarings
     total = term = library.zeros_like(a) + library.eye(a.shape[-1], dtype=a.dtype)
@@ -180,7 +182,8 @@ def _series(a):
 
 
 def frechet(f: Any, a: Any, e: Any) -> Any:
-    """The derivative of f at a in the direction e: f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0, f(a)]]."""
+    """The derivative of f at a in the direction e, from f([[a, e], [0, a]]) = [[f(a), f'(a; e)], [0,
+    f(a)]]."""
     n, axis = shape(a)[-1], ndim(a) - 1
     zero = zero_of(a) * e * 0
     upper, lower = concatenate(a + zero, e + zero, axis=axis), concatenate(zero, a + zero, axis=axis)
@@ -206,16 +209,16 @@ def log_of(A):
 def _host(name, f, a):
     if xp_of(a) is not np:
         raise ArgumentError(f"{name}: CuPy has no such function; use eigh for Hermitian matrices")
-    stack = a.ndim > 2 and SCIPY < (1, 17)  # which takes single matrices
+    stack = a.ndim > 2 and SCIPY < (1, 17)  # which takes single matrices only
     y = np.reshape([f(m) for m in a.reshape(-1, *a.shape[-2:])], a.shape) if stack else at_users_line(f, a)
     return y if a.dtype.kind == "c" or y.dtype.kind != "c" else y.astype(np.result_type(a.dtype, np.complex64))
 
 
-# Their derivatives are found from the result, not from A: both sides of a branch cut are at hand there, and the result says which
-# branch was taken.
+# Their derivatives are found from the result, not from A. Near a branch cut, A may lie on either side,
+# and the result tells which branch was taken.
 @primitive(batch="matrix")
 def sylvester(a, b, q):
-    """x of a x + x b = q; nan where there is none or more than one, zero where q is zero."""
+    """The solution x of a x + x b = q. nan if there is none or more than one; zero where q is zero."""
     if xp_of(q) is not np:
         raise ArgumentError("solve_sylvester: CuPy has no such function; move the matrices with a.get()")
     lead = np.broadcast_shapes(a.shape[:-2], b.shape[:-2], q.shape[:-2])
@@ -253,14 +256,15 @@ NODES, WEIGHTS = ((v + 1) / 2 if n == 0 else v / 2 for n, v in enumerate(np.poly
 
 @primitive()
 def halvings(y):
-    """How often the largest of some matrices is to be halved until its norm is below 0.2."""
+    """How many halvings bring the largest norm of some matrices below 0.2."""
     size = float(abs(y).sum(-1).max(initial=0.0))
     return np.int64(max(0, int(np.ceil(np.log2(size / 0.2)))) if 0 < size < np.inf else 0)
 
 
 def log_slope(y: Any, e: Any) -> Any:
-    """The derivative of log at exp(y) in the direction e: through square roots, exp(y / 2^k), up to one near the identity; there it is
-    the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by Gauss and Legendre, m the root less the identity."""
+    """The derivative of log at exp(y) in the direction e. Square roots exp(y / 2^k) lead to a matrix near
+    the identity. There it is the integral of (1 + s m)^-1 e (1 + s m)^-1 for s from 0 to 1, by
+    Gauss-Legendre quadrature, with m the root minus the identity."""
     k = int(halvings(primal_of(y)))
     for j in range(1, k + 1):
         x = expm(y * 0.5**j)

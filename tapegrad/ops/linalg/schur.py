@@ -1,7 +1,9 @@
-"""Schur, QZ, Hessenberg and LDL factors, updates of QR, functions of matrices by their eigenvalues.
+"""Schur, QZ, Hessenberg and LDL factors, updates of QR, and functions of matrices through their
+eigenvalues.
 
-What a factorisation leaves free (signs, phases, turns in a plane, the order of eigenvalues) is as SciPy has it: its factors are taken
-for constants, and those with derivatives are turned to them by constants."""
+A factorisation leaves signs, phases, rotations in a plane and the order of eigenvalues open. All
+follow SciPy: its factors are constants, and the factors with derivatives are rotated to them by
+constants."""
 
 from typing import Any
 
@@ -30,7 +32,8 @@ def values(name: str, *xs: Any) -> list:
 
 
 def turned(q: Any, like: np.ndarray) -> Any:
-    """The orthonormal q with each column multiplied by the constant of modulus 1 that takes its values to those of `like`."""
+    """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
+    to those of `like`."""
     phase = (np.asarray(values_of(q)).conj() * like).sum(0)
     return q * (phase / abs(phase))
 
@@ -39,7 +42,7 @@ def turned(q: Any, like: np.ndarray) -> Any:
 
 
 def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
-    """Those of a = z t z^H with t upper triangular, in this order."""
+    """The eigenvectors of a = z t z^H with upper triangular t, in the order of t."""
     w, n = np.diagonal(t), len(t)
     gaps = abs(w[:, None] - w) + np.eye(n) * (1.0 + abs(w).max(initial=0.0))
     if (gaps <= 1e-12 * abs(w).max(initial=0.0)).any():
@@ -51,12 +54,12 @@ def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
 
 
 def pairs_of(t: np.ndarray) -> list:
-    """Where the blocks of two rows of a real Schur form begin."""
+    """The first rows of the 2 x 2 blocks of a real Schur form."""
     return [k for k in range(len(t) - 1) if t[k + 1, k] != 0]
 
 
 def real_basis(v: Any, t: np.ndarray) -> Any:
-    """The real and the imaginary part of the first of two conjugate vectors."""
+    """The real and imaginary part of the first vector of each conjugate pair."""
     n = len(t)
     parts = np.eye(n, dtype=complex)
     for k in pairs_of(t):
@@ -65,7 +68,7 @@ def real_basis(v: Any, t: np.ndarray) -> Any:
 
 
 def standard(b: Any, z: Any, t: np.ndarray) -> Any:
-    """z turned in the planes of pairs so that the two numbers on the diagonal of z^T b z are equal."""
+    """z rotated in the planes of pairs, so that the two diagonal elements of z^T b z are equal."""
     n, pairs = len(t), pairs_of(t)
     if not pairs:
         return z
@@ -82,7 +85,7 @@ def standard(b: Any, z: Any, t: np.ndarray) -> Any:
 
 
 def structure(t: np.ndarray) -> np.ndarray:
-    """1 where a quasi triangular matrix has elements."""
+    """1 where a quasi-triangular matrix may be nonzero."""
     return np.triu(np.ones(t.shape)) + np.diag(np.diagonal(t, -1) != 0, -1)
 
 
@@ -97,7 +100,7 @@ def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_fini
     else:
         upper, whole = scipy.linalg.rsf2csf(t, z)
         near = qr(real_basis(eigenvectors("schur", a, upper, whole), t)).Q
-        turn = np.asarray(values_of(near)).T @ z  # of blocks, but for rounding
+        turn = np.asarray(values_of(near)).T @ z  # a rotation within blocks, up to rounding
         z = standard(a, matmul(near, turn * (structure(t) * structure(t.T))), t)
     return matmul(H(z), matmul(a, z)) * structure(t), z, *dimension
 
@@ -126,7 +129,7 @@ def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False,
 
 @implements(scipy.linalg.rsf2csf)
 def rsf2csf(T, Z, check_finite=True):
-    """A plane rotation for each pair, from below; which eigenvalue comes first is as LAPACK has it."""
+    """One plane rotation for each pair, from below. The order of the eigenvalues is LAPACK's."""
     t, z, n = T + 0j, Z + 0j, shape(T)[0]
     for m in range(n - 1, 0, -1):
         (plain,) = values("rsf2csf", t)
@@ -188,7 +191,7 @@ def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
 
 @implements(scipy.linalg.matrix_balance)
 def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
-    """Permutations and powers of two, which are constants."""
+    """Permutations and powers of two; both are constants."""
     plain = values("matrix_balance", A)[0]
     _, t = scipy.linalg.matrix_balance(plain, permute, scale)
     b = matmul(np.linalg.inv(t), matmul(A, t))
@@ -197,7 +200,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
 
 @implements(scipy.linalg.ldl)
 def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
-    """The order of pivoting, and which blocks have two rows, are constants; of A one triangle is read."""
+    """The pivoting order and the 2 x 2 blocks are constants. One triangle of A is read."""
     plain = values("ldl", A)[0]
     _, blocks, order = scipy.linalg.ldl(plain, lower, hermitian)
     turn = H if hermitian else lambda x: x.T
@@ -230,7 +233,7 @@ def placed(x: Any, i: int, j: int, n: int) -> Any:
 
 
 def halves(x: Any, p: Any, q: Any) -> tuple:
-    """The four blocks of x, which have to be square and of one size."""
+    """The four blocks of x, which must be square and of equal size."""
     blocks = tuple(x) if p is None and q is None and isinstance(x, (list, tuple)) else (x[:p, :q], x[:p, q:], x[p:, :q], x[p:, q:])
     if len({shape(b) for b in blocks}) > 1 or shape(blocks[0])[0] != shape(blocks[0])[1]:
         raise ArgumentError("scipy.linalg.cossin: with four blocks that are square, of one size, only on a tracked Variable")
@@ -239,7 +242,7 @@ def halves(x: Any, p: Any, q: Any) -> tuple:
 
 @implements(scipy.linalg.cossin)
 def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
-    """Of unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
+    """For unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
     if swap_sign:
         raise ArgumentError("scipy.linalg.cossin: swap_sign=True is not supported on a tracked Variable")
     a, b, c, d = halves(X, p, q)
@@ -264,7 +267,8 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
 
 
 def changed(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
-    """The factors of a that have the signs of these; of a full q the last columns turn as little as they can."""
+    """The factors of a with the signs of q and r. The last columns of a full q change as little as
+    possible."""
     n, k = shape(a)
     first, upper = qr(a)
     m = min(n, k)
@@ -315,7 +319,7 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a
 
 @implements(scipy.linalg.funm)
 def funm(A, func, disp=True):
-    """V f(w) V^-1."""
+    """The matrix function V f(w) V^-1."""
     square("funm", A)
     if not disp:
         raise ArgumentError("scipy.linalg.funm: disp=False is not supported on a tracked Variable")
@@ -339,7 +343,7 @@ def fiedler_companion(a):
     """The coefficients alternate on the diagonals beside the main one, with ones between them."""
     m = shape(a)[-1]
     n = m - 1
-    at = np.zeros((n, n), int)  # into (0, 1, -a / a[0])
+    at = np.zeros((n, n), int)  # indices into (0, 1, -a / a[0])
     if n == 1:
         at[:] = 3
     elif n > 1:

@@ -1,4 +1,5 @@
-"""What the families of special functions share: whose library, what has no rule, and sums of powers far out."""
+"""Helpers shared by the families of special functions: choice of the library, refusals, and asymptotic
+sums of powers."""
 
 import math
 from typing import Any
@@ -22,7 +23,7 @@ def no_rule_in(name: str, parameter: str):
     )
 
 
-# --- far out, where derivatives as differences would cancel ---
+# --- large arguments, where derivatives computed as differences would cancel ---
 
 
 def tail_sum(x, *, terms, p, q, m):
@@ -34,7 +35,7 @@ def tail_sum(x, *, terms, p, q, m):
 
 @primitive(scalar=tail_sum, rough=True)
 def tail(x, *, terms, p, q, m=0):
-    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0: each term's own."""
+    """The derivative of order m of the sum of terms[k] x^(-p - q k) at a large x > 0, term by term."""
     return tail_sum(x, terms=terms, p=p, q=q, m=m).astype(x.dtype)
 
 
@@ -42,7 +43,7 @@ rules(tail, lambda g, out, x, terms, p, q, m: g * tail(x, terms=terms, p=p, q=q,
 
 
 def beyond(far: Any, x: Any, away: Any, near: Any) -> Any:
-    """near(x); away(x) where the mask `far` holds.  On the host neither is taken for nothing."""
+    """near(x), or away(x) where the mask `far` holds. On the CPU an unused branch is not evaluated."""
     if seen(far) is not None and not far.any():
         return near(x)
     one = dtype(x).type(1)

@@ -1,6 +1,6 @@
 """Bessel functions of scipy.special in both modes.
 
-J_n' = (J_(n-1) - J_(n+1)) / 2 and I_n' = (I_(n-1) + I_(n+1)) / 2, smooth at zero."""
+The rules J_n' = (J_(n-1) - J_(n+1)) / 2 and I_n' = (I_(n-1) + I_(n+1)) / 2 are smooth at zero."""
 
 import math
 from typing import Any
@@ -17,7 +17,8 @@ from .asymptotic import beyond, tail
 
 
 def _by_order(x: Any, n: int, f0: Any, f1: Any, signum: float) -> Any:
-    """J_n (signum -1) or I_n (1) for CuPy, which has orders 0 and 1 only: upward recurrence for large x, else the series."""
+    """J_n (signum -1) or I_n (1) for CuPy, which has only orders 0 and 1: upward recurrence for large x,
+    else the series."""
     xp = xp_of(x)
     small = abs(x) < (max(2.0, n) if signum < 0 else 12.0)
     v = xp.where(small, x, 0.0) / 2
@@ -58,7 +59,7 @@ def bessel_ie(x, *, n):
 
 
 def abs_scaled(x: Any, n: int, f: Any) -> Any:
-    """The recurrence holds for the scaled functions too; the series is of moderate x."""
+    """The scaled function. The recurrence holds for it too; the series is used at moderate x."""
     xp = xp_of(x)
     moderate = abs(x) < 12.0
     safe = xp.where(moderate, 12.0, x)
@@ -74,13 +75,14 @@ rules(bessel_i, lambda g, out, x, n: g * (0.5 * (bessel_i(x, n=n - 1) + bessel_i
 
 
 def bessel_terms(n: int, signum: float) -> tuple:
-    """Of exp(-x) I_n(x) (signum -1) or exp(x) K_n(x) (1) in 1 / x, times the square root of x."""
+    """Coefficients in 1 / x of the square root of x times exp(-x) I_n(x) (signum -1) or exp(x) K_n(x)
+    (1)."""
     first = math.sqrt(0.5 / math.pi) if signum < 0 else math.sqrt(math.pi / 2)
     return tuple([first * math.prod([signum * (4 * n * n - (2 * j - 1) ** 2) / (8 * j) for j in range(1, k + 1)]) for k in range(16)])
 
 
 def _slope_beyond(x: Any, n: int, signum: float, near: Any) -> Any:
-    """Of a scaled function; beyond 50 by its asymptotic series."""
+    """The derivative of a scaled function; above 50 by its asymptotic series."""
 
     def away(x):
         d = tail(absolute(x), terms=bessel_terms(n, signum), p=0.5, q=1, m=1)

@@ -1,5 +1,7 @@
-"""Bessel functions differentiated by their order, at positive arguments: integrals along the contours of Schlaefli with powers of the
-angle, or the power series, whichever does not cancel (Watson, "A Treatise on the Theory of Bessel Functions", 6.2; DLMF 10.9)."""
+"""Derivatives of Bessel functions with respect to the order, at positive arguments.
+
+They are Schlaefli's contour integrals with powers of the angle, or the power series, whichever does
+not cancel (Watson, "A Treatise on the Theory of Bessel Functions", 6.2; DLMF 10.9)."""
 
 import math
 
@@ -12,11 +14,11 @@ from .declare import greatest
 from .incomplete import POINTS, central, nodes_and_weights
 
 STEPS = 200
-MOST = 4000  # nodes of an integral over a full oscillation
+MOST = 4000  # nodes of an integral over a fully oscillating integrand
 
 
 def arrays(v, z):
-    """v and z as arrays of one shape, where the argument is positive (else 1), and where it is."""
+    """(v, z, mask): v and z as arrays of one shape, and where they are valid. Elsewhere both are 1."""
     v, z = np.broadcast_arrays(np.asarray(v, dtype=float), np.asarray(z, dtype=float))
     ok = (z > 0) & np.isfinite(v) & (z < np.inf)
     return np.where(ok, v, 1.0), np.where(ok, z, 1.0), ok
@@ -31,8 +33,11 @@ def done(y, ok, *xs):
 
 @primitive(batch="elementwise")
 def bessel_k_moment(v, z, *, n, m):
-    """exp(z) K_v(z), differentiated n times by z under the factor exp(z) taken out, and m times by v: the integral of
-    exp(-z (cosh t - 1)) (1 - cosh t)^n t^m cosh(v t) for t > 0, or sinh for odd m.  Steps of equal length converge exponentially."""
+    """exp(z) K_v(z), differentiated m times with respect to v, and n times with respect to z under the
+    integral without the factor exp(z).
+
+    It is the integral of exp(-z (cosh t - 1)) (1 - cosh t)^n t^m cosh(v t) over t > 0, with sinh for
+    odd m. The rule of equal steps converges exponentially."""
     w, x, ok = arrays(v, z)
     w = abs(w)
     end = np.arcsinh(w / x) + 1.0
@@ -70,7 +75,7 @@ def over_line(v, z, k, rise):
     end = np.full(z.shape, 1.0)
     for _ in range(20):
         end = np.arcsinh((50.0 + np.maximum(-v, 0.0) * end) / z)
-    top = np.minimum(end, np.arccosh(np.maximum(-v / z, 1.0)) + 1.0)  # beyond the highest point
+    top = np.minimum(end, np.arccosh(np.maximum(-v / z, 1.0)) + 1.0)  # beyond the maximum
     total, (nodes, weights) = 0.0, nodes_and_weights(POINTS)
     for low, high in ((0.0 * top, top), (top, end)):
         half = 0.5 * (high - low)
@@ -80,15 +85,17 @@ def over_line(v, z, k, rise):
 
 
 def turned(v, n, wave, part):
-    """The derivative of order n by v of wave(pi v) times an integral of which the derivative of order k is (-1)^k part(k)."""
+    """The derivative of order n with respect to v of wave(pi v) times an integral. The integral's
+    derivative of order k is (-1)^k part(k)."""
     return sum(
         math.comb(n, k) * math.pi ** (n - k) * wave(math.pi * v + 0.5 * math.pi * (n - k)) * (-1) ** k * part(k) for k in range(n + 1)
     )
 
 
 def by_series(v, z, n, signum):
-    """The derivative of order n by v of the sum of signum^k (z / 2)^(2 k + v) / (k! Gamma(v + k + 1)), v > -1: each term is an exponential
-    of v whose derivatives are moments with the cumulants log(z / 2) - psi(v + k + 1), -psi'(v + k + 1), ..."""
+    """The derivative of order n with respect to v of the sum of signum^k (z / 2)^(2 k + v) / (k! Gamma(v
+    + k + 1)), v > -1. Each term is an exponential in v. Its derivatives are moments with the cumulants
+    log(z / 2) - psi(v + k + 1), -psi'(v + k + 1), ..."""
     total, low = 0.0, np.log(0.5 * z)
     for k in range(int(1.5 * greatest(z)) + 40):
         at = v + k + 1.0
@@ -117,7 +124,7 @@ def i_by_integral(v, z, n):
 
 
 def chosen(v, z, n, first, signum, integral, scale):
-    """By the series where `first`, else by the integral; each sees only its own arguments."""
+    """The series where `first` holds, else the integral. Each gets only its own arguments."""
     y = np.empty(v.shape)
     y[first] = by_series(v[first], z[first], n, signum) * scale(z[first])
     y[~first] = integral(v[~first], z[~first], n)
@@ -126,7 +133,7 @@ def chosen(v, z, n, first, signum, integral, scale):
 
 @primitive(batch="elementwise")
 def bessel_j_order(v, z, *, n):
-    """The derivative of order n > 0 of J_v(z) by v."""
+    """The derivative of order n > 0 of J_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
     return done(chosen(w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like), ok, v, z)
 
@@ -139,7 +146,7 @@ def bessel_y_order(v, z, *, n):
 
 @primitive(batch="elementwise")
 def bessel_i_order(v, z, *, n):
-    """The derivative of order n > 0 of exp(-z) I_v(z) by v."""
+    """The derivative of order n > 0 of exp(-z) I_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
     return done(chosen(w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)), ok, v, z)
 

@@ -1,6 +1,8 @@
-"""Bessel functions of any order and their kin: scaled, spherical, Airy, Kelvin, Struve, parabolic cylinder functions, their integrals.
+"""Bessel functions of any order and related functions: scaled, spherical, Airy, Kelvin, Struve, parabolic
+cylinder functions, and integrals.
 
-In the argument all derivatives are neighbours of the function, or follow from its differential equation; by the order: bessel_orders.py."""
+Derivatives with respect to the argument are neighbours of the function, or follow from its
+differential equation. For the order see bessel_orders.py."""
 
 import functools
 import math
@@ -41,14 +43,14 @@ yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda 
 
 
 def yn_of(n, x):
-    """Of an order that may be negative, of which CuPy's gives nan: Y_(-n) = (-1)^n Y_n."""
+    """Y_n for orders of any sign: Y_(-n) = (-1)^n Y_n. CuPy returns nan for negative ones."""
     n = primal_of(n)
     return (1.0 - 2.0 * ((n < 0) & (n % 2 == 1))) * yn(abs(n), x)
 
 
 @implements(sp.jve)
 def jve(v, z):
-    """For real z what scales it is 1."""
+    """The scaled function. For real z the scale factor is 1."""
     of_real("jve", z)
     return with_own_value("jve", jv(v, z), v, z)
 
@@ -60,7 +62,7 @@ def yve(v, z):
 
 
 def derived(scipys, f, signum, whole):
-    """SciPy's function of the derivative of order n of f by z: differences of neighbours."""
+    """SciPy's function for the derivative of order n of f with respect to z: differences of neighbours."""
 
     def of(v, z, n=1):
         terms = [math.comb(n, k) * signum**k * f(v - n + 2 * k, z) for k in range(n + 1)]
@@ -77,7 +79,7 @@ kvp = derived(sp.kvp, kv, 1, -1)
 
 
 def hankel_order(sign, scaled):
-    """J + i Y, or J - i Y, by the order."""
+    """The derivative of J + i Y, or J - i Y, with respect to the order."""
 
     def partial(out, v, z):
         y = bessel_j_order(v, z, n=1) + sign * 1j * bessel_y_order(v, z, n=1)
@@ -93,7 +95,8 @@ h2vp = derived(sp.h2vp, hankel2, -1, 1)
 hankel1e: Any = function(sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
 hankel2e: Any = function(sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
 
-# --- spherical ones: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the other sign ---
+# --- spherical functions: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the opposite sign
+# ---
 
 
 def spherical(scipys, signum, whole):
@@ -117,11 +120,12 @@ spherical_yn = spherical(sp.spherical_yn, -1, 1.0)
 spherical_in = spherical(sp.spherical_in, 1, 1.0)
 spherical_kn = spherical(sp.spherical_kn, 1, -1.0)
 
-# --- pairs of a function and its derivative, from a differential equation of second order ---
+# --- pairs of a function and its derivative, from a second-order differential equation ---
 
 
 def pair(scipys, at, names, second):
-    """Two operations, parts `at` and `at` + 1 of what SciPy's function gives: y and y', with y'' = second(y, y', x)."""
+    """Two operations y and y', with y'' = second(y, y', x): parts `at` and `at` + 1 of the result of
+    SciPy's function."""
     y = function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
     dy = function(None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1])
     return y, dy
@@ -150,7 +154,7 @@ def airye(z):
 
 
 def kelvins(names, real, imaginary):
-    """x^2 w'' + x w' = i x^2 w for w = ber + i bei, or ker + i kei."""
+    """For w = ber + i bei, or ker + i kei: x^2 w'' + x w' = i x^2 w."""
     f, df, h, dh = [getattr(sp, n) for n in names]
     a = function(f, lambda out, x: da(x))
     da = function(df, lambda out, x: -b(x) - over_x(out, x, real))
@@ -178,17 +182,18 @@ def kelvin(x):
 
 
 def part(v, x):
-    """What is left of the recurrence: (x / 2)^v / (sqrt(pi) Gamma(v + 3 / 2))."""
+    """The inhomogeneous term of the recurrence: (x / 2)^v / (sqrt(pi) Gamma(v + 3 / 2))."""
     return power(0.5 * x, v) * rgamma(v + 1.5) / math.sqrt(math.pi)
 
 
-# the nodes of an integral over t > 0, double exponential
+# nodes of the double exponential rule for integrals over t > 0
 HALF_LINE = np.exp(0.5 * math.pi * np.sinh(np.linspace(-4.5, 3.2, 300)))
 HALF_LINE_WEIGHTS = 0.5 * math.pi * np.cosh(np.linspace(-4.5, 3.2, 300)) * HALF_LINE * (7.7 / 299)
 
 
 def struve_order(out, v, x):
-    """H = Y + 2 (x / 2)^v / (sqrt(pi) Gamma(v + 1 / 2)) times the integral of exp(-x t) (1 + t^2)^(v - 1 / 2)."""
+    """The derivative with respect to v, from H = Y + 2 (x / 2)^v / (sqrt(pi) Gamma(v + 1 / 2)) times the
+    integral of exp(-x t) (1 + t^2)^(v - 1 / 2)."""
     t, rise = HALF_LINE, np.log1p(HALF_LINE * HALF_LINE)
     weight = HALF_LINE_WEIGHTS * exp(-last(x) * t + last(v - 0.5) * rise)
     front = 2.0 / math.sqrt(math.pi) * power(0.5 * x, v) * rgamma(v + 0.5)
@@ -197,7 +202,8 @@ def struve_order(out, v, x):
 
 
 def modstruve_order(out, v, x):
-    """By the series, whose terms (x / 2)^(2 k + v + 1) / (Gamma(k + 3 / 2) Gamma(k + v + 3 / 2)) are positive."""
+    """The derivative with respect to v, by the series with positive terms (x / 2)^(2 k + v + 1) /
+    (Gamma(k + 3 / 2) Gamma(k + v + 3 / 2))."""
     known = seen(primal_of(x))
     size = 60.0 if known is None else greatest(known)
     k = np.arange(int(1.5 * size) + 40.0)
@@ -211,11 +217,11 @@ modstruve: Any = function(
     sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x))
 )
 
-# --- integrals of them ---
+# --- integrals of these functions ---
 
 
 def integrals(scipys, *slopes):
-    """SciPy's function that gives several integrals at once."""
+    """A SciPy function that returns several integrals."""
     name = scipys.__name__
     parts = [function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}") for k, s in enumerate(slopes)]
 
@@ -260,7 +266,8 @@ modfresnelm = fresnel_pair(sp.modfresnelm, -1)
 
 
 def bessel_integral(f, a, lmb, nu):
-    """Of x^lmb f(nu, 2 a x) over x from 0 to 1; f may be a derivative of J by its order, and log x a factor."""
+    """The integral of x^lmb f(nu, 2 a x) over x from 0 to 1. f may be a derivative of J with respect to
+    the order, and log x a factor."""
     x, _, w = unit_nodes()
     return sum(w * power(x, last(lmb)) * f(last(nu), 2.0 * last(a) * x, np.log(x)), -1)
 

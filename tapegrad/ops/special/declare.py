@@ -1,9 +1,10 @@
-"""`function`: the word with which an elementwise function of scipy.special is declared, by its partial derivatives.
+"""`function` declares an elementwise function of scipy.special by its partial derivatives.
 
     ndtr = function(sp.ndtr, lambda out, x: exp(-0.5 * (x * x)) / ROOT_2PI)
 
-A partial derivative is a function (out, *arguments), written with tapegrad's operations; a text stands for one that there is not, and
-says what to do.  `inverse(f, k)` is a function by which one argument of another is found."""
+A partial derivative is a function (out, *arguments), written with tapegrad's operations. A text in its
+place means that there is none, and gives the remedy. `inverse(f, k)` declares a function that solves
+another one for an argument."""
 
 import functools
 import math
@@ -29,7 +30,8 @@ from .incomplete import first_array
 
 
 def implements(*functions: Callable) -> Any:
-    """As `_define.implements`; where nothing is tracked the library's own function answers, with its own values and errors."""
+    """As `ops.declare.implements`. If nothing is tracked, the library's function runs, with its own
+    values and errors."""
 
     def declare(f):
         return answers(*functions)(where_tracked(f, lambda: functions[0]))
@@ -38,8 +40,8 @@ def implements(*functions: Callable) -> Any:
 
 
 def where_tracked(f: Callable, theirs: Callable) -> Callable:
-    """f for calls with something tracked, what `theirs()` is for others.  Samples whose values decide what it does are run one after the
-    other."""
+    """A function that calls f if an argument is tracked, else the function that `theirs()` returns. If hidden
+    values decide the control flow, f runs for one sample after another."""
 
     @functools.wraps(f)
     def run(*args, **kwargs):
@@ -68,7 +70,7 @@ def library(f: Any) -> Callable:
 
 
 def part(f: Any, k: int) -> Callable:
-    """What stands at place k of the several results of f, or of CuPy's function of the same name."""
+    """Result number k of f, or of CuPy's function of the same name."""
     run = library(f)
     return lambda *xs: run(*xs)[k]
 
@@ -79,7 +81,7 @@ def host_only(name: str, *xs: Any) -> None:
 
 
 def of_arrays(name: str, body: Callable) -> Callable:
-    """`body`; where it takes no CuPy arrays it says so."""
+    """`body`, with an error for CuPy arrays if it does not accept them."""
 
     def of(*xs):
         try:
@@ -134,11 +136,11 @@ def rule_five(s):
 BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
 RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
-LACKING: dict = {}  # name -> the real arguments by which there is no derivative
+LACKING: dict = {}  # name -> the real arguments without a derivative
 
 
 class Whole(str):
-    """Why there is no derivative by an argument that is a whole number."""
+    """The reason for a missing derivative with respect to an integer argument."""
 
 
 def refusing(name: str, k: int, why: str) -> Callable:
@@ -149,7 +151,7 @@ def refusing(name: str, k: int, why: str) -> Callable:
 
 
 def at_real(partial: Any) -> Callable:
-    """A partial derivative that holds for real arguments; `function` refuses others."""
+    """A partial derivative for real arguments only; `function` refuses others."""
     partial.at_real = True
     return partial
 
@@ -166,7 +168,8 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
 
 
 def function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
-    """Declare scipy.special's f.  `body`: what computes it, if that is not f itself; `name`: if f is not a function of SciPy's."""
+    """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
+    that is not in SciPy."""
     n = len(partials)
     name = name or name_in(scipy.special, f)
     run = BODIES[n](library(f) if body is None else of_arrays(name, body))
@@ -186,13 +189,14 @@ def function(f: Any, *partials: Callable | str, body: Callable | None = None, na
 
 
 def with_partials(entry: Callable, *partials: Callable) -> None:
-    """Tell the partial derivatives of an operation that is declared elsewhere, for its inverses."""
+    """Declare the partial derivatives of an operation that is defined elsewhere, for its inverses."""
     PARTIALS[entry] = partials
 
 
 def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> Callable:
-    """Declare scipy.special's f, which finds argument k of the operation `of`.  Its own arguments are those of `of` in order, but the
-    value of `of` (`tail`: 1 less it) stands at `place`, and the one found is missing."""
+    """Declare scipy.special's f, which solves the operation `of` for its argument k. The arguments are
+    those of `of` in order, without the one that is found. The value of `of` (`tail`: 1 minus it)
+    stands at `place`."""
     slopes = PARTIALS[of]
 
     def call(out, xs):
@@ -216,13 +220,13 @@ def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> 
 
 @primitive(batch="elementwise")
 def scipys(*xs, name):
-    """What scipy.special's function of this name gives for primal values."""
+    """The result of scipy.special's function of this name for primal values."""
     host_only(f"scipy.special.{name}", *xs)
     return getattr(scipy.special, name)(*xs)[()]
 
 
 def plain_value(name: str, *xs: Any) -> Any:
-    """The same of values that may be tracked, as a constant."""
+    """The same for values that may be tracked, as a constant."""
     return scipys(*[primal_of(x) for x in xs], name=name)
 
 
@@ -235,24 +239,26 @@ rules(valued, lambda g, out, y, own: g, lambda g, out, y, own: 0.0 * g, jvp=same
 
 
 def with_own_value(name: str, y: Any, *xs: Any) -> Any:
-    """y, composed of other operations, for the derivatives, and for the value what scipy.special's function itself gives for xs: the two
-    differ beyond the domain of the function.  (On CuPy, which lacks most of these functions, it is y's.)"""
+    """The derivatives of y, a composition of operations, with the value of scipy.special's function for
+    xs. The two differ outside the domain of the function. (On CuPy, which lacks most of these
+    functions, the value is y's.)"""
     return valued(y, plain_value(name, *xs)) if xp(y) is np else y
 
 
 def greatest(x: Any) -> float:
-    """The greatest finite number among x, and at least 0: by it the terms of a series are counted."""
+    """The largest finite number in xs, at least 0. It decides the number of terms of a series."""
     return float(np.max(x, where=np.isfinite(x), initial=0.0))
 
 
 def last(x: Any) -> Any:
-    """x with one more axis, along which an integral or a series is summed."""
+    """x with one more axis, along which integrals and series are summed."""
     return reshape(x, to=(*shape(x), 1)) if ndim(x) else x
 
 
 @functools.cache
 def unit_nodes(count: int = 400) -> tuple:
-    """Nodes of (0, 1), 1 less them, and weights of the double exponential rule, for integrands that may be singular at either end."""
+    """Nodes in (0, 1), 1 minus them, and weights of the double exponential rule, for integrands that may
+    be singular at both ends."""
     t = np.linspace(-5.0, 5.0, count)
     rise = math.pi * np.sinh(t)
     x, rest = 1.0 / (1.0 + np.exp(-rise)), 1.0 / (1.0 + np.exp(rise))

@@ -13,13 +13,13 @@ from .parabolic_cylinder import pbdv, pbvv
 
 
 def both(pairs):
-    """A table of values and one of slopes."""
+    """A table of values and a table of derivatives."""
     values, slopes = zip(*pairs, strict=True)
     return stack(values), stack(slopes)
 
 
 def riccati(scipys, f):
-    """x f_n(x)."""
+    """Riccati's functions x f_n(x)."""
 
     def of(n, x):
         return both([(x * f(k, x), f(k, x) + x * f(k, x, True)) for k in range(int(primal_of(n)) + 1)])
@@ -33,7 +33,7 @@ riccati_yn = riccati(sp.riccati_yn, spherical_yn)
 
 
 def cylinders(scipys, f):
-    """Of orders v - int(v), .., v."""
+    """Parabolic cylinder functions of the orders v - int(v), .., v."""
 
     def of(v, x):
         if primal_of(v) < 0:
@@ -51,7 +51,7 @@ pbvv_seq = cylinders(sp.pbvv_seq, pbvv)
 
 @implements(sp.pbdn_seq)
 def pbdn_seq(n, z):
-    """D_k = exp(-z^2 / 4) He_k, of which the slope is z / 2 D_k - D_(k+1)."""
+    """D_k = exp(-z^2 / 4) He_k, with the derivative z / 2 D_k - D_(k+1)."""
     n = int(primal_of(n))
     if n < 0:
         raise ArgumentError("scipy.special.pbdn_seq: of n < 0 is not supported on a tracked Variable")

@@ -53,7 +53,7 @@ pdtri = function(sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(fl
 
 
 def successes(n, k, p):
-    """The derivative by p of the probability of more than k successes of n."""
+    """The derivative with respect to p of the probability of more than k successes in n trials."""
     k = floor(primal_of(k))
     return select(k >= primal_of(n), 0.0, beta_density(k + 1.0, select(k >= primal_of(n), 1.0, n - k), p))
 
@@ -69,7 +69,8 @@ btdtrib = inverse(sp.btdtrib, betainc, 1, 1)
 
 
 def share(n, d, x):
-    """Where the F distribution function is an incomplete beta function of (n / 2, d / 2)."""
+    """The argument with which the F distribution function is an incomplete beta function of (n / 2, d /
+    2)."""
     return n * x / (d + n * x)
 
 
@@ -110,7 +111,8 @@ SMALL = np.arange(24.0)
 
 
 def hyp0f1_by_parameter(out, v, z):
-    """By its series near 0, else from z^((1 - v) / 2) Gamma(v) I_(v-1)(2 z^(1/2)), or J where z < 0."""
+    """The derivative with respect to v: by the series near 0, else from z^((1 - v) / 2) Gamma(v)
+    I_(v-1)(2 z^(1/2)), with J for z < 0."""
     near, up = absolute(primal_of(z)) < 1.0, primal_of(z) > 0
     y = last(select(near, z, 0.5))
     k = last(v) + SMALL

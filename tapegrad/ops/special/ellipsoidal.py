@@ -1,7 +1,9 @@
-"""Ellipsoidal harmonic functions, of both kinds, and their norms, in all arguments but degree and order.
+"""Ellipsoidal harmonics of both kinds and their norms, differentiable in all arguments except degree and
+order.
 
-With t = s^2 a function of Lame is a product of roots of t, t - h^2, t - k^2 and a polynomial whose coefficients are an eigenvector of a
-matrix with three diagonals (Heun's equation).  SciPy's have 1 for the coefficient of the highest power."""
+With t = s^2, a Lame function is a product of roots of t, t - h^2 and t - k^2 and a polynomial. The
+coefficients of the polynomial are an eigenvector of a tridiagonal matrix (Heun's equation). SciPy
+normalises the leading coefficient to 1."""
 
 import math
 
@@ -19,7 +21,8 @@ from .declare import implements, last
 
 
 def lame(name, h2, k2, n, p):
-    """(the powers of s^2, |s^2 - h^2|, |s^2 - k^2| before the polynomial, its coefficients, by the lowest power first)."""
+    """(powers of s^2, |s^2 - h^2| and |s^2 - k^2| in front of the polynomial, its coefficients from the
+    lowest power)."""
     n, p = [np.asarray(values_of(x)) for x in (n, p)]
     if n.size != 1 or p.size != 1 or shape(h2) or shape(k2) or not 1 <= p <= 2 * n + 1:
         raise ArgumentError(f"scipy.special.{name}: with one ellipsoid, one degree n and one order 1 <= p <= 2 n + 1 on a tracked Variable")
@@ -76,8 +79,9 @@ ANGLES = (np.arange(200) + 0.5) * (math.pi / 400)
 
 @implements(sp.ellip_normal)
 def ellip_normal(h2, k2, n, p):
-    """8 times the integral of E(x)^2 E(y)^2 (y^2 - x^2) over the angles of x = h sin and of y^2 = h^2 + (k^2 - h^2) sin^2, over
-    (k^2 - x^2)^(1/2) y: periodic, so equal steps converge exponentially."""
+    """8 times the integral of E(x)^2 E(y)^2 (y^2 - x^2) / ((k^2 - x^2)^(1/2) y) over two angles. These
+    are the angles of x = h sin and of y^2 = h^2 + (k^2 - h^2) sin^2. The integrand is periodic, so the rule
+    of equal steps converges exponentially."""
     series = lame("ellip_normal", h2, k2, n, p)
     turns = np.sin(ANGLES)
     x, y = sqrt(h2) * turns, sqrt(h2 + (k2 - h2) * square(turns))

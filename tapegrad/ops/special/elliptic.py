@@ -1,7 +1,7 @@
-"""Elliptic integrals and functions, and the mean of Gauss, in all arguments.
+"""Elliptic integrals and functions, and the arithmetic-geometric mean, in all arguments.
 
-Carlson's integrals, of a product of powers of t + x_i for t from 0 to infinity, are a family that is closed under derivatives, of
-which no member cancels; those of Legendre are members."""
+Carlson's integrals, of products of powers of t + x_i for t from 0 to infinity, form a family that is
+closed under derivatives. No member cancels. Legendre's integrals are members."""
 
 import math
 
@@ -21,8 +21,9 @@ POINTS = 400
 
 @primitive(batch="elementwise")
 def carlson(x, y, z, w, *, powers):
-    """The integral of the product of (t + x_i)^(-p_i) for t from 0 to infinity.  With t = exp(s) the integrand falls off exponentially on
-    both sides and is analytic in a strip around the line: the rule of equal steps converges as fast."""
+    """The integral of the product of (t + x_i)^(-p_i) for t from 0 to infinity. With t = exp(s) the
+    integrand decays exponentially on both sides and is analytic in a strip around the real line. So
+    the rule of equal steps converges exponentially."""
     xp = xp_of(first_array(x, y, z, w))
     kind = np.result_type(x, y, z, w)
     given = [(xp.asarray(v, dtype=float), p) for v, p in zip((x, y, z, w), powers, strict=True) if p]
@@ -72,7 +73,7 @@ SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)
 
 
 def by(powers, factor, k):
-    """The partial derivative by argument k of `factor` times the integral."""
+    """The partial derivative of `factor` times the integral with respect to argument k."""
     shape = raised(powers, k)
     if powers[3]:
         return lambda out, x, y, z, w: -factor * powers[k] * carlson(x, y, z, w, powers=shape)
@@ -90,7 +91,8 @@ elliprc = function(
 
 
 def surface(x, y, z):
-    """The derivative of R_G by x: the integral of t / 8 (t + x)^(-3/2) ((t + y) (t + z))^(-1/2), with t = (t + x) - x."""
+    """The derivative of R_G with respect to x: the integral of t / 8 (t + x)^(-3/2) ((t + y) (t +
+    z))^(-1/2), with t = (t + x) - x."""
     return 0.125 * (carlson(x, y, z, 1.0, powers=HALF) - x * carlson(x, y, z, 1.0, powers=(1.5, 0.5, 0.5, 0.0)))
 
 
@@ -123,7 +125,7 @@ def incomplete(phi, m, powers):
 
 
 def primal_floor(phi):
-    """Of an angle, the multiple of pi that is nearest."""
+    """The integer k for which k pi is nearest to an angle."""
     phi = primal_of(phi)
     return floor(phi / math.pi + 0.5)
 
@@ -149,7 +151,7 @@ amplitude = function(
 
 @implements(sp.ellipj)
 def ellipj(u, m):
-    """sn, cn, dn and the angle of which they are sine, cosine and the root of 1 - m sin^2."""
+    """sn, cn, dn and the amplitude. sn and cn are its sine and cosine, and dn is the root of 1 - m sin^2."""
     phi = amplitude(u, m)
     s, c = sin(phi), cos(phi)
     return s, c, sqrt(c * c + (1.0 - m) * s * s), phi

@@ -1,7 +1,8 @@
-"""scipy.special in both modes: error functions and the normal distribution, logistic function, entropies and others; gamma.py and
-bessel.py have the rest.  Where SciPy and CuPy have the function, the body is theirs.
+"""scipy.special in both modes: error functions, normal distribution, logistic function, entropies and
+others. gamma.py and bessel.py have the rest. The body is SciPy's or CuPy's function where it exists.
 
-A parameter without a rule (the order of a Bessel function, the first argument of gammainc) raises when its derivative is asked."""
+A parameter without a rule (the order of a Bessel function, for example) raises when its derivative is
+needed."""
 
 import math
 from typing import Any
@@ -83,7 +84,7 @@ def inverse_mills(x):
 
 
 def far_out(x: Any, single: float) -> float:
-    """From where on the series below is right to rounding; for float32 `single`."""
+    """The threshold above which the series below is exact up to rounding; for float32 `single`."""
     return single if dtype(x).itemsize <= 4 else 12.0
 
 
@@ -96,7 +97,8 @@ def odd_tail(x: Any, terms: tuple) -> Any:
 
 
 def ratio_in_kernels(x, *, n):
-    """With s_k = 2 x I_k / I_(k - 1) it is s_k = 1 / (1 + 2 (k + 1) s_(k + 1) / (2 x)^2), from s = 0 far down, as p / q."""
+    """The continued fraction as p / q: with s_k = 2 x I_k / I_(k - 1), s_k = 1 / (1 + 2 (k + 1) s_(k + 1)
+    / (2 x)^2), starting from s = 0 at a large k."""
     half = 0.5 / x
     w, p, q = half * half, 0.0 * half, 0.0 * half + 1.0
     for k in reversed(range(n, n + RATIO_TERMS)):
@@ -110,8 +112,9 @@ RATIO_FROM = 2.5
 
 @primitive(scalar=ratio_in_kernels, rough=True)
 def erfcx_ratio(x, *, n):
-    """I_n / I_(n - 1) at x >= RATIO_FROM, where I_0 = erfcx(x) and I_n = exp(x^2) times the n-th repeated integral of erfc: they are
-    positive, I_(n - 2) = 2 x I_(n - 1) + 2 n I_n, and the derivative of I_n is -2 (n + 1) I_(n + 1), in which nothing cancels."""
+    """I_n / I_(n - 1) at x >= RATIO_FROM, where I_0 = erfcx(x) and I_n is exp(x^2) times the n-th
+    repeated integral of erfc. All are positive, and I_(n - 2) = 2 x I_(n - 1) + 2 n I_n. The
+    derivative of I_n is -2 (n + 1) I_(n + 1), without cancellation."""
     return ratio_in_kernels(x, n=n).astype(x.dtype)
 
 
@@ -156,7 +159,7 @@ rules(inverse_mills, lambda g, out, x: times0(g, mills_slope(x)), jvp=same)
 
 
 def logit_in_kernels(x):
-    """log(x / (1 - x)); near 1/2, where that is small, by 2 x - 1, which is exact there."""
+    """log(x / (1 - x)). Near 1/2, where it is small, it is computed from 2 x - 1, which is exact there."""
     d = 2.0 * x - 1.0
     return np.where(abs(d) < 0.5, np.log1p(d) - np.log1p(-d), np.log(x / (1.0 - x)))
 
@@ -172,7 +175,8 @@ def log_expit(x):
 
 
 def of_zero(x, bad, product):
-    """In a kernel: `product`, but 0 where x is 0 and the logarithm is not finite.  Where it is finite the derivative by x is kept."""
+    """In a kernel: `product`, but 0 where x is 0 and the logarithm is not finite. Where it is finite, the
+    derivative with respect to x is kept."""
     return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
 
 
@@ -297,8 +301,8 @@ def exprel_n(x, *, n):
 
 
 def exprel_derivative(xp, x, f, n):
-    """By series of positive terms, x^k / (k! (n + k + 1)) or exp(x) (-x)^k n! / (n + k + 1)!, where x is small; else by
-    n f_(n-1) + x f_n = exp(x)."""
+    """By n f_(n-1) + x f_n = exp(x). Where x is small, by series of positive terms: x^k / (k! (n + k +
+    1)) or exp(x) (-x)^k n! / (n + k + 1)!."""
     bound = n + 2.0
     y = xp.where(abs(x) < bound, abs(x), 0.0)
     up = down = 0.0
@@ -313,8 +317,9 @@ def exprel_derivative(xp, x, f, n):
 
 
 def wrightomega_in_kernels(x):
-    """w + log w = x for real x: two iterations of the fourth order (Fritsch, Shafer & Crowley, Comm. ACM 16, 1973) from an expansion at 0
-    or at infinity.  What is left to correct is log(exp(x) / w) - w for small x, where x - log w would lose digits."""
+    """The solution w of w + log w = x for real x. Two fourth-order iterations (Fritsch, Shafer & Crowley,
+    Comm. ACM 16, 1973) start from an expansion at 0 or infinity. For small x the residual is
+    log(exp(x) / w) - w, because x - log w would lose digits."""
     near, far = x < 1.0, x > 1e18
     y = np.where(far, 1e18, np.where(x < -50.0, -50.0, x))
     u, z = np.exp(np.where(near, y, 0.0)), np.where(near, 1.0, y)
@@ -334,7 +339,8 @@ def wrightomega(z):
 
 
 def _expn_rule(g, out, n, x):
-    """E_n' = -E_(n-1) down to E_0 = exp(-x) / x, which is elementary.  (A fraction of n is cut off, as SciPy does.)"""
+    """E_n' = -E_(n-1), down to the elementary E_0 = exp(-x) / x. (A fractional n is truncated, as in
+    SciPy.)"""
     n = values_of(n)
     n = n.astype(int) if is_array(n) else int(n)
     e = exp(-x) / x
@@ -347,7 +353,7 @@ rules(expn, lambda g, out, n, x: no_rule_in("expn", "n"), _expn_rule, jvp=same)
 
 
 def wrightomega_slope(w):
-    """w / (1 + w), of which the derivatives do not cancel at large w."""
+    """w / (1 + w), in a form whose derivatives do not cancel at large w."""
     return beyond(primal_of(w) > 1.0, w, lambda w: 1.0 / (1.0 + 1.0 / w), lambda w: w / (1.0 + w))
 
 

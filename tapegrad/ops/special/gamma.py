@@ -1,4 +1,4 @@
-"""The gamma function and its kin in both modes: psi, beta, zeta."""
+"""The gamma function and related functions in both modes: psi, beta, zeta."""
 
 import functools
 import math
@@ -25,7 +25,7 @@ def gammaln(x):
 
 @primitive(scalar=lambda x: np.where(x < 0.0, math.nan, sp.gammaln(x)))
 def loggamma_of_real(x):
-    """nan where it is complex, below 0."""
+    """log gamma of real x; nan below 0, where it is complex."""
     return special_of(x).loggamma(x)
 
 
@@ -45,7 +45,7 @@ def digamma(x):
     return special_of(x).digamma(x)
 
 
-# Of a Bernoulli number B_2k: B_2k / (2k)!, for the asymptotic series of the polygamma functions.
+# B_2k / (2k)! with the Bernoulli numbers B_2k, for the asymptotic series of the polygamma functions.
 BERNOULLI = [
     b / math.factorial(2 * k + 2)
     for k, b in enumerate((1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510, 43867 / 798, -174611 / 330))
@@ -53,8 +53,9 @@ BERNOULLI = [
 
 
 def polygamma_in_kernels(x, *, n):
-    """By the asymptotic series at z = x + 8 and the recurrence back (Abramowitz & Stegun 6.4.11, 6.4.6); on the left by reflection
-    (6.4.7), where the derivatives of cot are polynomials in it: cot' = -1 - cot^2."""
+    """The asymptotic series at z = x + 8, followed by the recurrence (Abramowitz & Stegun 6.4.11, 6.4.6).
+    For negative x the reflection formula (6.4.7), where the derivatives of cot are polynomials in cot:
+    cot' = -1 - cot^2."""
     left = x < 0.0
     a = np.where(left, 1.0 - x, x)
     r, f = 1.0 / (a + 8.0), math.factorial
@@ -64,7 +65,7 @@ def polygamma_in_kernels(x, *, n):
     y = r**n * (f(n - 1) + r * (0.5 * f(n) + r * tail))
     for k in range(7, -1, -1):
         y = y + f(n) * (1.0 / (a + float(k))) ** (n + 1)
-    p = [0, 1]  # coefficients of the derivative in cot
+    p = [0, 1]  # polynomial coefficients in cot
     for _ in range(n):
         p = [-(j + 1) * (p[j + 1] if j + 1 < len(p) else 0) - (j - 1) * (p[j - 1] if j else 0) for j in range(len(p) + 1)]
     u = math.pi * (x - np.floor(x + 0.5))
@@ -85,14 +86,14 @@ def polygamma_n(x, *, n):
 
 @implements(sp.polygamma, layout="asked")
 def polygamma(n, x):
-    """n, an integer or an array of integers, is a constant."""
+    """The polygamma function. n, an integer or an array of integers, is a constant."""
     if is_tracked(n):
         raise NoRuleError("scipy.special.polygamma has no derivative in n; pass tapegrad.value(n)")
     return polygamma_n(x, n=values_of(n))
 
 
 def gamma_in_kernels(x):
-    """By the logarithm: a relative error of |log Gamma(x)| units of rounding."""
+    """From the logarithm. The relative error is |log Gamma(x)| units of rounding."""
     whole = np.floor(x)
     flipped = np.logical_and(x < 0.0, whole - 2.0 * np.floor(0.5 * whole) == 1.0)
     size = np.exp(sp.gammaln(x))
@@ -115,7 +116,8 @@ def beta(a, b):
 
 
 def gaps_in_kernels(x, v, p):
-    """(x + v)^-q - x^-q for q = 1, ..., p: with u = 1 + v / x it is -(v / x) (1 + u + ... + u^(q - 1)) / (x + v)^q."""
+    """(x + v)^-q - x^-q for q = 1, ..., p. With u = 1 + v / x it is -(v / x) (1 + u + ... + u^(q - 1)) /
+    (x + v)^q."""
     t, r = v / x, 1.0 / (x + v)
     u, total, power, made = 1.0 + t, 1.0, r, []
     for _ in range(p):
@@ -125,7 +127,7 @@ def gaps_in_kernels(x, v, p):
 
 
 def psi_gap_in_kernels(a, b, *, n=0):
-    """As the body does; n = -1 stands for log Gamma."""
+    """The same algorithm as the body; n = -1 stands for log Gamma."""
     near = np.logical_and(a > 0.0, abs(b) < 0.1 * a)
     u, v, sign = np.where(near, a, 1.0), np.where(near, b, 0.0), (-1.0) ** (n + 1)
     x, total = u + SHIFT_IN_KERNELS, 0.0
@@ -162,8 +164,9 @@ SHIFT = 20
 
 @primitive(scalar=psi_gap_in_kernels, rough=True)
 def psi_gap(a, b, *, n=0):
-    """polygamma(n, a + b) - polygamma(n, a).  Where b is small beside a > 0 the two would cancel: there the differences are taken term
-    by term, in the recurrence up to a + 20 and in the asymptotic series, by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
+    """polygamma(n, a + b) - polygamma(n, a). If b is small relative to a > 0, the difference would
+    cancel. Then it is taken term by term, in the recurrence up to a + 20 and in the asymptotic series,
+    by (a + b)^-p - a^-p = a^-p expm1(-p log(1 + b / a))."""
     xp = special_xp(a, b)
     near = (a > 0) & (abs(b) < 0.1 * a)
     u, v = xp.where(near, a, 1.0), xp.where(near, b, 0.0)
@@ -198,7 +201,8 @@ rules(
 
 
 def rgamma_slope(x: Any) -> Any:
-    """The derivative of 1 / gamma; on the left, where the poles of gamma are its zeros, by gamma(1 - x) sin(pi x) / pi."""
+    """The derivative of 1 / gamma. On the left, where the poles of gamma are its zeros, from gamma(1 - x)
+    sin(pi x) / pi."""
     left = primal_of(x) < 0.5
     u, v = select(left, x, zero_of(x)), select(left, zero_of(x) + 1, x)
     mirrored = gamma(1.0 - u) * (cos(math.pi * u) - digamma(1.0 - u) * sin(math.pi * u) * (1 / math.pi))

@@ -1,8 +1,10 @@
-"""Hypergeometric functions, Wright's and Struve's, with derivatives by their parameters.
+"""Hypergeometric functions, Wright's and Struve's functions, with derivatives with respect to their
+parameters.
 
-A term of a series is the one before times (a + k) z / ((b + k) (k + 1)); its derivatives by a and b follow by the product rule, without
-a division by what may vanish.  Series run where their terms do not cancel (Kummer's and Pfaff's transformations); elsewhere, and where
-they do not converge, the derivative by a parameter is nan."""
+Each term of a series is the previous one times (a + k) z / ((b + k) (k + 1)). Its derivatives with
+respect to a and b follow from the product rule, without a division by zero. The series are used where
+their terms do not cancel (Kummer's and Pfaff's transformations). Elsewhere, and where they diverge,
+the derivative with respect to a parameter is nan."""
 
 import math
 from typing import Any
@@ -21,7 +23,7 @@ MOST = 4000  # terms
 
 
 def risen(d, x, k, axis):
-    """The derivatives d[i] by x of a term, after it was multiplied by x + k."""
+    """The derivatives d[i] of a term with respect to x, after a multiplication by x + k."""
     d = np.moveaxis(d, axis, 0)
     out = d * (x + k)
     for i in range(1, len(d)):
@@ -30,7 +32,7 @@ def risen(d, x, k, axis):
 
 
 def fallen(d, x, k, axis):
-    """The same after a division."""
+    """The same after a division by x + k."""
     d = np.moveaxis(d, axis, 0)
     out = np.empty_like(d)
     for i in range(len(d)):
@@ -40,7 +42,8 @@ def fallen(d, x, k, axis):
 
 @primitive(batch="elementwise")
 def series_of(a, b, c, z, *, orders):
-    """The derivative of these orders of the sum of (a)_k (b)_k / ((c)_k k!) z^k; with b = inf of (a)_k / ((c)_k k!) z^k."""
+    """The derivative of these orders of the sum of (a)_k (b)_k / ((c)_k k!) z^k, or for b = inf of (a)_k
+    / ((c)_k k!) z^k."""
     kind = np.result_type(a, b, c, z)
     a, b, c, z = np.broadcast_arrays(*[np.asarray(x, float) for x in (a, b, c, z)])
     one = np.isinf(b)
@@ -103,7 +106,7 @@ hyp1f1: Any = function(sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), la
 
 
 def gauss(direct, pfaff):
-    """A partial derivative by the series, for z < 0 from (1 - z)^-a F(a, c - b; c; z / (z - 1))."""
+    """A partial derivative by the series; for z < 0 from (1 - z)^-a F(a, c - b; c; z / (z - 1))."""
 
     def partial(out, a, b, c, z):
         right = primal_of(z) >= 0
@@ -149,7 +152,7 @@ hyperu: Any = function(
 
 
 def wright_moment(a, b, x, by_a, shift):
-    """The sum of its terms, each times -psi(a k + b), or k times that, over exp(shift)."""
+    """The sum of the terms over exp(shift), each multiplied by -psi(a k + b), or by k times that."""
     known = seen(primal_of(x))
     size = 60 + int(4.0 * (50.0 if known is None else greatest(known)))
     k = xp(x).arange(by_a * 1.0, size)

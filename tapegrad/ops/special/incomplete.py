@@ -1,12 +1,14 @@
-"""The incomplete gamma and beta functions, their inverses and Student's distribution function, in all arguments.
+"""The incomplete gamma and beta functions, their inverses and Student's distribution function, in all
+arguments.
 
-The derivatives by the shape parameters are integrals of the same kind with powers of logarithms, which are their own family.  With the
-density of the gamma distribution, c = psi(a) and
+The derivatives with respect to the shape parameters are integrals with powers of logarithms, which
+form a closed family. With the density of the gamma distribution, c = psi(a) and
 
     L_n(a, x) = integral from 0 to x of density(t) (log t - c)^n dt,
 
-L_0 is gammainc, dL_n / da = L_(n+1) - n psi'(a) L_(n-1), and dL_n / dx = density(x) (log x - c)^n.  Nothing in it cancels, but where
-most of the density is left of x; there it is the moment of the whole less that of the rest.  The beta distribution has two logarithms."""
+L_0 is gammainc, dL_n / da = L_(n+1) - n psi'(a) L_(n-1), and dL_n / dx = density(x) (log x - c)^n.
+These do not cancel, except where most of the density lies left of x. There L_n is the moment of the
+whole line minus that of the rest. The beta distribution has two logarithms."""
 
 import functools
 import math
@@ -25,16 +27,16 @@ from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
 
 POINTS = 60
-NEGLIGIBLE = 60.0  # what lies where a density has fallen by so much in its logarithm
-FLAT = 40.0  # so far left of a limit of integration the densities are those of exp(a s)
-NEWTON = 30  # steps to where that is
+NEGLIGIBLE = 60.0  # a density whose logarithm has fallen by this is negligible
+FLAT = 40.0  # this far left of an integration limit the densities behave as exp(a s)
+NEWTON = 30  # Newton steps to find that point
 
 
 def first_array(*xs: Any) -> Any:
     return next((x for x in xs if is_array(x)), xs[-1])
 
 
-# --- moments of the logarithms on a part of the line ---
+# --- moments of the logarithms on part of the line ---
 
 
 @functools.cache
@@ -43,14 +45,15 @@ def nodes_and_weights(n: int) -> tuple:
 
 
 def integral(xp: Any, f: Any, low: Any, high: Any) -> Any:
-    """The integral of f from low to high, arrays, by Gauss and Legendre."""
+    """The integral of f from low to high (arrays), by Gauss-Legendre quadrature."""
     nodes, weights = [xp.asarray(v) for v in nodes_and_weights(POINTS)]
     half = 0.5 * (high - low)
     return (f(0.5 * (high + low)[..., None] + half[..., None] * nodes) * weights).sum(-1) * half
 
 
 def tail_of(xp: Any, h: Any, slope: Any, s: Any, level: Any) -> Any:
-    """Where a concave h, on the side of its highest point where s is, has fallen to `level`: Newton's steps come from outside."""
+    """The point where a concave h has fallen to `level`, on the side of s from the maximum. Newton's
+    iteration starts outside."""
     for _ in range(NEWTON):
         s = s - (h(s) - level) / slope(s)
     return s
@@ -84,7 +87,7 @@ def log_peak(xp: Any, special: Any, a: Any) -> Any:
 
 @primitive(batch="elementwise")
 def gamma_moment(a, x, *, n):
-    """L_n(a, x).  In s = log t the density is exp(a s - exp(s)) / Gamma(a), with its highest point at log a."""
+    """L_n(a, x). In s = log t the density is exp(a s - exp(s)) / Gamma(a), with its maximum at log a."""
     xp, special = xp_of(first_array(a, x)), special_of(first_array(a, x))
     kind = np.result_type(a, x)
     a, x = xp.broadcast_arrays(xp.asarray(a, dtype=float), xp.asarray(x, dtype=float))
@@ -117,8 +120,9 @@ def gamma_moment(a, x, *, n):
 
 @primitive(batch="elementwise")
 def beta_moment(a, b, x, *, n, m):
-    """The integral from 0 to x of the density of the beta distribution times (log t - c)^n (log(1 - t) - d)^m, c and d their means.
-    In s = logit t the density is concave in its logarithm, with its highest point at log(a / b)."""
+    """The integral from 0 to x of the beta density times (log t - c)^n (log(1 - t) - d)^m, with c and d
+    the means of the logarithms. In s = logit t the density is log-concave, with its maximum at log(a /
+    b)."""
     xp, special = xp_of(first_array(a, b, x)), special_of(first_array(a, b, x))
     kind = np.result_type(a, b, x)
     a, b, x = xp.broadcast_arrays(*[xp.asarray(v, dtype=float) for v in (a, b, x)])
@@ -127,7 +131,7 @@ def beta_moment(a, b, x, *, n, m):
     p, q, x1 = xp.where(ok, a, 1.0), xp.where(ok, b, 1.0), xp.where(ok, x, 0.5)
     top, s = xp.log(p / q), xp.log(x1) - xp.log1p(-x1)
     lower = s < top
-    turn = xp.where(lower, 1.0, -1.0)  # right of the top the line is turned round, with a and b exchanged
+    turn = xp.where(lower, 1.0, -1.0)  # right of the maximum the line is reversed, with a and b exchanged
     p1, q1, s, top = xp.where(lower, p, q), xp.where(lower, q, p), s * turn, top * turn
 
     def logs(s):
@@ -257,7 +261,8 @@ def student_density(df: Any, t: Any) -> Any:
 
 
 def student_by_df(df: Any, t: Any) -> Any:
-    """For t < 0 the function is betainc(df / 2, 1 / 2, w) / 2 with w = df / (df + t^2); it is odd about t = 0."""
+    """The derivative with respect to df. For t < 0 the function is betainc(df / 2, 1 / 2, w) / 2 with w =
+    df / (df + t^2); it is odd about t = 0."""
     s = df + t * t
     w, half, zero = df / s, 0.5 * df, 0.0 * t
     left = 0.25 * beta_moment(half, 0.5 + zero, w, n=1, m=0) + 0.5 * beta_density(half, 0.5 + zero, w) * (t * t) / (s * s)

@@ -19,8 +19,9 @@ from .zeta import zeta_order
 
 @primitive(batch="elementwise")
 def log1p_over(x, *, n=0):
-    """The derivative of order n of log(1 + x) / x: (-1)^n times the integral of n! s^n (1 + s x)^(-n - 1) for s from 0 to 1.  By
-    its series near 0, elsewhere from x f_n + n f_(n-1) = the derivative of order n of log(1 + x)."""
+    """The derivative of order n of log(1 + x) / x: (-1)^n times the integral of n! s^n (1 + s x)^(-n - 1)
+    for s from 0 to 1. Near 0 by its series. Elsewhere x f_n + n f_(n-1) is the derivative of order n
+    of log(1 + x)."""
     xp = xp_of(x)
     small = abs(x) < 0.25
     y, far, series = xp.where(small, x, 0.0), xp.where(small, 1.0, x), 0.0
@@ -59,7 +60,7 @@ def sinh_over(x):
 
 
 def log_over(z):
-    """log(z) / (z - 1); near 1 by log1p_over, elsewhere as it stands, for z - 1 is not exact at small z."""
+    """log(z) / (z - 1). Near 1 by log1p_over, elsewhere directly, because z - 1 is not exact at small z."""
     near = abs(primal_of(z) - 1.0) < 0.5
     far = select(near, 2.0 + 0.0 * z, z)
     return select(near, log1p_over(select(near, z, 1.0 + 0.0 * z) - 1.0), log(far) / (far - 1.0))

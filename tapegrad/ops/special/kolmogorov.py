@@ -1,6 +1,6 @@
-"""Distribution functions of Kolmogorov and Smirnov, that of Tukey's lambda, and their inverses.
+"""Kolmogorov's and Smirnov's distribution functions, Tukey's lambda distribution, and their inverses.
 
-The inverses are SciPy's values, taken for constants, and two of Newton's steps from them."""
+The inverses are SciPy's values as constants, followed by two Newton steps."""
 
 import math
 
@@ -25,7 +25,8 @@ SIGNS = np.array([1.0, -1.0] * 3)
 
 
 def series(x, far, near):
-    """By the series of exp(-2 k^2 x^2), or of its transform, exp(-k^2 pi^2 / (8 x^2)) for odd k, whichever falls off."""
+    """The series of exp(-2 k^2 x^2), or its transform, of exp(-k^2 pi^2 / (8 x^2)) for odd k, whichever
+    converges faster."""
     large = primal_of(x) > 0.9
     low = primal_of(x) <= 0
     y = last(select(large, x, 1.0))
@@ -65,8 +66,8 @@ def kolmogi(p):
 
 
 def smirnov_terms(n, d):
-    """(v / n, the terms v = 0, .., floor(n (1 - d)) of the sum C(n, v) d (d + v / n)^(v - 1) (1 - d - v / n)^(n - v), their logarithmic
-    derivatives), along a last axis."""
+    """(v / n, terms, logarithmic derivatives of the terms) along a last axis. The terms v = 0, ..,
+    floor(n (1 - d)) are C(n, v) d (d + v / n)^(v - 1) (1 - d - v / n)^(n - v)."""
     n, d = last(primal_of(n) * 1.0), last(d)
     v = np.arange(int(greatest(values_of(n))) + 1.0)
     part = v / n
@@ -97,7 +98,8 @@ def smirnovi(n, p):
 
 @implements(sp.tklmbda)
 def tklmbda(x, lmbda):
-    """p of x = (p^lmbda - (1 - p)^lmbda) / lmbda, which is log(p) - log(1 - p) at 0."""
+    """The solution p of x = (p^lmbda - (1 - p)^lmbda) / lmbda, or of x = log(p) - log(1 - p) for lmbda =
+    0."""
     own = plain_value("tklmbda", x, lmbda)
     inside = (own > 0) & (own < 1)
     p = select(inside, own, 0.5)
@@ -113,7 +115,8 @@ def tklmbda(x, lmbda):
 
 
 def durbin(n, d):
-    """(k, the matrix, its derivative by d), scaled so that the distribution function is element (k - 1, k - 1) of its power n."""
+    """(k, the matrix, its derivative with respect to d). The scale makes the distribution function
+    element (k - 1, k - 1) of power n of the matrix."""
     k = int(math.ceil(n * float(values_of(d))))
     h, m = k - n * d, 2 * k - 1
     j = np.arange(1.0, m + 1.0)
@@ -137,7 +140,7 @@ def durbin(n, d):
 
 
 def each(f, n, d):
-    """f(n, d) of numbers, over arrays."""
+    """f(n, d) for each pair of elements of arrays."""
     n = np.asarray(values_of(n))
     places = np.broadcast_shapes(n.shape, shape(d))
     d, n = d + np.zeros(places), np.broadcast_to(n, places)

@@ -1,6 +1,7 @@
-"""Legendre functions: of one degree and order, or tables of all up to given ones; those of the second kind; spherical harmonics.
+"""Legendre functions, of one degree and order or as tables up to given ones; functions of the second
+kind; spherical harmonics.
 
-Degrees and orders are whole numbers, which are constants."""
+Degrees and orders are integer constants."""
 
 from typing import Any
 
@@ -17,13 +18,13 @@ from .orthogonal_polynomials import DEGREE, eval_gegenbauer, eval_legendre, sph_
 
 
 def orders(m):
-    """0, 1, .., m, -m, .., -1, as SciPy's tables have them."""
+    """The orders 0, 1, .., m, -m, .., -1 of SciPy's tables."""
     m = int(primal_of(m))
     return np.concatenate([np.arange(m + 1), np.arange(-m, 0)])
 
 
 def beside(ns, *xs):
-    """Whole numbers with axes of length 1 for those of the arguments."""
+    """Integers with additional axes of length 1 for those of the arguments."""
     return np.reshape(ns, (*np.shape(ns), *(1,) * max(np.ndim(x) for x in xs)))
 
 
@@ -58,7 +59,7 @@ def legendre_p_all(n, z, *, diff_n=0):
 
 
 def neighbours(out, n, m, z, f):
-    """(z^2 - 1) P' = n z P - (n + m) P of the degree below."""
+    """From (z^2 - 1) P' = n z P - (n + m) P of the degree below."""
     n, m = primal_of(n), primal_of(m)
     return (n * z * out - (n + m) * f(np.where(n > 0, n - 1, 0), m, z)) / (z * z - 1.0)
 
@@ -79,7 +80,8 @@ ASSOCIATED = {cut: associated(cut) for cut in (2, 3)}
 
 
 def norm_of(n, m):
-    """What makes the functions of one order orthonormal; 0 for orders beyond the degree, where they vanish."""
+    """The factor that makes the functions of one order orthonormal. It is 0 for orders beyond the degree,
+    where they vanish."""
     n, m = primal_of(n) * 1.0, primal_of(m) * 1.0
     inside = abs(m) <= n
     ratio = factorial(np.where(inside, n - m, 0.0)) / factorial(np.where(inside, n + m, 0.0))
@@ -88,7 +90,7 @@ def norm_of(n, m):
 
 @implements(sp.assoc_legendre_p)
 def assoc_legendre_p(n, m, z, *, branch_cut=2, norm=False, diff_n=0):
-    """The second derivative by Legendre's equation."""
+    """The second derivative follows from Legendre's equation."""
     f = ASSOCIATED[int(branch_cut)]
     parts = [f(n, m, z)]
     if diff_n > 0:
@@ -104,11 +106,11 @@ def assoc_legendre_p_all(n, m, z, *, branch_cut=2, norm=False, diff_n=0):
     return assoc_legendre_p(*both(n, m, z), z, branch_cut=branch_cut, norm=norm, diff_n=diff_n)
 
 
-# --- on the sphere: the ladder operators divide by nothing ---
+# --- on the sphere: the ladder operators need no division ---
 
 
 def ladder(f, n, m, theta, k):
-    """The derivative of order k by theta."""
+    """The derivative of order k with respect to theta."""
     if k == 0:
         return f(n, m, theta)
     up, down = [np.sqrt(np.maximum((n - s * m) * (n + s * m + 1.0), 0.0)) for s in (1, -1)]
@@ -116,7 +118,7 @@ def ladder(f, n, m, theta, k):
 
 
 def on_sphere(n, m, theta):
-    """CuPy has the harmonics only, and those of orders beyond the degree are nan."""
+    """From the harmonics, the only function that CuPy has; they are nan for orders beyond the degree."""
     cp = xp_of(theta)
     if cp is np:
         return sp.sph_legendre_p(n, m, theta)[0]
@@ -147,7 +149,7 @@ def sph_legendre_p_all(n, m, theta, *, diff_n=0):
 
 @implements(sp.sph_harm_y)
 def sph_harm_y(n, m, theta, phi, *, diff_n=0):
-    """With its gradient and Hessian by (theta, phi)."""
+    """The spherical harmonic, with its gradient and Hessian with respect to (theta, phi)."""
     n, m = primal_of(n), primal_of(m)
     value = sph_harm_y_of(n, m, theta, phi)
     if diff_n == 0:
@@ -170,8 +172,8 @@ def sph_harm_y_all(n, m, theta, phi, *, diff_n=0):
 
 
 def second_kind(table, name, at):
-    """Values and slopes of one place of SciPy's tables, by the operations (q, dq) of (m, n, z); (1 - z^2) q'' = 2 z q' - (n (n + 1) -
-    m^2 / (1 - z^2)) q."""
+    """Values and derivatives at one place of SciPy's tables, as the operations (q, dq) of (m, n, z). (1 -
+    z^2) q'' = 2 z q' - (n (n + 1) - m^2 / (1 - z^2)) q."""
 
     def body(part):
         def of(m, n, z):

@@ -1,8 +1,9 @@
 """Mathieu functions and spheroidal wave functions, in the argument and the parameter.
 
-Each is a sum of known functions (cosines, sines, Legendre functions, products of Bessel functions) whose coefficients are an eigenvector
-of a symmetric matrix with few diagonals, linear in the parameter: `eigh` has the derivatives.  McLachlan, "Theory and Application of
-Mathieu Functions"; Flammer, "Spheroidal Wave Functions"; DLMF 28 and 30.  Orders are constants."""
+Each is a series of known functions (cosines, sines, Legendre functions, products of Bessel functions).
+The coefficients are an eigenvector of a symmetric band matrix that is linear in the parameter, so
+`eigh` gives the derivatives. Orders are constants. References: McLachlan, "Theory and Application of
+Mathieu Functions"; Flammer, "Spheroidal Wave Functions"; DLMF 28 and 30."""
 
 import math
 from collections.abc import Callable
@@ -24,11 +25,11 @@ from .legendre import ASSOCIATED, neighbours
 from .orthogonal_polynomials import DEGREE
 
 MOST_ORDER = 1e6
-MOST_Q, MOST_C = 1000.0, 40.0  # of the parameters, where nobody may look at them
+MOST_Q, MOST_C = 1000.0, 40.0  # the largest parameters, if their values are hidden
 
 
 def of_orders(count: int) -> Callable:
-    """f(orders.., *xs) of whole orders; arrays of them are done one combination after the other."""
+    """f(orders.., *xs) for integer orders. Arrays of orders are evaluated one combination after another."""
 
     def declare(f: Callable) -> Callable:
         def of(*args):
@@ -52,7 +53,7 @@ def of_orders(count: int) -> Callable:
 
 
 def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
-    """Eigenvalues and vectors of diag(start) + q change, in ascending order."""
+    """Eigenvalues in ascending order and eigenvectors of diag(start) + q change."""
     q = q * 1.0
     return eigh(np.diag(start) + reshape(q, to=(*shape(q), 1, 1)) * change)
 
@@ -63,7 +64,7 @@ def largest(q: Any, most: float) -> float:
 
 
 def within(q: Any, most: float, y: Any) -> Any:
-    """y, and nan where q was not seen and is too large for the matrix."""
+    """y, with nan where a hidden q is too large for the matrix."""
     return select(absolute(primal_of(q)) <= largest(q, most), y, math.nan)
 
 
@@ -71,7 +72,8 @@ def within(q: Any, most: float, y: Any) -> Any:
 
 
 class Coefficients:
-    """The series of ce_m (`odd`: of se_m) at the parameter q: `value`, the characteristic value; `frequencies`; `vector`."""
+    """The series of ce_m (`odd`: of se_m) at the parameter q: `value`, the characteristic value;
+    `frequencies`; `vector`."""
 
     def __init__(self, m: int, q: Any, odd: bool):
         self.odd, self.m = odd, m
@@ -80,14 +82,15 @@ class Coefficients:
         size = k + 20 + int(1.2 * math.sqrt(largest(q, MOST_Q)))
         self.frequencies = first + 2.0 * np.arange(size)
         off = np.ones(size - 1)
-        self.ends = np.ones(size)  # of the constant term
+        self.ends = np.ones(size)  # for the constant term
         if first == 0:
             off[0], self.ends[0] = math.sqrt(2.0), math.sqrt(0.5)
         change = np.diag(off, 1) + np.diag(off, -1)
         change[0, 0] = 0.0 if first != 1 else -1.0 if odd else 1.0
         w, v = eigen(self.frequencies**2, change, q)
         self.value, v = within(q, MOST_Q, w[..., k]), within(last(q), MOST_Q, v[..., :, k])
-        # the function or its slope is largest at a quarter turn for q > 0, at 0 for q < 0, and positive at 0
+        # at 0 the function or its derivative is positive; for q > 0 its largest value is at a quarter
+        # turn, for q < 0 at 0
         turns = (-1.0) ** np.arange(size)
         quarter = turns * (-1.0) ** k * (self.frequencies if odd != (m % 2 == 1) else 1.0)
         start = self.frequencies if odd else 1.0
@@ -127,7 +130,7 @@ mathieu_odd_coef = coefficients("mathieu_odd_coef", True)
 
 
 def angular(name: str, odd: bool) -> Callable:
-    """The value, and the slope by the angle, at an angle in degrees."""
+    """The value, and its derivative with respect to the angle, at an angle in degrees."""
 
     def of(m, q, x):
         if odd and m == 0:
@@ -146,7 +149,8 @@ mathieu_sem = angular("mathieu_sem", True)
 
 
 def radial(name: str, odd: bool, second: tuple) -> Callable:
-    """By products of Bessel functions of h exp(-x) and h exp(x), h^2 = q, in which the largest coefficient has the place s (DLMF 28.24)."""
+    """By products of Bessel functions of h exp(-x) and h exp(x), h^2 = q, where s is the place of the
+    largest coefficient (DLMF 28.24)."""
     f, df = second
 
     def of(m, q, x):
@@ -184,18 +188,18 @@ class Spheroid:
         size = k + 20 + int(0.8 * largest(c, MOST_C))
         self.m, self.n = m, n
         self.degrees = l = first + 2.0 * np.arange(size)
-        beside = lambda l: np.sqrt((l * l - m * m) / (4.0 * l * l - 1.0))  # of x times a normalised function
+        beside = lambda l: np.sqrt((l * l - m * m) / (4.0 * l * l - 1.0))  # for x times a normalised function
         off = (beside(l + 1) * beside(l + 2))[:-1]
         change = np.diag(beside(l) ** 2 * (l > m) + beside(l + 1) ** 2) + np.diag(off, 1) + np.diag(off, -1)
         w, v = eigen(l * (l + 1), sign * change, c * c)
         self.value, self.vector = within(c, MOST_C, w[..., k]), within(last(c), MOST_C, v[..., :, k])
-        # (l + m)! / (l - m)!, and what makes the Legendre functions orthonormal
+        # (l + m)! / (l - m)!, and the factor that makes the Legendre functions orthonormal
         self.ratios = np.array([math.prod(range(int(d) - m + 1, int(d) + m + 1)) * 1.0 for d in l])
         self.norms = np.sqrt((l + 0.5) / self.ratios)
 
 
 def at_zero(m: int, l: np.ndarray) -> np.ndarray:
-    """The Legendre functions at 0, or their slopes where they are odd."""
+    """The Legendre functions at 0, or their derivatives if they are odd."""
     odd = int(l[0] - m) % 2
     p = ASSOCIATED[2](l.astype(int) - odd, m, 0.0)
     return (l + m) * p if odd else p
@@ -226,7 +230,7 @@ obl_cv_seq = all_characteristic(sp.obl_cv_seq, obl_cv)
 
 
 def angular_of(name: str, sign: float) -> Callable:
-    """Value and slope, scaled to the value or slope at 0 of the Legendre function."""
+    """Value and derivative, normalised by the Legendre function's value or derivative at 0."""
 
     def of(m, n, c, x):
         s = Spheroid(m, n, c, sign)
@@ -254,7 +258,7 @@ def radial_of(name: str, sign: float) -> Callable:
         turned = weights * (-1.0) ** ((l - n) / 2) / last(sum(weights, -1))
         z, front = last(c * x), power(1.0 - sign / (x * x), 0.5 * m)
         y, dy = sum(turned * spherical_jn(l, z), -1), sum(turned * spherical_jn(l, z, True), -1)
-        slope = m * sign / (x * x * x - sign * x)  # of the logarithm of the front
+        slope = m * sign / (x * x * x - sign * x)  # of the logarithm of the prefactor
         return front * y, front * (slope * y + c * dy)
 
     of.__name__ = name
@@ -264,13 +268,14 @@ def radial_of(name: str, sign: float) -> Callable:
 pro_rad1 = radial_of("pro_rad1", 1.0)
 obl_rad1 = radial_of("obl_rad1", -1.0)
 
-# --- those of a characteristic value that is given, and radial ones of the second kind: in the argument ---
+# --- functions of a given characteristic value, and radial ones of the second kind: in the argument ---
 
 BY_C = "by the parameter there is a rule for pro_ang1, obl_ang1, pro_rad1 and obl_rad1 only"
 
 
 def by_equation(name: str, sign: float, around: float, value: Callable) -> Callable:
-    """Functions y(.., x) with (x^2 - around) y'' + 2 x y' = (cv - sign c^2 x^2 + m^2 / ..) y in its signs; `value`: cv of the arguments."""
+    """Functions y(.., x) with (x^2 - around) y'' + 2 x y' = (cv - sign c^2 x^2 + m^2 / ..) y, up to
+    signs. `value`: cv as a function of the arguments."""
     scipys = getattr(sp, name)
     given = name.endswith("cv")
     texts = (DEGREE, DEGREE, BY_C, *((BY_C,) if given else ()))

@@ -1,7 +1,8 @@
-"""Noncentral chi-square, F and t distribution functions in all arguments, their inverses, and inverses by real counts.
+"""Noncentral chi-square, F and t distribution functions in all arguments, their inverses, and inverses
+with respect to real counts.
 
-The first two are mixtures of central ones with weights of Poisson's; the last is an integral over the chi distribution.  No term of
-either is negative."""
+The first two are mixtures of central distributions with Poisson weights. The last is an integral over
+the chi distribution. No term is negative."""
 
 import math
 
@@ -22,7 +23,8 @@ from .incomplete import beta_density, beta_moment, gamma_density, gamma_moment
 
 
 def poisson(nc):
-    """(j, the probabilities of j at nc / 2), along a last axis, for all j where they do not vanish."""
+    """(j, the Poisson probabilities of j with mean nc / 2) along a last axis, for all j with
+    non-negligible probability."""
     m = 0.5 * primal_of(nc)
     known = seen(m)
     most = 2000.0 if known is None else greatest(known)
@@ -106,11 +108,12 @@ ncfdtrinc = inverse(sp.ncfdtrinc, ncfdtr, 2, 2)
 # --- noncentral t: the mean of Phi(t s - nc) over s, distributed as chi / sqrt(df) ---
 
 POINTS = 1000
-MOST = 150.0  # of |nc|, so that the steps resolve Phi
+MOST = 150.0  # for |nc|, so that the steps resolve Phi
 
 
 def over_chi(f, df, nc, t, points=POINTS):
-    """The mean of f(s, t s - nc).  With s = exp(u), u = v + 1 - exp(-v), the far end of small s is reached in few equal steps."""
+    """The mean of f(s, t s - nc). With s = exp(u), u = v + 1 - exp(-v), a few equal steps reach the far
+    end of small s."""
     d = primal_of(df)
     low, high = -(sqrt(76.0 / d) + 76.0 / d), 0.5 * log(1.0 + 2.0 * sqrt(80.0 / d) + 160.0 / d)
     start, end = -log(1.0 - low), 1.0 + high
@@ -141,7 +144,7 @@ def nct_density(out, df, nc, t):
 
 
 def nct_tail(df, nc, t):
-    """From above; what is below is that of -nc, -t."""
+    """The upper tail; the lower one is that of -nc, -t."""
     return over_chi(lambda s, z: ndtr(-z), df, nc, t)
 
 

@@ -1,7 +1,6 @@
-"""Orthogonal polynomials and spherical harmonics, in their argument: the derivative of each is one of a neighbouring family; and in their
-parameters.
+"""Orthogonal polynomials and spherical harmonics, in their argument and their parameters.
 
-The degree is a constant."""
+The derivative with respect to the argument belongs to a neighbouring family. The degree is a constant."""
 
 import builtins
 import math
@@ -23,16 +22,17 @@ DEGREE = Whole("the degree is a constant")
 
 
 def below(n, factor, f, *args):
-    """factor f(n - 1, ...), and 0 for n = 0."""
+    """factor f(n - 1, ...), or 0 for n = 0."""
     n = primal_of(n)
     return select(n == 0, 0.0, factor) * f(n - (n != 0), *args)
 
 
-# --- by the parameters: sums over the lower degrees (Froehlich, Integral Transforms Spec. Funct. 2, 1994) ---
+# --- with respect to parameters: sums over lower degrees (Froehlich, Integral Transforms Spec. Funct. 2,
+# 1994) ---
 
 
 def over_lower(n, f):
-    """The sum of f(n, k) over k = 0, .., n - 1, for a whole n; else nan."""
+    """The sum of f(n, k) over k = 0, .., n - 1 for an integer n; else nan."""
     n = primal_of(n) * 1.0
     most = values_of(n)
     k = np.arange(max(int(greatest(most)), 1) * 1.0)
@@ -42,7 +42,7 @@ def over_lower(n, f):
 
 
 def jacobi_by(first):
-    """By a (`first`) or b."""
+    """The derivative with respect to a (`first`) or b."""
 
     def partial(out, n, a, b, x):
         own, other, s = (last(a), last(b), 1.0) if first else (last(b), last(a), -1.0)
@@ -95,7 +95,8 @@ eval_sh_chebyt = function(sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 
 
 
 def shifted(n, p, q, x, k):
-    """The partial derivative of order 1 of the Jacobi polynomial on (0, 1) by its argument k, over its leading coefficient."""
+    """The first partial derivative of the Jacobi polynomial on (0, 1) with respect to its argument k,
+    over its leading coefficient."""
     a, b, y = p - q, q - 1.0, 2.0 * x - 1.0
     return PARTIALS[eval_jacobi][k](eval_jacobi(n, a, b, y), n, a, b, y) / binom(2.0 * primal_of(n) + p - 1.0, primal_of(n))
 
@@ -144,13 +145,13 @@ def diric(x, n):
 
 
 def harmonic(n, m, theta, phi):
-    """0 for an order beyond the degree, of which CuPy's function gives nan."""
+    """The harmonic, with 0 for an order beyond the degree, where CuPy's function gives nan."""
     beyond = abs(m) > n
     return select(beyond, 0.0, 1.0) * sph_harm_y_of(n, select(beyond, 0 * m, m), theta, phi)
 
 
 def along_theta(out, n, m, theta, phi):
-    """Half the difference of what the two ladder operators give: nothing is divided by the sine of theta."""
+    """Half the difference of both ladder operators; no division by the sine of theta."""
     n, m = primal_of(n), primal_of(m)
     up, down = np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0)), np.sqrt(np.maximum((n + m) * (n - m + 1.0), 0.0))
     turn = exp(1j * phi)
@@ -173,11 +174,11 @@ def perm(N, k, exact=False):
     return poch(N - k + 1.0, k)
 
 
-# --- polynomials as objects, with parameters that are tracked ---
+# --- polynomials as objects, with tracked parameters ---
 
 
 class Polynomial:
-    """What scipy.special.jacobi(n, alpha, beta) and its kin give: it is called at points."""
+    """The result of scipy.special.jacobi(n, alpha, beta) and similar functions; it is called with points."""
 
     def __init__(self, name: str, order: int, evaluate: Callable):
         self.order, self._name, self._evaluate = order, name, evaluate
@@ -194,7 +195,7 @@ class Polynomial:
 
 
 def polynomial(name, n, monic, evaluate, leading, *parameters):
-    """`leading`: the coefficient of x^n, by which a monic one is divided."""
+    """`leading`: the coefficient of x^n, by which a monic polynomial is divided."""
     n = int(values_of(n))
     if n < 0:
         raise ValueError("n must be nonnegative.")

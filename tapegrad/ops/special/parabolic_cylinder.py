@@ -1,8 +1,10 @@
-"""Parabolic cylinder functions, by their order too.
+"""Parabolic cylinder functions, in the argument and the order.
 
-D and V solve y'' = (a + x^2 / 4) y with a = -v - 1/2, W solves y'' = (a - x^2 / 4) y.  Each is its value at 0 times the even solution
-plus its slope there times the odd one, whose series are differentiated by a term by term; where D falls and the two would cancel, from an
-integral of positive terms for v < -1 and the recurrence D_(v+1) = x D_v - v D_(v-1) upwards (DLMF 12.2, 12.5, 12.8)."""
+D and V solve y'' = (a + x^2 / 4) y with a = -v - 1/2; W solves y'' = (a - x^2 / 4) y. Each is its
+value at 0 times the even solution plus its derivative there times the odd one. The series of both are
+differentiated with respect to a term by term. Where D decays, the two would cancel. There it is an
+integral of positive terms for v < -1, followed by the recurrence D_(v+1) = x D_v - v D_(v-1) upwards
+(DLMF 12.2, 12.5, 12.8)."""
 
 import math
 from collections.abc import Callable
@@ -28,8 +30,9 @@ LOG2, ROOT_PI = math.log(2.0), math.sqrt(math.pi)
 
 @primitive(batch="elementwise")
 def cylinder_series(a, x, *, odd, sign, n, slope=False):
-    """The derivative of order n by a of the solution of y'' = (a + sign x^2 / 4) y with y, y' = 1, 0 at 0 (`odd`: 0, 1), or of its slope:
-    (k + 2) (k + 1) c[k+2] = a c[k] + n times that of order n - 1 + sign c[k-2] / 4."""
+    """The derivative of order n with respect to a of the solution of y'' = (a + sign x^2 / 4) y with y,
+    y' = 1, 0 at 0 (`odd`: 0, 1), or of its slope. The coefficients satisfy (k + 2) (k + 1) c[k+2] = a
+    c[k] + n times that of order n - 1 + sign c[k-2] / 4."""
     kind = np.result_type(a, x, 0.0)
     a, x = np.broadcast_arrays(np.asarray(a, float), np.asarray(x, float))
     ok = np.isfinite(a) & np.isfinite(x)
@@ -69,7 +72,8 @@ rules(
 
 
 def by_solutions(start: tuple, a: Any, x: Any, sign: float, slope: bool) -> Any:
-    """The derivative by a.  `start`: value at 0, its derivative by a, slope at 0, its derivative."""
+    """The derivative with respect to a. `start`: (value at 0, its derivative with respect to a, slope at
+    0, its derivative)."""
     f = lambda odd, n: cylinder_series(a, x, odd=odd, sign=sign, n=n, slope=slope)
     y, dy, s, ds = start
     return dy * f(0, 0) + y * f(0, 1) + ds * f(1, 0) + s * f(1, 1)
@@ -79,8 +83,9 @@ def by_solutions(start: tuple, a: Any, x: Any, sign: float, slope: bool) -> Any:
 
 
 def by_integral(v, x, n):
-    """For v < -1 the derivatives of orders 0 to n of exp(-x^2 / 4) / Gamma(-v) times the integral of exp(h) ds, t = exp(s), with
-    h = -v s - t^2 / 2 - x t.  In t this has a second derivative below -1, so all of it lies within 10 of its highest point."""
+    """For v < -1, the derivatives of orders 0 to n of exp(-x^2 / 4) / Gamma(-v) times the integral of
+    exp(h) ds. Here t = exp(s) and h = -v s - t^2 / 2 - x t. The second derivative in t is below -1, so
+    the whole mass lies within 10 of the maximum."""
     top = -2.0 * v / (x + np.sqrt(x * x - 4.0 * v))
     low = np.log(top) + (45.0 + 0.5 * top * top + abs(x) * top) / v - 1.0
     low = np.where(top > 11.0, np.maximum(low, np.log(np.maximum(top - 10.0, 1.0))), low)
@@ -101,7 +106,7 @@ def sum_of(parts: list) -> Any:
 
 @primitive(batch="elementwise")
 def cylinder_order(v, x, *, n):
-    """The derivative of order n of D_v(x) by v, for x > 0 or v < -1."""
+    """The derivative of order n of D_v(x) with respect to v, for x > 0 or v < -1."""
     kind = np.result_type(v, x, 0.0)
     v, x = np.broadcast_arrays(np.asarray(v, float), np.asarray(x, float))
     ok = np.isfinite(v) & np.isfinite(x) & ((x > 0) | (v < -1.0))
@@ -118,7 +123,7 @@ def cylinder_order(v, x, *, n):
 
 
 def cylinder_order_slope(out, v, x, n):
-    """By x: D_v' = v D_(v-1) - x D_v / 2."""
+    """The derivative with respect to x: D_v' = v D_(v-1) - x D_v / 2."""
     return v * cylinder_order(v - 1.0, x, n=n) + (n * cylinder_order(v - 1.0, x, n=n - 1) if n else 0.0) - 0.5 * x * out
 
 
@@ -171,7 +176,7 @@ def psi_of_complex(z):
 def w_by_order(a, x, slope):
     """The value at 0 is 2^(-3/4) r, the slope -2^(-1/4) / r, with r^2 = |Gamma(1/4 + i a / 2) / Gamma(3/4 + i a / 2)|."""
     z = 0.5j * a
-    rise = 0.25 * (psi_of_complex(z + 0.75).imag - psi_of_complex(z + 0.25).imag)  # of log r
+    rise = 0.25 * (psi_of_complex(z + 0.75).imag - psi_of_complex(z + 0.25).imag)  # for log r
     y = w_at_zero(a)
     s = -0.5 / y
     return by_solutions((y, rise * y, s, -rise * s), a, x, -1.0, slope)
@@ -188,7 +193,8 @@ w_at_zero = function(
 
 
 def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> tuple:
-    """The two operations, y and y' with y'' = coefficient(parameter, x) y, and what gives both."""
+    """The two operations y and y', with y'' = coefficient(parameter, x) y, and the function that returns
+    both."""
     name = scipys.__name__
     y = function(
         None, lambda out, v, x: by_order(v, x, False), lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=name + "_value"

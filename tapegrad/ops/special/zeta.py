@@ -1,6 +1,7 @@
-"""The zeta function of Riemann and Hurwitz, by both arguments.
+"""Riemann's and Hurwitz's zeta function, in both arguments.
 
-The sum of log(q + k)^n (q + k)^-x, (-1)^n times the derivative of order n by x, is a family that is closed under derivatives."""
+The sum of log(q + k)^n (q + k)^-x is (-1)^n times the derivative of order n with respect to x. This
+family is closed under derivatives."""
 
 import math
 from typing import Any
@@ -24,8 +25,9 @@ def hurwitz(x, q):
 
 @primitive(batch="elementwise")
 def zeta_order(x, q, *, n):
-    """The derivative of order n by x of the sum of (q + k)^-x, x > 1, by Euler and Maclaurin from k = 12 on.  With u = log t the m-th
-    derivative of u^n t^-x is t^(-x - m) p_m(u), where p_(m + 1) = p_m' - (x + m) p_m; the integral is a sum of the same kind."""
+    """The derivative of order n with respect to x of the sum of (q + k)^-x, x > 1, by Euler-Maclaurin
+    summation from k = 12 on. With u = log t the m-th derivative of u^n t^-x is t^(-x - m) p_m(u),
+    where p_(m + 1) = p_m' - (x + m) p_m. The integral is a sum of the same kind."""
     xp = xp_of(x if is_array(x) else q)
     kind = np.result_type(x, q)
     x, q = xp.broadcast_arrays(xp.asarray(x, dtype=float), xp.asarray(q, dtype=float))
