@@ -1,5 +1,6 @@
-"""Kernels generated from plain Python functions, with their derivatives, for the CPU and for CUDA devices; and a library of
-likelihoods written by hand, in modules of their own that load on first use."""
+"""Kernels compiled from plain Python functions, with derivatives, for the CPU and for CUDA devices.
+
+A library of handwritten likelihoods is part of the package; its modules load on first use."""
 
 from .._core.registry import MODELS as _MODELS
 from .._core.registry import load as _load
@@ -15,7 +16,7 @@ __all__ = ["emit_cuda", "likelihood", "loop", "map", "raw", "recursion", "while_
 
 
 def __getattr__(name: str):
-    """A model of the library."""
+    """Load a model of the library."""
     if name in _MODELS:
         return _load(f"tapegrad.kernels.library.{name}")
     raise AttributeError(f"module 'tapegrad.kernels' has no attribute {name!r}")

@@ -1,4 +1,4 @@
-"""Optimisation with exact derivatives: SciPy's optimisers for one problem, a batched one for thousands of small problems."""
+"""Optimisation with exact derivatives: SciPy's optimisers for one problem, a batched one for many."""
 
 from ._many import ManyResult as ManyResult
 from ._many import minimize_many as minimize_many

@@ -1,7 +1,9 @@
-"""Newton's method and BFGS for many small problems side by side, each with its own steps and its own end.
+"""Newton's method and BFGS for many small problems at once; `_many` calls this module.
 
-A problem is a row of every array here.  Each pass evaluates one trial point of every problem that is not finished: a problem whose
-step is taken back tries a shorter one while others move on.  Finished rows are taken out of the batch when they are many."""
+A problem is a row of every array here, and takes its own steps. Each pass evaluates one trial point of every
+unfinished problem. A problem that rejects its step tries a shorter one while the others move on. Finished
+rows are removed from the batch when there are many. References: Moré and Sorensen, SIAM J. Sci. Stat. Comput.
+4 (1983), for the trust region; Nocedal and Wright, Numerical Optimization, for BFGS."""
 
 from collections.abc import Callable
 from types import ModuleType
@@ -18,12 +20,12 @@ TEXTS = {
     STUCK: "not converged: no step along the gradient lowers the function, which may have a kink or a wrong derivative here",
     CURVATURE: "not converged: the second derivative is not finite at the start",
 }
-FINISHED = 0.2  # share of finished rows from which they are taken out
-SMALL = 1e-9  # of |f|: where less is to be gained, a step is judged by its gradient
-LEAST = 1e-12  # of |f|: where less is to be gained, and no step lowers the gradient, rounding is reached
-POOR, HOPE, BEND = 0.25, 0.25, 0.5  # gain by gain expected, and by length: when a step is bent, and how far at most
-FLAT = 0.1  # of |f| or 1: where the gradient times x is larger, more than rounding keeps the search from going on
-CALM = 1e-5  # of |f| or 1: where no step helps, a gradient up to this is taken for one that rounding hides
+FINISHED = 0.2  # share of finished rows at which they are removed
+SMALL = 1e-9  # of |f|: below this gain a step is judged by its gradient
+LEAST = 1e-12  # of |f|: below this gain, without a lower gradient, rounding is reached
+POOR, HOPE, BEND = 0.25, 0.25, 0.5  # actual by expected gain, gain by length: when to bend a step; the most
+FLAT = 0.1  # of |f| or 1: above this, gradient times x exceeds rounding
+CALM = 1e-5  # of |f| or 1: if no step helps, rounding can hide a gradient up to this
 
 
 def dot(a: Any, b: Any) -> Any:
@@ -31,7 +33,7 @@ def dot(a: Any, b: Any) -> Any:
 
 
 def times(A: Any, b: Any) -> Any:
-    """The product of each matrix with its vector."""
+    """Return the product of each matrix with its vector."""
     return (A @ b[:, :, None])[:, :, 0]
 
 
@@ -40,11 +42,14 @@ def largest(a: Any) -> Any:
 
 
 class Problems:
-    """Those that are not finished.  `value_and_grad(X, which)` gives (b,) and (p, b) at X (p, b), for the problems numbered `which`."""
+    """The unfinished problems.
+
+    `value_and_grad(X, which)` returns values (b,) and gradients (p, b) at the points X (p, b) of the problems
+    with the numbers `which`."""
 
     rows: tuple[str, ...] = ("which", "x", "f", "g", "status", "iterations", "evaluations")
-    own: tuple[str, ...] = ()  # those of one method
-    matrix: str  # which of these is given back
+    own: tuple[str, ...] = ()  # the rows of one method
+    matrix: str  # the matrix that is returned
 
     def __init__(self, value_and_grad: Callable, X: Any, xp: ModuleType, gtol: float, maxiter: int):
         self.value_and_grad, self.xp, self.gtol, self.maxiter, self.dtype = value_and_grad, xp, gtol, maxiter, X.dtype
@@ -58,13 +63,13 @@ class Problems:
         self.status[~self.finite(self.f, self.g)] = START
 
     def evaluated(self, x: Any) -> tuple:
-        """Value and gradient, by rows."""
+        """Return value and gradient, by rows."""
         self.evaluations += self.running
         f, g = self.value_and_grad(self.xp.ascontiguousarray(x.T, dtype=self.dtype), self.which)
         return f.astype(np.float64), g.T.astype(np.float64)
 
     def rounded(self, x: Any) -> Any:
-        """The points at which the function is computed where its numbers are shorter than ours."""
+        """Round the points to the dtype in which the function is computed."""
         return x.astype(self.dtype).astype(np.float64)
 
     def finite(self, f: Any, g: Any) -> Any:
@@ -76,7 +81,9 @@ class Problems:
 
     @property
     def flat(self) -> Any:
-        """May rounding hide the descent?  Not where the gradient, in units of x, is no smaller than the value: that falls without end."""
+        """Return whether rounding can hide the descent.
+
+        It cannot if the gradient times x is as large as the value; then f decreases without bound."""
         return largest(self.g * self.x) <= FLAT * self.xp.maximum(1.0, abs(self.f))
 
     def end(self, which: Any, status: int) -> None:
@@ -84,7 +91,7 @@ class Problems:
         self.status[self.running & which] = status
 
     def solved(self) -> dict[str, Any]:
-        """Every problem's last point."""
+        """Run all problems and return the last point of each."""
         found = {name: getattr(self, name).copy() for name in (*self.rows, self.matrix)}
         while True:
             done = ~self.running
@@ -100,16 +107,19 @@ class Problems:
                 self.advance()
 
     def advance(self) -> None:
-        """One evaluation of every running problem."""
+        """Evaluate every running problem once."""
         raise NotImplementedError
 
 
 class Newton(Problems):
-    """Trust regions with exact Hessians: the step minimises the quadratic model within a ball, by the eigenvalues of each Hessian.
+    """Newton's method in trust regions, with the eigenvalues of exact Hessians (Moré and Sorensen).
 
-    With H = Q diag(w) Q' and a = Q' g the step is -Q a / (w + shift); shift is 0 where H is positive definite and the step short
-    enough, else the one at which the step is as long as the radius (More and Sorensen).  All this for the parameters times D, the
-    square roots of the diagonal of the first |H| over their geometric mean: so the units of the parameters do not matter."""
+    The step minimises the quadratic model within a ball. With H = Q diag(w) Q' and a = Q' g, the step is -Q a
+    / (w + shift). The shift is 0 if H is positive definite and the step is short enough. Otherwise the shift
+    gives the step the length of the radius.
+
+    The parameters are scaled by D, so their units do not matter. D holds the square roots of the diagonal of
+    the first |H|, divided by their geometric mean."""
 
     own = ("H", "w", "Q", "radius", "D", "bent", "is_bent")
     matrix = "H"
@@ -128,7 +138,7 @@ class Newton(Problems):
             self.look()
 
     def measure(self) -> None:
-        """D, and the eigenvalues in its units."""
+        """Set D, and the eigenvalues in its units."""
         xp = self.xp
         size = xp.sqrt((self.Q**2 * abs(self.w)[:, None, :]).sum(axis=2))
         size = xp.maximum(size, 1e-6 * size.max(axis=1, keepdims=True))
@@ -137,12 +147,12 @@ class Newton(Problems):
         self.w, self.Q = xp.linalg.eigh(self.H / (self.D[:, :, None] * self.D[:, None, :]))
 
     def curved(self, x: Any, at: Any) -> Any:
-        """Take the Hessians at x of the rows `at`; says of each row of all whether there is none that is not finite."""
+        """Compute the Hessians at x of the rows `at`; return for every row that its Hessian is finite."""
         xp = self.xp
         chosen = xp.flatnonzero(at)
         if not len(chosen):
             return ~at
-        every = 2 * len(chosen) > len(at)  # most: then all, whose data lie ready
+        every = 2 * len(chosen) > len(at)  # for most rows compute all, whose data are contiguous
         of, which = (x, self.which) if every else (x[chosen], self.which[chosen])
         H = self.hessian(xp.ascontiguousarray(of.T, dtype=self.dtype), which).astype(np.float64)
         H = H[chosen] if every else H
@@ -158,12 +168,12 @@ class Newton(Problems):
         return fine
 
     def look(self) -> None:
-        """Is this a minimum?  Where the gradient is zero and the curvature negative the search goes on."""
+        """End at minima; go on where the gradient is zero and the curvature negative."""
         scale = largest(self.w)
         self.end((largest(self.g) <= self.gtol) & (self.w[:, 0] >= -1e-8 * scale), GRADIENT)
 
     def step(self) -> tuple:
-        """The step, what it should gain, and the shift."""
+        """Return (step, expected gain, shift)."""
         xp, w, radius = self.xp, self.w, self.radius
         a = times(self.Q.swapaxes(1, 2), self.g / self.D)
         scale = largest(w)
@@ -173,7 +183,7 @@ class Newton(Problems):
         s = -a / (w + shift[:, None])
         outside = dot(s, s) > radius**2
         shift = xp.where(outside, first, shift)
-        for _ in range(10):  # Newton's method for 1 / length = 1 / radius, from the left: it rises without passing the solution
+        for _ in range(10):  # Newton's method on 1 / length = 1 / radius, which approaches the root from the left
             d = w + shift[:, None]
             s = -a / d
             size = dot(s, s)
@@ -182,16 +192,17 @@ class Newton(Problems):
             shift = xp.where(outside & (more > 0), shift + more, shift)
         s = -a / (w + shift[:, None])
         missing = radius**2 - dot(s, s)
-        along = (w[:, 0] < -least) & (missing > 0)  # the gradient has no share in the worst direction: to the edge of the region
+        along = (w[:, 0] < -least) & (missing > 0)  # the hard case: go to the edge along the lowest eigenvector
         s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
         gain = -dot(s, a + 0.5 * w * s)
         return times(self.Q, s) / self.D, gain, shift
 
     def bend(self, s: Any, shift: Any, f: Any, g: Any) -> tuple:
-        """The step s (in units of D) bent to where the gradient met at its end leads, and the value expected there.
+        """Return the step s (in units of D) bent along a curved valley, and the value expected there.
 
-        Along a curved valley a straight step ends on its wall.  The gradient there is g + H s + r, with r half the third derivative
-        along s twice, and s - (H + shift)^-1 r follows the valley to second order."""
+        A straight step along a curved valley ends on its wall. The gradient there is g + H s + r. The
+        remainder r is half the third derivative applied to s twice. The step s - (H + shift)^-1 r follows the
+        valley to second order."""
         h = g / self.D
         r = times(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * times(self.Q.swapaxes(1, 2), s)
         c = -r / (self.w + shift[:, None])
@@ -235,7 +246,7 @@ class Newton(Problems):
 
 
 class Bfgs(Problems):
-    """The inverse Hessian from differences of gradients; line searches with Wolfe's conditions, each in its own bracket."""
+    """BFGS on the inverse Hessian; each line search meets Wolfe's conditions in a bracket of its own."""
 
     own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh", "idle", "lowest", "calmest")
     matrix = "B"
@@ -247,13 +258,13 @@ class Bfgs(Problems):
         self.fresh = xp.ones(n, bool)  # B is still the identity
         self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
         self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
-        self.idle = xp.zeros(n, int)  # steps in a row with neither a lower value nor half the gradient
+        self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
         self.lowest, self.calmest = self.f.copy(), largest(self.g)
         with np.errstate(all="ignore"):
             self.search(self.running)
 
     def search(self, at: Any) -> None:
-        """New line searches for the rows `at`, or their end."""
+        """Start new line searches for the rows `at`, or end them."""
         xp = self.xp
         self.end(at & (largest(self.g) <= self.gtol), GRADIENT)
         d = -times(self.B, self.g)
@@ -302,7 +313,9 @@ class Bfgs(Problems):
         self.end(self.iterations >= self.maxiter, LIMIT)
 
     def bracket(self, at: Any, low_enough: Any, f: Any, finite: Any) -> None:
-        """The next trial of a line search: further out, or within the bracket, where a parabola has its minimum or in the middle."""
+        """Choose the next trial of a line search.
+
+        Without a bracket it lies further out. In a bracket it is the minimum of a parabola, or the middle."""
         xp, t = self.xp, self.t
         self.high = xp.where(at & ~low_enough, t, self.high)
         self.low = xp.where(at & low_enough, t, self.low)
@@ -313,7 +326,8 @@ class Bfgs(Problems):
         self.t = xp.where(at, xp.where(xp.isinf(self.high), 3 * t, within), t)
 
     def update(self, taken: Any, s: Any, y: Any) -> None:
-        """B after the steps s, which changed the gradients by y; the first time from a multiple of the identity."""
+        """Update B after the steps s, which changed the gradients by y; the first update scales the
+        identity."""
         xp = self.xp
         sy, yy = dot(s, y), dot(y, y)
         at = xp.flatnonzero(taken & (sy > self.eps * xp.sqrt(yy * dot(s, s))))

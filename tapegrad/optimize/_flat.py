@@ -1,4 +1,5 @@
-"""What SciPy's optimisers need to know of trees: a vector in place of a tree, and bounds, constraints, callbacks in its terms."""
+"""Adapters between trees and the flat vectors of SciPy's optimisers: values, bounds, constraints,
+callbacks."""
 
 import functools
 import inspect
@@ -20,11 +21,11 @@ from .._transforms.tape import ravel
 from .._transforms.transforms import hessian, jacobian
 from ..ops import shaping
 
-DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # what SciPy asks for in want of derivatives
+DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # SciPy's keywords for derivatives
 
 
 def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
-    """Keywords that have no meaning here; with `all_else` any."""
+    """Raise for keywords that give derivatives; with `all_else`, for any keyword."""
     for name in given:
         if name in DIFFERENCES:
             raise ArgumentError(f"{call}: {name}= is for derivatives by hand or by differences; here they are exact: leave it away")
@@ -33,7 +34,7 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
 
 
 class Flat:
-    """A tree of starting values as a float64 vector on the host, and the way back."""
+    """A tree of starting values as a float64 vector on the host, and the inverse map."""
 
     def __init__(self, call: str, x0: Any):
         self.tree = started(call, x0)
@@ -48,16 +49,16 @@ class Flat:
         self.start, self.dtype = on_host(flat).astype(np.float64), flat.dtype
 
     def place(self, u: np.ndarray) -> Any:
-        """A new vector in the library of the tree's arrays."""
+        """Return a copy of a vector in the library of the tree's arrays."""
         return self.xp.array(u, self.dtype)
 
     def __call__(self, u: np.ndarray) -> Any:
-        """The tree that u stands for."""
+        """Return the tree of the vector u."""
         return self.restore(self.place(u))
 
 
 def on_host(x: Any) -> Any:
-    """A result as a plain array on the host.  Within a transform it may be tracked: the solution that is searched has no derivative."""
+    """Return a result as a plain array on the host; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
             "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
@@ -67,8 +68,10 @@ def on_host(x: Any) -> Any:
 
 
 def started(call: str, x0: Any) -> Any:
-    """x0 as the optimisers take it.  A number, an array, and lists and tuples of plain numbers may be integers, as for SciPy; in any
-    other tree integers are constants, as in all transforms."""
+    """Convert x0 to floats.
+
+    As in SciPy, numbers, arrays, and lists and tuples of plain numbers may be integers. In any other tree
+    integers are constants, as in all transforms."""
     check_constants(f"{call}: x0", x0)
     if is_node(x0) and (not _plain(x0) or hasattr(x0, "_fields")):
         return x0
@@ -83,14 +86,14 @@ def started(call: str, x0: Any) -> Any:
 
 
 def _plain(x: Any) -> bool:
-    """Lists and tuples of numbers, to any depth."""
+    """Return whether x consists of nested lists and tuples of numbers."""
     if isinstance(x, (list, tuple)):
         return all(_plain(m) for m in x)
     return isinstance(x, (int, float)) or is_scalar(x)
 
 
 def flattened(tree: Any) -> Any:
-    """The numbers that a function returned, in an array or any tree, as a vector."""
+    """Return the numbers of an array or tree as a vector."""
     pieces = []
     for x in leaves(tree):
         x = x if is_differentiable(layout_of(x)) else x * 1.0
@@ -99,19 +102,19 @@ def flattened(tree: Any) -> Any:
 
 
 def opened(args: tuple) -> list:
-    """The function and its further arguments for a plain call, as a transform passes them: Const taken off."""
+    """Return the function and its further arguments for a plain call, without the Const wrappers."""
     return [a.value if type(a) is Const else a for a in args]
 
 
 class Values:
-    """A function of a tree with many values, as one from vectors to vectors on the host, with its exact Jacobian.
+    """A function from trees to many values, as one of vectors on the host, with its exact Jacobian.
 
-    Where a matrix is singular or indefinite (`numpy.linalg.LinAlgError`) the values are nan."""
+    The values are nan if a matrix is singular or indefinite (`numpy.linalg.LinAlgError`)."""
 
     def __init__(self, call: str, f: Callable, flat: Flat, args: tuple = (), kwargs: dict | None = None):
         self.call, self.flat, self.kwargs = call, flat, kwargs or {}
-        # f goes through the transforms as an argument, so that the arrays it captures are treated as those of a function that is
-        # differentiated itself; so `_f` captures no object that leads to them by another way.
+        # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
+        # function. `_f` must therefore capture no object that leads to them.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
         restore = flat.restore
 
@@ -141,7 +144,7 @@ class Values:
             return on_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
 
     def sparse_jacobian(self, pattern: Any) -> Callable:
-        """The function that gives it as a sparse matrix."""
+        """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
         plan = load("tapegrad.sparse").Renewed("jacobian", f, self.args, pattern)
 
@@ -153,14 +156,14 @@ class Values:
         return jacobian
 
     def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """That of v times the values."""
+        """Return the Hessian of v times the values."""
         with np.errstate(all="ignore"):
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
         return on_host(H).astype(np.float64)
 
 
 def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
-    """SciPy's bounds of the vector; for a tree with names, from a dict of names to (low, high)."""
+    """Convert bounds to SciPy's for the vector; a dict maps names of the tree to (low, high)."""
     if not isinstance(bounds, dict):
         return bounds
     if not isinstance(flat.tree, dict):
@@ -170,7 +173,7 @@ def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
 
 
 def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
-    """The lower and the upper bounds of each number of a tree."""
+    """Return the lower and the upper bounds of each number of a tree."""
     if isinstance(tree, dict) and isinstance(given, dict):
         for name in given:
             if name not in tree:
@@ -201,8 +204,9 @@ def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
 
 
 def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any:
-    """Constraints whose functions speak of the tree as SciPy's, which speak of the vector, with exact derivatives where none are given;
-    Hessians for methods that take those, `second`."""
+    """Convert constraints on trees to SciPy's constraints on vectors.
+
+    Missing derivatives are exact ones. `second` adds Hessians, for methods that take them."""
     if not isinstance(constraints, (list, tuple)):
         return _constraint(call, flat, constraints, second)
     return [_constraint(call, flat, c, second) for c in constraints]
@@ -222,7 +226,7 @@ def _constraint(call: str, flat: Flat, given: Any, second: bool) -> Any:
 
 
 def callback_of(flat: Flat, callback: Callable | None) -> Callable | None:
-    """SciPy's callback, which is shown trees."""
+    """Convert a callback that takes trees to one that SciPy calls with vectors."""
     if callback is None:
         return None
     if set(inspect.signature(callback).parameters) == {"intermediate_result"}:

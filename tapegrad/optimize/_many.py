@@ -1,4 +1,4 @@
-"""minimize_many: thousands of small problems at once, on kernels."""
+"""`minimize_many`: thousands of small problems at once, compiled as kernels."""
 
 import math
 from collections.abc import Callable
@@ -146,8 +146,10 @@ def solve_many(
     maxiter: int | None = None,
     restore: Callable = lambda rows: rows,
 ) -> ManyResult:
-    """`minimize_many` of an objective given by its derivatives, by rows: `value_and_grad(X, which)` gives (b,) and (p, b),
-    `hessian(X, which)` (b, p, p), at the points X (p, b) of the problems with the numbers `which` (b,)."""
+    """Run `minimize_many` on an objective that is given by its derivatives.
+
+    `value_and_grad(X, which)` returns arrays (b,) and (p, b), `hessian(X, which)` returns (b, p, p). X (p, b)
+    holds the points of the problems with the numbers `which` (b,)."""
     xp, eps = xp_of(X0), float(np.finfo(X0.dtype).eps)
     limit = 500 if maxiter is None else maxiter
     if not limit > 0:
@@ -181,7 +183,7 @@ def _inverse(xp: Any, H: Any) -> Any:
 
 
 def _starts(X0: Any) -> tuple:
-    """The starting points by rows, (p, B), and the function from rows to a tree like X0."""
+    """Return the starting points as rows, (p, B), and the function from rows to a tree like X0."""
     tree = X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
     parts = [as_float(x, "minimize_many: X0") for x in (leaves(X0) if tree is not None else [X0])]
     if tree is None:
@@ -198,7 +200,7 @@ def _starts(X0: Any) -> tuple:
 
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
     given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(opened(args))]
-    given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers belong anywhere
+    given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers fit any library
     batch = rows.shape[1]
     if isinstance(f, Generated) and not vectorized:
         if len(given) != 1:
@@ -217,7 +219,9 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
 
 
 def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> tuple:
-    """f as a kernel of one datum for each problem, which holds its arguments; and these data, (d, 1, B)."""
+    """Return f as a kernel with one datum for each problem, and these data, (d, 1, B).
+
+    The datum of a problem holds its arguments."""
     shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in args]
     cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
 
@@ -236,7 +240,7 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
 
 
 class OnKernel:
-    """A kernel and its data, of which each problem may have its own."""
+    """A kernel and its data; each problem may have data of its own."""
 
     def __init__(self, kernel: Generated, data: Any):
         self.kernel, self.data = kernel, data
@@ -257,7 +261,7 @@ class OnKernel:
 
 
 class Vectorized:
-    """A differentiable function of the whole batch; column b of the parameters enters number b of its value alone."""
+    """A differentiable function of the whole batch; value b depends on column b of the parameters alone."""
 
     def __init__(self, f: Callable, args: list):
         self.f, self.args = f, args

@@ -13,7 +13,7 @@ from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
 from ._flat import Flat, bounds_of, callback_of, constraints_of, on_host, opened, refuse_derivatives
 
-# What SciPy's methods want beside the value.
+# The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
 WITH_PRODUCT = {"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"}
 WITH_HESSIAN = {"dogleg", "trust-exact"}
@@ -48,8 +48,8 @@ class Objective:
         self.flat = Flat(call, x)
         self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
         restore = self.restore
-        # f goes through the transforms as an argument, so that the arrays it captures are treated as
-        # those of a function that is differentiated itself; so `_f` captures no object that leads to them by another way.
+        # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
+        # function. `_f` must therefore capture no object that leads to them.
         self.args = (f, *(args if isinstance(args, tuple) else (args,)))
         self._f = lambda u, f, *rest: f(restore(u), *rest)
         self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
@@ -57,10 +57,10 @@ class Objective:
         self._at: Any = None  # (a point, the sparse Hessian there)
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
-        self.watch: Callable[[float], Any] | None = None  # is told every value
+        self.watch: Callable[[float], Any] | None = None  # called with every value
 
     def value(self, u: np.ndarray) -> float:
-        """Compute the value alone, by a plain call."""
+        """Compute the value without derivatives, by a plain call."""
         self.evaluations += 1
         f, *rest = opened(self.args)
         try:
@@ -73,7 +73,7 @@ class Objective:
         return float(y.reshape(())) if np.isfinite(y).all() else np.inf
 
     def __call__(self, u: np.ndarray) -> tuple[float, np.ndarray]:
-        """Value and gradient at u; a second call at the same point costs nothing."""
+        """Compute value and gradient at u; a second call at the same point returns the stored result."""
         if self._last is not None and np.array_equal(self._last[0], u):
             return self._last[1], self._last[2].copy()
         self.evaluations += 1
@@ -93,7 +93,7 @@ class Objective:
     def hessian(self, u: np.ndarray) -> np.ndarray:
         """Compute the whole Hessian, or the identity where the value is not finite."""
         self.hessians += 1
-        if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they take such a step back
+        if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they reject the step
             return np.eye(u.size)
         with np.errstate(all="ignore"):
             H = on_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
@@ -112,7 +112,7 @@ class Objective:
         return H.astype(np.float64)
 
     def sparse_product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
-        """The Hessian at u times v, by that matrix, which is made once for each u."""
+        """Multiply the sparse Hessian at u, built once for each u, by v."""
         if self._at is None or not np.array_equal(self._at[0], u):
             self._at = u.copy(), self.sparse_hessian(u)
         self.products += 1
@@ -215,7 +215,7 @@ def minimize(
 
 
 def run(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
-    """`minimize` on flat vectors."""
+    """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
     if not callable(method) and name not in known:
@@ -233,7 +233,7 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
     elif name in WITH_PRODUCT and hess == "sparse":
         if name == "trust-constr":
             derivatives["hess"] = objective.sparse_hessian
-        else:  # SciPy's others take no sparse matrix
+        else:  # SciPy's other methods take no sparse matrix
             derivatives["hessp"] = objective.sparse_product
     elif name in WITH_PRODUCT:
         derivatives["hessp"] = objective.product
@@ -245,7 +245,7 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
 
 
 def inside(start: np.ndarray, bounds: Any) -> np.ndarray:
-    """The starting point moved between the bounds, as SciPy's methods with bounds do before they begin."""
+    """Return the start moved between the bounds, as SciPy's methods with bounds do."""
     if bounds is None:
         return start
     if not isinstance(bounds, scipy.optimize.Bounds):

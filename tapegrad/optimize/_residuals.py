@@ -229,7 +229,7 @@ def curve_fit(
     start, limits = p0, bounds
     if flat is not None:
         start, limits = flat.start, bounds_of("curve_fit", flat, bounds)
-    of = f if flat is None else fitted  # SciPy counts the parameters of f where p0 is not given
+    of = f if flat is None else fitted  # SciPy counts the parameters of f if p0 is not given
     given = {"check_finite": check_finite, "nan_policy": nan_policy, "full_output": full_output, **options}
     try:
         found = scipy.optimize.curve_fit(of, xdata, ydata, start, sigma, absolute_sigma, bounds=limits, method=method, jac=jac, **given)

@@ -1,7 +1,11 @@
-"""Sparse Jacobians and Hessians: the pattern found by following the function, colours, and values by a few products, or one by one.
+"""Sparse Jacobians and Hessians.
 
-Reading order: `_sets` (sets of numbers), `_rules` (what each operation makes of them), `_pattern` (a program's), `_coloring`, `_decompress`
-(entries from products), `_rows`, `_coefficients`, `_direct` (entries one by one), `_plan` (what users call), `_check` (patterns given)."""
+The pattern is found by following a recording of the function. The values come from a few coloured products,
+or from a compiled loop that computes each entry.
+
+Reading order: `_sets` (sets of input numbers), `_rules` (how each operation combines them), `_pattern` (the
+pattern of a program), `_coloring`, `_decompress` (entries from products), `_rows`, `_coefficients` and
+`_direct` (entries from a loop), `_plan` (the public functions), `_check` (patterns of the user)."""
 
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring

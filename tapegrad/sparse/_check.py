@@ -1,5 +1,7 @@
-"""Is a pattern that the user gave large enough?  Where the function can be followed, its own pattern says which entries may be missing;
-that one of them is, its value says, here or a little further on."""
+"""Checks that a pattern of the user has no missing entry; `_plan` calls it.
+
+The pattern of the recording, where there is one, limits the entries that may be missing. An entry counts as
+missing if its value differs from zero at the point or at a second point nearby."""
 
 from typing import Any
 
@@ -8,7 +10,7 @@ import numpy as np
 from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, GuardError
 
-AWAY = 0.01  # how far the second point is, of the size of each number
+AWAY = 0.01  # distance of the second point, relative to each number
 
 
 def require(plan: Any, args: tuple) -> None:
@@ -42,7 +44,7 @@ def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
 
 
 def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
-    """Raise, with the entries that are missing in the first of these rows that lacks any; others share a colour with it."""
+    """Raise and list the missing entries of the first incomplete row. Other rows share its colour."""
     for row in rows.tolist():
         whole = derivatives_of(plan, x, rest, row)
         whole[plan.pattern.indices[plan.pattern.indptr[row] : plan.pattern.indptr[row + 1]]] = 0.0
@@ -56,7 +58,7 @@ def name(plan: Any, x: Any, rest: list, rows: np.ndarray) -> None:
 
 
 def derivatives_of(plan: Any, x: Any, rest: list, row: int) -> np.ndarray:
-    """One row of the dense matrix."""
+    """Return one row of the dense matrix."""
     m, n = plan.shape
     forms, unit = plan.prepared.forms, np.zeros(m, getattr(plan.like, "dtype", float))
     unit[row] = 1.0

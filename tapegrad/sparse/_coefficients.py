@@ -1,24 +1,25 @@
 """The coefficients of an expression that is linear in some of its leaves.
 
-A product with a direction is linear in the elements of the direction.  Its graph says so node by node, and what multiplies each element is
-found on the way up; the direction itself is never read.  A condition that depends on the direction (is a tangent zero, that a nan
-is not to reach?) is asked for the unit vector of the element at hand."""
+`_direct` calls this module. The product of a Jacobian and a direction is linear in the elements of the
+direction. The coefficient of each element is built from its leaf upwards through the graph. The values of the
+direction are never read. A condition may depend on the direction: a zero tangent stops a nan, for example.
+Such a condition is evaluated for the unit vector of the element."""
 
 from typing import Any
 
 from ..kernels.graph.nodes import BOOLS, LEAVES
 from ..replay.scalar_graph import Exact
 
-DIRECTION = "w"  # the kind of the inputs that are elements of the direction
-ASKED = object()  # of a condition that depends on the direction
+DIRECTION = "w"  # kind of the inputs that are elements of the direction
+ASKED = object()  # marks a condition that depends on the direction
 
 
 class Nonlinear(Exception):
-    """The graph is not one of a linear function, as far as can be told."""
+    """The graph cannot be shown to be linear in the direction."""
 
 
 class Coefficients:
-    """Of each node of a graph: leaf of the direction -> the node that multiplies it; None where it depends on none."""
+    """The coefficients of each node: a dict from leaf to coefficient node, or None without a dependence."""
 
     def __init__(self, g: Exact):
         self.g = g
@@ -48,7 +49,7 @@ class Coefficients:
         return rule(self, args, x)
 
     def under(self, c: int, leaf: int) -> int:
-        """A condition for the unit vector of this leaf."""
+        """Return a condition evaluated for the unit vector of this leaf."""
         if self.known[c] is None:
             return c
         g, op, args = self.g, self.g.op[c], self.g.args[c]

@@ -1,10 +1,15 @@
-"""Colours: columns (or rows) of one colour are computed together, by one product with the sum of their unit vectors.
+"""Colouring of sparsity patterns: one product computes all columns (or rows) of one colour.
 
-`columns`, `rows`: two of one colour have no entry in the same row (column).  `both`: some rows are computed by products from the left, the
-rest by columns.  Of a symmetric matrix, by columns alone: `star`, each entry stands alone in one of its two places; `acyclic`, the entries
-between two colours form no cycle, so they are found one after another, leaves first.
+A product uses the sum of the unit vectors of a colour. The kinds are:
 
-The first colour that is free is taken, in one of five orders.  Loops are compiled by Numba, and kept on disk."""
+- `columns`, `rows`: two columns (rows) of one colour share no row (column).
+- `both`: products from the left compute some rows; products from the right compute the rest.
+- `star`, for symmetric patterns: each entry is alone in one of its two places.
+- `acyclic`, for symmetric patterns: the entries between two colours form a forest, solved from its leaves.
+
+The colouring is greedy: each vertex takes the first free colour, in one of five orders. Numba compiles the
+loops and stores them on disk. References: Gebremedhin, Manne and Pothen, SIAM Review 47 (2005), for the
+kinds; Gebremedhin, Tarafdar, Manne and Pothen, SIAM J. Sci. Comput. 29 (2007), for star and acyclic."""
 
 from typing import Any
 
@@ -21,7 +26,7 @@ ORDERS = ("natural", "largest_first", "smallest_last", "incidence_degree", "rand
 
 @numba.njit(cache=True)
 def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
-    """For each column those with an entry in the same row: (bounds, members)."""
+    """Return (bounds, members): for each column, the columns that share a row with it."""
     n = jp.size - 1
     mark = np.full(n, -1, np.int64)
     bounds = np.zeros(n + 1, np.int64)
@@ -46,7 +51,7 @@ def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def put(heap, size, key):  # pragma: no cover (compiled)
-    """Into a heap of so many numbers, the least first."""
+    """Insert a key into a binary min-heap of `size` numbers."""
     i = size
     while i > 0 and heap[(i - 1) // 2] > key:
         heap[i] = heap[(i - 1) // 2]
@@ -56,7 +61,7 @@ def put(heap, size, key):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def least(heap, size):  # pragma: no cover (compiled)
-    """Taken out of the heap."""
+    """Pop the smallest key of the heap."""
     found, key, i, c = heap[0], heap[size - 1], 0, 1
     while c < size - 1:
         if c + 1 < size - 1 and heap[c + 1] < heap[c]:
@@ -71,8 +76,11 @@ def least(heap, size):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def by_degree(bounds, members, last):  # pragma: no cover (compiled)
-    """An order of the vertices of a graph.  `last`: from the end on, each time one with the fewest neighbours among those that are left;
-    else from the start on, one with the most neighbours among those that were taken; of several the first."""
+    """Return an order of the vertices of a graph by degree.
+
+    `last` is the order "smallest last". It is filled from the end; each step takes a vertex with the fewest
+    neighbours that remain. Otherwise the order is filled from the start; each step takes a vertex with the
+    most neighbours already taken. The first vertex wins a tie."""
     n = bounds.size - 1
     degree = np.zeros(n, np.int64)
     step = 1 if last else -1
@@ -88,7 +96,7 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
     while k < n:
         v = least(heap, size) % n
         size -= 1
-        if taken[v]:  # its place in the heap was an old one
+        if taken[v]:  # a stale entry of the heap
             continue
         taken[v] = True
         order[n - 1 - k if last else k] = v
@@ -104,7 +112,7 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def greedy(ip, ix, jp, jx, order):  # pragma: no cover (compiled)
-    """Colours of the columns: those with an entry in the same row differ.  -1: an empty one."""
+    """Colour the columns so that two with an entry in the same row differ; -1 marks an empty column."""
     n = jp.size - 1
     colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
     for q in range(n):
@@ -126,11 +134,14 @@ def greedy(ip, ix, jp, jx, order):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def star(ip, ix, order):  # pragma: no cover (compiled)
-    """Colours of the vertices of a graph, a symmetric pattern: neighbours differ, and no path of four vertices has two colours only.
-    (Of such a path the vertex that is coloured last is looked at: it is an end, or it stands between two of one colour.)"""
+    """Colour the vertices of a symmetric pattern so that neighbours differ and every path of four vertices
+    has at least three colours.
+
+    A path is checked when its last vertex is coloured. That vertex is an end of the path, or it stands
+    between two vertices of one colour."""
     n = ip.size - 1
     colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
-    first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)  # of each colour: a neighbour of v that has it
+    first, met = np.full(n + 1, -1, np.int64), np.full(n + 1, -1, np.int64)  # per colour: a neighbour of v
     for q in range(n):
         v = order[q]
         for a in range(ip[v], ip[v + 1]):
@@ -176,8 +187,9 @@ def root(parent, e):  # pragma: no cover (compiled)
 
 @numba.njit(cache=True)
 def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
-    """Colours of the vertices of a graph: neighbours differ, and the edges between two colours form no cycle.  The trees of two colours are
-    kept as sets of edges; `edge`: one number for both places of each."""
+    """Colour the vertices of a graph so that neighbours differ and edges between two colours form no cycle.
+
+    The two-coloured trees are disjoint sets of edges. `edge` gives both places of an edge the same number."""
     n = ip.size - 1
     colour, mark = np.full(n, -1, np.int64), np.full(n + 1, -1, np.int64)
     parent = np.arange(ix.size)
@@ -234,7 +246,7 @@ class Coloring:
         self.kind, self.order, self.columns, self.rows = kind, order, columns, rows
 
     def counts(self) -> tuple[int, int]:
-        """(of columns, of rows)"""
+        """Return the number of colours of (columns, rows)."""
         columns, rows = [0 if c is None else int(c.max(initial=-1)) + 1 for c in (self.columns, self.rows)]
         return columns, rows
 
@@ -248,7 +260,7 @@ class Coloring:
 
 
 def ordered(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
-    """`graph()`: (bounds, members) of the neighbours."""
+    """Return the vertices in this order; `graph()` gives (bounds, members) of the neighbours."""
     if order == "natural":
         return np.arange(n)
     if order == "random":
@@ -260,7 +272,7 @@ def ordered(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
 
 
 def transposed(p: scipy.sparse.csr_array) -> tuple:
-    """(indptr, indices) by columns."""
+    """Return (indptr, indices) of the columns."""
     t = p.tocsc()
     return t.indptr, t.indices
 
@@ -279,26 +291,28 @@ def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
 
 
 def mirrored(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
-    """Of a symmetric pattern, for each entry where its mirror image stands."""
+    """Return the place of the mirror image of each entry of a symmetric pattern."""
     n = len(indptr) - 1
     numbered = scipy.sparse.csr_array((np.arange(len(indices)), indices, indptr), shape=(n, n))
     return numbered.tocsc().data
 
 
 def selected_rows(p: scipy.sparse.csr_array, chosen: np.ndarray) -> scipy.sparse.csr_array:
-    """p with all other rows empty."""
+    """Return p with all other rows empty."""
     keep = np.repeat(chosen, np.diff(p.indptr))
     indptr = np.zeros_like(p.indptr)
     np.cumsum(np.where(chosen, np.diff(p.indptr), 0), out=indptr[1:])
     return scipy.sparse.csr_array((p.data[keep], p.indices[keep], indptr), shape=p.shape)
 
 
-TRIES = 8  # numbers of rows that are tried
+TRIES = 8  # thresholds for full rows that are tried
 
 
 def two_sided(p: scipy.sparse.csr_array, order: str) -> tuple:
-    """(colours of columns, of rows): the fullest rows are computed by themselves, and need no colours of columns; as many of them as makes
-    the colours fewest."""
+    """Return (colours of columns, colours of rows) of a two-sided colouring.
+
+    The fullest rows are computed as rows. Columns then need no colours for them. The number of such rows
+    minimises the number of colours."""
     sizes = np.diff(p.indptr)
     limits = np.unique(sizes)[::-1]
     if limits.size > TRIES:
@@ -344,18 +358,21 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
 
 
 def renumbered(colours: np.ndarray) -> np.ndarray:
-    """Without colours that nobody has."""
+    """Renumber the colours so that none is unused."""
     used = np.unique(colours[colours >= 0])
     return np.where(colours >= 0, np.searchsorted(used, colours), -1)
 
 
 def best_coloring(p: scipy.sparse.csr_array, order: str) -> Coloring:
-    """The fewest colours for a Jacobian: of columns, unless rows are fewer; of both where some rows or columns are fuller than the rest."""
+    """Return the colouring of a Jacobian with the fewest colours.
+
+    Columns are tried first, then rows, then both sides if the colours far outnumber the mean row.
+    """
     found = coloring_of(p, "columns", order)
     filled = np.diff(p.indptr)
     mean = p.nnz / max(p.shape[0], 1)
     if len(found) <= 3 * max(mean, 1.0) and len(found) <= 2 * max(p.nnz / max(p.shape[1], 1), 1.0):
-        return found  # no other is much better
+        return found  # another colouring could save little
     rows = coloring_of(p, "rows", order)
     if len(rows) < len(found):
         found = rows

@@ -1,8 +1,8 @@
-"""Entries of a sparse matrix from its products with the sums of unit vectors of one colour.
+"""The entries of a sparse matrix from its products with sums of unit vectors.
 
-`products` are numbers: those of the colours of columns, (colours, m), then those of the colours of rows, (colours, n), one after the
-other.  Where each entry stands alone in one of them, `table` says where; of an acyclic colouring some stand alone when others have been
-taken away."""
+`products` is one flat array: first the products of the column colours, of shape (colours, m), then those of
+the row colours, of shape (colours, n). If each entry is alone in a product, `table` holds its place. In an
+acyclic colouring, some entries become alone only after others have been subtracted."""
 
 import copy
 from typing import Any
@@ -17,8 +17,11 @@ from ._coloring import Coloring, mirrored
 
 @numba.njit(cache=True)
 def peeled(ip, ix, rows, mirror, colour, colours):  # pragma: no cover (compiled)
-    """An order in which the entries of a symmetric matrix are found: for each one its place in the order of rows, that of its mirror image,
-    the sum in which it stands alone by then, and the sum from which it is taken away (-1: none).  `rows`, `mirror`: of each entry."""
+    """Return the order in which substitution finds the entries of a symmetric matrix.
+
+    Each step holds four numbers: the entry, its mirror image, the sum that holds the entry alone, and the sum
+    to subtract it from (-1: none). Entries are counted row by row. `rows` and `mirror` are the row and the
+    mirror image of each entry."""
     n = ip.size - 1
     count = np.zeros(colours * n, np.int64)  # unknown entries of each sum
     for i in range(n):
@@ -69,12 +72,12 @@ def substituted(sums, steps, out):  # pragma: no cover (compiled)
 
 
 def direct(p: scipy.sparse.csr_array, coloring: Coloring) -> np.ndarray:
-    """Where each entry stands, in the order of rows."""
+    """Return the place of each entry in the products, row by row."""
     m, n = p.shape
     row, column = np.repeat(np.arange(m), np.diff(p.indptr)), p.indices.astype(np.int64)
     if coloring.rows is None:
         places = coloring.columns[column] * m + row
-        if coloring.kind == "star":  # an entry stands alone in its own place, or in that of its mirror image
+        if coloring.kind == "star":  # an entry is alone at its own place or at its mirror image
             alone = np.bincount(places, minlength=0)[places] == 1
             places = np.where(alone, places, coloring.columns[row] * m + column)
         return places
@@ -82,7 +85,7 @@ def direct(p: scipy.sparse.csr_array, coloring: Coloring) -> np.ndarray:
     if coloring.columns is None:
         return by_rows
     by_columns = coloring.columns[column] * m + row
-    # both: in the sum of a colour of columns, if it stands alone there
+    # both: use the sum of its column colour if the entry is alone there
     coloured = coloring.columns[column] >= 0
     by_columns = np.where(coloured, by_columns, 0)
     alone = coloured & (np.bincount(by_columns[coloured], minlength=1)[by_columns] == 1)
@@ -90,7 +93,7 @@ def direct(p: scipy.sparse.csr_array, coloring: Coloring) -> np.ndarray:
 
 
 class Entries:
-    """The entries of one pattern by one colouring, in the order of one format."""
+    """The entries of one pattern under one colouring, in the order of one format."""
 
     def __init__(self, pattern: scipy.sparse.csr_array, coloring: Coloring, format: str):
         self.pattern, self.format, self.steps = pattern, format, None
@@ -110,12 +113,12 @@ class Entries:
         else:
             self.table = direct(pattern, coloring)
             self.table = self.table if order is None else self.table[order]
-        self.order = order  # of the entries in the order of rows
+        self.order = order  # places of the format's entries in the row order
         self.empty: Any = None  # a matrix without entries
-        self.there: Any = None  # table and structure on a device
+        self.there: Any = None  # table and structure on the device
 
     def values(self, products: Any) -> Any:
-        """The entries, from all products one after the other."""
+        """Return the entries, given all products as one flat array."""
         if self.table is not None:
             table = self.table if xp_of(products) is np else self.on_device(xp_of(products))[0]
             return products.take(table)
@@ -126,7 +129,7 @@ class Entries:
         return out if xp_of(products) is np else xp_of(products).asarray(out)
 
     def ordered(self, entries: np.ndarray) -> np.ndarray:
-        """Those in the order of rows, in that of the format."""
+        """Convert entries from the row order to the order of the format."""
         return entries if self.order is None else entries[self.order]
 
     def on_device(self, library: Any) -> tuple:
@@ -136,11 +139,11 @@ class Entries:
         return self.there
 
     def matrix(self, data: Any, module: Any = scipy.sparse) -> Any:
-        """The sparse matrix with these entries, in memory of its own."""
+        """Return a sparse matrix of these entries, in memory of its own."""
         if module is scipy.sparse:
             if self.empty is None:
                 self.empty = getattr(scipy.sparse, f"{self.format}_array")(self.pattern.shape, dtype=data.dtype)
-            found = copy.copy(self.empty)  # SciPy looks at all indices of a new one
+            found = copy.copy(self.empty)  # a new SciPy matrix would check all indices
             found.data = data
             if self.format == "coo":
                 found.coords = tuple([a.copy() for a in self.structure])

@@ -1,8 +1,9 @@
-"""Entries of a sparse matrix worked out one by one: a compiled loop over its rows, which writes them where the matrix has them.
+"""The entries of a sparse matrix from a compiled loop, without colours or products.
 
-The recorded product with a direction gives each row as an expression at places (`_rows`), and its coefficients are the entries
-(`_coefficients`): no colours, and nothing is computed for a row and a direction that do not meet.  Where the places of a coefficient's
-entries are no steps of the loop, it is written beside, and put there by a table."""
+The loop runs over the rows and writes each entry at its place in the matrix. `_rows` expresses each row of
+the recorded product as an expression at places. `_coefficients` extracts the coefficients of the direction,
+which are the entries. Only rows and columns that meet are computed. If the places of a coefficient do not
+advance in regular steps, the loop writes to a buffer and a table scatters it."""
 
 import math
 from typing import Any
@@ -22,12 +23,12 @@ from ._coefficients import DIRECTION, Coefficients, Nonlinear
 from ._pattern import asked_of
 from ._rows import Rows, Unfit
 
-CELLS = 60  # texts of loops
-LONG = 20000  # nodes of all texts
+CELLS = 60  # expressions of loops, at most
+LONG = 20000  # nodes of all expressions, at most
 
 
 class Part:
-    """What a group of replay says of itself to its code."""
+    """The interface of a replay group that the code of the loop reads."""
 
     def __init__(self, rows: Rows, values: dict, given: list, data: int, loose: int, stored: list):
         self.kinds, self.shown, self.cuts, self.values = rows.kinds, rows.shown, rows.cuts, values
@@ -46,7 +47,7 @@ class Part:
 
 
 class Entry:
-    """One coefficient of the rows in a box: where its entries stand in the order of the matrix."""
+    """One coefficient of the rows of a box, with the places of its entries in the matrix."""
 
     def __init__(self, node: int, places: np.ndarray):
         self.node, self.places = node, places
@@ -64,17 +65,17 @@ def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
 
 
 class Loop(Code):
-    """The code: that of a group, but that it is the coefficients that are written."""
+    """The code of a group that writes coefficients in place of values."""
 
     def __init__(self, rows: Rows, part: Part, outputs: list, keys: np.ndarray, n: int, direction: int):
         self.group, self.shown, self.values, self.sums = part, part.shown, part.values, {}
         self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
-        self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # entries of several parts may meet
+        self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # parts may add up
         self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
         self.parts: dict = {}
         self.linear = Coefficients(self.g)
         self.keys, self.n = keys, n
-        self.loose: list = []  # places of what is written beside
+        self.loose: list = []  # places of the entries in the buffer
         self.covered = np.zeros(keys.size, np.bool_)
         for k, held, first in outputs:
             self.entries(k, held, first)
@@ -103,7 +104,7 @@ class Loop(Code):
         return self.gathered[a].reshape(-1)[found] if a in self.gathered else found
 
     def entries(self, k: int, held: tuple, row: Any) -> None:
-        """The rows of one output: from this one on, or those of a table."""
+        """Add the entries of one output; `row` is its first row or a table of rows."""
         size = self.group.dtype.itemsize
         strides = [math.prod(held[a + 1 :]) for a in range(len(held))]
         for nest, place, axes in self.boxes(k, held):
@@ -129,7 +130,7 @@ class Loop(Code):
                 nest.stores.append((e.node, access))
 
     def places(self, rows: np.ndarray, columns: np.ndarray) -> np.ndarray:
-        """Where the matrix has these entries."""
+        """Return the places of these entries in the matrix."""
         asked = rows * self.n + columns
         found = np.searchsorted(self.keys, asked)
         if (found == self.keys.size).any() or (self.keys[found] != asked).any():
@@ -138,10 +139,10 @@ class Loop(Code):
 
 
 class Direct:
-    """The entries at a point: `entries(values)`; None where they are to be had otherwise."""
+    """The entries at a point: `entries(values)` returns them, or None if only products can compute them."""
 
     def __init__(self, kept: Kept, pattern: scipy.sparse.csr_array, output: int, direction: int):
-        """`output`: which output of the program is the product; `direction`: which of its arguments."""
+        """Build the loop; `output` and `direction` are the numbers of the product and of its argument."""
         self.kept, program = kept, kept.program
         if program.generators:
             raise Unfit("random numbers")
@@ -187,7 +188,7 @@ class Direct:
         self.pool: list = []
 
     def is_stored(self, rows: Rows, k: int, before: set) -> bool:
-        """Does the loop write it, which a plain call writes into a captured array?"""
+        """Return whether the loop writes a value that a plain call writes into a captured array."""
         root = rows.root(k)
         if root not in rows.values or rows.cuts.get(root) is None or root != k:
             return False
@@ -208,7 +209,7 @@ class Direct:
             try:
                 found = self.side.run(values)
             except Exception:
-                return None  # an operation's: the products tell what it means
+                return None  # an operation raised; the products report it
             if type(found) is Guard or HEARD.shown is not None:
                 return None
             env.update(zip(self.before, found[0], strict=True))
@@ -231,7 +232,7 @@ class Direct:
         if self.rest.size and not self.code.is_sum:
             data[self.rest] = 0.0
         if has_nan(data):
-            return None  # by a sweep it may be a number
+            return None  # a sweep may return a number here
         env.update(zip(self.stored, stored, strict=True))
         for array, k in program.written:
             array[...] = env[k]

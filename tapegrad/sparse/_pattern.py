@@ -1,8 +1,10 @@
-"""Which elements of a Jacobian can differ from zero: sets of inputs carried through the instructions of a recorded program.
+"""The sparsity pattern of a recorded program: sets of inputs are carried through its instructions.
 
-A pattern is found at one point.  `scope="global"`: it holds wherever the recording does; of `select` it has both branches, of an index that
-depends on x all places.  `scope="local"`: the branches and indices are those of the point; `conditions` are the values which say so.
-What else was looked at, zeros of matrices say, comes from captured arrays, and holds as long as these do: `relied`."""
+A pattern is found at one point. With `scope="global"` it holds wherever the recording does: `select`
+contributes both branches, and an index that depends on x contributes all places. With `scope="local"` the
+branches and indices are those of the point, and `conditions` are the values that decide them. Other values
+that were read, such as zeros of matrices, come from captured arrays. The pattern holds while those arrays,
+listed in `relied`, are unchanged."""
 
 import copy
 from typing import Any
@@ -23,7 +25,7 @@ SCOPES = ("global", "local")
 
 
 class Look:
-    """Shape and dtype."""
+    """Shape and dtype of a value without its numbers."""
 
     __slots__ = ("shape", "dtype", "ndim")
 
@@ -32,10 +34,10 @@ class Look:
 
 
 class Carried:
-    """The sets of all values of a program, by one of its inputs."""
+    """The dependency sets of all values of a program, with respect to one of its inputs."""
 
     def __init__(self, program: Program, values: list, scope: str):
-        """`values`: of the program's inputs, the differentiated one first."""
+        """Run the rules; `values` are those of the program's inputs, the differentiated one first."""
         self.program, self.scope = program, scope
         self.at = dict(program.code)
         self.env: dict = dict(zip(program.arguments, values, strict=True))
@@ -45,11 +47,11 @@ class Carried:
         x = values[0]
         self.sets = Sets(int(np.prod(np.shape(x))))
         self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
-        # of each value the captured arrays that it is made of; None: it depends on arguments
+        # the captured arrays that each value is made of; None: it depends on arguments
         self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
         self.sources.update(dict.fromkeys(program.constants, frozenset()))
-        self.drawn: set = set()  # values that differ from call to call
-        # values that are made of nothing else that may change than integer arrays among the arguments: they tell places
+        self.drawn: set = set()  # values that random generators draw anew at each call
+        # values that change only with integer arguments; they serve as indices
         self.placing = {k for k, v in zip(program.arguments, values, strict=True) if is_array(v) and v.dtype.kind in "iu"}
         self.relied: set = set()
         self.conditions: set = set()
@@ -71,21 +73,21 @@ class Carried:
         elif i.prim is LAID:
             found = sets[0]
         else:
-            several = i.prim.multi or self.program.shown[k][3] is None  # or it is a number of Python's
+            several = i.prim.multi or self.program.shown[k][3] is None  # or it is a Python number
             out = self.value(k) if several else self.looks(k)
             found = names_of(self, i, sets, [self.looks(j) for j in i.args], out)
         if found is not None:
             self.names[k] = found
 
     def looks(self, k: int) -> Any:
-        """What stands for a value of which only shape and dtype are asked."""
+        """Return the value if it is known, otherwise its shape and dtype."""
         if k in self.env:
             return self.env[k]
         _, shape, _, dtype, _ = self.program.shown[k]
         return Look(shape, dtype)
 
     def value(self, k: int) -> Any:
-        """The value of an instruction, worked out when it is asked for."""
+        """Return the value of an instruction, computed on demand."""
         if k not in self.env:
             needed, asked = set(), [k]
             while asked:
@@ -96,7 +98,7 @@ class Carried:
             before = now()
             try:
                 put(QUIET)
-                for j in sorted(needed):  # an instruction stands after its operands
+                for j in sorted(needed):  # operands have lower numbers than their instruction
                     i = self.at[j]
                     self.env[j] = done(i, [self.env[a] for a in i.args])
             finally:
@@ -104,7 +106,7 @@ class Carried:
         return self.env[k]
 
     def known(self, k: int, local: bool = False) -> bool:
-        """May a rule look at the value number k?  Then the pattern holds as long as that is as it is."""
+        """Return whether a rule may read the value k; if so, the pattern relies on that value."""
         sources = self.sources[k]
         if sources is not None:
             self.relied |= sources
@@ -115,7 +117,7 @@ class Carried:
         return False
 
     def matrix(self, shape: tuple) -> scipy.sparse.csr_array:
-        """The pattern of the one output."""
+        """Return the pattern of the only output."""
         (k, _), *_ = self.program.outputs
         m = int(np.prod(shape))
         names = self.names.get(k)
@@ -125,8 +127,9 @@ class Carried:
 
 
 def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Program | None:
-    """What of the program gives the values of these numbers, and asks these of its conditions.  With conditions, all that may raise is
-    done too: which way the function goes may depend on that."""
+    """Return the part of the program that computes these values and checks their guards.
+
+    With guards, instructions that may raise are kept as well, because an exception may decide a branch."""
     may_raise = () if guards is None else program.may_raise
     if not numbers and not guards and not may_raise:
         return None
@@ -143,14 +146,14 @@ def asked_of(program: Program, numbers: list, guards: dict | None = None) -> Pro
 
 
 def boolean(indptr: Any, indices: Any, shape: tuple) -> scipy.sparse.csr_array:
-    """A pattern, in the order that all else goes by: indices rise in each row."""
+    """Return a boolean matrix with sorted column indices; all other modules rely on that order."""
     made = scipy.sparse.csr_array((np.ones(len(indices), np.bool_), indices, indptr), shape=shape)
     made.has_sorted_indices = made.has_canonical_format = True
     return made
 
 
 def given_pattern(call: str, pattern: Any, shape: tuple) -> scipy.sparse.csr_array:
-    """A pattern of the user's: a sparse or dense matrix, of which what is stored, or not zero, counts."""
+    """Convert a pattern of the user: the stored entries of a sparse matrix, the nonzeros of a dense one."""
     if scipy.sparse.issparse(pattern):
         coo = pattern.tocoo()
         found = scipy.sparse.csr_array((np.ones(coo.nnz, np.bool_), (coo.row, coo.col)), shape=coo.shape)

@@ -1,4 +1,4 @@
-"""Pictures of a pattern and its colours.  matplotlib is imported when the first is drawn."""
+"""Pictures of a pattern and its colours. matplotlib is imported at the first call."""
 
 from typing import Any
 
@@ -7,11 +7,11 @@ import numpy as np
 from .._core.errors import ArgumentError
 from .._core.registry import load
 
-POINT = 6.0  # points of a picture's side, at most, that an entry is wide
+POINT = 6.0  # largest width of an entry, in points
 
 
 def plot(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
-    """The entries of the pattern, each in the colour of the product that gives it."""
+    """Draw the entries of the pattern, each in the colour of its product."""
     try:
         pyplot = load("matplotlib.pyplot")
     except ImportError as error:

@@ -1,6 +1,7 @@
-"""Sparse Jacobians and Hessians: what is found once, pattern and colours, and what is done at each point, products and entries.
+"""The public functions of sparse Jacobians and Hessians, and their plans.
 
-A `Plan` stands on a prepared function (replay): its pattern is that of the recorded value or gradient, and its products are replayed."""
+A `Plan` finds the pattern and the colours once. Each call then computes products and entries. A plan wraps a
+prepared function: the pattern is that of the recorded value or gradient, and products are replayed."""
 
 import functools
 from collections.abc import Callable
@@ -36,13 +37,13 @@ Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
-MOST = 8  # plans for other layouts
-AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: of products, of a colour and an entry, of a compilation
-SMALL = 16  # unknowns of which nobody asks whether they are worth a sparse matrix
+MOST = 8  # plans for other memory layouts, at most
+AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: products, at least; a colour and entry; a compilation
+SMALL = 16  # unknowns below which no check asks whether a sparse matrix pays
 
 
 class Found:
-    """The pattern of a recorded function at one point, and as long as what holds."""
+    """The pattern of a recorded function at one point, with the conditions under which it holds."""
 
     def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str, check: Callable):
         form = prepared.forms["grad" if second else "value"]
@@ -75,18 +76,18 @@ class Found:
 
     def read(self, carried: Carried) -> scipy.sparse.csr_array:
         p = carried.matrix(self.value.shape if is_array(self.value) else ())
-        if self.form.method == "grad":  # symmetric, as the Hessian is
+        if self.form.method == "grad":  # symmetric, because it is a Hessian
             p = given_pattern(self.call, (p + p.T).tocsr(), p.shape)
         return p
 
     def require(self, args: tuple) -> None:
-        """Raise GuardError if it does not hold at this point."""
+        """Raise GuardError if the pattern does not hold at this point."""
         if self.asked is not None:
             values = self.values(args)
             try:
                 found = self.asked.run(values)
             except Exception:
-                return  # an operation's: the products tell what it means
+                return  # an operation raised; the products report it
             if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
@@ -131,7 +132,7 @@ class Plan(Remade):
         checked_input(call, args[0])
         self.dtype, self.shape_in, self.library = args[0].dtype, args[0].shape, xp_of(args[0])
         self.layouts = layouts_of(args)
-        self.others: dict = {}  # plans for arrays that lie otherwise in memory
+        self.others: dict = {}  # plans for arrays with another memory layout
         pattern = settings["pattern"]
         with changed(depth=0):
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
@@ -172,7 +173,7 @@ class Plan(Remade):
         return f"<sparse {what} {self.shape}: {self.pattern.nnz} entries, {self.coloring!r}>"
 
     def entered(self, args: tuple) -> tuple:
-        """As the function takes them, the differentiated one first."""
+        """Return the arguments as the function takes them, the differentiated one first."""
         x, *rest = entered(args, self.argnum, self.dtype)
         return (x, *self.beside, *rest)
 
@@ -186,7 +187,7 @@ class Plan(Remade):
         return best_coloring(self.pattern, order) if kind is None else coloring_of(self.pattern, kind, order)
 
     def unit_sums(self) -> list:
-        """For each side that has colours, an array of the sums of unit vectors."""
+        """Return the sums of unit vectors, one array for each side that has colours."""
         made: list[Any] = []
         for colours, shape, dtype in (
             (self.coloring.columns, self.shape_in, self.dtype),
@@ -202,14 +203,14 @@ class Plan(Remade):
         return made
 
     def asked(self, method: str, *args: Any) -> Any:
-        """A result of the prepared function, which must not depend on what an open transform watches."""
+        """Return a result of the prepared function; raise if it depends on an open transform."""
         y = self.prepared.forms[method](args)
         if is_tracked(y):
             raise ArgumentError(HOLDS_NONE.format(self.call))
         return y
 
     def products(self, args: tuple) -> Any:
-        """All products, one after the other."""
+        """Return all products as one flat array."""
         columns, rows = self.seeds
         x, *rest = args
         parts = []
@@ -218,12 +219,12 @@ class Plan(Remade):
         if rows is not None:
             parts.append(self.asked("vmp", x, rows, *rest).conj().reshape(-1))
         if not parts:
-            self.asked("grad" if self.second else "value", *args)  # it may be another function here, of another branch
+            self.asked("grad" if self.second else "value", *args)  # the function may take another branch here
             return self.library.zeros(0, self.dtype)
         return parts[0] if len(parts) == 1 else self.library.concatenate(parts)
 
     def __call__(self, *args: Any) -> Any:
-        """The matrix at this point."""
+        """Return the matrix at this point."""
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with changed(depth=0):
@@ -246,15 +247,16 @@ class Plan(Remade):
                 raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
             return self.matrix(products)
 
-    # --- entries one by one ---
+    # --- entries from a compiled loop ---
 
     def asks_directly(self) -> bool:
-        """Could they be worked out so, and may they be compiled?"""
+        """Return whether a compiled loop is possible and allowed."""
         compile = self.given[-1]["compile"]
         return self.found is not None and self.library is np and compile is not False and self.pattern.nnz > 0
 
     def directly(self, args: tuple) -> Any:
-        """The entries, in the order of rows, without products; None where they cannot be had so, or it does not pay yet."""
+        """Return the entries in row order without products, or None if that is impossible or does not pay
+        yet."""
         if type(self.direct) is str:
             return None
         x, *rest = args
@@ -271,9 +273,9 @@ class Plan(Remade):
         return None if values is None or kept.surroundings.changed() else self.direct(values)
 
     def directed(self, form: Any, args: tuple) -> "Direct | str":
-        """What gives them; why there is none."""
+        """Return the loop, or the reason for having none."""
         x, _, *rest = args
-        self.products((x, *rest))  # no other way than that of the pattern is recorded
+        self.products((x, *rest))  # raise here if the recording takes another branch than the pattern
         form(args)
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"
@@ -285,7 +287,7 @@ class Plan(Remade):
         return direct
 
     def alike(self, layouts: tuple, args: tuple) -> "Plan":
-        """The plan for arrays that lie so in memory: f may make a copy there where it has a view here (`x.ravel()`)."""
+        """Return the plan for this memory layout: f may copy where it has a view here, as in `x.ravel()`."""
         if layouts not in self.others:
             if len(self.others) >= MOST:
                 self.others.clear()
@@ -324,7 +326,7 @@ class Plan(Remade):
 
 
 class Renewed:
-    """A plan for a search that may meet other branches of the function; there it prepares a new pattern."""
+    """A plan for a solver that may meet other branches of the function; there it finds a new pattern."""
 
     def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
         self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
@@ -348,7 +350,8 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
 
 
 def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
-    """The arguments, the differentiated one first.  A number beside it is one of NumPy's, which may vary."""
+    """Return the arguments, the differentiated one first; other numbers become NumPy scalars, which may
+    vary."""
     args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
     if has_variable(args):
@@ -362,13 +365,15 @@ def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
 
 
 def layouts_of(args: tuple) -> tuple:
-    """(shapes, strides) of arrays."""
+    """Return (shapes, strides) of the arrays among the arguments."""
     arrays = [a for a in args if is_array(a)]
     return tuple([a.shape for a in arrays]), tuple([a.strides for a in arrays])
 
 
 def turned(f: Callable, argnum: int) -> Callable:
-    """f with that argument first, itself the second, as an argument: what it captures is followed as that of any function."""
+    """Return f with that argument first, and f itself second.
+
+    As an argument, f has its captured objects followed like those of any function."""
 
     def first(x, f, *rest):
         return f(*rest[:argnum], x, *rest[argnum:])

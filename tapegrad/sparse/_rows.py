@@ -1,7 +1,8 @@
-"""Which elements of a direction each row of a product is made of, and how: the recorded product as expressions at places.
+"""The rows of a recorded product J v as expressions of the elements of v; `_direct` compiles them.
 
-Nothing is stored on the way: a value is defined by others at other places (replay/_regions.py), and where an element of the product
-lies in a box between cuts, all of that box have one text.  A value that was reshaped is read in the shape that it was made in."""
+No intermediate value is stored: each is defined by other values at other places, as in
+`replay/fusion/regions.py`. Cuts divide the output into boxes, and all elements of a box share one expression.
+A reshaped value is read in the shape in which it was made."""
 
 import copy
 import math
@@ -23,11 +24,11 @@ UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements w
 
 
 class Unfit(Exception):
-    """The rows cannot be told so."""
+    """The product has no row-by-row form."""
 
 
 class Turned:
-    """A value counted in another shape, in C order."""
+    """A value read in another shape, in C order."""
 
     cost = 0
 
@@ -59,7 +60,7 @@ class Turned:
         return x[0]
 
     def cuts(self, known: tuple | None) -> tuple | None:
-        """Cuts of the leading axis are told in both shapes."""
+        """Translate cuts of the leading axis into the other shape; None if they do not fit."""
         if known is None or not any(known):
             return None if known is None else ((),) * len(self.to)
         if any(known[1:]) or not self.to:
@@ -69,24 +70,26 @@ class Turned:
 
 
 class Rows:
-    """The values of a program from which `outputs` are made.  `values`: number -> its definition, in order; `held`: the shape in which
-    it is counted; `given`: numbers that are computed before, and read."""
+    """The values of a program that its `outputs` need.
+
+    `values` maps a number to its definition, in order. `held` maps a number to the shape in which the value
+    was made. `roots` maps a reshaped value to its source."""
 
     def __init__(self, program: Program, outputs: list, direction: int):
         self.program, self.kinds = program, Kinds(program, 0)
         self.shown, self.direction = self.kinds.shown, direction
-        for k, _ in program.code:  # a number is an array without axes, as long as it is not in memory
+        for k, _ in program.code:  # a number is an array without axes, unless it is in memory
             numpys, shape, strides, dtype, own = self.shown[k]
             if numpys is None and dtype is not None:
                 self.shown[k] = (True, shape, strides, dtype, own)
         self.values: dict = {}
         self.held: dict = {}
-        self.roots: dict = {}  # what a value is but another shape of
+        self.roots: dict = {}  # reshaped value -> the value that it was made of
         self.cuts: dict = {}
         self.spread: dict = {}
         self.turned: dict = {}
-        self.gathered: dict = {}  # elements of the direction at places of a table: the table, of columns
-        self.scattered: dict = {}  # a sum of one value, and of another one whose elements go where a table says, of rows
+        self.gathered: dict = {}  # elements of the direction gathered by a table of columns
+        self.scattered: dict = {}  # a sum of one value and of a second one, scattered by a table of rows
         self.number = program.size
         self.depends = {direction}
         needed = set(outputs)
@@ -109,7 +112,7 @@ class Rows:
         return self.held[k] if k in self.held else self.shape(k)
 
     def known(self, d: Any, held: tuple, like: int) -> int:
-        """A number for a new value."""
+        """Add a new value and return its number."""
         k, self.number = self.number, self.number + 1
         self.shown[k] = (True, held, packed(held, self.shown[like][3].itemsize), self.shown[like][3], True)
         self.add(k, d, held)
@@ -130,7 +133,7 @@ class Rows:
         self.values[k], self.held[k] = d, held
 
     def counted(self, k: int, shape: tuple) -> int:
-        """The value k as an array of this shape."""
+        """Return the number of the value k read in this shape."""
         root = self.root(k)
         held = self.shape_of(root)
         if held == shape:
@@ -170,7 +173,7 @@ class Rows:
         return kind in STEPS and (kind != "at" or basic(what))
 
     def read(self, k: int, i: Instruction) -> None:
-        """A view, step by step."""
+        """Define a view, one step at a time."""
         path, at = list(i.params["path"]), i.params["at"]
         path += [] if at is None else [("at", at)]
         if self.kinds.bits(k) is None or self.shown[i.args[0]][3] != self.shown[k][3]:
@@ -197,7 +200,7 @@ class Rows:
         self.roots[k] = self.root(now)
 
     def table(self, k: int, i: Instruction) -> np.ndarray:
-        """Which elements of the array a view of it has."""
+        """Return the flat indices that a view selects."""
         numbers = region(np.arange(math.prod(self.shape(k))).reshape(self.shape(k)), i.params["path"])
         return numbers if i.params["at"] is None else np.asarray(numbers[i.params["at"]])
 
@@ -209,7 +212,8 @@ class Rows:
                 self.scattered[k] = base, value, table
 
     def element(self, k: int, d: Element, shape: tuple) -> None:
-        """In the shape in which an operand was made, if the others can be counted so."""
+        """Define an elementwise value in the shape in which an operand was made, if the other operands
+        fit."""
         held, sources = shape, d.sources()
         if shape and all([self.shape(a) in (shape, ()) or math.prod(self.shape(a)) == 1 for a, _ in sources]):
             made = [self.shape_of(self.root(a)) for a, _ in sources if self.shape(a) == shape]
@@ -225,17 +229,19 @@ class Rows:
                 found.append((self.counted(a, held), whole(held)))
         self.add(k, Element(d.i, found, d.cost), held)
 
-    # --- what is asked of it ---
+    # --- queries ---
 
     def again(self, outputs: list) -> set:
-        """Costly values without the direction that would be worked out at several places: they are computed before."""
+        """Return costly values without the direction that several places would recompute; precompute
+        these."""
         found: set = set()
         for k in outputs:
             found.update([v for v, shifts in self.spread.get(self.root(k), {}).items() if v is not None and len(shifts) > 1])
         return {v for v in found if v < self.program.size}
 
     def parts(self, k: int) -> list:
-        """What the output is made of: (number, shape in which its elements are counted, the first one's row or a table of rows)."""
+        """Return the pieces of an output: (number, shape in which it was made, first row or table of
+        rows)."""
         root = self.root(k)
         d, shape = self.values.get(root), self.shape_of(root)
         if root in self.scattered:
@@ -258,7 +264,7 @@ class Rows:
         return found
 
     def used(self, outputs: list, given: set) -> tuple:
-        """(definitions that the outputs need, what is given of the rest)."""
+        """Return (definitions that the outputs need, numbers to read as inputs)."""
         needed, values, rest = set(outputs), {}, set()
         for k in reversed(self.values):
             if k in needed and k not in given:
@@ -276,7 +282,7 @@ class Rows:
 
 
 def as_view(kind: str, what: Any) -> tuple:
-    """A step that gives an array, where NumPy would give a number."""
+    """Return a step that gives an array where NumPy would give a scalar."""
     if kind != "at":
         return kind, what
     index = what if type(what) is tuple else (what,)

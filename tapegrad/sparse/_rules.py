@@ -1,11 +1,12 @@
-"""What elements of a result depend on, operation by operation.
+"""Dependency rules: which inputs the elements of a result depend on, operation by operation.
 
-Each rule gets the pattern that is being found (`c`, _pattern.Carried), the instruction, the names of the sets of its operands (None: an
-operand depends on nothing), their values and the result, and gives the names of the result's sets.  No rule may leave out what depends; of
-an operation that is not known each element depends on all elements of all operands.
+A rule takes the pattern under construction (`c`, `_pattern.Carried`), the instruction, the set names of its
+operands, their values and the result. It returns the set names of the result. An operand that depends on
+nothing has None as names. A rule may overestimate a dependency but must not omit one. For an unknown
+operation every element depends on all elements of all operands.
 
-Most need no rule of their own: the word that says how an operation does many samples at once (Primitive.batch) says as well which
-elements meet."""
+Most operations need no rule of their own, because their batching rule (`Primitive.batch`) says which elements
+meet."""
 
 import functools
 from collections.abc import Callable
@@ -19,9 +20,9 @@ from .._core.primitive import Primitive
 from ..ops.declare import PRIMITIVES
 from ..ops.indexing.regions import basic, region
 
-Names = Any  # an array of names of sets, or None
+Names = Any  # an array of set names, or None
 
-MOST = 1 << 20  # products of elements of which single zeros are looked at
+MOST = 1 << 20  # products of elements up to which single zeros are exploited
 
 RULES: dict[Primitive, Callable] = {}
 
@@ -38,7 +39,7 @@ def rule(*names: str) -> Callable:
 
 
 def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """The names of the result's sets; a tuple of them where the result is one."""
+    """Return the set names of the result, a tuple for a tuple."""
     prim = i.prim
     if prim.vjp is None and prim.jvp is None:
         return None
@@ -52,7 +53,7 @@ def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 
 
 def kind_of(x: Any) -> str:
-    """(Of a value of which nothing is known, as a number of Python, that of a float.)"""
+    """Return the dtype kind; an unknown value, such as a Python number, counts as float."""
     dtype = getattr(x, "dtype", None)
     return "f" if dtype is None else dtype.kind
 
@@ -76,11 +77,11 @@ def fresh(out: Any, names: Any) -> np.ndarray:
     return np.array(np.broadcast_to(names, np.shape(out)), order="C")
 
 
-# --- without a rule of their own ---
+# --- default rules ---
 
 
 def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """Each element depends on all."""
+    """Each element depends on all elements of all operands."""
     name = functools.reduce(c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None])
     if type(out) is tuple or type(out) is list:
         return tuple([fresh(o, name[0]) for o in out])
@@ -93,35 +94,35 @@ def elementwise(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 
 
 def laid_out(names: np.ndarray) -> np.ndarray:
-    return np.array(names)  # bodies may want to write, or a memory order
+    return np.array(names)  # writable, in the memory order that bodies expect
 
 
 def on_host(x: Any) -> Any:
-    """Settings, arrays among them on the host."""
+    """Return the settings with their arrays on the host."""
     if type(x) is tuple or type(x) is list:
         return type(x)([on_host(v) for v in x])
     return x.get() if is_array(x) and xp_of(x) is not np else x
 
 
 def run_on(c: Any, i: Any, arrays: list) -> Any:
-    """The body, on other arrays."""
+    """Run the body of the operation on other arrays."""
     params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
     return np.asarray(i.prim.run(*arrays, **params))
 
 
 def named(s: Names, value: Any) -> np.ndarray:
-    """Names for an operand, those of empty sets if it depends on nothing."""
+    """Return the names of an operand; those of the empty set if it depends on nothing."""
     return np.zeros(np.shape(value), np.int64) if s is None else laid_out(s)
 
 
 @rule("concatenate")
 def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """What moves elements moves their names (and the zeros that it puts in depend on nothing: the name 0)."""
+    """Apply an operation that moves elements to the names; the zeros that it inserts are the empty set."""
     return run_on(c, i, [named(s, v) for s, v in zip(sets, values, strict=True)])
 
 
 def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """A linear map moves elements if it does so with some that mean nothing: then names go with them."""
+    """Test a linear map on distinct numbers: if it only moves them, move the names likewise."""
     (s,) = sets
     if not s.size:
         return np.zeros(np.shape(out), np.int64)
@@ -133,7 +134,7 @@ def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
         whole = at.dtype.kind == "f" and bool(((at >= 0) & (at <= s.size) & (at == np.floor(at))).all())
         if whole and np.array_equal(run_on(c, i, [random[1:].reshape(s.shape)]), random[at.astype(np.int64)]):
             return np.concatenate([[0], s.reshape(-1)])[at.astype(np.int64)]
-    except Exception:  # a body that takes its own kind of arrays only
+    except Exception:  # a body that takes only its own kind of arrays
         pass
     return (
         WORDS.get(i.prim.batch, everything)(c, i, sets, values, out) if type(i.prim.batch) is str else everything(c, i, sets, values, out)
@@ -148,7 +149,7 @@ def axes_of(i: Any, rank: int) -> tuple:
 
 
 def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """All along the axes that the settings name depend on all."""
+    """Each element depends on all elements along the axes named in the settings."""
     tracked = [s for s in sets if s is not None]
     if len(sets) > 1 or type(out) is tuple or not tracked[0].ndim:
         return everything(c, i, sets, values, out)
@@ -163,7 +164,7 @@ def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
 
 
 def whole_matrices(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """All of a matrix (or of a vector of such) of the result depends on all of the matrices there, in a stack of them."""
+    """Each matrix (or vector) of a stacked result depends on all of the operands' matrices at its place."""
     stacks = [np.shape(v)[:-2] for v in values]
     outs = out if type(out) is tuple or type(out) is list else [out]
     stack = np.broadcast_shapes(*stacks)
@@ -185,7 +186,9 @@ WORDS = {"axis": along_axes, "matrix": whole_matrices}
 
 
 def of_samples(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
-    """A kernel: each sample, the last axis, depends on its own parameters, and on its own data or all of those that samples share."""
+    """Rule of a kernel: each sample, along the last axis, depends on its own parameters and data.
+
+    Data that samples share count for all samples."""
     kind, n, of_their_own = i.prim.batch.kernel
     batch = np.shape(values[0])[1]
     shared = [] if of_their_own or np.ndim(values[1]) == 3 else [1, *range(2 + n[0], 2 + n[0] + n[1])]
@@ -207,7 +210,7 @@ def of_samples(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     return made if type(out) is tuple else made[0]
 
 
-# --- those with a rule ---
+# --- rules by name ---
 
 
 @rule("copy")
@@ -217,12 +220,12 @@ def _copy(c, i, sets, values, out):
 
 @rule("noted")
 def _noted(c, i, sets, values, out):
-    return sets[0]  # its first operand, of which it may warn
+    return sets[0]  # the first operand; it only may warn
 
 
 @rule("select")
 def _select(c, i, sets, values, out):
-    """One of two; which one is known where nothing that may change decides it, and for a pattern of one point."""
+    """Select: one branch if the condition is constant, or if the pattern is local; otherwise both."""
     if sets[1] is None and sets[2] is None:
         return None
     x, y = [named(s, v) for s, v in zip(sets[1:], values[1:], strict=True)]
@@ -259,7 +262,7 @@ def _added_at(c, i, sets, values, out):
 
 
 def added(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
-    """Elements go along one axis to the places `at`."""
+    """Scatter-add sets along one axis to the places `at`."""
     numbers = np.arange(int(np.prod(like))).reshape(like)
     places = np.take_along_axis(numbers, at, axis)
     return c.sets.at_places(*np.broadcast_arrays(places, s), numbers.size).reshape(like)
@@ -276,7 +279,7 @@ VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show n
 
 
 def of_elements(c: Any, i: Any) -> tuple[dict, bool]:
-    """(settings of an operation on a region, as one of whole elements; was it one of the real or imaginary parts?)"""
+    """Return (settings of a region operation without real and imaginary parts, whether it had such parts)."""
     params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
     if PARTS.isdisjoint([kind for kind, _ in params["path"]]):
         return params, False
@@ -290,7 +293,8 @@ def _read(c, i, sets, values, out):
 
 @rule("assign")
 def _assign(c, i, sets, values, out):
-    """A region gets other elements, and their names; where only parts of complex numbers are written, the others stay."""
+    """Assign to a region: its names are replaced, but kept too if only a real or imaginary part is
+    written."""
     params, parts = of_elements(c, i)
     if parts:
         return _add_at(c, i, sets, values, out)
@@ -298,13 +302,13 @@ def _assign(c, i, sets, values, out):
 
 
 def spread(y: np.ndarray, to: tuple) -> np.ndarray:
-    """As what is written there is: leading axes of length 1 may be too many."""
+    """Broadcast a written value to its region; surplus leading axes of length 1 are dropped."""
     return np.broadcast_to(y.reshape(y.shape[max(y.ndim - len(to), 0) :]), to)
 
 
 @rule("add_at")
 def _add_at(c, i, sets, values, out):
-    """To elements of a region others are added, to some several."""
+    """Scatter-add; indices may repeat."""
     x, y = [named(s, v) for s, v in zip(sets, values, strict=True)]
     if sets[1] is None:
         return x
@@ -340,7 +344,7 @@ def _running_sum(c, i, sets, values, out):
 
 @rule("convolve_full")
 def _convolve_full(c, i, sets, values, out):
-    """out[k] is made of x[j] y[k - j]."""
+    """Convolution: out[k] is a sum of x[j] y[k - j]."""
     parts = []
     for s, other in zip(sets, reversed(values), strict=True):
         if s is not None:
@@ -353,7 +357,7 @@ def _convolve_full(c, i, sets, values, out):
 
 @rule("matmul")
 def _matmul(c, i, sets, values, out):
-    """Rows of the one by columns of the other; zeros of a factor that does not change take no part."""
+    """Matrix product: rows meet columns; exact zeros of a constant factor are exploited."""
     x, y = sets
     a, b = [np.ndim(v) for v in values]
     to = np.shape(out)
@@ -378,7 +382,7 @@ def _matmul(c, i, sets, values, out):
 
 
 def factor(c: Any, k: int, others: int) -> np.ndarray | None:
-    """The matrix that is a factor of an array of `others` elements, if it does not change and has enough zeros to look at them."""
+    """Return a constant matrix factor if it has enough zeros to exploit, given the size of the other one."""
     if c.sources[k] is None:
         return None
     matrix = np.asarray(on_host(c.value(k)))
@@ -390,7 +394,7 @@ def factor(c: Any, k: int, others: int) -> np.ndarray | None:
 
 
 def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
-    """The names of matrix @ z, for each of a stack of z; transposed if `turned`."""
+    """Return the names of matrix @ z for a stack of z; with `turned`, those of the transpose."""
     stack = z.shape[:-2]
     row, column = np.nonzero(matrix)
     bounds = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=matrix.shape[0]))])
@@ -417,7 +421,7 @@ def _contract(c, i, sets, values, out):
 
 @rule("solve_matrix", "solve_triangular")
 def _solve(c, i, sets, values, out):
-    """All of a column of the solution depends on all of its right-hand side, and all on the matrix."""
+    """Solve: a column of the solution depends on its right-hand side and on the whole matrix."""
     a, b = sets
     to, parts = np.shape(out), []
     vector = np.ndim(values[1]) == 1

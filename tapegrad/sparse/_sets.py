@@ -1,22 +1,24 @@
-"""Sets of numbers 0 .. n-1, each kept once: what an element of an array depends on.
+"""Interned sets of the numbers 0 .. n-1: the inputs that an element of an array depends on.
 
-An array of sets is an array of their names, whole numbers: 0 is the empty set, 1 + j the set of j alone, `full` all of them.  So what moves
-elements moves names; a union of the same two names that was met a moment ago is known; and where one of two sets holds the other, their
-union has its name: nothing is kept twice for sums over overlapping sets.
+An array of sets is an integer array of names. Name 0 is the empty set, 1 + j is the set of j alone and `full`
+is the set of all. An operation that moves elements therefore moves names. Recent unions are cached. If one
+set contains the other, their union reuses its name. Sums over overlapping sets then store nothing twice.
 
-Loops are compiled by Numba, and kept on disk.  They stop where an array has no more room, and go on in a longer one."""
+Numba compiles the loops and stores them on disk. A loop stops when an array is full and resumes in a larger
+one."""
 
 import numba
 import numpy as np
 
-DONE = -1  # else: the place where a loop stopped for want of room
-RECENT = 1 << 12  # unions that are remembered
+DONE = -1  # otherwise the place where a loop stopped because an array was full
+RECENT = 1 << 12  # size of the cache of unions
 
 
 @numba.njit(cache=True)
 def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragma: no cover (compiled)
-    """out[k] = a[k] united with b[k], from k = `first` on.  Gives (place where it stopped, number of sets).  `keys`, `names`: the
-    last unions."""
+    """Set out[k] to the union of a[k] and b[k] for k >= `first`.
+
+    Return (place where it stopped, number of sets). `keys` and `names` are the cache of recent unions."""
     mask = keys.size - 1
     top, room, last = start[count], items.size, start.size - 2
     for k in range(first, a.size):
@@ -69,7 +71,9 @@ def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragm
 
 @numba.njit(cache=True)
 def gather(bounds, members, out, first, start, items, count, full, n, mark, met, stamp):  # pragma: no cover (compiled)
-    """out[k] = the union of members[bounds[k] : bounds[k + 1]].  `mark`, `met`: the last stamp at which a number, a set was met."""
+    """Set out[k] to the union of members[bounds[k] : bounds[k + 1]] for k >= `first`.
+
+    `mark` and `met` hold the last stamp at which a number or a set was visited."""
     for k in range(first, bounds.size - 1):
         stamp += 1
         total, big, name, last = 0, 0, 0, 0
@@ -134,7 +138,7 @@ def written_out(names, start, items, full, n, indptr, indices):  # pragma: no co
 
 
 class Sets:
-    """The sets of n numbers that were met."""
+    """All sets of n numbers that have occurred."""
 
     def __init__(self, n: int):
         self.n = n
@@ -144,24 +148,24 @@ class Sets:
         self.start[0] = 0
         self.start[1 : n + 2] = np.arange(n + 1)
         self.start[n + 2] = n
-        self.items = np.empty(96 * n + 4096, np.int32)  # (what is not written takes no memory)
+        self.items = np.empty(96 * n + 4096, np.int32)  # unwritten pages take no memory
         self.items[:n] = np.arange(n)
         self.keys, self.names = np.zeros(RECENT, np.int64), np.zeros(RECENT, np.int64)
         self.mark, self.met, self.stamp = np.full(n, -1), np.zeros(self.start.size, np.int64), 0
 
     def singles(self, shape: tuple) -> np.ndarray:
-        """For each element the set of its own number."""
+        """Return an array of singletons: each element depends on its own number."""
         return np.arange(1, self.n + 1).reshape(shape)
 
     def grown(self) -> None:
-        """Room for more."""
+        """Enlarge the arrays."""
         if self.start.size < 2 * self.count:
             self.start = np.concatenate([self.start, np.empty_like(self.start)])
             self.met = np.concatenate([self.met, np.zeros_like(self.met)])
         self.items = np.concatenate([self.items, np.empty(self.items.size + 2 * self.n, np.int32)])
 
     def union(self, a: np.ndarray, b: np.ndarray) -> np.ndarray:
-        """Element by element, of two arrays of names that may be broadcast."""
+        """Return the elementwise union of two arrays of names, broadcast together."""
         if a is b:
             return a
         a, b = np.broadcast_arrays(a, b)
@@ -174,7 +178,7 @@ class Sets:
             self.grown()
 
     def groups(self, bounds: np.ndarray, members: np.ndarray) -> np.ndarray:
-        """The union of each group: the names members[bounds[k] : bounds[k + 1]]."""
+        """Return the union of each group of names members[bounds[k] : bounds[k + 1]]."""
         bounds, members = np.ascontiguousarray(bounds, np.int64), np.ascontiguousarray(members, np.int64)
         out, k = np.empty(bounds.size - 1, np.int64), 0
         while True:
@@ -186,7 +190,7 @@ class Sets:
             self.grown()
 
     def over(self, names: np.ndarray, axes: tuple) -> np.ndarray:
-        """The unions over some axes, which stay as axes of length 1."""
+        """Return the unions over some axes, kept with length 1."""
         kept = [k for k in range(names.ndim) if k not in axes]
         rows = int(np.prod([names.shape[k] for k in kept]))
         moved = names.transpose([*kept, *axes]).reshape(rows, -1) if names.size else np.zeros((rows, 0), np.int64)
@@ -195,14 +199,14 @@ class Sets:
         return out.reshape([1 if k in axes else s for k, s in enumerate(names.shape)])
 
     def at_places(self, places: np.ndarray, names: np.ndarray, size: int) -> np.ndarray:
-        """For each of `size` places the union of the names that go there."""
+        """Return for each of `size` places the union of the names scattered to it."""
         places, names = places.reshape(-1), names.reshape(-1)
         bounds = np.zeros(size + 1, np.int64)
         np.cumsum(np.bincount(places, minlength=size), out=bounds[1:])
         return self.groups(bounds, names[np.argsort(places, kind="stable")])
 
     def rows(self, names: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """(indptr, indices) of the matrix whose rows are these sets."""
+        """Return (indptr, indices) of the matrix whose rows are these sets."""
         names = np.ascontiguousarray(names, np.int64).reshape(-1)
         sizes = self.start[names + 1] - self.start[names]
         sizes[names == self.full] = self.n

@@ -1,5 +1,6 @@
-"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts, maximum likelihood; structural models, ARIMA, vector
-autoregressions and dynamic factors."""
+"""Linear Gaussian state space models: filter, likelihood, smoother, forecasts and maximum likelihood.
+
+Structural models, ARIMA, vector autoregressions and dynamic factors are built on them."""
 
 from ._constraints import Constraint as Constraint
 from ._constraints import correlation as correlation

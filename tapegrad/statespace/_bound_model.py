@@ -12,7 +12,7 @@ from .results.result import FitResult
 
 @dataclass(frozen=True)
 class Specified:
-    """What `sarimax`, `var` and `dynamic_factor` return."""
+    """A model together with its data, as `sarimax`, `var` and `dynamic_factor` return it."""
 
     model: Any
     data: Observations

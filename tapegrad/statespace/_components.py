@@ -1,8 +1,9 @@
-"""The parts of which a structural model is the sum.
+"""The components of structural models.
 
-Each part says which parameters it has, with starting values from the data, and what it adds to the state space model:
-states with transition T, loading z and noise entering through R, or an offset of the observation.  The forms are those of
-A. C. Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), chapter 2, and DK section 3.2."""
+Each component defines its parameters, with starting values from the data, and its part of the state space
+model. That part is a set of states with transition T, loading z and noise through R, or an offset of the
+observation. Reference: A. C. Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989),
+chapter 2, and DK section 3.2."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -20,8 +21,9 @@ from ._parameters import Block
 
 @dataclass
 class Sample:
-    """What starting values are taken from: y (n,), its seasonal period if it has one, the variance s2 of its changes from step
-    to step (freed of a seasonal pattern)."""
+    """The data for starting values: y (n,), its seasonal period if any, and the variance s2 of its changes.
+
+    The changes are those from step to step, without a seasonal pattern."""
 
     y: numpy.ndarray
     s2: float
@@ -29,8 +31,10 @@ class Sample:
 
 @dataclass
 class States:
-    """What a part adds: T (k, k), z (k,) or over time (n, k), R (k, r) with variances of r noises.  cov (k, k) and
-    mean (k,), 0 if not given, are those of a known start; None for a diffuse one."""
+    """The states of a component.
+
+    T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) and mean
+    (k,), 0 by default, describe a known start; cov is None for a diffuse one."""
 
     T: Any
     z: numpy.ndarray
@@ -47,7 +51,7 @@ def checked_variance(call: str, var: float | None) -> None:
 
 @dataclass(frozen=True)
 class Part:
-    """A part of a structural model: its `name`, its variance `var` where that is given and not estimated, and its `title`."""
+    """A component: its `name`, its variance `var` if that is not estimated, and its `title`."""
 
     name: str
     var: float | None
@@ -64,11 +68,11 @@ class Part:
         return {self.variance: Block(start, positive())} if self.var is None else {}
 
     def readings(self, s: States) -> list[tuple[str, Any]]:
-        """What is read from the part's states: names and loadings."""
+        """Return what is read from the component's states: names and loadings."""
         return [(self.name, s.z)]
 
     def state_names(self, k: int) -> list[str]:
-        """What errors call the k states."""
+        """Return the names of the k states in errors."""
         return [self.name] if k == 1 else [f"{self.name}[{i}]" for i in range(k)]
 
 
@@ -153,8 +157,9 @@ class Harmonics(Part):
 
 @dataclass(frozen=True)
 class Cycle(Part):
-    """psi[t+1] = damping * rotation by 2 pi / period of psi[t], plus noise; its start is stationary, or diffuse where nothing
-    damps it."""
+    """psi[t+1] = damping * rotation by 2 pi / period of psi[t], plus noise.
+
+    The start is stationary, or diffuse without damping."""
 
     period: Any
     damping: float | None
@@ -201,9 +206,10 @@ class Autoregression(Part):
 
 @dataclass(frozen=True)
 class Regression(Part):
-    """X times coefficients: constant ones are parameters, those that vary are random walks with a diffuse start.
+    """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse start.
 
-    The constant ones are states too, that start from the parameters and stay: so what varies over time is data alone."""
+    Constant coefficients are also states that start from the parameters and stay. Only data vary over time
+    then."""
 
     X: numpy.ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
@@ -240,9 +246,10 @@ class Regression(Part):
 
 
 def autocovariances(phi: Any) -> Any:
-    """The covariance (k, k) of k successive values of a stationary autoregression whose noise has variance 1: the inverse of
-    A'A - B'B with the coefficients on triangles (I. Gohberg and A. Semencul 1972), so that no equations in k^2 unknowns are
-    solved."""
+    """Return the covariance (k, k) of k successive values of a stationary autoregression with unit noise.
+
+    It is the inverse of A'A - B'B with the coefficients on triangles (I. Gohberg and A. Semencul 1972). No
+    equations in k^2 unknowns need to be solved."""
     k = phi.shape[0]
     a = np.concatenate([_beside(phi, numpy.ones(1)), -phi])
     lower = numpy.subtract.outer(numpy.arange(k), numpy.arange(k))
@@ -254,12 +261,12 @@ def autocovariances(phi: Any) -> Any:
 
 
 def _beside(x: Any, constant: numpy.ndarray) -> Any:
-    """A constant in the array library of x."""
+    """Return a constant in the array library of x."""
     return xp_of(value(x)).asarray(constant)
 
 
 def _main_period(y: numpy.ndarray, low: float, high: float) -> float:
-    """The period between low and high of the largest wave in y freed of a line."""
+    """Return the period between low and high of the largest wave in the detrended y."""
     x = numpy.where(numpy.isnan(y), numpy.nanmean(y), y)
     t = numpy.arange(x.size)
     x = x - numpy.polyval(numpy.polyfit(t, x, 1), t)

@@ -44,12 +44,13 @@ class Constraint:
 
     @property
     def key(self) -> str | None:
-        """Says what `natural` computes, where that is one of the maps below."""
+        """Identify what `natural` computes, if it is one of the maps below."""
         f = getattr(self.natural, "func", self.natural)
         return f"{f.__name__} {self.natural.args if f is not self.natural else ''}" if f in MAPS else None
 
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
-        """The unconstrained starting value, or an error that names the parameter."""
+        """Return the unconstrained starting value; raise an error that names the parameter if it is
+        outside."""
         if not numpy.isfinite(x).all() or not self.inside(x):
             raise ArgumentError(f"start of {name} is {x}; {self.name} wants {self.wanted}")
         return self.unconstrained(x)
@@ -223,7 +224,7 @@ def invertible() -> Constraint:
     )
 
 
-# The maps stand here by name, so that a constraint can be pickled.
+# The maps have module-level names, so that a constraint can be pickled.
 
 
 def _same(x: Any) -> Any:
@@ -277,8 +278,7 @@ def _coefficients(r: Any) -> Any:
 
 
 def _partial_autocorrelations(phi: numpy.ndarray) -> numpy.ndarray:
-    """The same recursion backwards; values of size 1 and more, where it must stop, say that phi is not
-    stationary."""
+    """Invert the recursion; values of size 1 and more, where it stops, show that phi is not stationary."""
     phi = numpy.array(phi, float)
     r = numpy.atleast_1d(phi).copy()
     for k in range(r.size - 1, 0, -1):

@@ -109,7 +109,7 @@ def fit(
 
 
 def require_function(call: str, build: Any, y: Any) -> None:
-    """Raise if the model is not a function, or the arguments stand in the wrong order."""
+    """Raise if the model is not a function, or the arguments are in the wrong order."""
     if not isinstance(build, Structural) and not callable(build):
         swapped = "; the model function comes first, then the data" if callable(y) or isinstance(y, Structural) else ""
         raise ArgumentError(
@@ -118,7 +118,7 @@ def require_function(call: str, build: Any, y: Any) -> None:
 
 
 def require_model(call: str, build: Callable, parameters: Parameters, xp: ModuleType = numpy) -> None:
-    """Raise if the function does not give a model, or asks for a parameter that there is not."""
+    """Raise if the function does not return a model, or asks for an unknown parameter."""
     given = parameters.tree(xp.asarray(parameters.start))
     try:
         model = build(given)
@@ -132,15 +132,16 @@ def require_model(call: str, build: Callable, parameters: Parameters, xp: Module
 
 
 def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
-    """The maximum of a problem."""
+    """Return the maximum of a problem."""
     stop = _from_each_start(problem, method, hess, options, progress)
     _require_determined(problem, stop)
     return result(problem, stop)
 
 
 def _from_each_start(problem: Problem, *search: Any) -> Stop:
-    """Where the search comes to rest from the first start that leads to a maximum; else the error of the first.  A maximum that is lower
-    than where another search failed is none to be shown."""
+    """Return where the search stops from the first start that leads to a maximum, or raise the first error.
+
+    A maximum below the value where another search failed is rejected."""
     errors, inner = [], problem.quick or problem
     for parameters in (problem.parameters, *problem.others):
         try:
@@ -157,14 +158,14 @@ def _from_each_start(problem: Problem, *search: Any) -> Stop:
 
 
 def _require_determined(problem: Problem, stop: Stop) -> None:
-    """Raise if the log-likelihood is flat along some direction, and name the parameters there."""
+    """Raise if the log-likelihood is flat along a direction, and name the parameters there."""
     count = problem.data.count
     try:
         if not stop.hessian.any():
             raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
         starts = [p.start for p in (problem.parameters, *problem.others)]
         still = ~stop.hessian.any(axis=1) & (stop.gradient == 0) & numpy.any([stop.u == u for u in starts], axis=0)
-        if still.any():  # a bound would have been run to
+        if still.any():  # otherwise a parameter would run into a bound
             names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
             raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
         Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
@@ -183,7 +184,7 @@ def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, A
 
 
 def _refuse_start(problem: Problem) -> None:
-    """Raise what is wrong with the start."""
+    """Raise the error that describes an invalid start."""
     u = problem.data.xp.asarray(problem.parameters.start)
     first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
     raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
@@ -199,7 +200,7 @@ class _Bar:
             raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
         self._bar = None
         shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
-        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is not wanted
+        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is disabled
             quiet = {"delay": 2.0} if progress == "auto" else {}
             self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
 

@@ -1,6 +1,7 @@
-"""Names and dates of data: taken from a Series or DataFrame, kept, and given back with what is computed.
+"""Names and dates of data: read from a Series or DataFrame, and attached to results.
 
-pandas is never imported here: who brings a Series has imported it, and its objects know what is asked of them."""
+pandas is never imported here. A caller with a Series has imported it, and its objects have the methods that
+are needed."""
 
 import sys
 import warnings
@@ -15,7 +16,7 @@ from ..ops.nondifferentiable import warn_user
 
 
 class OnLibrary:
-    """A base of what holds its array library as `xp`, which is pickled by its name."""
+    """A base class with an array library `xp`, which is pickled by its name."""
 
     xp: Any
 
@@ -28,15 +29,17 @@ class OnLibrary:
 
 @dataclass(frozen=True)
 class Labels:
-    """What a table says beside its numbers: the index of its rows (None for a plain array), the names of its columns, and
-    whether it was one column without a second axis."""
+    """The labels of a table: the index of its rows, the names of its columns, and whether it was 1-d.
+
+    The index of a plain array is None."""
 
     index: Any = None
     columns: tuple[str, ...] = ()
     single: bool = True
 
     def frame(self, values: numpy.ndarray, index: Any = None, columns: Any = None) -> Any:
-        """values (n,) or (n, p) in the form of the data: a Series or DataFrame if those were, else an array."""
+        """Return values (n,) or (n, p) as a Series or DataFrame if the data were one, otherwise as an
+        array."""
         index = self.index if index is None else index
         if self.index is None:
             return values
@@ -46,7 +49,7 @@ class Labels:
         return pandas.DataFrame(values, index=index, columns=list(columns or self.columns))
 
     def require_same_dates(self, what: str, index: Any) -> None:
-        """Raise `DataError` if regressors have other dates than the data, or other labels of their rows, if both have any."""
+        """Raise `DataError` if regressors have other dates or row labels than the data, if both have any."""
         if any([x is None or callable(x) or _is_count(x) for x in (self.index, index)]) or self.index.equals(index):
             return
         raise DataError(f"{what} has other {'dates' if is_dates(index) else 'labels of rows'} than y; write X.reindex(y.index)")
@@ -59,11 +62,12 @@ class Labels:
             raise DataError(f"forecast: exog is for {asked}, and the steps ahead are {wanted}")
 
     def places(self, n: int) -> Any:
-        """Where the n data stand on an axis: their dates, or 0 to n - 1."""
+        """Return the positions of the n data on an axis: their dates, or 0 to n - 1."""
         return numpy.arange(n) if self.index is None else self.index
 
     def after(self, n: int, steps: int) -> Any:
-        """The places of the next steps after n data.  An index without a step of its own is numbered on, with a warning."""
+        """Return the positions of the next steps after n data; number on, with a warning, without a regular
+        step."""
         if self.index is None:
             return numpy.arange(n, n + steps)
         following = _following(self.index, steps)
@@ -78,7 +82,7 @@ class Labels:
 
 
 def labels_of(y: Any, shape: tuple[int, ...]) -> Labels:
-    """The labels of data as the user has them, whose numbers have this shape."""
+    """Return the labels of the user's data, whose numbers have this shape."""
     single = len(shape) == 1
     index = getattr(y, "index", None)
     if index is None or callable(index) or not hasattr(y, "to_numpy"):
@@ -95,17 +99,17 @@ def is_dates(index: Any) -> bool:
 
 
 def _is_count(index: Any) -> bool:
-    """Are these the numbers of the rows, as of a table that was given no labels?"""
+    """Return whether these are the default row numbers."""
     return getattr(index.dtype, "kind", "O") == "i" and bool((index == numpy.arange(len(index))).all())
 
 
 def date_text(place: Any) -> str:
-    """A place on the axis of time, without hours that are zero."""
+    """Return a position on the time axis as text, without hours that are zero."""
     return str(place).removesuffix(" 00:00:00")
 
 
 def _following(index: Any, steps: int) -> Any:
-    """The next `steps` places of an index by its own step; None if it has none."""
+    """Return the next `steps` positions of an index by its own step, or None."""
     if is_dates(index):
         step = _step(index)
         return None if step is None else type(index)([index[-1] + k * step for k in range(1, steps + 1)], freq=step)
@@ -118,10 +122,10 @@ def _following(index: Any, steps: int) -> Any:
 
 
 def _step(index: Any) -> Any:
-    """The step of dates: the index's own, or else the one that all of them keep."""
+    """Return the step of dates: the index's own, or the one that all of them follow."""
     if index.freq is not None or len(index) < 3:
         return index.freq
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # releases of pandas differ in what `inferred_freq` is
+        warnings.simplefilter("ignore")  # `inferred_freq` differs between releases of pandas
         found = index.inferred_freq
     return None if found is None else type(index)(index, freq=found).freq

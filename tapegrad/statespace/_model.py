@@ -285,8 +285,8 @@ class Observations(OnLibrary):
         self.steps, self.width = host.shape
         self.count = int((~missing).sum())
         self.raw = y
-        self.start: Any = None  # what these data say of a diffuse start, as `filters.augmented` found it last,
-        self.begin: Any = None  # how filters begin on them, as `filters.diffuse_start` found it,
+        self.start: Any = None  # what these data imply for a diffuse start (`filters.augmented`),
+        self.begin: Any = None  # how filters begin on them (`filters.diffuse_start`),
         self.lines: Any = None  # and the data rows of kernels
         self.values = np.where(self.xp.asarray(missing), 0.0, y) if missing.any() else y
         everything = list(range(self.width))
@@ -294,24 +294,25 @@ class Observations(OnLibrary):
         self.rows = [everything if all_there else numpy.flatnonzero(~gap).tolist() for all_there, gap in zip(full, missing, strict=True)]
 
     def first(self, steps: int) -> "Observations":
-        """The first rows alone."""
+        """Return the first rows."""
         return Observations(self.raw[:steps])
 
     def extended(self, steps: int) -> "Observations":
-        """The same data with `steps` missing rows after the last."""
+        """Return the data followed by `steps` missing rows."""
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
         return Observations(np.concatenate([self.raw, gap]))
 
     def in_form(self, values: Any, index: Any = None) -> Any:
-        """values (n, p) on the host as the data were given: (n,) for one series, a Series or DataFrame for one."""
+        """Return values (n, p) on the host in the form of the data: (n,), (n, p), a Series or a DataFrame."""
         values = to_host(values)
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
 @dataclass
 class System:
-    """A model with all matrices in one form.  A field in `varying` has a time axis in front; `at(t, name)`
-    reads it.  `zeros`: where covariances are 0 whatever the numbers are."""
+    """A model with all matrices in one form; `at(t, name)` reads a field.
+
+    Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances."""
 
     T: Any
     Z: Any
@@ -333,13 +334,13 @@ class System:
         return field[t] if name in self.varying else field
 
     def host(self, t: int, name: str) -> numpy.ndarray:
-        """The plain numbers of a field on the host, for decisions about structure."""
+        """Return the numbers of a field on the host, for decisions about structure."""
         field = self.at(t, name)
         return field if type(field) is numpy.ndarray else to_host(value(field))
 
 
 def given(call: str, model: LinearGaussian, y: Any) -> Observations:
-    """The data of a call, if its model is one."""
+    """Return the data of a call; raise if its model is not one."""
     if not isinstance(model, LinearGaussian):
         raise ArgumentError(
             f"{call}: the model is a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives, and then the data"
@@ -348,7 +349,7 @@ def given(call: str, model: LinearGaussian, y: Any) -> Observations:
 
 
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
-    """The fields of a model by their letters, each of a shape that fits; and the number of states."""
+    """Return the fields of a model by their letters, with checked shapes, and the number of states."""
     n, p = data.steps, data.width
     field = {name: _placed(name, getattr(model, name), data.xp) for name in _FIELDS}
     T, R = field["transition"], field["selection"]
@@ -390,7 +391,7 @@ def system(model: LinearGaussian, data: Observations) -> System:
 
 
 def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
-    """Where covariances of variances are zero, and where no noise is selected."""
+    """Return where covariances are structurally zero, and where no noise is selected."""
     R, zeros = field["R"], {}
     if field["H"].ndim < 2 and p > 1:
         zeros["H"] = ~numpy.eye(p, dtype=bool).ravel()
@@ -403,7 +404,7 @@ def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
 
 
 def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
-    """Mean and covariance as they were given, of shapes that fit, and the marks of the diffuse elements
+    """Return mean and covariance as given, with checked shapes, and the marks of the diffuse elements
     (m,)."""
     mark = numpy.asarray(start.diffuse, bool)
     if mark.shape not in ((), (m,)):
@@ -416,13 +417,13 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
 
 
 def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, data: Observations) -> tuple[Any, Any, numpy.ndarray]:
-    """Mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
+    """Return mean (m,), covariance (m, m) of the finite part, and the marks of the diffuse elements."""
     xp = data.xp
     mean, cov, mark = checked_start(start, m, data)
     if start.stationary:
         if mark.any() or varying:
             raise ArgumentError("start.stationary: the start is diffuse too, or the transition varies; give mean and cov")
-        # What the transition leaves as it is: a = T a + c and P = T P T' + Q (DK 5.6.2).
+        # The stationary moments: a = T a + c and P = T P T' + Q (DK 5.6.2).
         still = not is_tracked(c) and not to_host(value(c)).any()
         return xp.zeros(m) if still else np.linalg.solve(xp.eye(m) - T, c + xp.zeros(m)), stationary_covariance(T, Q, xp), mark
     mean, cov = mean + xp.zeros(m), _covariance(cov, m, xp)
@@ -436,7 +437,7 @@ SMALL = 3  # states up to which P = T P T' + Q is solved as m^2 equations
 
 
 def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
-    """P = T P T' + Q, the sum of T^i Q T'^i, of which each pass of the loop doubles the terms."""
+    """Return P = T P T' + Q, the sum of T^i Q T'^i; each pass of the loop doubles the number of terms."""
     m = T.shape[0]
     if m <= SMALL:
         shown = seen(T)
@@ -457,7 +458,7 @@ def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
 
 
 def _settles(T: numpy.ndarray) -> bool:
-    """Are all eigenvalues smaller than 1?"""
+    """Return whether all eigenvalues are smaller than 1."""
     if len(T) == 1:
         return bool(abs(T[0, 0]) < 1)
     if len(T) == 2:
@@ -474,7 +475,7 @@ def _not_stationary(T: numpy.ndarray) -> NotPositiveDefiniteError:
     )
 
 
-# Number of axes that a constant field has at most; one more is the time axis.
+# The largest number of axes of a constant field; one more is the time axis.
 _FIELDS = {
     "transition": 2,
     "observation": 2,
@@ -488,7 +489,7 @@ _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 
 
 def _with_gaps(y: Any) -> Any:
-    """Data as the user has them, with nan where a mask or pandas says that they are missing."""
+    """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):
         return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
     if isinstance(y, (str, bytes, dict, set)):
@@ -502,7 +503,7 @@ def _with_gaps(y: Any) -> Any:
 
 
 def _given(x: Any) -> Any:
-    """An array or number of x, tracked or plain; lists may hold tracked numbers."""
+    """Return x as an array or number, tracked or plain; lists may hold tracked numbers."""
     if issubclass(type(x), numpy.ma.MaskedArray):
         raise ArgumentError("a masked array among the parameters of a model: masks have no meaning there; pass x.filled(value)")
     if isinstance(x, (list, tuple)):
@@ -517,14 +518,14 @@ def _given(x: Any) -> Any:
 
 
 def _of_numbers(x: Any) -> bool:
-    """Does a nested list hold nothing but plain numbers of the host?"""
+    """Return whether a nested list holds only plain numbers of the host."""
     if isinstance(x, (list, tuple)):
         return all(_of_numbers(item) for item in x)
     return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
 
 
 def _placed(name: str, x: Any, xp: ModuleType) -> Any:
-    """x in the array library of the data: host constants are moved there, numbers fit anywhere."""
+    """Return x in the array library of the data: host constants are moved there, numbers fit anywhere."""
     if x is None:
         return None
     try:
@@ -537,8 +538,9 @@ def _placed(name: str, x: Any, xp: ModuleType) -> Any:
 
 
 def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int, p: int) -> Any:
-    """x if it has one of the shapes, or the first of them behind a time axis of at least n, of which it gives the first n steps; else
-    `ShapeError`."""
+    """Return x if it has one of the shapes, otherwise raise `ShapeError`.
+
+    The first shape may follow a time axis of at least n steps, of which the first n are returned."""
     shape, matrix = tuple(x.shape), shapes[0]
     if shape in shapes:
         return x
@@ -551,8 +553,10 @@ def _check(name: str, x: Any, shapes: Sequence[tuple[int, ...]], n: int, m: int,
 
 
 def _required_covariance(name: str, x: Any) -> Any:
-    """x.  Raise if a variance, or an eigenvalue of a matrix, that may be looked at is below 0: the variance of what is observed may be
-    positive all the same.  Under `vmap` a sample of which that holds becomes nan."""
+    """Return x; raise if a visible variance, or eigenvalue of a matrix, is negative.
+
+    The variance of an observation may be positive all the same. Under `vmap` the samples concerned become
+    nan."""
     shown = seen(x) if x.ndim < 3 else None
     if shown is None:
         return _nan_unless(_is_covariance, x, x) if x.ndim < 3 else x
@@ -567,7 +571,7 @@ def _required_covariance(name: str, x: Any) -> Any:
 
 
 def _nan_unless(holds: Callable, x: Any, y: Any) -> Any:
-    """y, nan for each sample of a `vmap` of which the condition on x does not hold."""
+    """Return y, with nan for each sample of a `vmap` for which the condition on x is false."""
     hidden = any([t.visibility == SAMPLED for t in OPEN.hiding]) and isinstance(primal_of(x), Variable)
     return np.where(holds(primal_of(x)), y, numpy.nan) if hidden else y
 
@@ -590,7 +594,9 @@ def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
 
 
 def _covariance(x: Any, k: int, xp: ModuleType) -> Any:
-    """A (k, k) matrix from a scalar variance, a vector of variances, or the symmetric part of itself: so its derivative is symmetric."""
+    """Return a (k, k) matrix from a variance, a vector of variances, or the symmetric part of a matrix.
+
+    The derivative is then symmetric."""
     if x.ndim < 2:
         return x * xp.eye(k)
     return x if k == 1 else (x + np.swapaxes(x, -1, -2)) * 0.5

@@ -142,7 +142,7 @@ def _several(call: str, Y: Any) -> Observations:
 
 
 def _regressors(call: str, exog: Any, data: Observations, trend: str) -> tuple[numpy.ndarray, tuple[str, ...]]:
-    """Regressors (n, r) and their names; none are r = 0."""
+    """Return regressors (n, r) and their names; without any, r = 0."""
     if exog is None:
         return numpy.zeros((data.steps, 0)), ()
     X, names = checked_regressors(call, exog)
@@ -165,7 +165,7 @@ def _require_enough(call: str, data: Observations, model: Any) -> None:
 
 
 class _Process(OnLibrary):
-    """What the two have in common."""
+    """The base class of both models."""
 
     remarks = ()
     columns: tuple[str, ...]
@@ -174,7 +174,8 @@ class _Process(OnLibrary):
     regressors: tuple[str, ...]
 
     def _level(self, y: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-        """The mean and the coefficients of the regressors (k, r), by least squares for each series, and what they leave."""
+        """Return mean, coefficients of the regressors (k, r) and residuals, by least squares for each
+        series."""
         r, k = self.X.shape[1], len(self.columns)
         design = numpy.hstack([numpy.ones((len(y), 1)), self.X]) if self.trend == "c" else self.X
         found = numpy.zeros((design.shape[1], k))
@@ -193,7 +194,7 @@ class _Process(OnLibrary):
         return Problem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
 
     def extended(self, steps: int, exog: Any) -> Any:
-        """The model with regressors for the steps after the data."""
+        """Return the model with regressors for the steps after the data."""
         new = future_regressors(exog, [self.regressors] if self.regressors else [], steps)
         return replace(self, X=numpy.concatenate([self.X, new[0]])) if new else self
 
@@ -212,7 +213,7 @@ class VectorAutoregression(_Process):
         return f"VAR({self.order}) of {len(self.columns)} series" + "".join(f" + {name}" for name in self.regressors)
 
     def start(self, y: numpy.ndarray) -> dict[str, Block]:
-        """Least squares, pulled inside the stationary region."""
+        """Start from least squares, pulled inside the stationary region."""
         names, k = self.columns, len(self.columns)
         mean, beta, rest = self._level(y)
         A, left = _autoregression(rest, self.order)
@@ -243,7 +244,8 @@ class VectorAutoregression(_Process):
         return LinearGaussian(T, eye, L @ L.T, 0.0, xp.eye(m, k), 0.0, mean, Start(stationary=True))
 
     def _carried(self, A: Any, rest: Any, inputs: Any) -> Any:
-        """What the inputs (n, k) make of the series when the past carries them on, (n, k); before the first step they were as there."""
+        """Return the response of the series (n, k) to the inputs (n, k), given constant inputs before step
+        0."""
         path = [np.linalg.solve(rest, inputs[0])] * self.order
         for t in range(1, inputs.shape[0]):
             path.append(A @ np.concatenate(path[: -self.order - 1 : -1]) + inputs[t])
@@ -269,11 +271,11 @@ class DynamicFactor(_Process):
 
     @property
     def _loaded(self) -> list[tuple[int, int]]:
-        """(series, factor) of the loadings that are not 0."""
+        """Return (series, factor) of the nonzero loadings."""
         return [(i, j) for j in range(self.factors) for i in range(len(self.columns)) if i >= j]
 
     def start(self, y: numpy.ndarray) -> dict[str, Block]:
-        """Principal components, their autoregression, and those of what they leave."""
+        """Start from principal components, their autoregression, and those of the residuals."""
         names, r = self.columns, self.factors
         mean, beta, x = self._level(y)
         full = numpy.where(numpy.isnan(x), 0.0, x)
@@ -283,7 +285,7 @@ class DynamicFactor(_Process):
         f = (full / scale) @ numpy.linalg.svd(full / scale, full_matrices=False)[2][:r].T
         A, left = _autoregression(f, self.order)
         root = numpy.linalg.cholesky(left)
-        # g = W f with noise of unit covariance, turned so that its loadings are triangular
+        # g = W f with noise of unit covariance, rotated to triangular loadings
         W = numpy.linalg.inv(root)
         loadings = numpy.linalg.lstsq(f @ W.T, full, rcond=None)[0].T
         turn = numpy.linalg.qr(loadings[:r].T)[0]
@@ -317,7 +319,7 @@ class DynamicFactor(_Process):
             mean = mean + xp.asarray(self.X) @ p["beta"].T
         if not self.error_order:
             return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
-        # The errors, lag by lag, as further states
+        # The errors at each lag are further states
         e = self.error_order
         eye, phi = xp.eye(k), np.stack([p[f"error_ar.{name}"] for name in self.columns])
         errors = _companion(np.concatenate([phi[:, i][:, None] * eye for i in range(e)], axis=1), xp)
@@ -331,13 +333,13 @@ class DynamicFactor(_Process):
 
 
 def _companion(A: Any, xp: ModuleType) -> Any:
-    """The transition of (x[t], x[t-1], ...) when x[t+1] = A (x[t], x[t-1], ...)."""
+    """Return the transition of (x[t], x[t-1], ...) for x[t+1] = A (x[t], x[t-1], ...)."""
     k, m = A.shape
     return A if k == m else np.concatenate([A, xp.eye(m - k, m)], axis=0)
 
 
 def _lower(diagonal: Any, below: Any, xp: ModuleType) -> Any:
-    """A lower triangle from its diagonal and the rows below it."""
+    """Return a lower triangle from its diagonal and the rows below it."""
     k, at = diagonal.shape[0], 0
     rows = []
     for i in range(k):
@@ -347,7 +349,7 @@ def _lower(diagonal: Any, below: Any, xp: ModuleType) -> Any:
 
 
 def _autoregression(x: numpy.ndarray, order: int) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """Coefficients (k, k order) by least squares, shrunk until they are stationary, and the covariance of the noise."""
+    """Return least-squares coefficients (k, k order), shrunk until stationary, and the noise covariance."""
     n, k = x.shape
     lagged = numpy.concatenate([x[order - 1 - i : n - 1 - i] for i in range(order)], axis=1)
     good = ~numpy.isnan(lagged).any(1) & ~numpy.isnan(x[order:]).any(1)

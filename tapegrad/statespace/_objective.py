@@ -1,7 +1,8 @@
-"""Minus the log-likelihood of a model function, as a function of its free parameters: by a kernel, or on arrays where there is none.
+"""Minus the log-likelihood of a model function of its free parameters, by a kernel or on arrays.
 
-The array tape differentiates what leads from the parameters to the numbers of the model, a few operations without a loop over time;
-the kernel, an operation on that tape, all the rest.  Of a model that the library knows by name the kernel holds that, too."""
+The array tape differentiates the map from the parameters to the numbers of the model: a few operations
+without a loop over time. The kernel, an operation on that tape, does the rest. For models that the library
+knows by name, the kernel includes that map too."""
 
 import contextlib
 import hashlib
@@ -29,12 +30,13 @@ from .filters.step_kernel import compiled, definition, key_of
 
 
 class _Moved(Exception):
-    """Numbers that were taken for constants depend on the parameters."""
+    """Numbers that were assumed constant depend on the parameters."""
 
 
 class Whole:
-    """The filter by one kernel from the free parameters on: what the model function does is traced into it.  Minus the value, less
-    `offset`, and its derivatives."""
+    """The filter as one kernel from the free parameters on, with the model function traced into it.
+
+    It returns minus the value, less `offset`, and its derivatives."""
 
     def __init__(self, name: str | None, p: Pattern, build: Callable, data: Observations, offset: float):
         parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
@@ -54,7 +56,7 @@ class Whole:
         key = f"{name} {parameters.keyed} {maps} {key_of(p.layout)} {affine}"
         self.kernel = named_recursion(key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row))
         self.rows, self.offset = p.rows, offset
-        self.value_and_grad(parameters.start)  # traces it, if it is not on disk
+        self.value_and_grad(parameters.start)  # traces it, unless it is on disk
 
     def value_and_grad(self, u: numpy.ndarray, *_: Any) -> tuple[float, numpy.ndarray]:
         total, gradient = self.kernel.value_and_grad(u, self.rows)
@@ -65,7 +67,10 @@ class Whole:
 
 
 class ModelObjective(Objective):
-    """`way` says in words how the likelihood is computed, and why.  `name`: says all that `build` depends on but the parameters."""
+    """The objective of a fit.
+
+    `way` describes how the likelihood is computed, and why. `name` identifies everything but the parameters
+    that `build` depends on."""
 
     def __init__(
         self,
@@ -77,7 +82,7 @@ class ModelObjective(Objective):
         offset: float = 0.0,
         name: str | None = None,
     ):
-        # The user's functions go through the transforms as arguments of ours, so that they are looked into.
+        # The user's functions are arguments of the transforms, so that their captured objects are followed.
         def negative(u: Any, build: Callable, prior: Any, data: Observations) -> Any:
             params = parameters.tree(u)
             return self._less_prior(loglik_on_arrays(build(params), data, joseph), params, prior)
@@ -86,7 +91,7 @@ class ModelObjective(Objective):
         self.offset, self.count, self._parameters, self._joseph = offset, data.count, parameters, joseph
         self._on_arrays = self._f
         self.pattern: Any = None
-        self.lowest = numpy.inf, self.start  # the lowest value so far, and where
+        self.lowest = numpy.inf, self.start  # the lowest value so far, and its point
         self._xp, self._data = data.xp, on_host(data)
         built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)
         self._pattern_at = lambda u, depends=None: pattern(built, parameters, self._data, joseph, u, depends)
@@ -94,7 +99,7 @@ class ModelObjective(Objective):
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
-        """Take the kernel for models near u, if there is one."""
+        """Use the kernel for models near u, if there is one."""
         try:
             self.pattern = p = self._pattern_at(u, depends)
             self.kernel, self._f = compiled(p.layout), self._by_kernel
@@ -105,7 +110,7 @@ class ModelObjective(Objective):
         self._differentiate()
 
     def _differentiate(self) -> None:
-        """The derivatives of what computes the value now."""
+        """Set up the derivatives of the current way to compute the value."""
         self.whole = None
         if self.pattern is not None:
             with contextlib.suppress(NotCompiled, KernelError):
@@ -117,7 +122,7 @@ class ModelObjective(Objective):
             self.way += ", with the model function"
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
-        """Let the kernel take the numbers of each model as they come; or filter on arrays."""
+        """Fall back to a kernel that takes the numbers of each model as they come, or to arrays."""
         build = self.args[1]
         again = self.pattern is None and self._f != self._on_arrays
         self.pattern, self._f = None, self._by_model
@@ -133,7 +138,7 @@ class ModelObjective(Objective):
         return run(system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True)
 
     def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
-        """Minus the log-likelihood."""
+        """Return minus the log-likelihood, with a kernel put together for each model."""
         params = self._parameters.tree(u)
         return self._less_prior(self._run(build, params).loglik(), params, prior)
 
@@ -142,7 +147,7 @@ class ModelObjective(Objective):
         return -total if prior is None else -(brought(total, self._xp) + prior(params))
 
     def _by_kernel(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
-        """Minus the log-likelihood."""
+        """Return minus the log-likelihood, by the kernel of the pattern."""
         p = self.pattern
         params = p.numbers.parameters.tree(u)
         x = self._numbers(model_of(build, params, self._xp))
@@ -158,7 +163,7 @@ class ModelObjective(Objective):
         return x
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
-        """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
+        """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
         return self._settled(self._scores, u)
 
     def _scores(self, u: numpy.ndarray) -> numpy.ndarray:
@@ -171,7 +176,7 @@ class ModelObjective(Objective):
             x = self._numbers(model)
             later = self.kernel.contributions(p.constant + p.slope @ x[p.used], p.rows)
             steps = data.steps - later.shape[0]
-            if p.numbers.head is None:  # where each gain is constant, so is the term
+            if p.numbers.head is None:  # if each gain is constant, so is the term
                 first = numpy.zeros(steps)
             else:
                 first = kalman_filter(model, data.first(steps), p.numbers.joseph).loglik_terms if steps else numpy.zeros(0)
@@ -186,15 +191,15 @@ class ModelObjective(Objective):
         return value, gradient
 
     def value(self, u: numpy.ndarray) -> float:
-        """For methods that take no gradient; Newton's steps behind them do."""
+        """Return the value, for methods that take no gradient; the Newton steps after them do."""
         return self(u)[0]
 
     def last_point(self) -> numpy.ndarray:
-        """Where it was asked last."""
+        """Return the last point of evaluation."""
         return self.start if self._last is None else self._last[0]
 
     def _settled(self, f: Callable, u: numpy.ndarray) -> Any:
-        """f(u), with a pattern that holds at u."""
+        """Return f(u), with a pattern that is valid at u."""
         while True:
             try:
                 return f(u)

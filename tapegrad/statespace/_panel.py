@@ -1,4 +1,5 @@
-"""Maximum likelihood of one model for many series at once: one kernel for all, and an optimiser that takes each to its own end."""
+"""Maximum likelihood of one model for many series: one kernel, and an optimiser with a stop for each
+series."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -133,7 +134,7 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
 
 
 def _series(Y: Any) -> numpy.ndarray:
-    """(k, T) with nan behind shorter series."""
+    """Return (k, T), with nan after the end of shorter series."""
     try:
         rows = [numpy.asarray(y, float) for y in (Y.values() if isinstance(Y, Mapping) else Y)]
     except (TypeError, ValueError) as error:
@@ -154,7 +155,8 @@ def _series(Y: Any) -> numpy.ndarray:
 
 
 def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
-    """estimates, standard_errors, loglik, converged, unconstrained, message of k series of which nothing is known."""
+    """Return empty results of k series: estimates, standard_errors, loglik, converged, unconstrained,
+    message."""
     unknown = numpy.full((k, parameters.start.size), numpy.nan)
     return [unknown, unknown.copy(), numpy.full(k, numpy.nan), numpy.zeros(k, bool), unknown.copy(), numpy.full(k, "", object)]
 
@@ -172,11 +174,12 @@ def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, 
 
 
 class _Group:
-    """Series that begin in one way: `members` of the series.
+    """Series that begin in one way; `members` are their numbers.
 
-    As in `Pattern`, theta = constant + slope @ x(u).  Where a few first observations determine a diffuse start, constants differ by series,
-    for these enter them, and a group has them at the same steps.  Otherwise all series are one group, whose `begins` say how each of them
-    begins, and x is the theta of what runs over their first rows."""
+    As in `Pattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse start,
+    they enter the constants, which then differ by series; the series of a group have them at the same steps.
+    Otherwise all series are one group. `begins` then holds the beginning of each, and x is the theta of the
+    filter over their first rows."""
 
     def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map, begins: Sequence[Begin] = ()):
         self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
@@ -193,8 +196,9 @@ class _Group:
             self.known, self.rows = numpy.concatenate([centres, spreads]), rows_of_series(p, series[members], 0)[:, : self.steps + 1]
 
     def theta(self, which: numpy.ndarray) -> Callable:
-        """The function from U (p, b) of these members to (q + 1, b): the kernel's theta, and below it the log-likelihood of the first
-        steps."""
+        """Return the function from U (p, b) of these members to (q + 1, b).
+
+        Its rows are the kernel's theta, followed by the log-likelihood of the first steps."""
         p, constant = self.pattern, self.constant[:, which]
         if p.numbers.head is None:
             begun = numpy.full((1, which.size), p.begun)
@@ -213,7 +217,7 @@ class _Group:
 
 
 def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
-    """The data rows of a kernel for many series (k, T), (r, T - begin, k)."""
+    """Return the data rows of a kernel for many series (k, T), (r, T - begin, k)."""
     rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
     y = series[:, begin:]
     rows[0] = numpy.nan_to_num(y).T
@@ -223,7 +227,9 @@ def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarr
 
 
 class _Together:
-    """All series that one kernel takes: `here`; `rest` are the others.  `least`: the augmented filter runs over so many steps."""
+    """All series that one kernel takes.
+
+    `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
 
     def __init__(self, build: Callable, series: numpy.ndarray, parameters: Parameters, least: int = 0):
         self.build, self.parameters, self.total, self.least = build, parameters, len(series), least
@@ -264,7 +270,9 @@ class _Together:
         return groups
 
     def _one_group(self, series: numpy.ndarray, gaps: bool, p: Pattern) -> _Group:
-        """All series whose data determine as much of the start; the augmented filter runs over the same steps of all."""
+        """Return a group of the series whose data determine as much of the start.
+
+        The augmented filter runs over the same steps of all."""
         s = system(self.build(self.parameters.tree(self.parameters.start)), p.numbers.data)
         head, members, begins = p.numbers.head, [], []
         known: dict[bytes, int] = {}
@@ -292,8 +300,8 @@ class _Together:
         return pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
-        """The data rows of all series, which begin behind their first steps; where these are more than those of others, steps without
-        observations follow."""
+        """Return the data rows of all series after their first steps, padded with missing steps to one
+        length."""
         steps = min(g.steps for g in self.groups)
         rows = []
         for g in self.groups:
@@ -321,7 +329,7 @@ class _Together:
         return found
 
     def _require_same(self) -> None:
-        """The traced numbers are those of the patterns."""
+        """Raise if the traced numbers differ from those of the patterns."""
         u = self.parameters.start[:, None]
         for g in self.groups:
             p = g.pattern
@@ -330,14 +338,14 @@ class _Together:
                 raise NotCompiled("its numbers differ when it is traced")
 
     def _parts(self, which: numpy.ndarray) -> list[tuple[Any, Callable]]:
-        """For each group its columns among these series, and its theta."""
+        """Return, for each group, its columns among these series, and its theta."""
         if len(self.groups) == 1:
             return [(slice(None), self.groups[0].theta(which))]
         at = [(numpy.flatnonzero(self.group[which] == k), g) for k, g in enumerate(self.groups)]
         return [(columns, g.theta(self.place[which[columns]])) for columns, g in at if columns.size]
 
     def value_and_grad(self, U: numpy.ndarray, which: numpy.ndarray) -> tuple:
-        """(b,) and (p, b)."""
+        """Return values (b,) and gradients (p, b)."""
         gradient = numpy.empty_like(U)
         with numpy.errstate(all="ignore"):
             pulled = [(at, *vjp(theta, U[:, at])) for at, theta in self._parts(which)]
@@ -349,7 +357,7 @@ class _Together:
         return -(value + theta[-1]), gradient
 
     def _joined(self, parts: list, b: int) -> numpy.ndarray:
-        """The columns of all groups."""
+        """Join the columns of all groups."""
         if len(parts) == 1:
             return parts[0][1]
         made = numpy.empty((parts[0][1].shape[0], b))
@@ -358,7 +366,7 @@ class _Together:
         return made
 
     def hessian(self, U: numpy.ndarray, which: numpy.ndarray) -> numpy.ndarray:
-        """(b, p, p): all directions of all series in one launch."""
+        """Return the Hessians (b, p, p), with all directions of all series in one launch."""
         k, b = U.shape
         parts = self._parts(which)
         units = [numpy.repeat(e[:, None], b, axis=1) for e in numpy.eye(k)]
@@ -374,7 +382,7 @@ class _Together:
         return (H + H.transpose(0, 2, 1)) / 2
 
     def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
-        """Standard errors of the parameters themselves, from the inverse of H; nan at a bound."""
+        """Return standard errors of the constrained parameters from the inverse of H; nan at a bound."""
         k, b = U.shape
         J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
         curvature = numpy.einsum("bii->bi", H)
@@ -389,14 +397,16 @@ class _Together:
 
 
 def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> numpy.ndarray:
-    """Second derivatives of <w, f> along e."""
+    """Return the second derivatives of <w, f> along e."""
     return hvp(lambda U: (w * f(U)).sum(), U, e)
 
 
 def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable:
-    """u (p,) to the numbers of the model that the kernel's theta is made of, for the tracer of kernels: `system` without its checks,
-    which have been made.  If the first steps depend on these numbers, to the theta of what runs over them: then there is an argument more,
-    what the series says of a diffuse start."""
+    """Return a traceable function from u (p,) to the numbers that the kernel's theta is made of.
+
+    It is `system` without the checks, which were made before. If the first steps depend on these numbers, it
+    returns the theta of the filter over those steps. It then takes a further argument, what the series
+    implies for a diffuse start."""
     m, used, at, head = found.layout.states, found.used, found.numbers.at, found.numbers.head
     model = build(parameters.tree(parameters.start))
     keep = numpy.where(numpy.broadcast_to(model.start.diffuse, (m,)), 0.0, 1.0)
@@ -432,7 +442,7 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable
 
 
 def _square(x: Any, n: int) -> Any:
-    """A covariance from a variance, variances or itself."""
+    """Return a covariance matrix from a variance, variances or a matrix."""
     return x if numpy.ndim(x) == 2 else x * numpy.eye(n)
 
 
@@ -449,7 +459,7 @@ def _stationary(T: Any, Q: Any, m: int, passes: int) -> Any:
 
 
 def _passes(found: Pattern, model: LinearGaussian, m: int) -> int:
-    """How many doublings the covariance of a stationary start takes."""
+    """Return the number of doublings for the covariance of a stationary start."""
     if m <= SMALL:
         return 0
     if found.free[found.numbers.at["T"]].any():

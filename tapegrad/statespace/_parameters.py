@@ -1,4 +1,4 @@
-"""The parameters of a fit: named blocks of numbers, and the free vector behind them in which an optimiser moves."""
+"""The parameters of a fit: named blocks of numbers, and the free vector in which an optimiser moves."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ from ._constraints import Constraint, unconstrained
 
 @dataclass
 class Block:
-    """A parameter of a model of the library: its start, its constraint, and the names of its elements if it is a vector."""
+    """A parameter of a library model: its start, its constraint, and the names of a vector's elements."""
 
     start: Any
     constraint: Constraint
@@ -22,7 +22,7 @@ class Block:
 
 
 class Parameters:
-    """Named blocks of parameters and their places in the unconstrained vector."""
+    """Named blocks of parameters and their positions in the unconstrained vector."""
 
     def __init__(self, start: Any, constraints: Any, labels: Mapping[str, list[str]] | None = None):
         self.given = start
@@ -50,11 +50,11 @@ class Parameters:
 
     @property
     def bounded(self) -> numpy.ndarray:
-        """Which elements have a constraint, so that they may run into its bound."""
+        """Return which elements have a constraint, and may run into its bound."""
         return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
 
     def values(self, u: Any) -> dict[str, Any]:
-        """The parameters themselves, block by block."""
+        """Return the constrained parameters, block by block."""
         result = {}
         for name, at, shape, constraint in self.blocks:
             piece = u[at : at + int(numpy.prod(shape))].reshape(shape) if shape else u[at]
@@ -62,7 +62,7 @@ class Parameters:
         return result
 
     def tree(self, u: Any) -> Any:
-        """In the form of `start`."""
+        """Return the parameters in the form of `start`."""
         values = self.values(u)
         return values if self.keyed else np.stack(list(values.values()))
 
@@ -71,7 +71,7 @@ class Parameters:
 
 
 def parameters_of(title: str, blocks: Mapping[str, Block], start: Any, constraints: Any) -> Parameters:
-    """Those of a model of the library, some perhaps with another start or constraint."""
+    """Return the parameters of a library model, with the user's starts and constraints."""
     given = dict(start or {})
     for name in given:
         if name not in blocks:
@@ -84,7 +84,7 @@ def parameters_of(title: str, blocks: Mapping[str, Block], start: Any, constrain
 
 
 def _elements(start: Any, constraints: Any) -> dict[str, Any]:
-    """A vector of parameters as numbers named theta[i]."""
+    """Split a vector of parameters into numbers named theta[i]."""
     vector = to_host(start)
     if vector.ndim != 1:
         raise ArgumentError(f"start: shape {vector.shape}; wanted a vector, or a dict of names to numbers or arrays")
@@ -96,7 +96,7 @@ def _elements(start: Any, constraints: Any) -> dict[str, Any]:
 
 
 def _assigned(blocks: Mapping[str, Any], constraints: Any) -> dict[str, Constraint]:
-    """The constraint of each block."""
+    """Return the constraint of each block."""
     if constraints is None or isinstance(constraints, Constraint):
         return dict.fromkeys(blocks, constraints or unconstrained())
     if not isinstance(constraints, Mapping):

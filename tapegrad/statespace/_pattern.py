@@ -1,11 +1,12 @@
-"""From a model function to its kernel: what of the matrices depends on the parameters, which entries are 0 and 1, how the filter
-begins, and what the data rows hold.
+"""From a model function to its kernel.
 
-All numbers of a model stand in one vector (`Numbers`); the kernel's theta is an affine map of those of them that depend on the
-parameters.  Where as many observations as a diffuse start has elements determine it, under a transition that the parameters leave alone,
-the state behind these is affine in the numbers (`filters.diffuse_start.Constants`).  Otherwise the augmented filter runs over the first
-steps, and the
-state behind them joins the numbers."""
+A pattern says which numbers of the matrices depend on the parameters, which entries are 0 and 1, how the
+filter begins, and what the data rows hold. All numbers of a model form one vector (`Numbers`). The kernel's
+theta is an affine map of those that depend on the parameters.
+
+If as many observations as a diffuse start has elements determine it, under a transition without parameters,
+the state after them is affine in the numbers (`filters.diffuse_start.Constants`). Otherwise the augmented
+filter runs over the first steps, and the state after them joins the numbers."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -31,8 +32,10 @@ NAMES |= {"d": "observation_offset"}
 
 @dataclass(frozen=True)
 class Numbers:
-    """What of a model does not vary over time, in one vector: the fields of FIELDS, flat; and, if the filter begins otherwise than by
-    constants (`head`), mean, covariance (upper triangle) and log-likelihood of the first steps."""
+    """The numbers of a model that do not vary over time, as one vector: the fields of FIELDS, flat.
+
+    If the filter does not begin by constants (`head`), mean, covariance (upper triangle) and log-likelihood
+    of the first steps follow."""
 
     parameters: Parameters
     data: Observations
@@ -59,9 +62,12 @@ class Numbers:
 
 @dataclass(frozen=True)
 class Pattern:
-    """theta = constant + slope @ numbers[used]; the log-likelihood is what the kernel gives on `rows`, and `begun` for the steps before
-    these (with a head the last of the numbers, too).  `known`: the numbers at one point; those that are not `free` do not change.
-    `all_rows`: those of the first steps, too; `begins`: the first steps, where the state behind them is an affine map."""
+    """theta = constant + slope @ numbers[used].
+
+    The log-likelihood is the result of the kernel on `rows`, plus `begun` for the steps before these (with a
+    head, plus the last of the numbers). `known` holds the numbers at one point; those that are not `free` are
+    constant. `all_rows` includes the first steps. `begins` are the first steps, if the state after them is an
+    affine map."""
 
     numbers: Numbers
     layout: Layout
@@ -85,9 +91,10 @@ def pattern(
     depends: numpy.ndarray | None = None,
     begin: Begin | None = None,
 ) -> Pattern:
-    """The pattern of the models that `build` gives near the free parameters u; `depends`: the numbers that are known to depend on u;
-    `begin`: how the filter begins, where that is settled.
-    Raises `NotCompiled` where there is none."""
+    """Return the pattern of the models near the free parameters u; raise `NotCompiled` if there is none.
+
+    `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if
+    known."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
     numbers = Numbers(parameters, data, joseph, starts(len(s.diffuse), data.width, s.varying), len(s.diffuse))
@@ -107,7 +114,7 @@ def pattern(
 
 
 def _refuse(s: System, data: Observations) -> None:
-    """Raise `NotCompiled` for what no kernel is made of."""
+    """Raise `NotCompiled` for models that no kernel covers."""
     if data.xp is not numpy or any(xp_of(value(getattr(s, name))) is not numpy for name in FIELDS):
         raise NotCompiled("the data are on a device")
     if is_tracked(data.values):
@@ -115,8 +122,10 @@ def _refuse(s: System, data: Observations) -> None:
 
 
 def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """The numbers at u, and which of them depend on u: what differs at points around u.  (What depends on u elsewhere alone is found
-    there: the objective compares at each point.)  Where there is no model around u, nothing would seem to depend on it."""
+    """Return the numbers at u, and which of them change at points around u.
+
+    A number may depend on u only elsewhere. The objective, which compares at each point, finds that. Raise if
+    there is no model around u, because then nothing would seem to depend on u."""
     known = numpy.asarray(numbers.of_system(s, numbers.data))
     free, looked = numpy.zeros(known.size, bool), False
     for size in (0.01, -0.03, 0.1):
@@ -152,7 +161,7 @@ def _laid_out(s: System, numbers: Numbers, form: Form, known: numpy.ndarray, fre
     m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0
     k = m + triangle(m)[0].size
     origin = form.begun
-    if numbers.head is not None:  # what the first steps ended with stands behind the fields
+    if numbers.head is not None:  # the result of the first steps follows the fields
         origin = numpy.concatenate([max(at.stop for at in numbers.at.values()) + numpy.arange(k), form.at])
     begins = begin.constants if begin else None
     used = numpy.unique(origin[free[origin]]) if begins is None else numpy.flatnonzero(free)

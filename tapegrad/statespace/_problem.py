@@ -1,4 +1,4 @@
-"""What a fit maximises, and where the search came to rest."""
+"""The objective of a fit, and the point where its search stops."""
 
 import pickle
 from collections.abc import Callable, Mapping
@@ -15,8 +15,10 @@ from ._parameters import Parameters
 
 
 class Prior:
-    """The logarithm of a prior density of the parameters: a function of all of them, or a dict of functions, or of
-    distributions as `tapegrad.stats.norm(0, 1)`, of some; densities of an array are multiplied."""
+    """The logarithm of a prior density of the parameters.
+
+    It is a function of all parameters, or a dict of functions or distributions such as
+    `tapegrad.stats.norm(0, 1)` for some of them. Densities of an array are multiplied."""
 
     def __init__(self, given: Any):
         self.given = given
@@ -35,7 +37,7 @@ class Prior:
 
 
 class Left:
-    """In the place of a function that could not be pickled."""
+    """Replaces a function that could not be pickled."""
 
     def __init__(self, name: str):
         self.name = name
@@ -48,11 +50,12 @@ class Left:
 
 @dataclass(frozen=True)
 class Problem:
-    """A model built from parameters, data, and perhaps a prior: a function of the parameters to a log density.  `described`
-    is the model in words and parts, where it is one of the library's; `offset` is added to the log-likelihood, and the `used_up` first
-    observations do not count, for they only begin differences.  `quick` is the same function in a cheaper form, where there is one;
-    `others` are starts for a search that the first leads nowhere.  `name` says all that `build` depends on but the parameters and the
-    numbers of the data: a kernel made of it is found on disk in a later process."""
+    """A log density of parameters: a model built from them, data, and perhaps a prior.
+
+    `described` describes a library model. `offset` is added to the log-likelihood. The first `used_up`
+    observations only begin differences and do not count. `quick` is the same function in a cheaper form, if
+    any. `others` are starts for a search that fails from the first. `name` identifies everything that `build`
+    depends on, except for the parameters and the data; later processes find the kernel on disk under it."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -71,25 +74,27 @@ class Problem:
         for name in ("build", "prior"):
             try:
                 pickle.dumps(state[name])
-            except Exception:  # by what a user's function holds, anything may go wrong
+            except Exception:  # the user's function may hold objects with any error
                 state[name] = Left(name)
         return state
 
     def objective(self) -> ModelObjective:
-        """Minus the log-likelihood, less the logarithm of the prior, of the free parameters."""
+        """Return minus the log-likelihood and log prior as a function of the free parameters."""
         if self.quick is not None:
             return self.quick.objective()
         return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name)
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
-        """The derivatives of the log-likelihood terms of each step by the free parameters, (n, k)."""
+        """Return the derivatives of the log-likelihood terms with respect to the free parameters, (n, k)."""
         return self.objective().scores(u)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Taken:
-    """What a search took: `iterations` of the optimiser, `newton_steps` that followed; `evaluations` (of value and gradient), `hessians`,
-    `products` (Hessian times vector) count both."""
+    """The counts of a search.
+
+    They are `iterations` of the optimiser, the `newton_steps` after them, and, for both, `evaluations` of
+    value and gradient, `hessians` and `products` (Hessian times vector)."""
 
     method: str
     message: str
@@ -102,8 +107,10 @@ class Taken:
 
 @dataclass(frozen=True, kw_only=True)
 class Stop(Taken):
-    """Where the search came to rest: the free parameters u (k,), minus the log-likelihood (and prior) with its gradient and
-    its second derivatives there, and how the likelihood was computed."""
+    """The point where the search stopped.
+
+    It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second
+    derivatives, and how the likelihood was computed."""
 
     u: numpy.ndarray
     value: float

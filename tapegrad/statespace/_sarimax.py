@@ -98,7 +98,7 @@ def sarimax(
     process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp)
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
-    process.regressed(data)  # raises where the data cannot be fitted
+    process.regressed(data)  # raises if the data cannot be fitted
     return Specified(process, data)
 
 
@@ -107,7 +107,7 @@ def _is_count(x: Any) -> bool:
 
 
 def _orders(name: str, given: Any, form: str) -> tuple:
-    """The orders of a process; lists of lags as tuples, those without gaps as numbers."""
+    """Return the orders of a process: numbers, or tuples of lags if there are gaps."""
     wanted = f"sarimax: {name}={given!r}; wanted {form.count(',') + 1} whole numbers, {form}"
     if not isinstance(given, (tuple, list)) or len(given) != form.count(",") + 1:
         raise ArgumentError(wanted)
@@ -126,7 +126,7 @@ def _orders(name: str, given: Any, form: str) -> tuple:
 
 
 def _powers(trend: Any) -> tuple[int, ...]:
-    """The powers of time in a trend."""
+    """Return the powers of time in a trend."""
     if isinstance(trend, (tuple, list, numpy.ndarray)):
         if not all([_is_count(x) and x <= 1 for x in trend]):
             raise ArgumentError(f"sarimax: trend={trend!r}; wanted a 1 for each power of time that there is, and else 0")
@@ -142,7 +142,7 @@ def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Arima(OnLibrary):
-    """The process as a model of the levels: called with parameters, it is what builds them."""
+    """The process as a model of the levels; a call with parameters builds the model."""
 
     order: tuple
     seasonal: tuple
@@ -161,23 +161,23 @@ class Arima(OnLibrary):
 
     @property
     def parameters(self) -> int:
-        """How many there are."""
+        """Return the number of parameters."""
         return sum([len(lags) for lags in self.lags.values()]) + len(self.columns) + len(self.powers) + 1
 
     @property
     def lags(self) -> dict[str, tuple[int, ...]]:
-        """Those of each polynomial; of the seasonal ones in seasons."""
+        """Return the lags of each polynomial; seasonal ones count seasons."""
         (p, _, q), (P, _, Q, _) = self.order, self.seasonal
         return {"ar": _lags(p), "seasonal_ar": _lags(P), "ma": _lags(q), "seasonal_ma": _lags(Q)}
 
     @property
     def degree(self) -> int:
-        """That of the trend; -1 if there is none."""
+        """Return the degree of the trend, -1 without one."""
         return max(self.powers, default=-1)
 
     @property
     def trends(self) -> dict[int, str]:
-        """The names of the coefficients of the powers of time."""
+        """Return the names of the coefficients of the powers of time."""
         return {k: ("intercept", "drift")[k] if k < 2 else f"trend.{k}" for k in self.powers}
 
     @property
@@ -186,7 +186,7 @@ class Arima(OnLibrary):
 
     @property
     def delta(self) -> numpy.ndarray:
-        """(1 - B)^d (1 - B^s)^D, from the power 0 on."""
+        """Return the coefficients of (1 - B)^d (1 - B^s)^D, from power 0 on."""
         d, (_, D, _, s) = self.order[1], self.seasonal
         result = numpy.ones(1)
         for factor, times in ((numpy.array([1.0, -1.0]), d), (numpy.r_[1.0, numpy.zeros(max(s - 1, 0)), -1.0], D)):
@@ -199,15 +199,16 @@ class Arima(OnLibrary):
         return self.order[1] + self.seasonal[1] * self.seasonal[3]
 
     def differenced(self, x: numpy.ndarray) -> numpy.ndarray:
-        """delta(B) x[t], along the first axis, for the t where it can be formed."""
+        """Return delta(B) x[t] along the first axis, for the t where all lags exist."""
         n = len(x) - self.lost
         return sum([c * x[self.lost - k : self.lost - k + n] for k, c in enumerate(self.delta)])
 
     # --- parameters ---
 
     def regressed(self, data: Observations) -> tuple[numpy.ndarray, numpy.ndarray]:
-        """What least squares leave of the differenced series, and the coefficients of trend and regressors.  Raises where the data cannot
-        be fitted."""
+        """Regress the differenced series on trend and regressors; return residuals and coefficients.
+
+        Raise if the data cannot be fitted."""
         w = self.differenced(to_host(value(data.raw))[:, 0])
         t = numpy.arange(float(self.lost), data.steps)
         design = [t**k for k in self.powers]
@@ -225,8 +226,11 @@ class Arima(OnLibrary):
         return w, coefficients
 
     def start(self, data: Observations) -> dict[str, Block]:
-        """Least squares for trend and regressors, then E. J. Hannan and J. Rissanen's regression on lagged values and the
-        residuals of a long autoregression (Biometrika 69 (1982) 81-94)."""
+        """Return starting values: least squares for trend and regressors, then Hannan and Rissanen's
+        regression.
+
+        That is a regression on lagged values and the residuals of a long autoregression (E. J. Hannan and J.
+        Rissanen, Biometrika 69 (1982) 81-94)."""
         s, all_lags = self.seasonal[3], self.lags
         w, coefficients = self.regressed(data)
         steps = {name: s if name.startswith("seasonal") else 1 for name in all_lags}
@@ -262,8 +266,9 @@ class Arima(OnLibrary):
 
     @property
     def _name(self) -> str | None:
-        """Says all that `of_differences` depends on but the parameters and the numbers of the data; None where the start is found by a
-        loop that looks at numbers."""
+        """Identify what `of_differences` depends on, except for the parameters and the numbers of the data.
+
+        Return None if a loop that reads numbers finds the start."""
         last = {name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1) for name, lags in self.lags.items() if lags}
         ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
         if ar and (max(ar, ma + 1) > SMALL or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
@@ -277,7 +282,7 @@ class Arima(OnLibrary):
     # --- the state space models ---
 
     def _polynomials(self, p: Mapping[str, Any]) -> tuple[Any, Any]:
-        """The coefficients of phi(B) Phi(B^s) and theta(B) Theta(B^s), as `arma` takes them."""
+        """Return the coefficients of phi(B) Phi(B^s) and theta(B) Theta(B^s), as `arma` takes them."""
         s, xp, whole = self.seasonal[3], self.xp, {}
         for name, lags in self.lags.items():
             whole[name] = p[name] if lags else None
@@ -307,8 +312,10 @@ class Arima(OnLibrary):
         return np.linalg.solve(xp.eye(n) - np.sum(phi[:, None, None] * xp.asarray(shifted), axis=0), b)
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """The model of w + delta(B) X beta.  The line's coefficients and beta are states that start from the parameters and stay, so that
-        what varies over time is data alone."""
+        """Return the model of w + delta(B) X beta.
+
+        The line's coefficients and beta are states that start from the parameters and stay. Only data vary
+        over time."""
         phi, theta = self._polynomials(p)
         line = self._line(p, phi) if self.powers else None
         height = line[0] if self.powers else 0.0
@@ -326,8 +333,9 @@ class Arima(OnLibrary):
         return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, 0.0, height, Start(mean, cov))
 
     def _beside(self, inner: LinearGaussian, p: Mapping[str, Any], below: Any, k: int) -> tuple[Any, Any, Any]:
-        """The process with k more states without noise, whose transition is `below`: transition, selection and the covariance of the
-        start."""
+        """Return transition, selection and start covariance of the process with k more states without noise.
+
+        `below` is the transition of these states."""
         T, R, xp = inner.transition, inner.selection, self.xp
         m = T.shape[0]
         cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
@@ -357,13 +365,13 @@ class Arima(OnLibrary):
         return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
 
     def extended(self, steps: int, exog: Any) -> "Arima":
-        """The model with regressors for the steps after the data."""
+        """Return the model with regressors for the steps after the data."""
         new = future_regressors(exog, [] if self.X is None else [self.columns], steps)
         return replace(self, steps=self.steps + steps, X=numpy.concatenate([self.X, new[0]]) if new else None)
 
 
 def _product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
-    """The coefficients of (1 + sign a(B)) (1 + sign b(B^s)), less the leading 1, times sign."""
+    """Return the coefficients of (1 + sign a(B)) (1 + sign b(B^s)), without the leading 1, times sign."""
     if b is None:
         return xp.zeros(0) if a is None else a
     size = (0 if a is None else a.shape[0]) + s * b.shape[0]
@@ -381,7 +389,8 @@ def _product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
 
 
 def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict[str, numpy.ndarray], float]:
-    """Starting values of the coefficients at the lags of the four polynomials, within the region of the constraints; and the variance."""
+    """Return starting values of the coefficients of the four polynomials, inside the constraints, and the
+    variance."""
     variance = float(numpy.nanvar(w))
     parts = {name: numpy.zeros(len(x)) for name, x in lags.items()}
     every = sum(lags.values(), [])
@@ -398,7 +407,8 @@ def _hannan_rissanen(w: numpy.ndarray, lags: dict[str, list[int]]) -> tuple[dict
 
 
 def _residuals(w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]) -> tuple[numpy.ndarray, numpy.ndarray | None]:
-    """What a regression of w on lagged series leaves (nan where it cannot be formed), and its coefficients."""
+    """Return residuals of a regression of w on lagged series (nan where lags are missing), and
+    coefficients."""
     design = numpy.column_stack([numpy.r_[numpy.full(k, numpy.nan), x[: x.size - k]] if k < x.size else x * numpy.nan for x, k in columns])
     good = ~numpy.isnan(design).any(1) & ~numpy.isnan(w)
     if good.sum() <= len(columns):
@@ -408,7 +418,7 @@ def _residuals(w: numpy.ndarray, columns: list[tuple[numpy.ndarray, int]]) -> tu
 
 
 def _shrunk(x: numpy.ndarray, lags: list[int], sign: float) -> numpy.ndarray:
-    """The coefficients of a polynomial at these lags, pulled inside the stationary region by moving its roots outwards."""
+    """Return the coefficients at these lags, pulled inside the stationary region by moving roots outwards."""
     step = min(lags, default=1) if lags and all([lag % min(lags) == 0 for lag in lags]) else 1
     places = numpy.array(lags, int) // step
     for _ in range(200):

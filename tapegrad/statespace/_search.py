@@ -11,17 +11,18 @@ from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import Stop
 
-GRADIENT = 1e-9  # wanted of the gradient in the unconstrained parameters, for a log-likelihood up to 1000 in size
-NEAR = 1e-3  # the same where the Newton steps of method 'auto' begin
-FLAT = 1e-5  # second derivative below which a constrained parameter is running into its bound
-STEPS = 50  # Newton steps at most
-SINGULAR = 1e-10  # smallest eigenvalue of second derivatives, scaled to ones on the diagonal, that is told from zero
-RIDGE = 1e-5  # the same where the search leads nowhere: along a ridge that falls away at infinity there is always some curvature left
+GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up to 1000 in size
+NEAR = 1e-3  # the same, where the Newton steps of method 'auto' begin
+FLAT = 1e-5  # second derivative below which a constrained parameter runs into its bound
+STEPS = 50  # Newton steps, at most
+SINGULAR = 1e-10  # smallest scaled eigenvalue of second derivatives that counts as nonzero
+RIDGE = 1e-5  # the same after a failed search: a ridge that falls towards infinity always has some curvature
 
 
 class Shape:
-    """The second derivatives in the parameters that are not at a bound, scaled to ones on the diagonal: which there are (`at`), the
-    scales, and their eigenvalues."""
+    """The second derivatives of the parameters that are not at a bound, scaled to a unit diagonal.
+
+    `at` holds these parameters, `scale` the scales; eigenvalues and eigenvectors follow."""
 
     def __init__(self, hessian: numpy.ndarray, bounded: numpy.ndarray):
         curvature = numpy.diag(hessian)
@@ -30,7 +31,7 @@ class Shape:
         self.sizes, self.directions = numpy.linalg.eigh(hessian[numpy.ix_(self.at, self.at)] / numpy.outer(self.scale, self.scale))
 
     def require_determined(self, parameters: Parameters, count: int, least: float) -> None:
-        """Raise if the function does not change along some directions, and name the parameters there."""
+        """Raise if the function is flat along some directions, and name the parameters there."""
         if self.at.size and self.sizes[0] < least:
             shares = numpy.linalg.norm(self.directions[:, self.sizes < least], axis=1)
             names = [parameters.names[self.at[k]] for k in numpy.flatnonzero(shares >= min(0.05, numpy.sort(shares)[-2:][0]))]
@@ -41,7 +42,8 @@ class Shape:
 
 
 class _Search:
-    """Where the search is: free parameters, minus the log-likelihood with its derivatives, and the Newton steps so far."""
+    """The state of a search: free parameters, the objective with its derivatives, and the Newton steps so
+    far."""
 
     def __init__(self, objective: ModelObjective, parameters: Parameters):
         self.objective, self.u, self.taken = objective, objective.start, 0
@@ -50,7 +52,7 @@ class _Search:
         self.hessian: Any = None
 
     def moved(self, u: numpy.ndarray) -> None:
-        """To u, or, where the function is not finite there, which has no gradient to go by, to the lowest point so far."""
+        """Move to u, or, if the function is not finite there, to the lowest point so far."""
         self.u = u if numpy.isfinite(self.objective(u)[0]) else self.objective.lowest[1]
         self.value, self.gradient = self.objective(self.u)
 
@@ -63,8 +65,9 @@ class _Search:
         return GRADIENT * max(1.0, abs(self.value) / 1000)
 
     def polish(self) -> bool:
-        """Newton steps, with one Hessian for as long as a step makes the gradient five times as small; False where a step does not help
-        any more or this is no maximum."""
+        """Take Newton steps; return False if a step no longer helps or this is no maximum.
+
+        A Hessian is reused while a step reduces the gradient to a fifth."""
         while self.taken <= STEPS:
             self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
@@ -81,8 +84,10 @@ class _Search:
 
     @property
     def resting(self) -> bool:
-        """Would a Newton step change the estimates by less than 1e-8 standard errors, parameters at a bound left out?  Then only rounding
-        keeps the gradient from falling, of a parameter whose unit is small."""
+        """Return whether a Newton step would change the estimates by less than 1e-8 standard errors.
+
+        Parameters at a bound are left out. Then only rounding keeps the gradient of a parameter of small unit
+        from falling."""
         free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT))
         H, g = self.hessian[numpy.ix_(free, free)], self.gradient[free]
         if abs(self.gradient[~free]).max(initial=0.0) > FLAT or not free.any() or numpy.linalg.eigvalsh(H)[0] <= 0:
@@ -91,24 +96,24 @@ class _Search:
 
     @property
     def _moving(self) -> numpy.ndarray:
-        """The places of the parameters that have not arrived at a bound; of all if all have."""
+        """Return the positions of the parameters that are not at a bound; of all if all are."""
         arrived = self.bounded & (abs(numpy.diag(self.hessian)) < FLAT) & (abs(self.gradient) <= self.wanted)
         return numpy.flatnonzero(~arrived | arrived.all())
 
     def _step(self) -> bool:
-        """One Newton step, halved until the gradient falls."""
+        """Take one Newton step, halved until the gradient falls."""
         step, moving = numpy.zeros(self.u.size), self._moving
         step[moving] = numpy.linalg.solve(self.hessian[numpy.ix_(moving, moving)], self.gradient[moving])
         curvature = numpy.diag(self.hessian)
-        # A parameter on its way to a bound lowers the function by less and less, as exp(-r u) with r = |second / first derivative|,
-        # and each Newton step takes it 1 / r further: it goes all the way at once.
+        # Near a bound the function falls as exp(-r u) with r = |second / first derivative|. A Newton step
+        # moves only 1 / r, so such a parameter goes all the way at once.
         slope = abs(self.gradient)
         away = self.bounded & (curvature < FLAT) & (slope > self.wanted) & (curvature > 0.5 * slope) & (curvature < 5 * slope)
         step[away] = self.gradient[away] / curvature[away] * (1 + numpy.log(slope[away] / self.wanted))
         self.taken += 1
         for _ in range(10):
             value, gradient = self.objective(self.u - step)
-            better = abs(gradient).max() < self.size or away.any()  # the others follow those that have gone
+            better = abs(gradient).max() < self.size or away.any()  # the others follow
             if numpy.isfinite(value) and better and value <= self.value + 1e-9 * abs(self.value):
                 self.u, self.value, self.gradient = self.u - step, value, gradient
                 return True
@@ -116,8 +121,9 @@ class _Search:
         return False
 
     def on_a_ridge(self) -> Shape | None:
-        """Is a direction along which the function hardly changes all that keeps the search from a minimum?  Newton steps in the other
-        directions would then come to rest."""
+        """Return the Shape if only a flat direction keeps the search from a minimum.
+
+        Newton steps in the other directions then converge."""
         u, value, gradient = self.u, self.value, self.gradient
         for _ in range(STEPS):
             shape = Shape(self.objective.hessian(u), self.bounded)
@@ -140,8 +146,10 @@ class _Search:
 
 
 def maximised(objective: ModelObjective, parameters: Parameters, method: str, hess: str, options: Mapping[str, Any] | None) -> Stop:
-    """Minimise the objective.  Method 'auto' is BFGS, whose steps cost a gradient each, and 'trust-exact' from where that ends if it is
-    not near a maximum."""
+    """Minimise the objective.
+
+    Method 'auto' is BFGS, whose steps cost a gradient each. 'trust-exact' follows if BFGS ends far from a
+    maximum."""
     search, iterations, message = _Search(objective, parameters), 0, ""
     near = {"gtol": NEAR * max(1.0, abs(search.value) / 1000)}
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
@@ -177,7 +185,7 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
 
 
 def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
-    """What to raise where the search ended without a maximum; it holds the last parameters."""
+    """Return the error of a search that ended without a maximum; it holds the last parameters."""
     error: Exception = ConvergenceError(
         f"fit: no maximum reached.  {message}  Stopped after {iterations} iterations and {search.taken} Newton steps at unconstrained "
         f"parameters {search.u}, log-likelihood {-search.value:.10g}, where the largest entry of the gradient is {search.size:.3g} (wanted "
@@ -196,6 +204,6 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
 
 
 def holding(error: Exception, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
-    """The error, with the last parameters."""
+    """Return the error with the last parameters attached."""
     error.params, error.unconstrained, error.loglik = parameters.tree(u), u, -value
     return error

@@ -19,7 +19,7 @@ from ._problem import Problem
 from .filters.arrays import is_number
 from .filters.compiled import loglik
 
-# Shares of the variance of the changes, for noise, level and the rest: the starts.
+# Starting shares of the variance of the changes: noise, level, rest.
 SHARES = [(1.0, 1.0, 1.0), (2.0, 0.04, 0.04), (0.1, 3.0, 0.2), (1.0, 0.1, 4.0)]
 
 

@@ -1,5 +1,5 @@
-"""From a program to text.
+"""Code generation: from a program to text.
 
-`lower` makes lists of instructions that both emitters share, `arena` places blocks, `schedule` orders a step; `block_code`,
-`elementary` and `walk` are written once for both. LLVM: `llvm_builder`, `llvm`. CUDA C: `cuda_builder`, `cuda`, `cuda_tape`,
-`cuda_split`."""
+`lower` makes the lists of instructions that both emitters share. `arena` places blocks, and `schedule` orders
+a step. `block_code`, `elementary` and `walk` are common to both emitters. `llvm_builder` and `llvm` write
+LLVM. `cuda_builder`, `cuda`, `cuda_tape` and `cuda_split` write CUDA C."""

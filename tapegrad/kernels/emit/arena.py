@@ -1,15 +1,16 @@
-"""Where blocks live while a program runs.
+"""Memory of the blocks of a running program; `lower` calls this module.
 
-A view is read in place of its source; an elementwise result with a single elementwise user is computed there and never stored.
-All others have a place in an arena, which is the first part of the workspace of a block of lanes (of a thread): places are used
-again as soon as nobody reads them, so that the arena holds only what lives at the same time."""
+A view is read from its source. An elementwise result with a single elementwise user is computed there and
+never stored. Every other block has a place in the arena, the first part of the workspace of a block of lanes
+(on a device, of a thread). A place is reused once its block is dead. The arena is therefore only as large as
+the blocks that are alive together."""
 
 from typing import Any
 
 from ..graph.blocks import BLOCK_OPS, size_of
 from ..graph.nodes import LEAVES, Graph
 
-COSTS = {"cholesky": 3, "trisolve": 2, "lu": 1, "lusolve": 1}  # n^3 divided by this
+COSTS = {"cholesky": 3, "trisolve": 2, "lu": 1, "lusolve": 1}  # the cost is n^3 divided by this
 
 
 def elementwise(g: Graph, i: int) -> bool:
@@ -17,12 +18,12 @@ def elementwise(g: Graph, i: int) -> bool:
 
 
 def root(g: Graph, i: int) -> int:
-    """The block, or number, in which the elements of i are."""
+    """Return the block, or number, that holds the elements of i."""
     return g.args[i][0] if g.op[i] == "view" else i
 
 
 def cost(g: Graph, i: int) -> int:
-    """Roughly how many operations node i takes."""
+    """Estimate the number of operations of node i."""
     op, x = g.op[i], g.args[i]
     if op == "matmul":
         return size_of(g.shape[i]) * g.shape[x[0]][1]
@@ -34,20 +35,24 @@ def cost(g: Graph, i: int) -> int:
 
 
 class Placement:
-    """A node may be computed in several loops, each time anew: so places are keyed by (part, node), part being the number of the
-    loop, or None outside of loops.  A carry and a sum belong to their loop, what they are after it to the part around it.
+    """The places of all blocks of a program.
 
-    `group[part, i]`: the instructions computed together with block i; `inlined`: what is computed by its user; `place`: offsets in
-    the arena, also of (what, loop, component); `size`: elements of the arena.
+    Several loops may compute a node, each anew. Places are therefore keyed by (part, node). The part is the
+    number of the loop, or None outside of loops. A carry and a sum belong to their loop. Their final values
+    belong to the part around it.
 
-    Blocks of nodes in `wide` take two elements for each of theirs, and begin at an even one."""
+    `group[part, i]` holds the instructions computed together with block i. `inlined` holds nodes that their
+    user computes. `place` holds offsets in the arena, also of (what, loop, component). `size` counts the
+    elements of the arena.
+
+    A block of a node in `wide` takes two elements for each of its own, and begins at an even one."""
 
     def __init__(self, g: Graph, sections: list, outer: list, outputs: list[int], wide: frozenset[int] = frozenset()):
         self.g, self.wide = g, wide
-        self.uses: dict = {}  # key -> [(time, part, key of the user or None, whether the user could compute it itself)]
+        self.uses: dict = {}  # key -> [(time, part, key of the user or None, can the user compute it?)]
         self.made: dict = {}  # key -> (time, instruction)
-        self.given: set = set()  # keys of carries, and of what is left of loops
-        self.parent: dict = {}  # loop -> the part in which it stands
+        self.given: set = set()  # keys of carries, and of final values of loops
+        self.parent: dict = {}  # loop -> the part that contains it
         self.begin: dict = {}
         self.end: dict = {}
         self.time = 0
@@ -64,7 +69,7 @@ class Placement:
         self.place.update({key: self.place[carry] for key, carry in self.in_place.items()})
         self.group = {key: self._grouped(key) for key in self.made if key not in self.inlined}
 
-    # --- who uses what, and when ---
+    # --- uses and their times ---
 
     def _pass(self, code: list, part: int | None) -> None:
         g = self.g
@@ -88,7 +93,7 @@ class Placement:
         return part, j
 
     def _region(self, sections: list, inner: list, part: int | None) -> list:
-        """Straight code with loops in between; the bodies of all these."""
+        """Pass over straight code with loops in between; return the bodies of all of these."""
         found = []
         for k, code in enumerate(sections):
             self._pass(code, part)
@@ -121,13 +126,13 @@ class Placement:
         return alone and all(alike and where == part for _, where, _, alike in uses)
 
     def _evaluated(self) -> None:
-        """What an inlined node reads is read when its user is computed."""
+        """Set the time at which each node is evaluated; an inlined node is evaluated with its user."""
         self.when: dict = {}
         for key in sorted(self.made, key=lambda key: -self.made[key][0]):
             self.when[key] = self.when[self.uses[key][0][2]] if key in self.inlined else self.made[key][0]
 
     def _grouped(self, key: tuple) -> list:
-        """The instructions of a node and of what is inlined into it, operands first."""
+        """Return the instructions of a node and of the nodes inlined into it, operands first."""
         part, i = key
         found, stack = {i}, [i]
         while stack:
@@ -140,7 +145,9 @@ class Placement:
     # --- places ---
 
     def _last(self, key: tuple) -> int:
-        """The last time when the node is read; what is made outside of a loop is read in every step."""
+        """Return the last time at which the node is read.
+
+        A node from outside of a loop is read in every step of that loop."""
         times = [0]
         for time, part, user, _ in self.uses.get(key, ()):
             time = self.when[user] if user in self.inlined else time
@@ -150,7 +157,7 @@ class Placement:
         return max(times)
 
     def _in_place(self, bodies: list) -> dict:
-        """key -> key of the carry in whose place it is computed, for nobody reads the old carry then."""
+        """Return key -> key of the carry whose place it takes, where the old carry is dead by then."""
         g, found = self.g, {}
         for body in bodies:
             n = body.number
@@ -162,7 +169,7 @@ class Placement:
         return found
 
     def _lives(self, bodies: list) -> list[tuple]:
-        """(first time, last time, key, elements) of all that needs a place."""
+        """Return (first time, last time, key, elements) for everything that needs a place."""
         g, lives, extent = self.g, [], self.extent
         for key, (time, _) in self.made.items():
             if g.shape[key[1]] and key not in self.inlined and key not in self.in_place:
@@ -187,7 +194,7 @@ class Placement:
         return lives
 
     def extent(self, i: int) -> int:
-        """Elements of the arena for block i."""
+        """Return the number of arena elements of block i."""
         size = size_of(self.g.shape[i])
         return 2 * size if i in self.wide else size + size % 2 if self.wide else size
 

@@ -1,8 +1,9 @@
-"""Code for blocks, written once for both emitters, as elementary.py is: loops, loads and stores of a builder `b`, in the same order of
-arithmetic, so that CPU and GPU give the same bits.
+"""Code for blocks, shared by both emitters like `elementary`.
 
-A builder offers range (a loop), load and put (an element of a buffer), cell, get and set (a number that changes), beside its
-arithmetic.  Matrix products and factorisations are routines: functions of pointers, made once for each shape and called."""
+The code consists of loops, loads and stores of a builder `b`. The order of arithmetic is the same for both
+emitters, so CPU and GPU give the same bits. Beside its arithmetic, a builder offers `range` (a loop), `load`
+and `put` (an element of a buffer), and `cell`, `get` and `set` (a mutable number). Matrix products and
+factorisations are routines: functions of pointers, written once for each shape and called."""
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -11,7 +12,7 @@ from typing import Any
 
 from ..graph.blocks import contiguous, size_of
 
-SHORT = 8  # instructions of an elementwise loop up to which four elements are computed at a time
+SHORT = 8  # longest elementwise loop, in instructions, that is unrolled by four
 
 
 @dataclass(frozen=True)
@@ -45,8 +46,9 @@ class Affine:
 
 @dataclass(frozen=True)
 class Buffer:
-    """Where elements are: `base` in the language of the emitter; a constant buffer has one number for all lanes; those of a wide
-    one are float64 in a program of float32."""
+    """A buffer of elements: `base` is its address in the language of the emitter.
+
+    A constant buffer has one number for all lanes. A wide buffer holds float64 in a float32 program."""
 
     base: str
     offset: int = 0
@@ -56,7 +58,7 @@ class Buffer:
 
 @dataclass(frozen=True)
 class Access:
-    """Elements at offset + strides * index of a buffer."""
+    """The elements at offset + strides * index of a buffer."""
 
     buffer: Buffer
     offset: int
@@ -81,7 +83,7 @@ def write(b: Any, x: Access, value: Any, *index: Any) -> None:
 
 
 def cuts(n: int) -> list[tuple]:
-    """(from, to, step): tiles that cover n."""
+    """Return tiles (from, to, step) that cover n."""
     for step in (4, 3, 2):
         if n % step == 0:
             return [(0, n, step)]
@@ -90,14 +92,14 @@ def cuts(n: int) -> list[tuple]:
 
 
 def tiles(b: Any, n: int, visit: Callable) -> None:
-    """visit(first, size) for the tiles of n columns."""
+    """Call visit(first, size) for the tiles of n columns."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as c:
             visit(c, step)
 
 
 def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
-    """In tiles; a gated operand's zeros give 0 also with nan."""
+    """Write a tiled matrix product; zeros of a gated operand give 0 even with nan."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as i:
             tiles(b, m, lambda j, width, i=i, step=step: tile(b, out, x, y, inner, i, step, j, width, gates))
@@ -106,7 +108,7 @@ def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int
 def tile(
     b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple, pitch: int = 1
 ) -> None:
-    """`rows` times `columns` elements, the columns at a distance of `pitch`."""
+    """Write `rows` times `columns` elements of a product; the columns are `pitch` apart."""
     cells = [[b.cell(b.c(0.0)) for _ in range(columns)] for _ in range(rows)]
     with b.range(0, inner) as k:
         left = [read(b, x, i + r, k) for r in range(rows)]
@@ -148,7 +150,7 @@ def cholesky(b: Any, out: Access, a: Access, n: int) -> None:
 
 
 def substitute(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lower: bool, unit: bool) -> None:
-    """out = t^-1 right, by rows, several columns at a time."""
+    """Write out = t^-1 right, row by row, for several columns at a time."""
 
     def columns(c: Affine, width: int) -> None:
         with b.range(0, n) as u:
@@ -174,14 +176,16 @@ def trisolve(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lowe
 
 
 def exchange(b: Any, swap: Any, x: Access, i: Affine, j: Affine, c: Affine) -> None:
-    """Elements (i, c) and (j, c) change places where `swap` holds."""
+    """Exchange the elements (i, c) and (j, c) where `swap` holds."""
     u, v = read(b, x, i, c), read(b, x, j, c)
     write(b, x, b.select(swap, v, u), i, c)
     write(b, x, b.select(swap, u, v), j, c)
 
 
 def lu(b: Any, out: Access, a: Access, n: int) -> None:
-    """out[0]: both factors; out[1][j, i]: whether rows j and i were exchanged."""
+    """Write an LU factorisation with row exchanges.
+
+    out[0] holds both factors. out[1][j, i] says whether rows j and i were exchanged."""
     f, flags = Access(out.buffer, 0, (n, 1)), Access(out.buffer, n * n, (n, 1))
     with b.range(0, n) as i, b.range(0, n) as j:
         write(b, f, read(b, a, i, j), i, j)
@@ -245,13 +249,13 @@ def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None
 
 
 class BlockCode:
-    """The part of an emitter's `Text` that writes code for blocks; `self` is a builder, too.
+    """The part of an emitter's `Text` that writes code for blocks; `self` is a builder as well.
 
-    Inside of `self.typed(wide)` it is one of float64, or of the program's dtype.  Each node has one of these types, and loads and
-    stores go by that of the buffer."""
+    Inside `self.typed(wide)` it is a builder of float64, or of the program's dtype. Each node has one of
+    these types. Loads and stores follow the type of the buffer."""
 
-    part: int | None = None  # the number of the loop whose step is written
-    wide_arena: str  # `arena` for blocks of float64
+    part: int | None = None  # the number of the loop whose step is being written
+    wide_arena: str  # `arena` for float64 blocks
     g: Any
     low: Any
     typed: Any
@@ -275,7 +279,7 @@ class BlockCode:
     routine: Any
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
-        """Code for the instruction of a block, or of a number computed from one."""
+        """Write the instruction of a block, or of a number computed from a block."""
         g, placement = self.g, self.low.placement
         if op == "view" or (self.part, i) in placement.inlined:
             return
@@ -294,7 +298,7 @@ class BlockCode:
                 self.mapped(self.whole(i, env), g.shape[i], placement.group[self.part, i], i, env)
 
     def home(self, key: Any) -> Buffer:
-        """The place of a block in the arena."""
+        """Return the place of a block in the arena."""
         place = self.low.placement.place[key]
         node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
         return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
@@ -303,7 +307,7 @@ class BlockCode:
         return Access(env[i], 0, contiguous(self.g.shape[i]))
 
     def access(self, j: int, env: dict) -> Access:
-        """How to read block j."""
+        """Return the access to the elements of block j."""
         g = self.g
         if g.op[j] == "view":
             offset, strides = g.meta[j]
@@ -314,13 +318,13 @@ class BlockCode:
         return self.whole(j, env)
 
     def number(self, j: int) -> int | None:
-        """The number that all elements of j are, if it is one."""
+        """Return the number that all elements of j equal, or None."""
         g = self.g
         source = g.args[j][0] if g.op[j] == "view" else j
         return None if g.shape[source] else source
 
     def element(self, j: int, index: list, env: dict, flat: bool = False) -> Any:
-        """Element `index` of block j; `flat`: the index counts the elements."""
+        """Return element `index` of block j; with `flat`, the index counts the elements."""
         n = self.number(j)
         if n is not None:
             return self.everywhere(n, env)
@@ -329,15 +333,15 @@ class BlockCode:
         return self.compare("ne", value, self.c(0.0)) if self.g.boolean(j) else value
 
     def everywhere(self, j: int, env: dict) -> Any:
-        """The number j for all lanes."""
+        """Return the number j for all lanes."""
         return self.value(j, env)
 
     def flat(self, nodes: list[int], shape: tuple, env: dict) -> bool:
-        """Can these be read in one loop over all elements?"""
+        """Return whether one loop over all elements can read these nodes."""
         return all(self.number(j) is not None or self.access(j, env).strides == contiguous(shape) for j in nodes)
 
     def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
-        """The values of a group of elementwise instructions at one index."""
+        """Return the values of a group of elementwise instructions at one index."""
         g, local = self.g, dict(env)
         done: set = set()
         for i, op, args in group:
@@ -351,7 +355,7 @@ class BlockCode:
         return local
 
     def along(self, n: int, visit: Callable, short: bool) -> None:
-        """visit(i) for n neighbouring elements, several in a turn if it is short."""
+        """Call visit(i) for n neighbouring elements; a short loop is unrolled."""
         steps = next(k for k in (4, 3, 2, 1) if n % k == 0) if short else 1
         with self.range(0, n, steps) as i:
             for k in range(steps):
@@ -361,7 +365,7 @@ class BlockCode:
         return [stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1)) for k, n in enumerate(dims)]
 
     def mapped(self, out: Access, shape: tuple, group: list, result: int, env: dict) -> None:
-        """out = the elementwise `result` of a group of instructions (none: a copy)."""
+        """Write out = the elementwise `result` of a group of instructions; without a group, copy."""
         g = self.g
         inner = {i for i, _, _ in group}
         leaves = [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
@@ -383,7 +387,7 @@ class BlockCode:
                 visit([*index[:-1], index[-1] + k])
 
     def row_by_row(self, j: int, env: dict) -> Iterator[tuple]:
-        """(number in the flat block, value) of the elements of block j, in loops."""
+        """Yield (number in the flat block, value) for the elements of block j, inside loops."""
         shape = self.g.shape[j]
         flat = self.flat([j], shape, env)
         dims = (size_of(shape),) if flat else shape
@@ -392,11 +396,11 @@ class BlockCode:
             yield Access(Buffer(""), 0, contiguous(dims)).at(*index), self.element(j, index, env, flat)
 
     def filled_with(self, out: Buffer, shape: tuple, j: int, env: dict) -> None:
-        """The buffer becomes block j, or the number j for all elements."""
+        """Fill the buffer with block j, or with the number j."""
         self.mapped(Access(out, 0, contiguous(shape)), shape, [], j, env)
 
     def accumulate(self, out: Buffer, shape: tuple, readers: list[Callable], flat: bool = True) -> None:
-        """out += x, or x y, elementwise; each reader gives a factor at an index."""
+        """Write out += x, or x y, elementwise; each reader returns a factor at an index."""
         dims = (size_of(shape),) if flat else shape
         target = Access(out, 0, contiguous(dims))
 
@@ -412,7 +416,7 @@ class BlockCode:
             visit(self.loops(stack, dims))
 
     def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
-        """Of a step, whose terms are of the program's dtype."""
+        """Add a term of a step, which has the program's dtype."""
         flat = self.flat(list(term), shape, env)
 
         def reader(index: list, j: int) -> Any:
@@ -424,7 +428,7 @@ class BlockCode:
             self.accumulate(out, shape, [lambda index, j=j: reader(index, j) for j in term], flat)
 
     def blocks_forward(self, n: int, loop: Any, carry: list, env: dict) -> None:
-        """The carry of the next step; what is made of parts of the old carry goes through a place of its own."""
+        """Write the carry of the next step; parts of the old carry pass through a place of their own."""
         g, place = self.g, self.low.placement.place
         blocks = [(k, after) for k, (c, after) in enumerate(zip(loop.carry, loop.next, strict=True)) if g.shape[c] and after != c]
         shape = lambda k: g.shape[loop.carry[k]]
@@ -482,13 +486,13 @@ class BlockCode:
             env[i] = read(self, out, 0)
 
     def operand(self, j: int, env: dict) -> Access:
-        """Block j for a routine; where all its elements are one number, that number at stride 0."""
+        """Return block j as an operand of a routine; a single number is read at stride 0."""
         n = self.number(j)
         return self.access(j, env) if n is None else Access(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
 
 
 def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
-    """The numbers with which a routine is called."""
+    """Return the sizes that a routine is called with."""
     if op == "matmul":
         return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1], g.meta[i]
     if op in ("trisolve", "lusolve"):

@@ -1,16 +1,20 @@
-"""A lowered program as CUDA C: one sample in each thread, blocks of threads striding over the samples.
+"""A lowered program as CUDA C: each thread computes one sample and strides over the batch.
 
     kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of each stored loop] [, needed])
 
-Arrays are (rows, batch), those of the steps (rows, T, batch), but a step output summed over samples is (rows, T, slots), to which
-each thread adds.  The tape is [warp][row][lane] with `size` rows: first the totals of sums, if they are many, then the arena of
-large matrices (arena.py), then for each loop [step][component], from row `start` on, for `room` steps.  A warp is one of
-threads and not of samples, so the tape's size depends on the launch and not on the batch; components lie a constant apart, so that
-one register addresses them all.  Where only the run tells how many steps a sample takes, the most that any took goes to `needed`.
-Indices are 64 bits wide everywhere.  How steps are stored: cuda_tape.py.
+Arrays are (rows, batch); arrays of steps are (rows, T, batch). A step output that is summed over samples is
+(rows, T, slots), and each thread adds to it.
 
-The order of all arithmetic is that of the CPU kernel, multiply-add is spelled out, and the source is to be compiled with
--fmad=false: then both give the same bits (float32 on a device flushes denormal numbers if compiled by CuPy)."""
+The tape is [warp][row][lane] with `size` rows. First come the totals of sums, if there are many. Then comes
+the arena of large matrices (`arena`). Then comes [step][component] for each loop, from row `start` on, for
+`room` steps. A warp is one of threads and not of samples. The size of the tape therefore depends on the
+launch and not on the batch. Components lie a constant apart, so one register addresses them all. If only the
+run tells the number of steps of a sample, the largest one is written to `needed`. All indices have 64 bits.
+`cuda_tape` stores the steps.
+
+Invariant: CPU and GPU give the same bits. The order of all arithmetic is that of the CPU kernel, and
+multiply-add is explicit. The source must be compiled with -fmad=false. (A float32 program that CuPy compiles
+flushes denormal numbers.)"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -30,17 +34,19 @@ from .lower import CHUNK, Body, Lowered
 from .schedule import Item, ordered, peak
 from .walk import Walk
 
-THREADS = 128  # in a block, at most: with 255 registers each, two blocks are resident
-ROOM = 160  # registers that the values of a step may take, before it is put in another order
-FEW = 24  # instructions of a step that is worth loading data by four
-REGISTERS = 255  # of a thread; of kernels that need fewer by our count, few spill, and little
-MANY = 8  # sums whose totals lie in the tape: they are touched once in a chunk, and would cost two registers each in all steps
+THREADS = 128  # in a block, at most: at 255 registers each, two blocks are resident
+ROOM = 160  # registers for the values of a step; above this the step is reordered
+FEW = 24  # longest step, in instructions, that loads its data by four
+REGISTERS = 255  # of a thread; few kernels below this estimate spill, and little
+MANY = 8  # sums above which the totals lie on the tape, read once a chunk, to save registers
 
 
 @dataclass(frozen=True)
 class Signature:
-    """The parameters of an emitted kernel in order: (name, C type, role); the rows of its outputs; the rows of totals in the
-    tape; the threads that a block may have."""
+    """The parameters of an emitted kernel in order, as (name, C type, role).
+
+    It also holds the rows of the outputs, the rows of totals on the tape, and the largest number of threads
+    in a block."""
 
     parameters: tuple
     outputs: tuple
@@ -52,7 +58,7 @@ class Signature:
 
 
 def head(low: Lowered, bits: int) -> str:
-    """What stands before the kernels of a program."""
+    """Return the text that precedes the kernels of a program."""
     integer = "long long" if bits == 64 else "int"
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
@@ -94,7 +100,7 @@ class Text(Walk, TapeCode, Writer):
                 c, carry = self.every, len(self.low.loops[n].carry)
                 self.line(f"const i64 segment{n} = start{n} + (room{n} + {c - 1}) / {c} * {carry};")
         wide = self.low.precise is not None
-        if self.totals:  # volatile, or the compiler would keep them in registers after all
+        if self.totals:  # volatile, or the compiler keeps them in registers
             self.line(f"volatile {self.sum}* const kept = {self.as_double('mine') if wide else 'mine'};")
         if self.low.arena:
             self.line(f"real* const arena = mine + {self.total_rows * WARP};")
@@ -111,16 +117,17 @@ class Text(Walk, TapeCode, Writer):
         return self.head() + made + text, signature
 
     def head(self) -> str:
-        """What stands before the kernels."""
+        """Return the text that precedes the kernels."""
         return head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
 
     @property
     def total_rows(self) -> int:
-        """Rows of the tape that totals take."""
+        """Return the number of tape rows of the totals."""
         return sum(self.totals.values()) * (1 if self.low.precise is None else 2)
 
     def as_double(self, pointer: str) -> str:
-        """The place of this lane among numbers of float64, from that among numbers of float32: a row has two of these."""
+        """Convert the place of this lane among float32 numbers to that among float64; a row has two of
+        these."""
         return f"(double*)({pointer} - threadIdx.x % {WARP}) + threadIdx.x % {WARP}"
 
     def builder(self, bits: int) -> Writer:
@@ -141,7 +148,7 @@ class Text(Walk, TapeCode, Writer):
         return [*arrays, *[("steps", "real*" if self.per_sample else f"{self.sum}*", "step output")] * bool(p.step_rows)]
 
     def begin(self, work: str = "batch", each: str = "s") -> None:
-        """The loop of a thread over what is its own."""
+        """Write the loop of a thread over its work."""
         self.line(f"const i64 slots = (i64)gridDim.x * blockDim.x, work = {work};")
         self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
         self.indent = "    "
@@ -159,8 +166,10 @@ class Text(Walk, TapeCode, Writer):
                 row += size_of(self.g.shape[o])
 
     def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
-        """The function of all lines so far.  The launch bounds of a recursion ask for two blocks on a processor: without that the
-        compiler spills small kernels of 64 registers; with it it gives a plain sum twice the registers that it needs."""
+        """Return the function of all lines so far, and its signature.
+
+        The launch bounds of a recursion ask for two blocks on a multiprocessor. Otherwise the compiler spills
+        small kernels of 64 registers. For a plain sum the same bounds would double its registers."""
         types = ", ".join(f"{kind}{' __restrict__' if kind.endswith('*') else ''} {name}" for name, kind, _ in parameters)
         bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
@@ -215,7 +224,7 @@ class Text(Walk, TapeCode, Writer):
         self.line(f"i64 {name} = (i64){steps};")
         self.line(f"if ({steps} > (real){name}) ++{name};")
         if n in self.low.counted:
-            more = f"if ({name} > room{n}) " if self.low.overruns else ""  # it is asked in each step of an outer loop
+            more = f"if ({name} > room{n}) " if self.low.overruns else ""  # an outer loop asks in each step
             self.line(f"{more}atomicMax((unsigned long long*)needed + {self.low.counted.index(n)}, (unsigned long long){name});")
         if loop.stored and not self.low.overruns:
             self.line(f"if ({name} > room{n}) {name} = room{n};")
@@ -275,21 +284,22 @@ class Text(Walk, TapeCode, Writer):
             env.update(zip(loop.sums, [self.let(x) for x in totals] if n in self.totals else totals, strict=True))
 
     def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
-        """The first value of a carry or sum."""
+        """Write the first value of a carry or sum."""
         if shape:
             self.filled_with(place, shape, node, env)
         else:
             self.line(f"{self.real} {place} = {self.value(node, env)};")
 
     def steps(self, n: int, env: dict, carry: list, sums: list, u: str, trips: str, cut: tuple[str, str]) -> None:
-        """The loop over the steps from cut[0] to below cut[1]; four at a time where four numbers of a datum are loaded at once."""
+        """Write the loop over the steps from cut[0] up to cut[1]; unrolled by four where data are loaded by
+        four."""
         start, rows = f"i64 {u} = {cut[0]}", self.fours(n)
         before = self.indent
         if rows:
             self.line(f"{start};")
             start, whole = "", "T % 4 == 0 && " if rows != [0] else ""
             self.line(f"if ({whole}(unsigned long long)data % 16 == 0) {{")
-            self.line("#pragma unroll 1")  # more than four steps at once take more registers, and some spill
+            self.line("#pragma unroll 1")  # unrolling further takes more registers and spills
             self.line(f"for (; {u} + 4 <= {cut[1]}; {u} += 4) {{")
             self.indent += "  "
             for k in rows:
@@ -310,8 +320,10 @@ class Text(Walk, TapeCode, Writer):
         self.line("}")
 
     def fours(self, n: int) -> list[int]:
-        """The rows of the data of which a step of loop n reads four numbers at once, for all samples read the same: without a carry
-        and with little else to do its loads would take as long as its arithmetic.  In float64 they do not."""
+        """Return the rows of the data that a step of loop n loads by four, for data that samples share.
+
+        This applies to short float32 steps without a carry. Their loads would take as long as their
+        arithmetic. In float64 they do not."""
         body = self.low.bodies[n]
         loop = body.loop
         plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
@@ -320,7 +332,7 @@ class Text(Walk, TapeCode, Writer):
         return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, four: dict | None = None) -> None:
-        """`four`: where the data of this step are, by their rows, if they were loaded before."""
+        """Write one step; `four` holds the places of data that were loaded before, by row."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self.let(f"{trips} - 1 - {u}", "i64")
@@ -343,14 +355,14 @@ class Text(Walk, TapeCode, Writer):
             work.append((("sum", k), term, lambda name=name, s=s, term=term: self.take_up(name, s, term, env)))
         for k in range(len(work)) if body.blocks or body.inner else self.order(body, work):
             work[k][2]()
-        values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry changes under its names
+        values = zip(carry, loop.carry, loop.next, strict=True)  # all, before the carry is reassigned
         following = [(name, self.let(self.value(x, env))) for name, c, x in values if not self.g.shape[c]]
         for name, value in following:
             self.line(f"{name} = {value};")
         self.blocks_forward(n, loop, carry, env)
 
     def begun(self, body: Body, loads: list, sections: list, u: str, env: dict) -> None:
-        """The step of a while loop up to where it may end; takes what this reads from memory out of `loads`."""
+        """Write the step of a while loop up to its exit, and remove what this reads from `loads`."""
         read = {j for code in sections for _, _, args in code for j in args} | {body.loop.active}
         for item in [x for x in loads if body.inner or body.blocks or x[0] in read]:
             loads.remove(item)
@@ -363,14 +375,17 @@ class Text(Walk, TapeCode, Writer):
         return ordered(items, carried(body.loop), ROOM * 32 // self.own - fixed)
 
     def items(self, body: Body, work: list) -> tuple[list[Item], int]:
-        """What a step does, as values to put in order, and how many more are alive in all of it."""
+        """Return the values that a step computes, to be ordered, and the number of others alive
+        throughout."""
         varying = {name for name, *_ in work} | set(body.loop.carry)
         items = [(name, tuple(x for x in dict.fromkeys(operands) if x in varying)) for name, operands, *_ in work]
         return items, len(body.terms) + sum(x not in varying and self.g.op[x] not in ("const", "bool") for x in body.used())
 
     def crowded(self, n: int) -> bool:
-        """Does a step of loop n need more registers than there are?  The compiler would then spill what it can; half of the traffic
-        is saved where it is the sums of a chunk that lie in memory."""
+        """Return whether a step of loop n needs more registers than there are.
+
+        The compiler would then spill values of its own choice. Sums of a chunk in memory cause half of the
+        traffic."""
         if n not in self.totals:
             return False
         body, g = self.low.bodies[n], self.g
@@ -381,7 +396,7 @@ class Text(Walk, TapeCode, Writer):
         return alive * self.own // 32 + len(body.terms) * (self.low.precise is not None) > REGISTERS
 
     def loads(self, n: int, t: str, env: dict, four: dict | None = None) -> list[tuple]:
-        """What a step reads from memory: (node, (), the function that writes it)."""
+        """Return the loads of a step as (node, (), the function that writes the load)."""
         body = self.low.bodies[n]
         used, places = body.used(), {}
         if body.source is not None:
@@ -408,13 +423,13 @@ class Text(Walk, TapeCode, Writer):
         return [(j, (), lambda j=j: load(j)) for j in places]
 
     def hand_out(self, k: int, t: str, value: str) -> None:
-        """A step's output: each sample has its own place, or each thread, which sums."""
+        """Write a step output; each sample has its own place, or each thread adds to one."""
         summed = self.low.program.by_data and not self.per_sample
         place = f"steps[({k}LL * T + {t}) * {'slots + (i64)blockIdx.x * blockDim.x + threadIdx.x' if summed else 'batch + s'}]"
         self.line(f"{place} = {place + ' + ' if summed else ''}{value};")
 
     def take_up(self, name: Any, s: int, term: tuple, env: dict) -> None:
-        """One more term of a sum, a number or a product."""
+        """Add a term, a number or a product, to a sum."""
         if self.g.shape[s]:
             self.accumulate_term(name, self.g.shape[s], term, env)
             return
@@ -425,7 +440,7 @@ class Text(Walk, TapeCode, Writer):
 
 
 def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
-    """Raises ArgumentError for a program with sums of float64 beside another dtype, if this is not that one."""
+    """Return the bits of the dtype; raise ArgumentError if the program was lowered for another dtype."""
     if program.precise is not None and np.dtype(dtype) != np.float32:
         raise ArgumentError(f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not {np.dtype(dtype)}")
     return 8 * np.dtype(dtype).itemsize

@@ -1,4 +1,4 @@
-"""CUDA C, an operation at a time: temporaries, memory, loops, and the functions of elementary.py; what stands before the kernels."""
+"""CUDA C, one operation at a time: temporaries, memory, loops, and the text that precedes the kernels."""
 
 import itertools
 import math
@@ -25,8 +25,9 @@ FOUR = "struct alignas(16) Four { real v[4]; };\n"
 
 
 class Writer:
-    """C statements, one temporary for each operation; the operations that elementary.py writes its functions in.  `wide`: of float64
-    in a program of float32."""
+    """C statements with one temporary for each operation; `elementary` writes its functions with it.
+
+    `wide` selects float64 in a float32 program."""
 
     def __init__(self, bits: int, wide: bool = False):
         self.bits = bits
@@ -145,13 +146,13 @@ class Writer:
         return self.let(f"({a} & 1) != 0", "bool")
 
     def far_turns(self, x):
-        """(q, r) of a large angle."""
+        """Return (q, r) of a large angle."""
         q, r = self.cell("0", self.word), self.cell("0")
         self.line(f"far_turns({x}, &{q}, &{r});")
         return q, r
 
     def far(self, near, x, y, plus: int):
-        """y where x is `near`, else sin(x + plus pi/2)."""
+        """Return y where x is `near`, otherwise sin(x + plus pi/2)."""
         y = self.cell(y)
         self.line(f"if (!{near}) {y} = far_quadrant_{plus}({x}, {y});")
         return self.get(y)
@@ -168,7 +169,7 @@ class Writer:
     def same(self, a):
         return a
 
-    # --- memory, and loops for blocks ---
+    # --- memory and loops of blocks ---
 
     def cell(self, value: str, kind: str | None = None) -> str:
         name = f"m{next(self.fresh)}"
@@ -182,7 +183,7 @@ class Writer:
         self.line(f"{cell} = {value};")
 
     def single(self, value: str) -> Buffer:
-        """A buffer of one element."""
+        """Return a buffer of one element."""
         return Buffer(f"(&{self.cell(value)})")
 
     def count(self, x: Affine | int) -> str:
@@ -204,12 +205,12 @@ class Writer:
 
     @contextmanager
     def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
-        """A loop; its variable counts from start to below stop."""
+        """Open a loop whose variable counts from start up to stop."""
         if isinstance(start, int) and isinstance(stop, int) and start < stop <= start + step:
             yield Affine(start)
             return
         i, before = f"i{next(self.fresh)}", self.indent
-        self.line("#pragma unroll 1")  # whole matrices unrolled compile in minutes and spill
+        self.line("#pragma unroll 1")  # unrolled whole matrices compile for minutes and spill
         self.line(f"for (i64 {i} = {self.count(start)}; {i} < {self.count(stop)}; {i} += {step}) {{")
         self.indent += "  "
         yield Affine(0, {i: 1})
@@ -218,7 +219,7 @@ class Writer:
 
 
 def function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
-    """The text of exp, log, ... as a device function; `called`: not to be written out at each use."""
+    """Return the text of exp, log and others as a device function; with `called` it is not inlined."""
     w = Writer(bits, wide)
     given = elementary.parameters(name)
     result = elementary.function(w, name, *given)
@@ -230,7 +231,7 @@ def function(name: str, bits: int, wide: bool = False, called: bool = False) -> 
 
 
 def far_quadrant(plus: int, bits: int, wide: bool) -> str:
-    """The text of elementary.far_quadrant and of what it calls, each once in a source."""
+    """Return the text of `elementary.far_quadrant` and its callees, which a source contains once."""
     w = Writer(bits, wide)
     result = elementary.far_quadrant(w, "x", "y", plus)
     body = "\n".join(w.lines)

@@ -1,11 +1,11 @@
-"""A sum over many data for few samples, as CUDA C: the data in parts, which threads of one sample share among them.
+"""A sum over many data for few samples, as CUDA C: several threads share the data of one sample.
 
     partial(inputs..., data, sums, batch, T, first, chunks, each)   the sums of chunks first .. first + chunks - 1
     gather(sums, totals, rows, chunks)                              added to the totals, one after the other
     finish(inputs..., outputs..., totals, batch, T)                 what follows the sum
 
-A chunk is the same as in the undivided one, and so is the order in which chunks are added: the results have the same bits,
-whatever the number of threads.  `sums` is [chunk][sum][sample], `totals` [sum][sample]."""
+Chunks, and the order in which they are added, are those of the undivided kernel. The results therefore have
+the same bits for any number of threads. `sums` is [chunk][sum][sample], `totals` is [sum][sample]."""
 
 from typing import Any
 
@@ -26,8 +26,9 @@ gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i
 
 
 def splittable(low: Lowered) -> bool:
-    """Is the program one plain sum over data, of numbers?  Its terms may have loops in them, but none that is swept back: the parts
-    have no tape."""
+    """Return whether the program is one plain sum of numbers over data.
+
+    Its terms may contain loops, but none with a backward sweep, because the parts have no tape."""
     p = low.program
     if low.arena or p.streams or p.step_rows or any(p.g.shape[s] for loop in low.loops for s in loop.sums):
         return False
@@ -35,7 +36,7 @@ def splittable(low: Lowered) -> bool:
 
 
 class Part(Text):
-    """One of the kernels of a split program."""
+    """One kernel of a split program."""
 
     def partial(self) -> tuple[str, Signature]:
         body, inputs = self.low.bodies[0], self.inputs()

@@ -1,7 +1,7 @@
-"""The part of the CUDA emitter that stores the carries of steps and reads them back: see cuda.py for the tape.
+"""The part of the CUDA emitter that stores the carries of steps and loads them; `cuda` describes the tape.
 
-Where the carries of all steps have no room, only every c-th is stored; the sweep back computes the c steps of a segment again when
-it comes to the last of them, into c more rows behind the loop's."""
+If the tape has no room for all carries, only every c-th is stored. The backward sweep then recomputes the c
+steps of a segment when it reaches the last of them. It stores them in c further rows after the loop's."""
 
 import itertools
 from typing import Any
@@ -14,7 +14,7 @@ from .lower import Lowered
 
 
 class TapeCode:
-    """`self` is an emitter's `Text`."""
+    """A mixin of the emitter's `Text`."""
 
     low: Lowered
     g: Graph
@@ -28,7 +28,8 @@ class TapeCode:
     value: Any
 
     def taped(self, n: int, t: str) -> str:
-        """The number under which step t of loop number n is stored; of a step for which there is no room, that of the last."""
+        """Return the number under which step t of loop n is stored; a step without room shares the last
+        number."""
         if not (self.low.overruns and n in self.low.counted):
             return t
         return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
@@ -42,7 +43,7 @@ class TapeCode:
         return Buffer(name)
 
     def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
-        """Where the sweep back finds the carry of step t: in its place, or in the segment that was computed again."""
+        """Return the place of the stored carry of step t: its own, or one in the recomputed segment."""
         if self.every == 1:
             return self.place(n, loop, t, k)
         return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
@@ -60,7 +61,7 @@ class TapeCode:
             self.line("}")
 
     def segment(self, m: int, outer: dict, u: str, t: str) -> None:
-        """At the last step t of a segment: its steps once more, from the carry that was stored."""
+        """At the last step t of a segment, recompute its steps from the stored carry."""
         body, env = self.low.bodies[m], dict(outer)
         loop, c = body.loop, self.every
         v, carry = f"v{next(self.fresh)}", [f"r{next(self.fresh)}" for _ in body.loop.carry]

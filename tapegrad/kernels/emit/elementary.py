@@ -1,10 +1,10 @@
-"""exp, log and their kin, erf, log Gamma, written once in elementary operations for both emitters, so that CPU and GPU give the same
-bits.
+"""exp, log, erf, log Gamma and related functions in elementary operations, shared by both emitters.
 
-Each function gets a builder `b` with the operations of an emitter (arithmetic in the working type, bit operations on integers of
-the same width) and returns the result.  At most 2 units in the last place (special functions: 4, but near zeros of those on the
-negative axis), checked against multiple precision in the tests;
-zeros, infinities and nan as in NumPy."""
+CPU and GPU therefore give the same bits. Each function takes a builder `b` with the operations of an emitter:
+arithmetic in the working type, and bit operations on integers of the same width. It returns the result.
+Errors are at most 2 units in the last place, and 4 for special functions. Zeros of special functions on the
+negative axis are an exception. The tests check this in multiple precision. Zeros, infinities and nan are
+those of NumPy."""
 
 import collections
 import functools
@@ -23,7 +23,7 @@ LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.30103000998
 
 
 def polynomial(b: Any, x: Any, coefficients: list) -> Any:
-    """By Horner's rule, the highest first."""
+    """Evaluate a polynomial by Horner's rule, the highest coefficient first."""
     out = b.c(coefficients[0])
     for k in coefficients[1:]:
         out = b.fma(out, x, b.c(k))
@@ -31,14 +31,14 @@ def polynomial(b: Any, x: Any, coefficients: list) -> Any:
 
 
 def _reduced(b: Any, x: Any) -> tuple:
-    """x = k ln 2 + r."""
+    """Return k and r with x = k ln 2 + r."""
     k = b.floor(b.fma(x, b.c(1.4426950408889634), b.c(0.5)))
     high, low = (LN2_HIGH, LN2_LOW) if b.bits == 64 else (LN2_HIGH32, LN2_LOW32)
     return k, b.fnma(k, b.c(low), b.fnma(k, b.c(high), x))
 
 
 def _power_of_two(b: Any, k: Any) -> Any:
-    """2^k for a whole number k within the range of exponents."""
+    """Return 2^k for an integer k within the range of exponents."""
     bias, shift = (1023, 52) if b.bits == 64 else (127, 23)
     return b.from_bits(b.shl(b.iadd(b.to_int(k), bias), shift))
 
@@ -55,7 +55,9 @@ def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
 
 
 def _exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
-    """2^-minus e^x, or with another `reduced` the power of 2 or 10; 0 below `low`, infinite above `high`."""
+    """Return 2^-minus e^x, or a power of 2 or 10 with another `reduced`.
+
+    The result is 0 below `low` and infinite above `high`."""
     k, r = reduced(b, _clamped(b, x, low, high))
     p = b.add(b.c(1.0), _expm1_of_reduced(b, r))
     half = b.floor(b.mul(k, b.c(0.5)))  # 2^k in two factors: denormal results, and k = 1024
@@ -87,7 +89,7 @@ def exp10(b: Any, x: Any) -> Any:
 
 
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
-    """2^-minus (e^x - 1)."""
+    """Return 2^-minus (e^x - 1)."""
     one = b.c(2.0**-minus)
     k, r = _reduced(b, _clamped(b, x, low, high))
     half = b.floor(b.mul(k, b.c(0.5)))
@@ -106,18 +108,18 @@ def expm1(b: Any, x: Any) -> Any:
 
 
 def _half_overflows(b: Any) -> float:
-    """From where on e^x / 2 is infinite."""
+    """Return the threshold above which e^x / 2 is infinite."""
     return 710.475860073944 if b.bits == 64 else 89.4159862326283
 
 
 def cosh(b: Any, x: Any) -> Any:
-    """h + 1 / (4 h) with h = e^|x| / 2."""
+    """Return h + 1 / (4 h) with h = e^|x| / 2."""
     h = _exponential(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
     return b.add(h, b.div(b.c(0.25), h))
 
 
 def sinh(b: Any, x: Any) -> Any:
-    """h + h / (2 h + 1) with h = (e^|x| - 1) / 2."""
+    """Return h + h / (2 h + 1) with h = (e^|x| - 1) / 2, with the sign of x."""
     h = _expm1(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
     y = b.add(h, b.div(h, b.fma(h, b.c(2.0), b.c(1.0))))
     y = b.select(b.gt(h, b.c(2.0 ** (1000 if b.bits == 64 else 100))), h, b.select(b.lt(b.abs(x), b.c(2.0**-30)), b.abs(x), y))
@@ -131,12 +133,12 @@ LG32 = [0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693]
 
 
 def _log_parts(b: Any, x: Any, carried: Any) -> Any:
-    """log(x) for a positive finite x that is no denormal; `carried` is added to the argument's low part (log1p)."""
+    """Return log(x) of a positive finite normal x; `carried` is added to the argument's low part (log1p)."""
     one, cut, shift, bias, keep = (
         (0x3FF0000000000000, 0x3FE6A09E667F3BCD, 52, 1023, 0x000FFFFFFFFFFFFF)
         if b.bits == 64 else (0x3F800000, 0x3F3504F3, 23, 127, 0x007FFFFF)
     )  # fmt: skip
-    bits = b.iadd(b.to_bits(x), one - cut)  # the mantissa will lie in [sqrt(1/2), sqrt(2))
+    bits = b.iadd(b.to_bits(x), one - cut)  # the mantissa lies in [sqrt(1/2), sqrt(2))
     e = b.from_int(b.iadd(b.shr(bits, shift), -bias))
     m = b.from_bits(b.iadd(b.iand(bits, keep), cut))
     f = b.sub(m, b.c(1.0))
@@ -171,7 +173,7 @@ def log1p(b: Any, x: Any) -> Any:
 
 
 def _twice_below(b: Any, x: Any) -> tuple:
-    """exp(-2 |x|) - 1, and exp(-2 |x|), which is right far out, too."""
+    """Return exp(-2 |x|) - 1 and exp(-2 |x|); the latter is accurate for large |x| too."""
     far = b.c(_far(b))
     a = b.abs(x)
     k, r = _reduced(b, b.mul(b.select(b.lt(a, far), a, far), b.c(-2.0)))
@@ -180,12 +182,12 @@ def _twice_below(b: Any, x: Any) -> tuple:
 
 
 def _far(b: Any) -> float:
-    """From where on exp(-2 x) is nearly no normal number."""
+    """Return the threshold above which exp(-2 x) is nearly denormal."""
     return 354.0 if b.bits == 64 else 43.0
 
 
 def tanh(b: Any, x: Any) -> Any:
-    """-em / (em + 2) with em = exp(-2 |x|) - 1."""
+    """Return -em / (em + 2) with em = exp(-2 |x|) - 1, with the sign of x."""
     em, _ = _twice_below(b, x)
     y = b.div(b.neg(em), b.add(em, b.c(2.0)))
     y = b.select(b.lt(x, b.c(0.0)), b.neg(y), y)
@@ -193,7 +195,7 @@ def tanh(b: Any, x: Any) -> Any:
 
 
 def tanh_slope(b: Any, x: Any) -> Any:
-    """1 / cosh(x)^2 = e (1 + |tanh(x)|)^2 with e = exp(-2 |x|); what it has in common with tanh is computed once."""
+    """Return 1 / cosh(x)^2 = e (1 + |tanh(x)|)^2 with e = exp(-2 |x|); it shares subexpressions with tanh."""
     em, e = _twice_below(b, x)
     t = b.add(b.div(b.neg(em), b.add(em, b.c(2.0))), b.c(1.0))
     y = b.select(b.gt(b.abs(x), b.c(_far(b))), b.c(0.0), b.mul(e, b.mul(t, t)))
@@ -206,12 +208,13 @@ def _scaled(b: Any, q: Any, small: float, large: float) -> Any:
 
 
 def scale(b: Any, q: Any) -> Any:
-    """A power of 2, by which the elements of a vector are multiplied whose sum of squares is q, so that their squares are numbers."""
+    """Return a power of 2 that scales a vector with the sum of squares q, so that no square overflows or
+    underflows."""
     return _scaled(b, q, *((2.0**-540, 2.0**600) if b.bits == 64 else (2.0**-75, 2.0**100)))
 
 
 def unscale(b: Any, q: Any) -> Any:
-    """1 / scale."""
+    """Return 1 / scale."""
     return _scaled(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
 
 
@@ -226,7 +229,7 @@ COS32 = [2.439044879627741e-05, -1.388676377460993e-03, 4.166662332373906e-02]
 
 
 def _of_reduced(b: Any, q: Any, r: Any) -> Any:
-    """sin(q pi/2 + r) for |r| <= pi/4."""
+    """Return sin(q pi/2 + r) for |r| <= pi/4."""
     z = b.mul(r, r)
     sin = b.fma(b.mul(z, r), polynomial(b, z, SIN64 if b.bits == 64 else SIN32), r)
     cos = b.fma(b.mul(z, z), polynomial(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, b.c(-0.5), b.c(1.0)))
@@ -239,8 +242,10 @@ def _near(b: Any, x: Any) -> Any:
 
 
 def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
-    """sin(x + plus pi/2), to one unit in the last place of 1.  The first step of the reduction is exact below 2^LIMIT.  `small`: x is
-    known to be below; else the builder has `far_quadrant` for larger angles, or gives nan."""
+    """Return sin(x + plus pi/2), with an error of one unit in the last place of 1.
+
+    The first step of the reduction is exact below 2^LIMIT. `small` asserts that x is below. For larger angles
+    the builder has `far_quadrant`, or gives nan."""
     k = b.floor(b.fma(x, b.c(2 / math.pi), b.c(0.5)))
     parts = HALF_PI if b.bits == 64 else HALF_PI32
     r = x
@@ -252,13 +257,13 @@ def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
 
 
 def far_quadrant(b: Any, x: Any, y: Any, plus: int) -> Any:
-    """sin(x + plus pi/2) of a finite x from 2^LIMIT on, else y."""
+    """Return sin(x + plus pi/2) for a finite x from 2^LIMIT on, otherwise y."""
     q, r = b.far_turns(x)
     return b.select(b.or_(_near(b, x), b.isnan(b.sub(x, x))), y, _of_reduced(b, b.iadd(q, plus), r))
 
 
 def sin(b: Any, x: Any) -> Any:
-    return b.select(b.eq(x, b.c(0.0)), x, _quadrant(b, x, 0))  # (a zero keeps its sign)
+    return b.select(b.eq(x, b.c(0.0)), x, _quadrant(b, x, 0))  # a zero keeps its sign
 
 
 def cos(b: Any, x: Any) -> Any:
@@ -273,7 +278,7 @@ ATAN32 = [-0.06451928208121749, 0.10743731490791084, -0.1426395559798464, 0.1999
 
 
 def arctan(b: Any, x: Any) -> Any:
-    """By arctan(a) = pi/4 + arctan((a - 1) / (a + 1)) = pi/2 - arctan(1 / a)."""
+    """Use arctan(a) = pi/4 + arctan((a - 1) / (a + 1)) = pi/2 - arctan(1 / a)."""
     a, one = b.abs(x), b.c(1.0)
     middle, large = b.gt(a, b.c(math.sqrt(2) - 1)), b.gt(a, b.c(math.sqrt(2) + 1))
     over = b.select(large, b.c(-1.0), b.select(middle, b.sub(a, one), a))
@@ -344,20 +349,20 @@ def _table(b: Any, name64: list, name32: list) -> list:
 
 
 def _square(b: Any, a: Any) -> tuple:
-    """a^2 in two parts."""
+    """Return a^2 in two parts."""
     high = b.mul(a, a)
     return high, b.fma(a, a, b.neg(high))
 
 
 def _erfcx_of(b: Any, a: Any) -> Any:
-    """exp(a^2) erfc(a) for a >= 0."""
+    """Return exp(a^2) erfc(a) for a >= 0."""
     near = b.select(b.lt(a, b.c(2.0**60)), a, b.c(2.0**60))
     t = b.div(b.sub(near, b.c(3.75)), b.add(near, b.c(3.75)))
     return b.div(polynomial(b, t, _table(b, ERFCX64, ERFCX32)), b.fma(a, b.c(2.0), b.c(1.0)))
 
 
 def _erfc_of(b: Any, a: Any) -> Any:
-    """erfc(a) for a >= 0."""
+    """Return erfc(a) for a >= 0."""
     end = b.c(28.0 if b.bits == 64 else 11.0)
     a = b.select(b.lt(a, end), a, end)
     high, low = _square(b, a)
@@ -366,7 +371,7 @@ def _erfc_of(b: Any, a: Any) -> Any:
 
 
 def _erf_near_zero(b: Any, x: Any) -> Any:
-    """erf(x) for |x| <= 1."""
+    """Return erf(x) for |x| <= 1."""
     return b.mul(x, polynomial(b, b.mul(x, x), _table(b, ERF64, ERF32)))
 
 
@@ -396,7 +401,7 @@ def erfcx(b: Any, x: Any) -> Any:
 
 
 def _upper_tail(b: Any, a: Any) -> tuple:
-    """P(Z > a) of a standard normal Z for a >= 0, and exp(a^2 / 2) times it."""
+    """Return P(Z > a) of a standard normal Z for a >= 0, and the same times exp(a^2 / 2)."""
     end, half, z = b.c(39.0 if b.bits == 64 else 15.0), b.c(0.5), b.mul(a, b.c(ROOT_HALF))
     inside = b.select(b.lt(a, end), a, end)
     high, low = _square(b, inside)
@@ -408,7 +413,7 @@ def _upper_tail(b: Any, a: Any) -> tuple:
 
 
 def ndtr(b: Any, x: Any) -> Any:
-    """The distribution function of the standard normal."""
+    """Return the distribution function of the standard normal."""
     tail, _ = _upper_tail(b, b.abs(x))
     y = b.select(b.lt(x, b.c(0.0)), tail, b.sub(b.c(1.0), tail))
     return b.select(b.isnan(x), x, y)
@@ -447,14 +452,14 @@ BERNOULLI = [-174611 / 6600, 43867 / 14364, -3617 / 8160, 1 / 12, -691 / 32760, 
 
 
 def _circle(b: Any, x: Any) -> tuple:
-    """sin and cos of pi x, up to a common sign, and whether x is whole."""
+    """Return sin and cos of pi x up to a common sign, and whether x is an integer."""
     r = b.sub(x, b.floor(b.add(x, b.c(0.5))))
     angle = b.mul(r, b.c(math.pi))
     return _quadrant(b, angle, 0, True), _quadrant(b, angle, 1, True), b.eq(r, b.c(0.0))
 
 
 def lgamma(b: Any, x: Any) -> Any:
-    """log |Gamma(x)|."""
+    """Return log |Gamma(x)|."""
     a, one = b.abs(x), b.c(1.0)
     small, middle = b.lt(a, b.c(0.25)), b.lt(a, b.c(1.25))
     n = b.floor(b.sub(a, b.c(1.25)))
@@ -522,7 +527,8 @@ def parameters(op: str) -> list[str]:
 
 
 def function(b: Any, op: str, *x: Any) -> Any:
-    """The text of a function: of one of the above, or of an operation that is called rather than written out (graph/expanded.py)."""
+    """Write a function: one of the above, or an operation that is called instead of inlined
+    (`graph/expanded`)."""
     if op in FUNCTIONS:
         return FUNCTIONS[op](b, *x)
     form, made = OPERATIONS[op].form, list(x)
@@ -558,7 +564,7 @@ class Counter:
 
 @functools.cache
 def length(name: str) -> int:
-    """How many operations a function takes."""
+    """Return the number of operations of a function."""
     b = Counter()
     FUNCTIONS[name](b, 0.0)
     return b.n

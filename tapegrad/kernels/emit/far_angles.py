@@ -8,7 +8,7 @@ Both texts do the same integer arithmetic, one conversion and one product, so th
 import math
 import struct
 
-# The bits of 2/pi, 64 in a word, behind one word of zeros (computed with mpmath).
+# The bits of 2/pi, 64 in a word, after one word of zeros (computed with mpmath).
 WORDS = (
     0x0, 0xA2F9836E4E441529, 0xFC2757D1F534DDC0, 0xDB6295993C439041, 0xFE5163ABDEBBC561, 0xB7246E3A424DD2E0, 0x06492EEA09D1921C,
     0xFE1DEB1CB129A73E, 0xE88235F52EBB4484, 0xE99C7026B45F7E41, 0x3991D639835339F4, 0x9C845F8BBDF9283B, 0x1FF897FFDE05980F,
@@ -16,7 +16,7 @@ WORDS = (
     0x56033046FC7B6BAB,
 )  # fmt: skip
 UNIT = math.pi / 2 * 2.0**-62  # of r
-LIMIT = {64: 47, 32: 22}  # from 2 to this power on the reduction by floating-point numbers fails
+LIMIT = {64: 47, 32: 22}  # exponent of 2 above which floating-point reduction fails
 LAYOUT = {64: (52, 0x7FF, 1023), 32: (23, 0xFF, 127)}  # bits of the mantissa; mask and bias of the exponent
 
 TABLE = f"""declare i64 @llvm.fshl.i64(i64, i64, i64)
@@ -25,7 +25,7 @@ TABLE = f"""declare i64 @llvm.fshl.i64(i64, i64, i64)
 
 
 def llvm(bits: int) -> str:
-    """`far_turns_BITS(x)` gives {q modulo 4, r} where x is finite and at least 2^LIMIT, else {0, 0}."""
+    """Return `far_turns_BITS(x)`: {q modulo 4, r} for a finite x of at least 2^LIMIT, otherwise {0, 0}."""
     mantissa, mask, bias = LAYOUT[bits]
     (unit,) = struct.unpack("<Q", struct.pack("<d", UNIT))
     if bits == 64:
@@ -92,7 +92,7 @@ done:
 
 
 def cuda() -> str:
-    """`far_turns(x, q, r)` for double and float stores what that of LLVM gives."""
+    """Return `far_turns(x, q, r)` for double and float, which stores the results of the LLVM function."""
     text = "#ifndef FAR_CALL\n#define FAR_CALL __noinline__  // large angles are rare, and written out they would take registers\n#endif\n"
     text += f"static __device__ const unsigned long long two_by_pi[{len(WORDS)}] = {{{', '.join([f'{w}ULL' for w in WORDS])}}};\n"
     text += f"""static __device__ FAR_CALL void far_turns_of(unsigned long long m, int start, bool negative, int* q, double* r) {{

@@ -2,12 +2,16 @@
 
     kernel(inputs..., data, [step input], outputs..., [step output], tape, stride, T, blocks, caps, needed)
 
-Inputs and outputs are (rows, stride) arrays, of which the kernel handles the first blocks * W columns; step input and output are
-(rows, T, stride), but a step output summed over samples is (rows, T, W), to which each block adds; the tape holds the arena of
-large matrices (arena.py) and the stored carries of one block, [loop][step][component][lane], and is used anew by each block.
-caps[2 l], caps[2 l + 1]: where on the tape loop l begins, and how many steps have room there; needed[l]: how many it wanted.
-Behind them lie the numbers of a `general` program: its code is the same for other numbers.
-Arithmetic is strict: no fast-math flag anywhere, multiply-add only where the program says so."""
+Inputs and outputs are (rows, stride) arrays. The kernel handles their first blocks * W columns. Step input
+and output are (rows, T, stride). A step output that is summed over samples is (rows, T, W), and each block
+adds to it. The tape holds the arena of large matrices (`arena`), then the stored carries of one block,
+[loop][step][component][lane]. Each block reuses the tape.
+
+caps[2 l] is the start of loop l on the tape, caps[2 l + 1] the number of steps with room there. needed[l]
+receives the number of steps that it took. After `caps` follow the numbers of a `general` program, whose code
+does not contain them.
+
+Invariant: arithmetic is strict. No instruction has a fast-math flag, and the program chooses multiply-add."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -24,7 +28,7 @@ from .llvm_builder import COMPARE, Builder, matmul_across, widths
 from .lower import CHUNK, Body, Lowered
 from .walk import Walk
 
-COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # numbers that stand in the text all the same
+COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # always literals
 
 
 class Text(Walk, Builder):
@@ -33,7 +37,8 @@ class Text(Walk, Builder):
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
 
     def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
-        """`given`: to be filled with the numbers that are arguments; None: all numbers stand in the text."""
+        """Set up the text; `given` collects the numbers that are arguments, None makes all of them
+        literals."""
         super().__init__(width, bits)
         self.given = given
         self.loaded: dict[Any, Any] = {}
@@ -92,7 +97,7 @@ class Text(Walk, Builder):
         return self.loaded[key]
 
     def argument(self, values: np.ndarray, name: str) -> str:
-        """A pointer to numbers behind the places of the loops."""
+        """Return a pointer to numbers after `caps`."""
         with np.errstate(over="ignore"):
             content = values.astype(np.float32 if self.bits == 32 else np.float64).tobytes()
         at = 8 * (2 * len(self.low.bodies) + 2) + len(self.given)
@@ -100,7 +105,7 @@ class Text(Walk, Builder):
         self.slots.append(f"  {name}.p = getelementptr i8, ptr %caps, i64 {at}")
         return f"{name}.p"
 
-    # --- float64 in a program of float32 ---
+    # --- float64 in a float32 program ---
 
     def builder(self, bits: int) -> Builder:
         return Builder(self.W, bits)
@@ -112,7 +117,7 @@ class Text(Walk, Builder):
 
     @contextmanager
     def lanes(self, width: int) -> Iterator[None]:
-        """Inside, blocks are read and written by `width` neighbouring elements."""
+        """Inside, `width` neighbouring elements of a block are read and written together."""
         self.across = True
         with self.of(Builder(width, self.bits), ("W", "T", "I", "B", "suffix")):
             yield
@@ -203,13 +208,13 @@ class Text(Walk, Builder):
         return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}"))
 
     def in_step(self, base: str, k: int, t: str) -> str:
-        """The place of row k of a step's numbers of each sample."""
+        """Return the place of row k in a step of each sample's array."""
         at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
         at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
     def hand_out(self, loop: Loop, t: str, env: dict) -> None:
-        """The step output of this step."""
+        """Write the step output of this step."""
         summed = self.low.program.by_data and not self.per_sample
         wide = summed and self.low.precise is not None
         for k, e in enumerate(loop.each):
@@ -226,7 +231,7 @@ class Text(Walk, Builder):
                 self.store(value, place)
 
     def on_tape(self, n: int, loop: Loop, t: str) -> str:
-        """The place of step t of loop number n; of a step for which there is no room, that of the last."""
+        """Return the place of step t of loop n; a step without room shares the place of the last."""
         if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
             t = self(f"select i1 {self(f'icmp slt i64 {t}, {last}')}, i64 {t}, i64 {last}")
@@ -253,7 +258,7 @@ class Text(Walk, Builder):
         return getattr(self, op)(*x)
 
     def function(self, op: str, *x: str) -> str:
-        """A call of exp, log, ..., where there are too many to be written out."""
+        """Call exp, log and others, where they are too many to inline."""
         key = op, self.W, self.bits
         if key not in self.routines:
             b = Builder(self.W, self.bits)
@@ -267,11 +272,11 @@ class Text(Walk, Builder):
         return self(f"call {self.T} {self.routines[key][0]}({', '.join([f'{self.T} {v}' for v in x])})")
 
     def one(self) -> str:
-        """1.0, hidden from the compiler, which would turn a multiply-add by it back into a sum."""
+        """Return 1.0 hidden from the compiler, which would turn a multiply-add by 1.0 back into a sum."""
         return self.spread(self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})'))
 
     def trips(self, n: int, loop: Loop, env: dict) -> str:
-        """How many steps loop number n takes in this block."""
+        """Return the number of steps that loop n takes in this block."""
         if loop.data:
             return "%T"
         label = self.low.bodies[n].label
@@ -302,7 +307,7 @@ class Text(Walk, Builder):
         return whole
 
     def room(self, n: int) -> str:
-        """How many steps of loop number n have a place on the tape."""
+        """Return the number of steps of loop n that have a place on the tape."""
         return self(f"load i64, ptr {self(f'getelementptr i64, ptr %caps, i64 {2 * n + 1}')}, align 8")
 
     def loop(self, n: int, env: dict) -> None:
@@ -362,7 +367,7 @@ class Text(Walk, Builder):
             env.update(zip(loop.sums, self.kept(totals, sum_shapes), strict=True))
 
     def kept(self, places: list, shapes: list) -> list:
-        """The values in these places: of numbers; blocks stay where they are."""
+        """Load the numbers in these places; blocks stay where they are."""
         return [place if shape else self.read(place) for place, shape in zip(places, shapes, strict=True)]
 
     def keep(self, place: Any, shape: tuple, node: int, env: dict) -> None:
@@ -372,7 +377,7 @@ class Text(Walk, Builder):
             self.store(self.value(node, env), place)
 
     def step(self, n: int, outer: dict, carry: list, sums: list, u: str, trips: str, label: int) -> None:
-        """The code of one step of the loop with this label."""
+        """Write one step of the loop with this label."""
         body, env = self.low.bodies[n], dict(outer)
         loop = body.loop
         t = u if loop.of is None else self(f"sub i64 {self(f'sub i64 {trips}, 1')}, {u}")
@@ -430,15 +435,16 @@ class Text(Walk, Builder):
         self.blocks_forward(n, loop, carry, env)
 
     def leave(self, body: Body, u: str, label: int, env: dict) -> None:
-        """Leave a while loop where no lane goes on."""
+        """Leave a while loop if no lane continues."""
         going = self.value(body.loop.active, env)
         going = going if self.W == 1 else self(f"call i1 @llvm.vector.reduce.or.v{self.W}i1({self.B} {going})")
         self.lines.append(f"  store i64 {u}, ptr %trips{body.label}\n  br i1 {going}, label %on{label}, label %close{label}\non{label}:")
 
 
 def balance(body: Body) -> int:
-    """How many sums s + x to write as 1 x + s, so that adders and multipliers of a processor that has both are equally busy.  The
-    bits are the same.  Only for short steps, where the sums are much of the work."""
+    """Return how many sums s + x to write as 1 x + s, so that adders and multipliers are equally busy.
+
+    The bits are the same. This applies only to short steps, where sums are much of the work."""
     products = ("fma", "fms", "fnma", "mul")
     if body.blocks or body.inner:
         return 0
@@ -449,5 +455,5 @@ def balance(body: Body) -> int:
 
 
 def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel", given: bytearray | None = None) -> str:
-    """LLVM text of the program for `width` lanes of float64 or float32 (`bits`).  `given`: see `Text`."""
+    """Return the LLVM text of the program for `width` lanes of `bits` bits; `Text` explains `given`."""
     return Text(low, width, bits, per_sample, given).text(name, target)

@@ -1,4 +1,5 @@
-"""LLVM text, an operation at a time: registers, memory, loops, and functions of vectors with a sample in each lane."""
+"""LLVM text, one operation at a time: registers, memory, loops, and functions of vectors with a sample a
+lane."""
 
 import itertools
 import math
@@ -14,7 +15,7 @@ COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne"
 
 
 class Builder:
-    """Text with fresh registers; the operations that elementary.py writes its functions in."""
+    """LLVM text with fresh registers; `elementary` writes its functions with it."""
 
     def __init__(self, width: int, bits: int):
         self.W, self.bits = width, bits
@@ -27,7 +28,7 @@ class Builder:
         self.slots: list[str] = []
         self.fresh = itertools.count()
         self.labels = itertools.count()
-        self.routines: dict | None = None  # (name, text) of the functions that the text calls, if it can have any
+        self.routines: dict | None = None  # (name, text) of called functions; None if the text cannot have any
 
     def vector(self, kind: str) -> str:
         return kind if self.W == 1 else f"<{self.W} x {kind}>"
@@ -154,13 +155,15 @@ class Builder:
         return elementary.FUNCTIONS[name](self, a)
 
     def far_turns(self, x):
-        """(q, r) of a large angle; of one number."""
+        """Return (q, r) of one large angle."""
         pair = f"{{{self.int}, {self.real}}}"
         both = self(f"call {pair} @far_turns_{self.bits}({self.real} {x})")
         return [self(f"extractvalue {pair} {both}, {k}") for k in range(2)]
 
     def far(self, near, x, y, plus: int):
-        """y where x is `near`, else sin(x + plus pi/2) by a call for each lane; nan where the text can have no routines."""
+        """Return y where x is `near`, otherwise sin(x + plus pi/2) by a call for each lane.
+
+        Without routines the result there is nan."""
         if self.routines is None:
             return self.select(near, y, self.mul(x, self.c(math.nan)))
         name, k = f"@far_quadrant_{self.bits}_{plus}", next(self.labels)
@@ -184,7 +187,7 @@ class Builder:
         one = self(f"insertelement {self.T} poison, {self.real} {x}, i64 0")
         return self(f"shufflevector {self.T} {one}, {self.T} poison, <{self.W} x i32> zeroinitializer")
 
-    # --- memory, and loops for blocks ---
+    # --- memory and loops of blocks ---
 
     def slot(self, kind: str | None = None) -> str:
         name = f"%m{next(self.fresh)}"
@@ -209,11 +212,11 @@ class Builder:
         self.store(value, cell)
 
     def single(self, value: str) -> Buffer:
-        """A buffer of one element."""
+        """Return a buffer of one element."""
         return Buffer(self.cell(value))
 
     def count(self, x: Affine | int) -> str:
-        """An index as a number of 64 bits."""
+        """Return an index as a 64-bit number."""
         if isinstance(x, int):
             return str(x)
         parts = [name if factor == 1 else self(f"mul i64 {name}, {factor}") for name, factor in x.terms.items()]
@@ -236,7 +239,7 @@ class Builder:
 
     @contextmanager
     def range(self, start: Affine | int, stop: Affine | int, step: int = 1) -> Iterator[Affine]:
-        """A loop; its variable counts from start to below stop."""
+        """Open a loop whose variable counts from start up to stop."""
         if isinstance(start, int) and isinstance(stop, int) and start + step >= stop:
             if start < stop:
                 yield Affine(start)
@@ -252,7 +255,7 @@ class Builder:
 
 
 def far_quadrant(bits: int, name: str, plus: int) -> str:
-    """The text of the function `name` of one number (elementary.far_quadrant)."""
+    """Return the text of the scalar function `name` (`elementary.far_quadrant`)."""
     b = Builder(1, bits)
     result = elementary.far_quadrant(b, "%x", "%y", plus)
     body = "\n".join(b.lines)
@@ -260,7 +263,7 @@ def far_quadrant(bits: int, name: str, plus: int) -> str:
 
 
 class Across(Builder):
-    """A part of the text of `b`, which computes one sample, with neighbouring elements of a block in the lanes."""
+    """The text of `b`, which computes one sample, with neighbouring elements of a block in the lanes."""
 
     def __init__(self, b: Builder, width: int):
         super().__init__(width, b.bits)
@@ -271,15 +274,16 @@ class Across(Builder):
 
 
 def widths(bits: int) -> list[int]:
-    """How many elements of one sample are computed together."""
+    """Return the numbers of elements of one sample that can be computed together."""
     return [w for w in (16, 8, 4, 2, 1) if w <= 512 // bits]
 
 
-COPIED = 1 << 14  # elements of a transposed operand that are copied to the stack
+COPIED = 1 << 14  # largest transposed operand, in elements, that is copied to the stack
 
 
 def matmul_across(b: Builder, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
-    """The product of one sample's matrices, its columns in lanes; each element is summed as in `matmul`."""
+    """Write the product of one sample's matrices, with its columns in lanes; sums are ordered as in
+    `matmul`."""
     if m == 1 and x.strides[0] == 1 and n > 1:
         x, y, n, m, gates = turned(y), turned(x), m, n, gates[::-1]
         out = Access(out.buffer, out.offset, (0, 1))

@@ -1,7 +1,8 @@
-"""The last form before text, the same for both emitters: lists of instructions, with multiply-add chosen here.
+"""Lowering: the last form before text, shared by both emitters.
 
-CPU and CUDA compilers may each contract a * b + c as they like, which changes the last bit.  We choose ourselves, node by node
-and whatever the rest of the program, and forbid them to: so CPU and GPU agree bit for bit."""
+The result is lists of instructions. The compilers of CPU and CUDA code may contract a * b + c differently,
+which changes the last bit. Lowering chooses multiply-add instead, node by node, independently of the rest of
+the program. The compilers are told not to contract. CPU and GPU then agree bit for bit."""
 
 import bisect
 import itertools
@@ -21,17 +22,20 @@ from .arena import Placement, cost
 from .elementary import FUNCTIONS, is_function
 
 Instruction = tuple  # (node, operation, operands)
-COSTLY = 4  # instructions that it must save to store a number of a step rather than to compute it again
-SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # about as many instructions as these take
+COSTLY = 4  # instructions saved, at least, by storing a number of a step
+SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # approximate cost of these, in instructions
 SUMS = np.dtype(np.float64)
-GUESS = 16  # steps of a loop of which only the run tells how many it takes
-CHUNK = 64  # sums are taken in two levels: over 64 steps, then over the chunks
+GUESS = 16  # assumed steps of a loop whose count only the run tells
+CHUNK = 64  # sums have two levels: over 64 steps, then over the chunks
 
 
 @dataclass
 class Body:
-    """One step.  `number`: its place among all bodies, an outer one before the inner; `sections[k]`: the code between inner loop
-    k - 1 and k; `terms`: what each sum takes up, (x,) or (x, y) for the product, which is added by one multiply-add."""
+    """One step of a loop.
+
+    `number` counts all bodies, an outer one before its inner ones. `sections[k]` is the code between inner
+    loops k - 1 and k. `terms` holds what is added to each sum: (x,), or (x, y) for a product added by one
+    multiply-add."""
 
     loop: Loop
     number: int
@@ -40,17 +44,19 @@ class Body:
     inner: list["Body"] = field(default_factory=list)
     terms: list[tuple] = field(default_factory=list)
 
-    blocks: bool = False  # does it handle blocks?
-    source: int | None = None  # the body of the loop that this one sweeps back over, if that is stored
-    label: str = ""  # a name of its own for what the text declares
+    blocks: bool = False  # does the step handle blocks?
+    source: int | None = None  # body of the stored loop that this one sweeps back over
+    label: str = ""  # unique name for declarations in the text
 
     @property
     def code(self) -> list[Instruction]:
         return [instruction for section in self.sections for instruction in section]
 
     def split(self) -> tuple[int, list[Instruction], list[Instruction]]:
-        """Where the step of a while loop may end: the number of a section, and its code up to there and from there on.  The
-        condition comes as early as it can, but for blocks, whose places are planned for the code as it stands."""
+        """Return where the step of a while loop may end: a section, its code before the exit and after it.
+
+        The exit comes as early as possible. Blocks are an exception, because their places are planned for the
+        given order of the code."""
         at = {i: k for k, code in enumerate(self.sections) for i, _, _ in code}
         n = len(self.sections) - 1 if self.blocks else at.get(self.loop.active, 0)
         needed, code = {self.loop.active}, self.sections[n]
@@ -61,34 +67,37 @@ class Body:
         return n, first, [x for x in code if x not in first]
 
     def own(self, g: Graph, i: int) -> bool:
-        """Does input node i hold what this loop has in a step, such as its counter?"""
+        """Return whether input node i is a value of this loop's step, such as its counter."""
         return g.args[i][0] in PER_STEP and g.level(i) == self.depth
 
     def outs(self) -> list[int]:
-        """The nodes that the step hands on."""
+        """Return the nodes that the step hands on."""
         return carried(self.loop) + [j for term in self.terms for j in term]
 
     def used(self) -> set[int]:
-        """The nodes that the step reads or hands on, and those that the loops in it read."""
+        """Return the nodes that the step reads or hands on, including those that its inner loops read."""
         found = {j for _, _, x in self.code for j in x} | {j for term in self.terms for j in term}
         for body in self.inner:
             found |= body.used() | body.entered()
         return found | set(carried(self.loop))
 
     def entered(self) -> set[int]:
-        """The nodes that are read before the first step."""
+        """Return the nodes that are read before the first step."""
         return {*self.loop.start, *([self.loop.steps] if isinstance(self.loop.steps, int) else [])}
 
 
 @dataclass
 class Lowered:
-    """`sections[k]`: the code between outer loop k - 1 and k; `outer`: the bodies of these; `bodies`: all.  `operations`: how many
-    one step needs, for the choice of widths; `name`: what an error calls it; `placement`: where blocks live.
+    """A lowered program.
 
-    `general`: the numbers in it are arguments of its code, so that code for other numbers is the same.
+    `sections[k]` is the code between outer loops k - 1 and k. `outer` holds the bodies of these loops,
+    `bodies` those of all loops. `operations` counts the operations of one step, which determine widths.
+    `name` is the name in errors. `placement` holds the places of blocks.
 
-    `precise`: where sums are float64 in a program of float32, which groups of outputs are float64, too; `wide`: its nodes of that
-    type (graph/wide_sums.py)."""
+    `general`: numbers are arguments of the code, so other numbers reuse it.
+
+    `precise` says which groups of outputs are float64 in a float32 program with float64 sums; otherwise it is
+    None. `wide` holds the float64 nodes of such a program (`graph/wide_sums`)."""
 
     program: Program
     sections: list[list[Instruction]]
@@ -103,29 +112,29 @@ class Lowered:
         self.placement = Placement(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
 
     def sums_wide(self, loop: Loop) -> bool:
-        """Are the sums of this loop float64 in a program of float32?"""
+        """Return whether the sums of this loop are float64 in a float32 program."""
         return any(s in self.wide for s in loop.sums)
 
     def types(self, dtype: np.dtype) -> list[np.dtype]:
-        """The dtype of each output of a program of this dtype."""
+        """Return the dtype of each output of a program of this dtype."""
         if self.precise is None:
             return [dtype] * len(self.program.groups)
         return [SUMS if keep else dtype for keep in self.precise]
 
     @property
     def arena(self) -> int:
-        """Elements of the workspace that blocks need, before the stored carries."""
+        """Return the elements of workspace that blocks need before the stored carries."""
         return self.placement.size
 
     def offsets(self, loop: Loop) -> list[int]:
-        """Where each component of the carry stands in what is stored of a step, and the size of that."""
+        """Return the offset of each component of the carry in a stored step, and the size of the step."""
         places = [0]
         for c in loop.carry + loop.kept:
             places.append(places[-1] + size_of(self.program.g.shape[c]))
         return places
 
     def taped(self) -> list[tuple]:
-        """(number, elements of a step, loop) of the loops whose carries are stored."""
+        """Return (number, elements of a step, loop) of the loops whose carries are stored."""
         return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
 
     @property
@@ -134,7 +143,7 @@ class Lowered:
 
     @property
     def counted(self) -> list[int]:
-        """The loops whose stored steps can only be counted in the run."""
+        """Return the loops whose number of stored steps only the run tells."""
         return [n for n, b in enumerate(self.bodies) if b.loop.stored and not b.loop.data and b.loop.cap is None]
 
     @property
@@ -143,12 +152,13 @@ class Lowered:
 
     @property
     def work(self) -> int:
-        """Roughly how many operations one datum takes, or without data one sample, for the choice of threads."""
+        """Estimate the operations of one datum, or of one sample without data, to choose the number of
+        threads."""
         return int(max([self._steps(b) for b in self.outer] + [self._work(self.sections[0])]))
 
     @property
     def most(self) -> float:
-        """The same where loops take as many steps as they may."""
+        """Return the same estimate for loops that take as many steps as they may."""
         return max([self._steps(b, math.inf) for b in self.outer] + [self._work(self.sections[0])])
 
     def _steps(self, body: Body, unknown: float = GUESS) -> float:
@@ -163,18 +173,19 @@ class Lowered:
 
     @property
     def nested(self) -> bool:
-        """Are there loops within loops?"""
+        """Return whether there are loops within loops."""
         return len(self.outer) < len(self.bodies)
 
     @property
     def instructions(self) -> int:
-        """The length of the longest straight code."""
+        """Return the length of the longest straight code."""
         return max([len(b.code) for b in self.bodies] + [len(self.sections[0])])
 
     @property
     def overruns(self) -> bool:
-        """May a loop count on what a counted loop before it gives?  Then the latter takes all of its steps, also those for which the
-        tape has no room."""
+        """Return whether the count of a loop may depend on a counted loop before it.
+
+        The earlier loop then takes all of its steps, including those for which the tape has no room."""
         return bool(self.counted) and (self.nested or len(self.counted) > 1)
 
     def _work(self, code: list) -> int:
@@ -182,7 +193,7 @@ class Lowered:
         return sum(cost(g, i) if g.shape[i] or op in BLOCK_OPS else 1 for i, op, _ in code)
 
     def used(self) -> set[int]:
-        """All nodes that any part reads."""
+        """Return all nodes that any part reads."""
         found = set(self.program.outputs)
         for code in self.sections:
             found.update(j for _, _, x in code for j in x)
@@ -191,13 +202,13 @@ class Lowered:
         return found
 
     def functions(self, wide: bool = False) -> list[str]:
-        """The operation of each instruction of the program's dtype, or of float64 beside it."""
+        """Return the operations of the instructions of the program's dtype, or of float64 beside it."""
         parts = [*self.sections, *[b.code for b in self.bodies]]
         found = [op for code in parts for i, op, _ in code if (i in self.wide) == wide]
         return [*found, "log"] if "logdet" in found else found
 
     def parameters(self) -> list[tuple]:
-        """(node, input array, row in it) of the parameters in use, in order."""
+        """Return (node, input array, row in it) of the parameters in use, in order."""
         found, g = [], self.program.g
         firsts = list(itertools.accumulate(self.program.inputs, initial=0))
         for i in self.used():
@@ -209,8 +220,9 @@ class Lowered:
 
 
 def fused(g: Graph, i: int) -> tuple[str, tuple]:
-    """Node i as an instruction: a sum with a product becomes one multiply-add (unless the product is computed outside of the loop in
-    which the sum is)."""
+    """Return node i as an instruction; a sum with a product becomes one multiply-add.
+
+    The product must be computed in the same loop as the sum."""
     op, args = g.op[i], g.args[i]
     if op not in ("add", "sub"):
         return op, args
@@ -226,8 +238,10 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
 
 
 def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = False) -> Lowered:
-    """`precise`: sums are to be float64, and of the groups of outputs those for which it is true; `keep`: store with the carry of a
-    step what takes a sweep back long to compute again."""
+    """Lower a program.
+
+    `precise` says that sums are float64, and which groups of outputs are. `keep` stores, with the carry of a
+    step, values that the backward sweep would take long to recompute."""
     p = pruned(factored(expanded(pruned(p))))
     lowering = _Lowering(p, precise, keep)
     sections, outer, _ = lowering.region(p.loops, p.outputs, 0)
@@ -238,8 +252,11 @@ def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = Fa
 
 
 class _Lowering:
-    """`form`: each node as an instruction; `bodies`: all bodies so far; `known`: nodes that a step has from memory; `wide`: nodes of
-    float64 in a program of float32; `narrowed`: nodes that are rounded from others."""
+    """The state of one lowering.
+
+    `form` holds each node as an instruction, `bodies` all bodies so far. `known` holds nodes that a step
+    loads from memory. `wide` holds float64 nodes of a float32 program, `narrowed` nodes rounded from
+    others."""
 
     def __init__(self, program: Program, precise: tuple[bool, ...] | None, keep: bool):
         self.program, self.g, self.precise, self.keep = program, program.g, precise, keep
@@ -250,8 +267,9 @@ class _Lowering:
         self.narrowed: dict = {}
 
     def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
-        """The code and the bodies of what is computed at this depth for `outs` and the loops, and the nodes from outside of it that
-        these use."""
+        """Return the code and the bodies of what `outs` and the loops need at this depth.
+
+        The third result holds the nodes from outside that they use."""
         at, todo = {}, []
         inner: list[Any] = []
         for loop in loops:
@@ -265,7 +283,7 @@ class _Lowering:
             at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
         here, outside = self.live(outs + todo, depth)
         stage: dict = {}
-        for i in sorted(here, key=lambda i: (self.narrowed.get(i, i), i in self.narrowed)):  # in the order of computing
+        for i in sorted(here, key=lambda i: (self.narrowed.get(i, i), i in self.narrowed)):  # in order
             stage[i] = max([stage.get(j, 0) for j in self.form[i][1]]) if i in self.form else at.get(i, 0)
         if self.wide:
             deferred(stage, self.form, self.wide, len(loops))
@@ -295,8 +313,9 @@ class _Lowering:
         return made, outside + more
 
     def worth_keeping(self, source: Loop, outs: list[int]) -> list[int]:
-        """What a sweep back over `source` takes from memory rather than to compute it again, where that saves COSTLY instructions or
-        more for a number; at most as many numbers as the carry has."""
+        """Return the values that a backward sweep over `source` should load instead of recomputing.
+
+        Each saves at least COSTLY instructions. There are at most as many as the carry has numbers."""
         g, mine = self.g, 1 << source.id
         inside = [i for i in self.live(outs, 1)[0] if i in self.form]
         late = self.late(source, inside)
@@ -324,7 +343,9 @@ class _Lowering:
         return sorted(found)
 
     def late(self, source: Loop, nodes: list[int]) -> set[int]:
-        """Which nodes depend on what this loop or one after it gives, as a gate on the sum may: no step of it can compute these."""
+        """Return the nodes that depend on a result of this loop or a later one, as a gate on the sum may.
+
+        No step of the loop can compute these."""
         g, found = self.g, set()
         ids = [loop.id for loop in self.program.loops]
         before = ids[: ids.index(source.id)]
@@ -337,7 +358,8 @@ class _Lowering:
         return found
 
     def live(self, outs: list[int], depth: int) -> tuple[list[int], list[int]]:
-        """The nodes that are computed at this depth for `outs`, and those outside of it that they use."""
+        """Return the nodes that are computed at this depth for `outs`, and the outside nodes that they
+        use."""
         g, seen, outside, stack, form = self.g, set(), set(), list(outs), self.form
         while stack:
             i = stack.pop()
@@ -358,7 +380,7 @@ class _Lowering:
 
 
 def deferred(stage: dict, form: dict, wide: set[int], last: int) -> None:
-    """What is float64 is computed in the section where it is read: alive in a loop it would cost two registers there."""
+    """Move float64 nodes to the section that reads them; alive in a loop they would take two registers."""
     first: dict = {}
     for i in reversed(stage):
         if i in wide and i in form:

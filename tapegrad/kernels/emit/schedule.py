@@ -1,16 +1,17 @@
-"""The order of a step's instructions for a machine with few registers: each value is made late and used up soon.
+"""Instruction scheduling for a machine with few registers: each value is made late and used soon.
 
-The graph's own order is that of making: a sweep back first rebuilds all that the forward step had and then uses it, and its sums
-take up their terms at the end.  A compiler keeps this order more or less, and a Kalman filter of four states then needs more
-registers than a thread has.  The order changes no bit of any result."""
+The graph's own order is the order of construction. In it a backward sweep first rebuilds all values of the
+forward step and then uses them. The sums add their terms at the end. A compiler largely keeps this order, and
+a Kalman filter of four states then needs more registers than a thread has. `cuda` calls this module. The
+order changes no bit of any result."""
 
 from collections.abc import Hashable, Iterable
 
-Item = tuple[Hashable, tuple]  # the name of what an instruction makes, and those of the values of the step that it needs
+Item = tuple[Hashable, tuple]  # the name of a result, and those of the values of the step that it needs
 
 
 def peak(items: list[Item], order: list[int], last: Iterable) -> int:
-    """The most values that are alive at once."""
+    """Return the largest number of values that are alive at once."""
     alive = set(last)
     most = len(alive)
     for n in reversed(order):
@@ -39,17 +40,18 @@ def ordered(items: list[Item], last: Iterable, room: int) -> list[int]:
 
 
 def frugal(items: list[Item], last: Iterable) -> list[int]:
-    """The places in `items` in a new order; what is in `last` is needed after all of them.
+    """Return the places in `items` in a new order; what is in `last` is needed after all of them.
 
-    Built from the end: of all instructions whose users stand already, the one is put before them that leaves the fewest values
-    alive there, and among equals the one whose result came alive last.  Names that no item makes are alive at the beginning."""
+    The order is built from the end. A candidate is an instruction whose users are all placed. The one that
+    leaves the fewest values alive is placed before them. In a tie, the one whose result came alive last wins.
+    Names that no item makes are alive at the beginning."""
     maker = {name: n for n, (name, _) in enumerate(items)}
     users = [0] * len(items)
     for _, operands in items:
         for x in operands:
             if x in maker:
                 users[maker[x]] += 1
-    alive = dict.fromkeys(last, 0)  # -> when it came alive, counted from the end
+    alive = dict.fromkeys(last, 0)  # -> the time it came alive, counted from the end
     ready = [n for n, count in enumerate(users) if not count]
     found: list[int] = []
 

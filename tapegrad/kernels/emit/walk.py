@@ -1,7 +1,8 @@
-"""The walk through a lowered program, which both emitters share: sections and the loops between them, instructions, blocks, types.
+"""The traversal of a lowered program that both emitters share: sections, loops, instructions, blocks, types.
 
-An emitter is a `Walk` and a builder.  It adds how an instruction is written (`instruction`), a loop (`loop`), a routine and its call
-(`routine_text`, `call_routine`) and a constant block (`constant_text`), and what memory looks like."""
+An emitter is a `Walk` and a builder. It defines how to write an instruction (`instruction`), a loop (`loop`),
+a routine and its call (`routine_text`, `call_routine`) and a constant block (`constant_text`). It also
+defines the layout of memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -15,7 +16,7 @@ SAME = nullcontext()
 
 
 class Walk(BlockCode):
-    typed_by: tuple  # the attributes of a builder that its type decides
+    typed_by: tuple  # attributes of a builder that depend on its type
     own: Any
     bits: Any
     builder: Any
@@ -61,11 +62,11 @@ class Walk(BlockCode):
         return env[i]
 
     def constant(self, x: float) -> str:
-        """A number that the user's function, or a derivative of it, has."""
+        """Return a number of the user's function or of a derivative of it."""
         return self.c(x)
 
     def region(self, sections: list, inner: list[Body], env: dict) -> None:
-        """Straight code with loops in between."""
+        """Write straight code with loops in between."""
         for k, code in enumerate(sections):
             self.straight(code, env)
             if k < len(inner):
@@ -84,7 +85,7 @@ class Walk(BlockCode):
                 env[i] = self.instruction(op, args, [self.value(j, env) for j in args])
 
     def constants(self, j: int) -> Buffer:
-        """A constant block as a global array."""
+        """Return a constant block as a global array."""
         wide = j in self.low.wide
         if j not in self.globals:
             with self.typed(wide):

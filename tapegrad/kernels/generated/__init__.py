@@ -1,4 +1,4 @@
 """Kernels made from the user's Python functions.
 
-`kernel` likelihood and recursion, `map` the rest, `arguments` what their calls are given, `derivatives` the operations of the array tape
-that a kernel is, closed under differentiation."""
+`kernel` holds likelihood and recursion, `map` the per-sample map. `arguments` prepares the arguments of
+calls. `derivatives` makes a kernel an operation of the array tape, closed under differentiation."""

@@ -1,4 +1,4 @@
-"""What the calls of generated kernels do with their arguments: dtypes, shapes, trees of parameters, missing data, results to fill."""
+"""The arguments of generated kernels: dtypes, shapes, trees of parameters, missing data, output arrays."""
 
 import math
 import weakref
@@ -25,7 +25,9 @@ def name_of(f: Any) -> str:
 
 
 def as_float(x: Any, what: str) -> Any:
-    """A tracked Variable or an array of float64 or float32; lists and numbers are converted, and what is Const is not tracked."""
+    """Return a tracked Variable or an array of float64 or float32.
+
+    Lists and numbers are converted. A Const is not tracked."""
     if type(x) is np.ndarray and x.dtype in FLOATS:
         return x
     if isinstance(x, Const):
@@ -40,7 +42,7 @@ def as_float(x: Any, what: str) -> Any:
         raise ArgumentError(f"{what} is a masked array, and kernels see no mask; mark missing data by nan: x.filled(numpy.nan)")
     if x.dtype in FLOATS:
         return x
-    if x.dtype.kind in "biu" or x.dtype.newbyteorder("=") in FLOATS:  # (files of FITS are big-endian)
+    if x.dtype.kind in "biu" or x.dtype.newbyteorder("=") in FLOATS:  # (FITS files are big-endian)
         return x.astype(np.float32 if x.dtype.newbyteorder("=") == FLOATS[1] else np.float64)
     raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
 
@@ -50,12 +52,12 @@ def contiguous(x: Any, dtype: np.dtype) -> Any:
 
 
 def launcher_of(*arrays: Any) -> type:
-    """The class that launches on these arrays.  CuPy is imported by whoever has CuPy arrays."""
+    """Return the class that launches on these arrays; CuPy is imported only for CuPy arrays."""
     return Launcher if library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
 
 
 def is_tree(theta: Any) -> bool:
-    """A structure with names; lists and plain tuples of numbers are arrays."""
+    """Return whether theta is a structure with names; lists and plain tuples of numbers are arrays."""
     return is_node(theta) and not (isinstance(theta, (list, tuple)) and not hasattr(theta, "_fields"))
 
 
@@ -69,7 +71,7 @@ def batch_of(name: str, arrays: list) -> int:
 
 
 def rows_of(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
-    """The arguments one below the other, (rows, B); without any, rows of the library `xp`."""
+    """Stack the arguments as rows, (rows, B); without any, return empty rows of the library `xp`."""
     if not arrays:
         return xp.zeros((0, batch), dtype)
     parts = [shaping.broadcast_to(a, (1, batch)) if a.ndim == 0 else a.reshape((math.prod(a.shape[:-1]), batch)) for a in arrays]
@@ -77,7 +79,7 @@ def rows_of(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
 
 
 def with_ways(data: Any, ways: tuple | list) -> Any:
-    """The data with directions in their space as further components of each datum."""
+    """Append directions in the space of the data as further components of each datum."""
     if not len(ways):
         return data
     xp = library(data, *ways)
@@ -90,7 +92,7 @@ def list_of(out: Any) -> list | None:
 
 
 def sums_of(sums: Any) -> bool:
-    """Is `sums` float64?  It may be None, too."""
+    """Return whether `sums` is float64; None is not."""
     if sums is None:
         return False
     try:
@@ -114,19 +116,20 @@ def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> 
     return made
 
 
-FEW = 8192  # numbers up to which BLAS is the fastest to look at them; at more it would wait for other threads
+FEW = 8192  # size up to which BLAS checks for nan fastest; above it BLAS waits for other threads
 
 
 class Looking:
-    """Do the data hold nan?  Data that were looked at, and cannot have changed, are not looked at again.  `rows`: only the first rows
-    are data that may be missing, and those below them arguments."""
+    """Checks data for nan, and remembers data that cannot have changed.
+
+    `rows`: only the first rows can be missing data; the rows below are arguments."""
 
     def __init__(self, name: str, rows: int | None = None):
         self.name, self.rows = name, rows
         self.clean: dict[Any, Any] = {}
 
     def __call__(self, data: Any) -> bool:
-        """Infinite data are an error."""
+        """Return whether the data contain nan; raise for infinite data."""
         if self.rows is not None and self.rows < len(data):
             data = data[: self.rows]
         xp = np if type(data) is np.ndarray else xp_of(data)
@@ -134,7 +137,7 @@ class Looking:
             return self.on_device(xp, data)
         known = self.clean.get(id(data))
         if known is not None and known[0]() is data and not data.flags.writeable:
-            return False  # read-only data that own their memory are looked at once
+            return False  # read-only data that own their memory are checked once
         flat = data if data.ndim == 1 else data.ravel()
         with np.errstate(all="ignore"):
             check = float(flat.dot(flat) if flat.size < FEW else flat.sum())
@@ -146,11 +149,11 @@ class Looking:
         return bool(xp.isnan(flat).any())
 
     def count(self, data: np.ndarray) -> int:
-        """Of how many numbers of contiguous data this is asked."""
+        """Return how many numbers of contiguous data are checked."""
         return data.size if self.rows is None or data.ndim == 1 else data[: self.rows].size
 
     def on_device(self, xp: Any, data: Any) -> bool:
-        """Looking makes the host wait: so an array on a device is looked at when it is first met, and not again."""
+        """Check an array on a device when it is first met, and only then, because the host must wait."""
         known = self.clean.get(id(data))
         if known is not None and known[0]() is data and known[1] == data.data.ptr:
             return known[2]
@@ -160,7 +163,7 @@ class Looking:
         return missing
 
     def holds_for(self, view: Any, data: Any) -> None:
-        """What was found out about data on a device holds for this view of all of them, too."""
+        """Store the result for data on a device under this view of all of them as well."""
         found = self(data)
         self.clean = {id(data): self.clean[id(data)], id(view): (weakref.ref(view), view.data.ptr, found)}
 

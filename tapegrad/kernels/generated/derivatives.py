@@ -1,18 +1,21 @@
 """A generated kernel as operations of the array tape, closed under differentiation.
 
-Let f be the traced function of theta (rows, samples) and data, v1 .. vn directions of the shape of theta, y1 .. ym directions of
-the shape of the data, and W a cotangent of f.  Three families hold all that any nesting of transforms asks for:
+Let f be the traced function of theta (rows, samples) and data. Let v1 .. vn be directions of the shape of
+theta, y1 .. ym directions of the shape of the data, and W a cotangent of f. Three families cover every
+nesting of transforms:
 
     F(theta, data, v.., y..)       = D^(n+m) f [v.., y..]             n + m times forward mode on the program
     R(theta, data, v.., y.., W)    = gradient of <W, F> by theta      and one reverse sweep
     D(theta, data, v.., y.., W)    = gradient of <W, F> by the data   the same; summed over samples that share the data
 
-    <W, F> by theta: R   by data: D   by v_i: R without v_i   by y_i: D without y_i
-    <U, R> = <W, F(.., v = U)>   and   <U, D> = <W, F(.., y = U)>, so their derivatives are of the same kinds again
+The gradient of <W, F> with respect to theta is R, and with respect to the data D. With respect to v_i it is R
+without v_i, and with respect to y_i it is D without y_i. Moreover <U, R> = <W, F(.., v = U)> and <U, D> = <W,
+F(.., y = U)>. The derivatives of R and D are therefore of the same kinds. Forward rules follow in the same
+way.
 
-and forward rules in the same way.  Where f is one number for each sample, W is left out of R and multiplied outside.  `VG` is F
-and R without directions in one launch, `VGD` these and D for W = 1, each sample having its own data, but for the first rows of the
-data, the family's `observed`.  Each program is derived, and each compiled, when it is first needed."""
+If f is one number for each sample, W is left out of R and multiplied outside. `VG` computes F and R without
+directions in one launch. `VGD` adds D for W = 1, for data of each sample; D leaves out the first
+`observed` rows. Each program is derived and compiled when it is first needed."""
 
 from collections.abc import Callable
 from dataclasses import replace
@@ -37,39 +40,40 @@ PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (Tr
 
 
 def orders(n: Any) -> tuple[int, int]:
-    """How many directions of theta and of the data; a number alone counts those of theta."""
+    """Return the numbers of directions of theta and of the data; a single number counts those of theta."""
     return (n, 0) if isinstance(n, int) else n
 
 
 class Family:
     """All derivatives of one traced function.
 
-    `scalar`: it gives one number for each sample; otherwise rows of them, or numbers of each step, as its program says.
-    `reject`: where the number is not finite the derivatives are 0, and nan becomes -inf.  `by_data`: its second argument may be
-    differentiated.  `sums`: sums are float64 also where theta is float32, and so is F; gradients are rounded."""
+    `scalar`: the function gives one number for each sample. Otherwise it gives rows, or numbers of each step.
+    `reject`: nan becomes -inf, and derivatives are 0 where the number is not finite. `by_data`: the second
+    argument may be differentiated. `sums`: sums and F are float64 even for a float32 theta, and gradients are
+    rounded."""
 
     def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = lock()
-        self.key: str | None = None  # a name that says all that the traced function depends on
+        self.key: str | None = None  # a name for everything that the traced function depends on
         self.short = False  # does it run for few steps?
-        self.general = False  # are numbers arguments of the code?  (For those that change.)
-        self.captured: list = []  # what the traced functions captured
+        self.general = False  # are numbers arguments of the code? (for numbers that change)
+        self.captured: list = []  # objects captured by the traced functions
         self.observed = 0
         self.programs: dict = {}
         self.launchers: dict = {}
         self.prims: dict = {}
 
     def renewed(self) -> "Family":
-        """One of which nothing is traced.  What was captured has changed, and may change again."""
+        """Return an untraced copy, after a captured object has changed and may change again."""
         new = Family(self.name, self.base, self.scalar, self.reject, self.by_data, self.sums)
         new.short, new.observed, new.general = self.short, self.observed, True
         return new
 
-    # --- programs and their code ---
+    # --- programs and code ---
 
     def program(self, signature: tuple, n: Any) -> Program:
-        """n times forward."""
+        """Return the program after n applications of forward mode."""
         thetas, data = orders(n)
         key = signature, thetas, data
         if key not in self.programs:
@@ -110,14 +114,14 @@ class Family:
         return replace(made, inputs=inputs, groups=groups)
 
     def wide(self, dtype: np.dtype) -> bool:
-        """Are sums of a wider dtype than this one of theta?"""
+        """Return whether sums are wider than this dtype of theta."""
         return self.sums and dtype.itemsize < SUMS.itemsize
 
     def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
         try:
             return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
         except BaseException:
-            self.programs.clear()  # an interrupt may have left their graph half made
+            self.programs.clear()  # an interrupt may have left the graph incomplete
             raise
 
     def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
@@ -143,7 +147,7 @@ class Family:
     # --- operations of the tape ---
 
     def apply(self, kind: str, n: tuple, arrays: tuple, run: Callable) -> Any:
-        """The operation on (theta, data, directions..., W); `run(kind, n, arrays)` launches it on plain arrays."""
+        """Apply the operation to (theta, data, directions..., W); `run(kind, n, arrays)` launches it."""
         return bind(self.prim(kind, n), arrays, {"run": run})
 
     def prim(self, kind: str, n: tuple) -> Primitive:
@@ -163,7 +167,7 @@ class Family:
         return found
 
     def checked(self, need: tuple) -> tuple:
-        """`need` (or the tangents), if no derivative is asked for that does not exist."""
+        """Return `need` (or the tangents); raise if a missing derivative is asked for."""
         if not self.by_data and need[1] is not None and need[1] is not False:
             raise ArgumentError(f"{self.name}: a generated kernel has no derivative by its whole-number or Const arguments")
         return need
@@ -172,7 +176,7 @@ class Family:
         return self.apply("F", (len(vs), len(ys)), (theta, data, *vs, *ys), run)
 
     def gradient(self, kind, run, theta, data, vs, ys, W):
-        """R or D; W may be None (ones) where f is one number for each sample."""
+        """Return R or D; W may be None (ones) if f is one number for each sample."""
         n = len(vs), len(ys)
         if not self.scalar:
             return self.apply(kind, n, (theta, data, *vs, *ys, W), run)
@@ -198,7 +202,7 @@ class Family:
         return added([self.F(run, theta, data, vs, ys) for vs, ys in at.moved(t, vs, ys)])
 
     def pull_gradient(self, at, run, U, out, need, arrays):
-        """<U, gradient of <W, F>> = <W, F with one direction more, U>."""
+        """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
         theta, data, vs, ys, w = at.parts(arrays)
         more = ((*vs, U), ys) if at.kind == "R" else (vs, (*ys, U))
         terms = [self.gradient("R", run, theta, data, *more, w) if need[0] else None]
@@ -233,7 +237,7 @@ class Family:
         theta, data = arrays
         value = []
         if t[0] is not None:
-            narrow = self.wide(layout_of(theta).dtype)  # out[1] is rounded, and a sum of its products would not have the value's dtype
+            narrow = self.wide(layout_of(theta).dtype)  # out[1] is rounded; a sum of its products would lose precision
             value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
         gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]
@@ -241,20 +245,22 @@ class Family:
 
 
 class Place:
-    """Which operation of which family: how its arguments are to be read."""
+    """The kind, the orders and the family of an operation; it splits the arguments accordingly."""
 
     def __init__(self, family: Family, kind: str, n: tuple):
         self.kind, self.n = kind, n
         self.cotangent = kind == "D" or (kind == "R" and not family.scalar)
 
     def parts(self, arrays: tuple) -> tuple:
-        """theta, data, directions of theta, directions of the data, and W or None."""
+        """Return theta, data, directions of theta, directions of the data, and W or None."""
         k = 2 + self.n[0]
         m = k + self.n[1]
         return arrays[0], arrays[1], arrays[2:k], arrays[k:m], arrays[m] if self.cotangent else None
 
     def moved(self, t: tuple, vs: tuple, ys: tuple) -> list[tuple]:
-        """The directions in each term of the derivative along the tangents t of theta, data and the directions themselves."""
+        """Return the directions in each term of the derivative along t.
+
+        t holds the tangents of theta, of the data and of the directions."""
         terms = [((*vs, t[0]), ys)] if t[0] is not None else []
         terms += [(vs, (*ys, t[1]))] if t[1] is not None else []
         terms += [(replaced(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]

@@ -1,12 +1,12 @@
-"""likelihood, recursion: a Python function of one sample becomes a kernel for many, with all derivatives.
+"""likelihood and recursion: a Python function of one sample becomes a kernel for many, with derivatives.
 
     k = tg.kernels.likelihood(loglik)       # loglik(theta, datum) -> a number
     k(theta, data)                          # theta (p, B), data (d, N) or (N,): (B,)
     k.value_and_grad(theta, data)           # (B,), (p, B)
 
-The function is traced once; its plain NumPy code may use np.log, @, np.linalg, np.where, indexing and writing into small arrays
-that it makes.  What it captures (numbers, arrays) is constant, as it is at the first call.  Arguments are looked at in
-arguments.py; derivatives are chosen in derivatives.py."""
+The function is traced once. Its NumPy code may use np.log, @, np.linalg, np.where and indexing. It may write
+into small arrays that it makes. Captured numbers and arrays are constants, as of the first call. `arguments`
+checks arguments; `derivatives` chooses derivatives."""
 
 import functools
 import math
@@ -48,12 +48,12 @@ from .arguments import (
 )
 from .derivatives import Family
 
-BLOCKS = ("value", "each", "path")  # what is traced with large matrices as blocks, where that is shorter
+BLOCKS = ("value", "each", "path")  # traced with large matrices as blocks, where that is shorter
 
 
 @dataclass(frozen=True)
 class Parts:
-    """What a kernel is made of: the function that names it, how it is traced, and the options of the same names."""
+    """The definition of a kernel: the function that names it, how it is traced, and its options."""
 
     f: Callable
     trace: Callable
@@ -69,17 +69,17 @@ class Parts:
 
 
 class Traced:
-    """What was traced of a kernel's functions, and how it was launched.  Where what they read has changed, another one takes its place."""
+    """The traces and launches of a kernel's functions; it is replaced when a captured object changes."""
 
     def __init__(self, kernel: Any, families: dict):
         self.kernel, self.families, self.family = kernel, families, families["value"]
-        self.launches = threading.local()  # `F`, `VG`: how the last value, and value and gradient, were launched
+        self.launches = threading.local()  # `F`, `VG`: the last launch of the value, and of value and gradient
         self.last: tuple = (None, None)  # the launcher of the last call
         self.captured: list = []
         for family in families.values():
             family.captured = self.captured
         self.runs = {what: functools.partial(kernel._run_of, family) for what, family in families.items()}
-        # an operation on a tape stays with what was traced for it
+        # an operation on a tape keeps the trace that it was made with
         self.recorded = functools.partial(kernel._run_value, self.family) if type(kernel)._run is Generated._run else kernel._run
 
     def renewed(self) -> "Traced":
@@ -104,11 +104,13 @@ def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
 
 
 class Generated(Remade):
-    """What likelihood and recursion kernels share.  Make one by `tapegrad.kernels.likelihood` or `.recursion`."""
+    """The base class of likelihood and recursion kernels; `likelihood` and `recursion` make them."""
 
     def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None, short: bool = False):
-        """`build`: theta of its rows, where it is a tree; `key`: names the program on disk, in place of its trace; `short`: it runs for few
-        steps, and is compiled for the time that takes."""
+        """Define the kernel.
+
+        `build` makes a tree theta of its rows. `key` names the program on disk, in place of its trace.
+        `short` says that the kernel runs for few steps, which limits the time of compilation."""
         self.__name__, self.missing = name_of(parts.f), parts.missing
         self.__doc__ = getattr(parts.f, "__doc__", None)
         self._is_missing = Looking(self.__name__)
@@ -143,8 +145,10 @@ class Generated(Remade):
     _runs = property(lambda self: self._traced.runs)
 
     def _now(self) -> Traced:
-        """What was traced, if it holds; nothing, to be traced anew, where what the functions read has changed.  It is replaced by one
-        assignment: an interrupt leaves the old one, which is found to have changed again."""
+        """Return the current trace; replace it by an empty one if a captured object has changed.
+
+        The replacement is one assignment. After an interrupt the old trace is still there, and is replaced
+        then."""
         traced = self._traced
         for c in traced.captured:
             if c.changed():
@@ -208,7 +212,7 @@ class Generated(Remade):
         return (v[0], g[:, 0]) if single else (v, g)
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
-        """Keep what the next call on arrays like these needs, for this thread."""
+        """Store, for this thread, what the next call on similar arrays needs."""
         found: Launched | None = None
         traced = self._traced
         key, launcher = traced.last
@@ -272,9 +276,10 @@ class Generated(Remade):
     def lowered(
         self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False, dtype: Any = np.float64
     ) -> Lowered:
-        """The program of one kernel, for `emit_cuda` and for those who want to read it; kind: 'F', 'R', 'D' or 'VG', as in
-        derivatives.py, and order: the number of directions of theta, or a pair: of theta and of the data.  `dtype`: that of theta, for
-        kernels with `sums`."""
+        """Return the program of one kernel, for `emit_cuda` and for inspection.
+
+        kind is 'F', 'R', 'D' or 'VG', as in `derivatives`. order is the number of directions of theta, or the
+        pair of those of theta and of the data. `dtype` is that of theta, for kernels with `sums`."""
         family = self._now().family
         with family.lock:
             signature = theta_rows, data_rows, missing or self.missing == "step"
@@ -283,7 +288,8 @@ class Generated(Remade):
     # --- arguments ---
 
     def _of_tree(self, theta: Any) -> tuple:
-        """The kernel for rows in place of this tree, the rows (p, B), and the function from rows to such a tree."""
+        """Return the kernel for rows in place of this tree, the rows (p, B), and the function from rows to a
+        tree."""
         arrays = [as_float(x, f"{self.__name__}: theta") for x in leaves(theta)]
         batch = batch_of(self.__name__, arrays)
         shapes, restore = of_rows(arrays, theta)
@@ -304,7 +310,7 @@ class Generated(Remade):
             and theta.dtype in FLOATS
             and data.dtype in FLOATS
         ):
-            return theta, data, False  # the usual case in one line
+            return theta, data, False  # the usual case, in one line
         if is_tree(theta):
             raise ArgumentError(f"{self.__name__}: this method takes theta as an array (p, B), not as a {type(theta).__name__}")
         theta, data = as_float(theta, f"{self.__name__}: theta"), as_float(data, f"{self.__name__}: data")
@@ -325,7 +331,8 @@ class Generated(Remade):
             raise ArgumentError(f"{self.__name__}: out= cannot hold a derivative, and theta or the data are tracked: leave it away")
 
     def _unit_directions(self, theta: Any, data: Any) -> tuple:
-        """Each sample p times, with a unit direction for each parameter: theta (p, p B), directions (p, p B), data."""
+        """Repeat each sample p times, once for each unit direction: theta (p, p B), directions (p, p B),
+        data."""
         xp, (p, batch) = xp_of(layout_of(theta)), theta.shape
         many = shaping.broadcast_to(theta[:, None, :], (p, p, batch)).reshape((p, p * batch))
         units = xp.broadcast_to(xp.eye(p, dtype=layout_of(theta).dtype)[:, :, None], (p, p, batch)).reshape(p, p * batch)
@@ -341,7 +348,7 @@ class Generated(Remade):
         return self._run_value(self._family, kind, n, arrays, outs)
 
     def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None, numbers: bool = False) -> Any:
-        """`numbers`: the data are a number at each step, and come as (1, N, B)."""
+        """Launch a kernel of the value; `numbers`: the data are one number a step, of shape (1, N, B)."""
         theta, data = arrays[:2]
         missing = self._is_missing(data)
         key = kind, n, theta.shape[0], data.shape[:-1], missing, type(theta), theta.dtype.char
@@ -364,11 +371,12 @@ class Generated(Remade):
         return found
 
     def _rerun(self, theta: np.ndarray, data: np.ndarray, sample: int) -> None:
-        """The function itself for one sample, datum by datum, with its derivative: whoever watches sees its lines."""
+        """Run the function itself for one sample, datum by datum, with its derivative, so that a watcher sees
+        it."""
         raise NotImplementedError
 
     def _steps_of(self, theta: Any, data: Any, sample: int) -> tuple:
-        """What the function gets: (theta of its numbers, the numbers, the data that it gets one by one)."""
+        """Return the arguments of the function: (theta of its numbers, the numbers, the list of data)."""
         data = data[..., sample] if data.ndim == 3 else data
         each = [y if data.ndim > 1 else y[()] for y in data.T]
         skips = self.missing != "step"
@@ -395,7 +403,7 @@ class Generated(Remade):
         else:
             made = rooms = checked_outs(self.__name__, outs, launcher.outputs, batch, launcher.types)
             if type(theta) is np.ndarray and (launcher.overlaps(batch) or not launcher.is_simple(batch, steps)):
-                made = [np.empty_like(x) for x in rooms]  # what an interrupted launch still writes is ours, too
+                made = [np.empty_like(x) for x in rooms]  # an interrupted launch may still write into these
         if batch:
             whole = contiguous(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:
@@ -652,9 +660,10 @@ def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums:
 
 
 def named_recursion(key: str, init: Callable, step: Callable, short: bool = False) -> Recursion:
-    """`recursion` of functions that this key tells from all others, in every process: what is on disk under it is taken untraced.  nan
-    stays nan, and data have no gaps but those that the step looks for itself.  `short`: it runs for few steps, and is compiled for the time
-    that takes."""
+    """Make a recursion of functions that `key` identifies in every process.
+
+    The program stored on disk under the key is used without a trace. nan stays nan. Only the step itself may
+    check for missing data. `short` says that it runs for few steps, which limits the time of compilation."""
     made = Recursion(recursion(init, step, missing="step", invalid="nan")._parts, key=key, short=short)
     made._call = named_recursion, (key, init, step, short)
     return made

@@ -23,7 +23,7 @@ class Map(Remade):
 
     def __init__(self, f: Callable):
         self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
-        self._traced: tuple = ({}, [], False)  # families by shapes, what they captured, and has it changed before?
+        self._traced: tuple = ({}, [], False)  # families by shapes, captured objects, changed before?
         named_like(self, f)
 
     def _made(self) -> tuple:
@@ -35,9 +35,9 @@ class Map(Remade):
         return f"<map kernel of {self.__name__}>"
 
     def __call__(self, *args: Any) -> Any:
-        """Arguments (..., B): the last axis is the sample.  The results have it too."""
+        """Apply the kernel to arguments (..., B), the sample being the last axis; the results have it too."""
         if any([c.changed() for c in self._traced[1]]):
-            self._traced = {}, [], True  # in one assignment, as a kernel does (kernel.py)
+            self._traced = {}, [], True  # one assignment, as in `kernel`
         for c in self._traced[1]:
             c.refuse_written(self.__name__)
         values = [values_of(a.value) if isinstance(a, Const) else a for a in args]
@@ -48,14 +48,14 @@ class Map(Remade):
         family, build = self._family(shapes, tuple(fixed))
         dtype = np.result_type(*[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
         xp = library(*[layout_of(a) for a in arrays])
-        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers belong anywhere
+        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers fit any library
         theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
         rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
-        again = (values, fixed) if watching() else ()  # a record keeps the caller's arrays only for who watches
+        again = (values, fixed) if watching() else ()  # a record keeps the caller's arrays only for watchers
         return build(family.F(self._launch(family, *again), theta, rest, ()))
 
     def _rerun(self, values: list, fixed: list, sample: int) -> None:
-        """The function itself for one sample, with its derivative: whoever watches sees its lines."""
+        """Run the function itself for one sample, with its derivative, so that a watcher sees its lines."""
         given = [v[..., sample] if np.ndim(v) else v for v in values]
         jacobian(self.f, tuple([n for n, c in enumerate(fixed) if not c]))(*given)
 

@@ -1,7 +1,7 @@
-"""Kernels under `vmap`: its samples are further samples of one launch.
+"""Batching rules of kernels: the samples of `vmap` become further samples of one launch.
 
-The arrays of a kernel's operations have the kernel's samples as their last axis, (..., B); a stack of n of them becomes
-(..., n B).  The data stay as they are where all share them, and become (d, N, n B) otherwise."""
+The arrays of a kernel's operations have the kernel's samples as their last axis, (..., B). A stack of n of
+them becomes (..., n B). Data that all samples share stay as they are. Other data become (d, N, n B)."""
 
 import functools
 from typing import Any
@@ -13,7 +13,8 @@ from ...ops.declare import shape
 
 
 class Numbers:
-    """How a kernel is run whose data are a number at each step, where each sample has its own: they come as (1, N, B)."""
+    """Runs a kernel whose data are one number a step; if each sample has its own, they have shape (1, N,
+    B)."""
 
     def __init__(self, run: Any):
         self.run = run
@@ -23,7 +24,7 @@ class Numbers:
 
 
 def together(trace: Any, operand: tuple) -> Any:
-    """(..., B) of each sample as (..., n B)."""
+    """Convert (..., B) of each sample to (..., n B)."""
     v = spread(trace, *operand)
     to = shape(v)
     moved = shaping.transpose(v, axes=(*range(1, len(to) - 1), 0, len(to) - 1))
@@ -31,7 +32,7 @@ def together(trace: Any, operand: tuple) -> Any:
 
 
 def apart(trace: Any, y: Any, batch: int) -> Any:
-    """(..., n B) as a stack of (..., B)."""
+    """Convert (..., n B) to a stack of (..., B)."""
     to = shape(y)
     y = shaping.reshape(y, to=(*to[:-1], trace.count, batch))
     k = len(to) - 1
@@ -39,7 +40,7 @@ def apart(trace: Any, y: Any, batch: int) -> Any:
 
 
 def of_their_own(trace: Any, operand: tuple, batch: int) -> Any:
-    """Data that each sample has for itself, (d, N, n B)."""
+    """Return data with samples of their own, (d, N, n B)."""
     v = spread(trace, *operand)
     n, to = trace.count, shape(v)[1:]
     if len(to) < 3:
@@ -49,7 +50,9 @@ def of_their_own(trace: Any, operand: tuple, batch: int) -> Any:
 
 
 def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
-    """How the operation (derivatives.py) does many samples.  `data_of_samples`: its second argument has the samples as its last axis."""
+    """Return the batching rule of an operation (`derivatives`).
+
+    `data_of_samples`: the last axis of its second argument holds the samples."""
 
     def way(trace: Any, prim: Primitive, operands: list, params: dict) -> Any:
         sample = lambda operand: shape(operand[0])[1:] if operand[1] else shape(operand[0])
@@ -61,13 +64,13 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
         else:
             arrays = [of_their_own(trace, o, batch) if k in ways else together(trace, o) for k, o in enumerate(operands)]
             if len(to) == 1:
-                if type(params["run"]) is not functools.partial:  # a kernel by hand
+                if type(params["run"]) is not functools.partial:  # a handwritten kernel
                     return NotImplemented
                 params = {"run": Numbers(params["run"])}
         y = bind(prim, arrays, params)
         if kind != "D":
             return tuple([apart(trace, o, batch) for o in y]) if type(y) is tuple else apart(trace, y, batch)
-        y = apart(trace, y, batch)  # of each sample: where those of the kernel share the data, their sum
+        y = apart(trace, y, batch)  # of each sample; a sum where the kernel's samples share the data
         if len(to) == 3:
             return y
         y = y.sum(axis=-1)

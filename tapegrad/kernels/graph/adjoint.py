@@ -1,22 +1,23 @@
 """Forward and reverse mode on programs.
 
-Forward mode gives each loop a second carry, the tangent of the first, and is again a program of the same kind: so the n-th
-directional derivative is n applications, and one reverse sweep over it gives its gradient (n = 1: Hessian times vector).
+Forward mode gives each loop a second carry, the tangent of the first. The result is again a program of the
+same kind. The n-th directional derivative is therefore n applications of forward mode. One reverse sweep over
+it gives its gradient (n = 1: Hessian times vector).
 
-The reverse of straight code is straight code.  The reverse of a loop with a carry is a loop that runs back over the stored
-carries; what it finds for the nodes outside the loop (adjoints of parameters and of all that was hoisted) it only sums, and the
-code outside is reversed once, after it.  The reverse of a loop without carry, or with one that is made of data alone, is more sums in
-the same loop.
+The reverse of straight code is straight code. The reverse of a loop with a carry is a loop backwards over the
+stored carries. For nodes outside of the loop (parameters and all hoisted code) it only sums adjoints. The
+code outside is reversed once, afterwards. The reverse of a loop without a carry, or with a carry of data
+alone, is more sums in the same loop.
 
-A step with loops in it is reversed as a program is: its sweep runs the inner loops again, from the stored carry of the step, and
-then back.
+A step with inner loops is reversed like a program. Its sweep runs the inner loops again from the stored carry
+of the step, and then backwards.
 
-A step that other samples take and this one does not must add nothing, whatever the derivatives are there, and 0 times nan is nan:
-so the adjoints of such a step are not taken, as a whole, where `going` is false.  The same goes for a loop on whose result nothing
-depends in this sample, because np.where took another one.
+A step that only other samples take must add nothing, whatever its derivatives are; 0 times nan is nan. The
+adjoints of such a step are therefore skipped as a whole where `going` is false. The same holds for a loop
+whose result np.where discards in this sample.
 
-Derivatives by the data, and of what each step hands out, always take a second loop: adjoints of the data are its step output, and
-cotangents of step outputs its step input."""
+Derivatives with respect to the data, and of step outputs, always take a second loop. Its step output holds
+adjoints of the data, and its step input holds cotangents of step outputs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -33,8 +34,10 @@ FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
 def forward(p: Program, group: int | None) -> Program:
-    """The derivative of all outputs in a new direction, by input array `group` (the direction is appended to the inputs) or by
-    the data (None: it is appended to them)."""
+    """Return the derivative of all outputs in a new direction.
+
+    The direction belongs to input array `group` and is appended to the inputs. With None it belongs to the
+    data and is appended to them."""
     g, inputs, ways = p.g, list(p.inputs), p.ways
     if group is None:
         ways += 1
@@ -50,8 +53,9 @@ def forward(p: Program, group: int | None) -> Program:
 
 
 def pushed(g: Graph, loops: list[Loop], t: dict, first: dict | None = None) -> list[Loop]:
-    """The loops with the tangents of their carries and sums, which come to stand in t.  `first`: of how many components of a loop's
-    carry, by its number, where the rest are tangents in other directions."""
+    """Return the loops with the tangents of their carries and sums, and add these tangents to t.
+
+    `first`: number of a loop -> number of components of its carry without tangents in other directions."""
     made = []
     for old in loops:
         loop = old.copy()
@@ -85,7 +89,7 @@ def tangents(g: Graph, outs: list[int], t: dict) -> None:
 
 
 def _moving(g: Graph, loop: Loop, active: set[int]) -> tuple[set[int], set[int]]:
-    """Which components of the carry, and all nodes that depend on `active`, those in the steps included."""
+    """Return the components of the carry that depend on `active`, and all nodes that do, steps included."""
     found = {k for k, s in enumerate(loop.start) if s in active}
     while True:
         inside = reached(g, loop.inner, loop.next + loop.inc + loop.each, active | {loop.carry[k] for k in found})
@@ -96,7 +100,7 @@ def _moving(g: Graph, loop: Loop, active: set[int]) -> tuple[set[int], set[int]]
 
 
 def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
-    """The nodes under outs that depend on one of `on`; derivatives do not pass through comparisons."""
+    """Return the nodes under outs that depend on one of `on`; comparisons pass no derivative."""
     found = set()
     for i in g.reach(outs, stop=on):
         if i in on or (g.op[i] not in LEAVES and any(j in found for j in g.args[i])):
@@ -117,8 +121,10 @@ class Adjoints(dict):
             self[i] = self.g.add(self[i], bar) if i in self else bar
 
     def sweep(self, order: list[int], active: set[int], outside: bool = False, whole: bool = True) -> None:
-        """Pull the adjoints of these nodes, given in descending order, to their operands.  Outside of loops, where it costs
-        nothing, a zero adjoint stays zero through an infinite derivative.  `whole`: congruences are swept as such."""
+        """Pull the adjoints of these nodes, given in descending order, to their operands.
+
+        Outside of loops a zero adjoint stays zero through an infinite derivative; it costs nothing there.
+        `whole`: congruences are swept as such."""
         g = self.g
         whole = self.together(order) if whole else {}
         done: set[Any] = set()
@@ -148,8 +154,10 @@ class Adjoints(dict):
             self.settle(block)
 
     def together(self, order: list[int]) -> dict:
-        """The congruences, by the element that a sweep meets first, whose elements have all of their users above them, and are made
-        of the elements of A and P themselves, not of their multiples or branches, as where signs were pulled out."""
+        """Return the congruences that can be swept as a whole, by the element that the sweep meets first.
+
+        All users of their elements lie above them. They consist of the elements of A and P themselves, not of
+        multiples or branches of these, as after signs were pulled out."""
         g, here, found = self.g, set(order), {}
         for names, x in g.congruences.items() if g.sweeps_whole else ():
             if not names <= here:
@@ -191,7 +199,7 @@ class Adjoints(dict):
         return g.compare("eq", g.sum(size) if g.shape[size] else size, g.zero)
 
     def settle(self, block: int) -> None:
-        """Include the adjoints of single elements."""
+        """Add the adjoints of single elements to that of their block."""
         found = self.elements.pop(block, None)
         if found:
             names = np.full(self.g.shape[block], self.g.zero, np.int64)
@@ -201,8 +209,10 @@ class Adjoints(dict):
 
 
 def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[Program, list[int]]:
-    """The gradient of sum(seeds * outputs) + sum(step input * step output) by the input nodes `wrt`: the program with the loops
-    that compute it, and its nodes.  `by_data`: the gradient by the data becomes the step output."""
+    """Return the gradient of sum(seeds * outputs) + sum(step input * step output) with respect to `wrt`.
+
+    The results are the program with the loops that compute it, and its nodes. `by_data`: the gradient with
+    respect to the data becomes the step output."""
     g, data = p.g, p.data() if by_data else []
     g.sweeps_whole = not p.order  # tangents share products with the rules of the single elements
     loops = [loop.copy() for loop in p.loops]
@@ -235,8 +245,10 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
 
 
 def _staged(g: Graph, loops: list[Loop], adj: "Adjoints", active: set[int], depth: int, turn: Callable, lowest: int | None = None) -> None:
-    """Adjoints through the code at this depth, the last part first; turn(loop) takes those of what a loop gives to what it is
-    given.  `lowest`: code from this depth on is swept (None: only from `depth` on)."""
+    """Pull adjoints through the code at this depth, the last part first.
+
+    turn(loop) pulls the adjoints of a loop's results to its operands. `lowest`: code from this depth on is
+    swept (None: only from `depth` on)."""
     lowest = depth if lowest is None else lowest
     if not loops and depth:
         order = [i for i in g.reach(list(adj), stop=Outside(g, lowest)) if g.level(i) >= lowest]
@@ -251,7 +263,9 @@ def _staged(g: Graph, loops: list[Loop], adj: "Adjoints", active: set[int], dept
 
 
 class _Below:
-    """Nodes of earlier stages, and nodes made after the stages were counted (which are adjoints and never differentiated)."""
+    """The nodes of earlier stages, and nodes made after the stages were counted.
+
+    The latter are adjoints and never differentiated."""
 
     def __init__(self, stage: dict, n: int):
         self.stage, self.n = stage, n
@@ -261,7 +275,7 @@ class _Below:
 
 
 def reached(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> set[int]:
-    """All nodes that depend on `on`, through the loops."""
+    """Return all nodes that depend on `on`, through the loops."""
     active = set(on)
     for loop in loops:
         active |= dependents(g, loop.start, active)
@@ -272,8 +286,9 @@ def reached(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> se
 
 
 def _body_adjoints(g: Graph, holder: Loop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None) -> Adjoints:
-    """Adjoints through one step: of carries and of nodes outside the loop.  The body of `holder`, which has the loops of the step,
-    gets those that sweep back over them."""
+    """Return the adjoints, through one step, of carries and of nodes outside of the loop.
+
+    The body of `holder`, which has the loops of the step, gets the loops that sweep back over them."""
     bars, depth = Adjoints(g), g.depth[holder.id]
     for i, bar in seeds:
         if i in active:
@@ -284,7 +299,7 @@ def _body_adjoints(g: Graph, holder: Loop, seeds: list[tuple[int, int]], active:
 
 
 def step_gradient(g: Graph, loop: Loop, inc: int, wrt: list[int]) -> list[int]:
-    """The derivatives of one term by nodes outside the loop, within the step."""
+    """Return the derivatives of one term with respect to nodes outside of the loop, within the step."""
     active = reached(g, loop.inner, [inc], set(wrt))
     adj = _body_adjoints(g, loop, [(inc, g.one)], active, 0)
     return [adj.get(w, g.zero) for w in wrt]
@@ -307,8 +322,10 @@ def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
 def _swept_back(
     g: Graph, loop: Loop, adj: Adjoints, active: set[int], holder: int, data: Sequence[int] = (), each: Sequence[int] = ()
 ) -> Loop:
-    """The loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry; and the same by the data, for each step.  It is to
-    stand in the body of loop `holder`, or outside of loops (0)."""
+    """Return the loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry.
+
+    It gives the derivatives with respect to the data for each step as well. It belongs into the body of the
+    loop `holder`, or outside of loops (0)."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     within = 1 << holder | g.within[holder] if holder else 0
     sweep = Loop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
@@ -339,7 +356,7 @@ def _swept_back(
 
 
 def _taken(g: Graph, loop: Loop, k: int) -> int:
-    """Component k of the next carry in a step that this sample takes."""
+    """Return component k of the next carry in a step that this sample takes."""
     i = loop.next[k]
     x = g.args[i]
     return x[1] if g.op[i] == "select" and x[0] == loop.going and x[2] == loop.carry[k] else i

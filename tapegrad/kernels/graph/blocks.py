@@ -1,13 +1,14 @@
 """Arrays as single nodes of the graph, so that large matrices are not unrolled.
 
-A node has a shape; () is a number, anything else a block.  The elementwise operations of the graph, their simplifications and
-derivative rules hold for blocks as they stand: an operand with shape () acts on all elements, also where a block is expected (the
-zero of the graph is the zero of any shape).  The operations here move elements or are linear algebra, and each one's derivatives
-are written in the same operations, so that any order is a repetition.
+A node has a shape; () is a number, anything else a block. The elementwise operations, simplifications and
+derivative rules of the graph hold for blocks unchanged. An operand with shape () acts on all elements. It may
+also stand where a block is expected: the zero of the graph is the zero of any shape. The operations here move
+elements or are linear algebra. Their derivatives use the same operations, so any order of derivative is a
+repetition.
 
-An element of a block has a name, a number above ELEMENT, which costs nothing to make: what moves elements (slices, transposes,
-stacking, writing into an array) is done by NumPy on arrays of names.  `pack` finds the fewest strided pieces in such an array:
-a view of one block, or a block assembled from pieces of several."""
+An element of a block has a name, a number above ELEMENT, which costs nothing to make. Slices, transposes,
+stacking and writes into an array move elements; NumPy applies them to arrays of names. `pack` finds the
+fewest strided pieces in such an array: a view of one block, or a block assembled from several."""
 
 import math
 from collections.abc import Callable
@@ -24,9 +25,11 @@ MASK = (1 << BITS) - 1
 
 @dataclass
 class Limits:
-    """What is unrolled into scalars.  `nodes`: programs that need no more than this in all, which run faster so; in longer ones
-    `elements`: arrays up to this size; `row`: arrays below this size, even where they come from a block; `products`: matrix
-    products of so many multiplications."""
+    """Limits of unrolling into scalars.
+
+    Programs of at most `nodes` nodes are unrolled, because they run faster. In longer ones arrays of at most
+    `elements` are unrolled, arrays below `row` even as parts of a block, and matrix products of at most
+    `products` multiplications."""
 
     nodes: float = 8000
     elements: float = 64
@@ -43,7 +46,7 @@ UNROLLED = Limits(math.inf, math.inf, math.inf, math.inf)
 
 @dataclass(frozen=True)
 class Piece:
-    """Elements of source number `source`, taken with strides, and where they stand in the flat block."""
+    """Strided elements of source number `source`, and their places in the flat block."""
 
     source: int
     dims: tuple
@@ -71,7 +74,7 @@ def size_of(shape: tuple) -> int:
 
 
 def injective(dims: tuple, strides: tuple) -> bool:
-    """Do different indices reach different elements, along the axes with a stride?"""
+    """Return whether different indices reach different elements, along the axes with a stride."""
     reach = 0
     for s, n in sorted((abs(s), n) for s, n in zip(strides, dims, strict=True) if s and n > 1):
         if s <= reach:
@@ -85,14 +88,14 @@ def contiguous(shape: tuple) -> tuple:
 
 
 def triangle(n: int, lower: bool, diagonal: float) -> np.ndarray:
-    """Ones in the triangle, `diagonal` on the diagonal."""
+    """Return a triangle of ones, with `diagonal` on the diagonal."""
     out = np.tri(n) if lower else np.tri(n).T.copy()
     np.fill_diagonal(out, diagonal)
     return out
 
 
 class Blocks:
-    """The part of Graph that knows blocks."""
+    """The part of Graph that handles blocks."""
 
     shape: Any
     op: Any
@@ -112,7 +115,7 @@ class Blocks:
     # --- names of elements ---
 
     def names(self, i: int, shape: tuple | None = None) -> np.ndarray:
-        """The names of the elements of block i; a number stands for each element of `shape`."""
+        """Return the names of the elements of block i; a number stands for each element of `shape`."""
         dims = self.shape[i]
         if not dims:
             return np.full(() if shape is None else shape, i, np.int64)
@@ -126,7 +129,7 @@ class Blocks:
         return out.reshape(dims if shape is None else shape)
 
     def _moved_names(self, i: int, new) -> np.ndarray:
-        """Names of the elements of a view or assembly whose sources are replaced by new(source); that of zero where nothing stands."""
+        """Return the names in a view or assembly whose sources are replaced by new(source); zero in gaps."""
         out = np.full(size_of(self.shape[i]), self.zero, np.int64)
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
@@ -135,7 +138,7 @@ class Blocks:
         return out
 
     def node_of(self, name: int) -> int:
-        """The node of a named element."""
+        """Return the node of a named element."""
         if name < ELEMENT:
             return name
         block, k = (name - ELEMENT) >> BITS, name & MASK
@@ -148,7 +151,7 @@ class Blocks:
         return self.raw("elem", block, shape=(), meta=k)
 
     def nodes_of(self, names: np.ndarray) -> np.ndarray:
-        """The same array with a node in place of each name."""
+        """Replace each name in the array by a node."""
         if not (names >= ELEMENT).any():
             return names
         return np.array([self.node_of(int(x)) for x in names.flat], np.int64).reshape(names.shape)
@@ -160,18 +163,18 @@ class Blocks:
         return self.select(i, self.one, self.zero)
 
     def numbers(self, i: int) -> np.ndarray:
-        """The values of a constant block."""
+        """Return the values of a constant block."""
         return np.frombuffer(self.meta[i]).reshape(self.shape[i])
 
     def array(self, values: np.ndarray) -> int:
-        """A constant block."""
+        """Return a constant block."""
         values = np.ascontiguousarray(values, float) + 0.0
         return self.raw("array", shape=values.shape, meta=values.tobytes())
 
     # --- blocks from names ---
 
     def pack(self, names: np.ndarray) -> int:
-        """The block with these elements."""
+        """Return the block with these elements."""
         shape, flat = names.shape, names.ravel()
         if not shape:
             return self.node_of(int(flat[0]))
@@ -216,7 +219,7 @@ class Blocks:
         return self.raw("view", source, shape=shape, meta=(first, strides))
 
     def _name_constants(self, source: np.ndarray, k: np.ndarray, inside: np.ndarray, shape: tuple) -> None:
-        """Constants that are not 0 become elements of one constant block."""
+        """Make nonzero constants elements of one constant block."""
         at = [n for n in np.flatnonzero(~inside) if self.op[source[n]] == "const" and source[n] != self.zero]
         if not at:
             return
@@ -225,7 +228,8 @@ class Blocks:
         source[at], k[at] = self.array(values.reshape(shape)), at
 
     def _assembled(self, source: np.ndarray, k: np.ndarray, shape: tuple) -> int:
-        """Runs of elements along each row, equal runs at regular distances in one piece."""
+        """Assemble a block from runs of elements in each row; equal runs at equal distances form one
+        piece."""
         made: list[list] = []  # source, length, step, to, at, count, distance to, distance at
         last: dict = {}
         columns = shape[-1]
@@ -257,11 +261,11 @@ class Blocks:
         return (Piece(0, shape, 0, contiguous(shape), at, strides),)
 
     def spread(self, i: int, shape: tuple) -> int:
-        """Node i as a block of this shape."""
+        """Return node i as a block of this shape."""
         return i if self.shape[i] == shape else self.pack(self.names(i, shape))
 
     def remade(self, i: int, x: list[int]) -> int:
-        """Node i with other operands."""
+        """Return node i with other operands."""
         op, meta = self.op[i], self.meta[i]
         if op in ("view", "assemble"):
             new = dict(zip(self.args[i], x, strict=True))
@@ -275,10 +279,10 @@ class Blocks:
             return MAKERS[op](self, *shaped, *(() if op == "matmul" else meta or ()))
         return self.node(op, *x)
 
-    # --- gates: select(c, a, 0), whose zeros are exact also where a is nan ---
+    # --- gates: select(c, a, 0), whose zeros are exact even where a is nan ---
 
     def gate(self, i: int) -> tuple | None:
-        """(c, whether a stands first, a) if i is gated by one number c."""
+        """Return (c, does a come first?, a) if a single number c gates i, otherwise None."""
         op, x = self.op[i], self.args[i]
         if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:
             return x[0], x[2] == self.zero, self.spread(x[1] if x[2] == self.zero else x[2], self.shape[i])
@@ -289,7 +293,7 @@ class Blocks:
         return None
 
     def through(self, i: int, make: Callable[[int], int]) -> int | None:
-        """make(i), a linear operation, with i's gate outside."""
+        """Apply the linear operation `make` with i's gate outside; None without a gate."""
         found = self.gate(i)
         if found is None:
             return None
@@ -297,7 +301,7 @@ class Blocks:
         return self.select(c, make(a), self.zero) if first else self.select(c, self.zero, make(a))
 
     def gated_elements(self, i: int) -> bool:
-        """Are single elements of i gated?"""
+        """Return whether single elements of i are gated."""
         op, x = self.op[i], self.args[i]
         if op in ("view", "assemble"):
             return any(self.gated_elements(s) for s in x)
@@ -306,7 +310,7 @@ class Blocks:
     # --- operations ---
 
     def sum(self, x: int, axes: tuple | None = None) -> int:
-        """The sum over these axes of a block."""
+        """Return the sum of a block over these axes."""
         if x == self.zero:
             return x
         shape = self.shape[x]
@@ -336,37 +340,38 @@ class Blocks:
         return self.op[i] == "array" and np.array_equal(self.numbers(i), np.eye(len(self.numbers(i))))
 
     def cholesky(self, a: int) -> int:
-        """The lower factor; only the lower triangle of a is read."""
+        """Return the lower Cholesky factor; only the lower triangle of a is read."""
         return self.raw("cholesky", a, shape=self.shape[a])
 
     def trisolve(self, t: int, b: int, lower: bool, transpose: bool, unit: bool) -> int:
-        """t^-1 b, or t^-T b, with a triangle of t, its diagonal taken as 1 if `unit`."""
+        """Return t^-1 b, or t^-T b, for a triangle of t; `unit` takes its diagonal as 1."""
         if b == self.zero:
             return b
         found = self.through(b, lambda b: self.trisolve(t, b, lower, transpose, unit))
         return self.raw("trisolve", t, b, shape=self.shape[b], meta=(lower, transpose, unit)) if found is None else found
 
     def lu(self, a: int) -> int:
-        """Pivoted factors of a, and for each pair of rows whether it was exchanged; for lusolve and logdet only, which have the
-        derivatives by a."""
+        """Return the pivoted factors of a, and for each pair of rows whether it was exchanged.
+
+        Only lusolve and logdet may use them; these have the derivatives with respect to a."""
         return self.raw("lu", a, shape=(2, *self.shape[a]))
 
     def lusolve(self, a: int, b: int) -> int:
-        """a^-1 b; by the factors of a's transpose where only it has some."""
+        """Return a^-1 b, by the factors of a's transpose if only these exist."""
         turned, shape = self.pack(self.names(a).T), (2, *self.shape[a])
         if ("lu", (turned,), shape, None) in self.memo and ("lu", (a,), shape, None) not in self.memo:
             return self.lusolve_with(turned, self.lu(turned), b, True)
         return self.lusolve_with(a, self.lu(a), b, False)
 
     def lusolve_with(self, a: int, f: int, b: int, transpose: bool) -> int:
-        """a^-1 b, or a^-T b; f = lu(a)."""
+        """Return a^-1 b, or a^-T b, given f = lu(a)."""
         if b == self.zero:
             return b
         found = self.through(b, lambda b: self.lusolve_with(a, f, b, transpose))
         return self.raw("lusolve", a, f, b, shape=self.shape[b], meta=(transpose,)) if found is None else found
 
     def logdet(self, a: int, f: int) -> int:
-        """log |det a|; f = lu(a)."""
+        """Return log |det a|, given f = lu(a)."""
         return self.raw("logdet", a, f, shape=())
 
     def det(self, a: int, f: int) -> int:
@@ -378,7 +383,7 @@ class Blocks:
     # --- derivatives ---
 
     def pulled_moves(self, i: int, bar: int) -> list[tuple[int, int]]:
-        """`pulled` for what moves elements: they go back."""
+        """`pulled` for operations that move elements: the adjoints move back."""
         if self.op[i] == "elem":
             (x,) = self.args[i]
             names = np.full(self.shape[x], self.zero, np.int64)
@@ -409,7 +414,7 @@ class Blocks:
         return shares + [(s, self.pack_or_zero(home.reshape(self.shape[s]))) for s, home in homes.items()]
 
     def fitted(self, share: int, i: int, j: int) -> int:
-        """The share of operand j of an elementwise node i."""
+        """Return the share of operand j of an elementwise node i, in the shape of j."""
         if self.shape[j] or not self.shape[i] or share == self.zero:
             return share
         return self.sum(share) if self.shape[share] else self.mul(self.const(size_of(self.shape[i])), share)
@@ -422,7 +427,7 @@ class Blocks:
 
 
 def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
-    """(place, length, source, first element, step) of the runs in each row."""
+    """Yield (place, length, source, first element, step) of the runs in each row."""
     same = source[1:] == source[:-1]
     step = np.diff(k)
     n, size = 0, source.size
@@ -446,5 +451,5 @@ MAKERS = {
     "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_of,
 }  # fmt: skip
 MOVES = frozenset(("elem", "view", "assemble"))
-WHOLE = frozenset((*MAKERS, "sum"))  # their derivatives: trace/whole_matrices.py, and of lengths lengths.py
+WHOLE = frozenset((*MAKERS, "sum"))  # derivatives: trace/whole_matrices.py, of lengths: lengths.py
 BLOCK_OPS = MOVES | WHOLE

@@ -1,7 +1,7 @@
-"""Operations that the emitters do not know, written out in those that they do.  This comes after all derivatives have been taken: so these
-are by the operations' own rules, whatever they are written in.
+"""Operations that the emitters do not know, expanded into those that they do.
 
-Where that would be too long for a compiler they stay, and the emitters make a function of each, which is called."""
+This runs after all derivatives have been taken. Derivatives are therefore those of the operations' own rules.
+An expansion that would be too long for a compiler becomes a function, which the emitters call."""
 
 from collections import Counter
 from dataclasses import replace
@@ -9,8 +9,8 @@ from dataclasses import replace
 from .nodes import LEAVES, OPERATIONS, Graph
 from .program import Program, relate
 
-LONG = 3000  # operations of a function, at all its uses, above which it is called rather than written out
-SHORT = 40  # a function of so many operations is always written out
+LONG = 3000  # operations of a function at all its uses, above which it is called
+SHORT = 40  # functions up to this length are always inlined
 
 
 def expanded(p: Program) -> Program:
@@ -41,7 +41,7 @@ def written_out(op: str) -> bool:
 
 
 def often(g: Graph, order: list[int]) -> set[str]:
-    """The operations that are called.  (Of a block its loop is one use, and short.)"""
+    """Return the operations that are called; an operation of blocks is a short loop and is not."""
     uses = Counter([g.op[i] for i in order if not g.shape[i]])
     blocks = {g.op[i] for i in order if g.shape[i]}
     lengths = {op: OPERATIONS[op].length for op in uses if written_out(op)}

@@ -1,8 +1,9 @@
-"""Sums over steps with what does not vary taken out.
+"""Loop-invariant factors moved out of sums over steps.
 
-Each summand is written as coefficient * basis + ..., the coefficient outside of the loop, and equal bases are summed once: the
-value of a Gaussian in two dimensions and its derivatives by two means and two scales need four sums.  A sum of a varying and a
-fixed term, such as x - mu, is never torn apart under a factor: sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
+Each summand is written as coefficient * basis + ..., with the coefficient outside of the loop. Equal bases
+are summed once. The density of a bivariate Gaussian and its derivatives with respect to two means and two
+scales then need four sums. A sum of a varying and a fixed term, such as x - mu, is never expanded under a
+factor, because sum(x^2) - 2 mu sum(x) + n mu^2 would cancel."""
 
 from collections.abc import Iterable
 from dataclasses import replace
@@ -12,11 +13,11 @@ from .nodes import Graph
 from .program import Loop, Program, relate
 
 ONE = -1  # the basis 1
-MANY = 48  # more sums than this are not searched for cheaper splittings
+MANY = 48  # above this number of sums no cheaper splitting is searched
 
 
 def factored(p: Program) -> Program:
-    """The program with the sums of its loops over data factored."""
+    """Return the program with the sums of its loops over data factored."""
     g = p.g
     new: dict[Any, Any] = {}
     loops = []
@@ -49,7 +50,7 @@ def _factor(g: Graph, loop: Loop, new: dict) -> None:
 
 
 def _regroup(g: Graph, loop: Loop) -> None:
-    """What a step hands out, with the factors that do not vary multiplied outside, where that makes the step cheaper."""
+    """Multiply invariant factors of step outputs outside of the loop, where that makes the step cheaper."""
     best = cost(g, loop.each + loop.inc, loop.next)
     for k, e in enumerate(loop.each):
         trial = list(loop.each)
@@ -65,7 +66,7 @@ def regrouped(g: Graph, node: int) -> int:
         return g.select(args[0], regrouped(g, args[1]), regrouped(g, args[2]))
     total = g.zero
     for b, c in split(g, node, False).items():
-        if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with what is computed outside
+        if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with the outer factor
             total = g.add(total, g.raw("mul", *sorted((b, c))))
         else:
             total = g.add(total, c if b == ONE else g.mul(c, b))
@@ -73,24 +74,24 @@ def regrouped(g: Graph, node: int) -> int:
 
 
 def cost(g: Graph, outs: list[int], others: list[int]) -> int:
-    """Operations in the loop."""
+    """Return the number of operations in the loop."""
     return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*outs, *others]))
 
 
 def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
-    """node as {basis: coefficient}.  `fine`: sums of varying terms are split too."""
+    """Return node as {basis: coefficient}; `fine` splits sums of varying terms too."""
     out: dict = {}
 
     def include(basis: int, c: int, gates: tuple) -> None:
         for condition, left in reversed(gates):
-            if g.mask[condition] == 0:  # the choice is the same in all steps
+            if g.mask[condition] == 0:  # all steps make the same choice
                 c = g.select(condition, c, g.zero) if left else g.select(condition, g.zero, c)
             else:
                 basis = g.one if basis == ONE else basis
                 basis = g.select(condition, basis, g.zero) if left else g.select(condition, g.zero, basis)
         out[basis] = g.add(out[basis], c) if basis in out else c
 
-    stack = [(node, g.one, scaled, ())]  # (node, its coefficient, has a fixed factor been taken out?, the selects around it)
+    stack = [(node, g.one, scaled, ())]  # (node, coefficient, was a fixed factor taken out?, the selects around it)
     while stack:
         i, c, scaled, gates = stack.pop()
         op, args = g.op[i], g.args[i]
@@ -142,7 +143,7 @@ def product(g: Graph, factors: Iterable[int]) -> int:
 
 
 def choose(g: Graph, outs: list[int], others: list[int]) -> list[dict]:
-    """For each output the coarse or the fine splitting, whichever makes the loop cheaper."""
+    """Return the coarse or the fine splitting of each output, whichever makes the loop cheaper."""
     coarse = [split(g, o, False) for o in outs]
     if len(outs) > MANY:
         return coarse

@@ -1,7 +1,8 @@
-"""A product of a tangent with a derivative that may be no number where the tangent is zero: of x**n by n where x < 0, for a direction that
-leaves n alone.
+"""The product of a tangent with a derivative that may be nan where the tangent is zero.
 
-It is an operation until all derivatives have been taken (expanded.py): a tangent that is zero may have a derivative that is not."""
+An example is the derivative of x**n with respect to n where x < 0, for a direction that does not change n.
+The product remains one operation until all derivatives have been taken (`expanded`), because a zero tangent
+may have a nonzero derivative."""
 
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ class Times0:
     length, singular = 2, True
 
     def value(self, *c: float) -> None:
-        """Products with constants are made as such (`Graph.times0`)."""
+        """Return None: products with constants are folded in `Graph.times0`."""
 
     def form(self, g: Any, a: int, b: int) -> int:
         return unless_zero(g, a, g.mul(a, b))

@@ -1,14 +1,16 @@
-"""Lengths of vectors, right where the squares of their elements are no numbers.
+"""Lengths of vectors, correct even where the squares of their elements overflow or underflow.
 
-The elements are multiplied by a power of 2, `scale`, before they are squared.  It changes in steps and passes no derivative on: their
-tangents would be multiplied by it too, and the square of a tangent so multiplied may be no number.  So nothing of this is written out
-before all derivatives have been taken (expanded.py).  Until then a length is one node: of two numbers `hypot`, by the rules of ops/;
-of more, or of a block, `length`, by the rules here: with r = |x| and u = x / r
+The elements are multiplied by a power of 2, `scale`, before they are squared. The scale is piecewise constant
+and has no derivative. It must not multiply tangents, because the square of a scaled tangent may overflow.
+Lengths are therefore expanded only after all derivatives have been taken (`expanded`). Until then a length is
+one node. The length of two numbers is `hypot`, with the rules of ops/. The length of more numbers, or of a
+block, is `length`, with the rules below. With r = |x| and u = x / r:
 
     dr = sum u_k dx_k        du_k = dx_k / r - u_k dr / r
 
-where x / r is one node too, `over_length`, of x, r, the scale s of the vector and the length l of the scaled one: (x s) / l.  At the
-length zero s is taken as 0 and l as 1, and all derivatives are 0."""
+The quotient x / r is one node too, `over_length`. Its operands are x, r, the scale s of the vector and the
+length l of the scaled vector: (x s) / l. Where the length is zero, s is 0, l is 1 and all derivatives are
+0."""
 
 import math
 from collections.abc import Callable
@@ -24,7 +26,7 @@ def squares(g: Any, x: list[int]) -> int:
 
 
 def scaled(g: Any, x: Any) -> tuple[int, int, int]:
-    """The sum of squares, the scale, and the length of the scaled vector."""
+    """Return the sum of squares, the scale, and the length of the scaled vector."""
     q = squares(g, x)
     s = g.node("scale", q)
     return q, s, g.node("sqrt", squares(g, [g.mul(v, s) for v in x]))
@@ -40,7 +42,7 @@ def length_written(g: Any, *x: int) -> int:
 
 
 def part_written(g: Any, x: int, y: int) -> int:
-    """x / hypot(x, y)."""
+    """Return x / hypot(x, y)."""
     _, s, l = scaled(g, (x, y))
     return g.mul(g.mul(x, s), g.rcp(where_zero(g, l, g.one, l)))
 
@@ -49,7 +51,7 @@ WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}  # instructio
 
 
 def length_of(g: Any, *x: Any) -> int:
-    """The node of the length of these numbers, or of one block."""
+    """Return the length of these numbers, or of one block."""
     x = [v for v in x if v != g.zero]
     if any(g.shape[v] for v in x):
         return g.raw("length", *x, shape=())
@@ -60,14 +62,14 @@ def length_of(g: Any, *x: Any) -> int:
 
 
 def parts(g: Any, i: int, x: tuple) -> list[int]:
-    """x_k / |x| for the node i of |x|."""
+    """Return x_k / |x| for the node i of |x|."""
     _, s, l = scaled(g, x)
     s, l = where_zero(g, l, g.zero, s), where_zero(g, l, g.one, l)
     return [g.node("over_length", v, i, s, l) for v in x]
 
 
 class Length:
-    """`length` as an operation: what it is written out in, and its derivatives."""
+    """The operation `length`: its expansion and its derivatives."""
 
     form = staticmethod(length_written)
     length, singular = 8, False
@@ -85,12 +87,12 @@ class Length:
 
 
 class OverLength:
-    """`over_length` as an operation; its derivatives are such quotients again."""
+    """The operation `over_length`; its derivatives are such quotients again."""
 
     length, singular = 2, False
 
     def value(self, *c: float) -> None:
-        """It is never known while tracing: if all are, so is the length."""
+        """Return None: constants were folded with the length."""
 
     def form(self, g: Any, x: int, r: int, s: int, l: int) -> int:
         return g.mul(g.mul(x, s), g.rcp(l))

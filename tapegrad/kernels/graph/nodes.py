@@ -1,19 +1,22 @@
-"""The graph in which kernels are traced, differentiated and simplified: hash-consed scalar SSA, in which a large
-array may be one node, too (blocks.py).
+"""The graph in which kernels are traced, differentiated and simplified: hash-consed scalar SSA.
 
-A node is a number; `op[i]` names its operation and `args[i]` its operands, which come before it, so that counting upwards is a
-schedule.  A node is made at most once (a dict on operation and operands), and simplified when it is made: constants are folded,
-structural zeros removed (0 x is 0 only where the zero is known while tracing), signs and constants pulled outwards, one
-reciprocal made for each divisor.  `select(c, a, 0) * p` becomes `select(c, a * p, 0)`, so that the branch which is not taken
-contributes exact zeros to every derivative.
+A large array may be one node, too (`blocks`). A node is a number; `op[i]` names its operation and `args[i]`
+its operands. Operands have lower numbers, so counting upwards is a schedule.
 
-Inputs are nodes ("in", kind, loop, k).  Kinds: "th" parameter, "y" datum, "e" step input, "i" step counter, "c" carry of a loop at the
-beginning of a step, "co" its carry after the last step, "s" a sum over its steps, "N" number of its steps; in float64 beside
-float32 (wide_sums.py) "S" for "s", and "N" with k = 1.  What a loop in the body of another one gives ("co", "s") depends on the outer
-loops' steps: `within` has them as bits, and what depends on nothing in a step of the innermost one is computed outside of it
+A node is made at most once: a dict maps operation and operands to it. It is simplified when it is made.
+Constants are folded, and structural zeros removed (0 x is 0 only if the zero is known while tracing). Signs
+and constants move outwards, and each divisor has one reciprocal. `select(c, a, 0) * p` becomes `select(c, a *
+p, 0)`. The branch that is not taken then contributes exact zeros to every derivative.
+
+Inputs are nodes ("in", kind, loop, k). The kinds are "th" parameter, "y" datum, "e" step input, "i" step
+counter, "c" carry of a loop at the beginning of a step, "co" its carry after the last step, "s" a sum over
+its steps, and "N" the number of its steps. In float64 beside float32 (`wide_sums`) "S" replaces "s", and "N"
+has k = 1. The results of an inner loop ("co", "s") depend on the steps of outer loops; `within` holds these
+as bits. A node that depends on no value of the innermost loop's step is computed outside of that loop
 (`level`).
 
-A "mark" stands for its operand while the graph is being traced (trace/derivatives.py); no program holds one."""
+A "mark" stands for its operand while the graph is being traced (trace/derivatives.py). No finished program
+contains one."""
 
 import math
 from collections.abc import Iterable
@@ -28,18 +31,18 @@ LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}  # and those that ops/ declares (trace/symbolic.py)
-STEPS = frozenset(("scale", "unscale"))  # no functions of NumPy's; constant between steps, whose places depend on the dtype
+STEPS = frozenset(("scale", "unscale"))  # not NumPy functions; piecewise constant with steps that depend on the dtype
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
 
 class LongCode(BaseException):
-    """A program has more nodes than were allowed.  The user's `except Exception` is not to catch it."""
+    """A program has more nodes than allowed; the user's `except Exception` does not catch it."""
 
 
 @dataclass(frozen=True)
 class Congruence:
-    """Matrices of nodes, product = left @ middle @ left.T, whose adjoints are found together (adjoint.py)."""
+    """Matrices of nodes, product = left @ middle @ left.T, whose adjoints `adjoint` finds together."""
 
     product: list
     left: list
@@ -63,30 +66,31 @@ class Graph(Blocks):
         self.op: list[str] = []
         self.args: list[tuple] = []
         self.shape: list[tuple] = []  # () for a number
-        self.meta: list[Any] = []  # what else a block needs, such as axes
-        self.wide: dict[int, int] = {}  # first row -> the traced block of parameters that begins there
-        self.mask: list[int] = []  # bit l: depends on what loop l has in a step (counter, datum, carry)
+        self.meta: list[Any] = []  # further parameters of a block, such as axes
+        self.wide: dict[int, int] = {}  # first row -> the traced block of parameters there
+        self.mask: list[int] = []  # bit l: depends on a value of loop l's step (counter, datum, carry)
         self.memo: dict = {}
         self.loops = 0
-        self.captured: Any = None  # what the traced function captured
-        self.refusal: Exception | None = None  # the last error of a value of which something was asked that it cannot give
-        self.within: dict[int, int] = {}  # loop -> the loops on whose steps its outcome depends, as bits
-        self.depth: dict[int, int] = {}  # loop -> how many loops it stands in, itself included
+        self.captured: Any = None  # objects captured by the traced function
+        self.refusal: Exception | None = None  # the last refusal of a question about a symbolic value
+        self.within: dict[int, int] = {}  # loop -> loops on whose steps its result depends, as bits
+        self.depth: dict[int, int] = {}  # loop -> depth of nesting, itself included
         self.levels: dict[int, int] = {0: 0}  # mask -> depth
-        self.complete = False  # no datum holds nan
+        self.complete = False  # no datum contains nan
         self.congruences: dict[frozenset[int], Congruence] = {}  # by the elements of the product
-        self.sweeps_whole = True  # are their adjoints to be found together?
+        self.sweeps_whole = True  # are adjoints of congruences found together?
         self.zero, self.one = self.const(0.0), self.const(1.0)
 
     def refused(self, error: Exception) -> Exception:
-        """The error, remembered: a function that catches it would go another way than its numbers do."""
+        """Store the error and return it; a function that catches it takes a branch that its numbers do
+        not."""
         self.refusal = error
         return error
 
     # --- making nodes ---
 
     def raw(self, op: str, *args: Any, shape: tuple | None = None, meta: Any = None) -> int:
-        """The node as it is; by default it has the shape of its operands that are blocks."""
+        """Return the node without simplification; its default shape is that of its block operands."""
         key = (op, args, shape, meta)
         i = self.memo.get(key)
         if i is None:
@@ -94,7 +98,7 @@ class Graph(Blocks):
             if i > self.budget:
                 self.exceeded = True
                 raise LongCode
-            if len(self.op) != i:  # an interrupt has struck below
+            if len(self.op) != i:  # an interrupt struck below
                 for members in (self.op, self.args, self.meta, self.shape):
                     del members[i:]
             shape = self._common_shape(op, args) if shape is None else shape
@@ -132,7 +136,7 @@ class Graph(Blocks):
         return self.raw("in", kind, loop, k, shape=shape)
 
     def parameters(self, first: int, n: int) -> list[int]:
-        """The traced parameters in these rows: numbers, and blocks where there are such."""
+        """Return the traced parameters in these rows: numbers, and blocks where there are such."""
         found, k = [], first
         while k < first + n:
             i = self.wide.get(k)
@@ -141,7 +145,7 @@ class Graph(Blocks):
         return found
 
     def parameters_like(self, first: int, nodes: Iterable[int]) -> list[int]:
-        """New parameters from row `first` on with the shapes of these nodes."""
+        """Return new parameters from row `first` on, with the shapes of these nodes."""
         made = []
         for i in nodes:
             made.append(self.input("th", 0, first, self.shape[i]))
@@ -157,7 +161,7 @@ class Graph(Blocks):
         return self.loops
 
     def level(self, i: int) -> int:
-        """The depth of the innermost loop in whose steps node i varies; 0 outside of loops."""
+        """Return the depth of the innermost loop in whose steps node i varies; 0 outside of loops."""
         mask = self.mask[i]
         found = self.levels.get(mask)
         if found is None:
@@ -165,11 +169,11 @@ class Graph(Blocks):
         return found
 
     def value(self, i: int) -> Any:
-        """The constant that node i is, or None."""
+        """Return the value of a constant node, or None."""
         return self.args[i][0] if self.op[i] == "const" else None
 
     def node(self, op: str, *x: int) -> int:
-        """The simplified node of this operation."""
+        """Return the simplified node of this operation."""
         rule = SIMPLIFY.get(op)
         if rule is not None:
             return rule(self, *x)
@@ -181,7 +185,7 @@ class Graph(Blocks):
                 return self.const(value)
         before, i = len(self.mask), self.raw(op, *x)
         if i == before and known is not None:
-            self.budget -= known.length  # it will be as long as what it is written out in
+            self.budget -= known.length  # it counts with the length of its expansion
         return i
 
     def add(self, a: int, b: int) -> int:
@@ -272,14 +276,14 @@ class Graph(Blocks):
         return self.raw("mul", self.const(c), x)
 
     def _gated(self, s: int, x: int) -> int | None:
-        """select(c, a, 0) * x with the product inside."""
+        """Return select(c, a, 0) * x with the product inside."""
         if self.op[s] != "select" or self.zero not in self.args[s][1:]:
             return None
         c, u, v = self.args[s]
         return self.select(c, self.mul(u, x), self.mul(v, x))
 
     def times0(self, a: int, b: int) -> int:
-        """a b, and zero where a is zero, whatever b is (gated.py)."""
+        """Return a b, and zero where a is zero, whatever b is (`gated`)."""
         return self.mul(a, b) if self.value(a) is not None or self.value(b) is not None else self.raw("times0", a, b)
 
     def neg(self, a: int) -> int:
@@ -355,7 +359,7 @@ class Graph(Blocks):
         return self.bool(False) if self.complete and self.op[a] == "in" and self.args[a][0] == "y" else self.raw("isnan", a)
 
     def power(self, a: int, n: int) -> int:
-        """a to a whole number n, by squaring."""
+        """Return a to an integer power n, by repeated squaring."""
         if n < 0:
             return self.rcp(self.power(a, -n))
         out = self.one
@@ -368,7 +372,7 @@ class Graph(Blocks):
         return out
 
     def scaled(self, i: int) -> tuple[float, int]:
-        """i as (constant, rest)."""
+        """Return i as (constant, rest)."""
         if self.op[i] == "neg":
             c, r = self.scaled(self.args[i][0])
             return -c, r
@@ -379,7 +383,7 @@ class Graph(Blocks):
         return 1.0, i
 
     def factors(self, *x: int) -> tuple:
-        """The factors of a product, sorted: equal for products that differ only in order."""
+        """Return the factors of a product, sorted, so that reordered products are equal."""
         found, stack = [], list(x)
         while stack:
             i = stack.pop()
@@ -390,7 +394,7 @@ class Graph(Blocks):
         return tuple(sorted(found))
 
     def congruent(self, product: Any, left: Any, middle: Any) -> None:
-        """Remember that this matrix of nodes is left @ middle @ left.T, middle being symmetric."""
+        """Record that this matrix of nodes is left @ middle @ left.T with a symmetric middle."""
         names = [int(product[i, j]) for j in range(len(product)) for i in range(j + 1)]
         if len(set(names)) == len(names) > 1 and all(self.op[i] in ("add", "sub", "mul") for i in names):
             self.congruences[frozenset(names)] = Congruence(product.tolist(), left.tolist(), middle.tolist())
@@ -398,7 +402,7 @@ class Graph(Blocks):
     # --- walking ---
 
     def reach(self, outs: Iterable[int], stop: Any = ()) -> list[int]:
-        """All nodes under outs, in order; nodes in `stop` are included, but not what is under them."""
+        """Return all nodes under outs in order; nodes in `stop` are included, but not their operands."""
         seen, stack, op, args = set(), list(outs), self.op, self.args
         while stack:
             i = stack.pop()
@@ -410,7 +414,7 @@ class Graph(Blocks):
         return sorted(seen)
 
     def substitute(self, outs: Iterable[int], new: dict) -> None:
-        """Fill `new` with the nodes under outs rebuilt after some of them (the keys of `new`) were replaced."""
+        """Fill `new` with the nodes under outs, rebuilt after the keys of `new` were replaced."""
         for i in self.reach([o for o in outs if o not in new], new):
             if i not in new:
                 x = self.args[i]
@@ -419,12 +423,12 @@ class Graph(Blocks):
     # --- local derivatives ---
 
     def singular(self, i: int) -> Any:
-        """May a derivative of node i be infinite?"""
+        """Return whether a derivative of node i may be infinite."""
         known = OPERATIONS.get(self.op[i])
         return known is not None and known.singular
 
     def pulled(self, i: int, bar: int) -> list[tuple[int, int]]:
-        """(operand, its share of the adjoint) for node i with adjoint `bar`."""
+        """Return (operand, its share of the adjoint) for node i with adjoint `bar`."""
         op, x = self.op[i], self.args[i]
         if op in MOVES:
             return self.pulled_moves(i, bar)
@@ -439,7 +443,7 @@ class Graph(Blocks):
         return [(x[0], self.add(*shares))] if len(x) == 2 and x[0] == x[1] else list(zip(x, shares, strict=True))
 
     def pushed(self, i: int, t: dict) -> int:
-        """The tangent of node i, given those of its operands."""
+        """Return the tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
         if op in BOOLS or op in STEPS or all([t[j] == self.zero for j in x]):
             return self.zero

@@ -1,19 +1,21 @@
-"""What computes one result of a kernel, before it is text: a program is straight code with loops in between, all in one graph.
+"""Programs: straight code with loops in between, all in one graph; one program computes one result of a
+kernel.
 
-The loops stand in order.  Code that depends on no step of a loop runs before, between or after the loops, as early as it can
-(`stages`); so what depends only on parameters is computed once.  A loop has a carry, sums over its steps, or both:
+The loops are ordered. Code that depends on no step of a loop runs before, between or after the loops, as
+early as possible (`stages`). Values of parameters alone are therefore computed once. A loop has a carry, sums
+over its steps, or both:
 
     for t in steps:                     # backwards where the loop sweeps back over another one
         carry, sums += next(carry, datum t), inc(carry, datum t)
         step output t = each(carry, datum t)
 
-A step is again straight code with loops in between (`inner`); these have a carry and no data.
+A step is again straight code with loops in between (`inner`). These loops have a carry and no data.
 
-A loop that sweeps back over another one (`of`) reads that loop's datum, counter and carry of the same step; the carry of each
-step was stored by the loop itself.  Both stand in the same body: so an inner loop of a loop that is swept back stands in the sweep,
-too, where it runs again and is then swept back itself.
+A loop that sweeps back over another one (`of`) reads the datum, counter and carry of the same step. The first
+loop has stored the carry of each step. Both loops stand in the same body. An inner loop of a loop that is
+swept back therefore stands in the sweep as well, where it runs again before its own sweep.
 
-Read `Loop`, then `Program.forward` and `Program.reverse` in adjoint.py."""
+Read `Loop` first, then `forward` and `reverse` in `adjoint`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -27,9 +29,12 @@ LISTS = ("carry", "start", "next", "final", "inc", "sums", "each")
 
 @dataclass
 class Loop:
-    """`steps`: "data" (one for each datum), or the node that holds the number of steps of this sample.  `active`: a node that
-    says whether this sample goes on (a while loop).  `cap`: at most so many steps (None: the number of data, or counted).
-    `going`: a node that is false in a step which other samples take and this one does not; its carry then stays."""
+    """One loop of a program.
+
+    `steps` is "data" (one step for each datum), or the node of the number of steps of this sample. `active`
+    is a node that says whether this sample continues (a while loop). `cap` is the largest number of steps
+    (None: the number of data, or counted). `going` is a node that is false in a step that only other samples
+    take; the carry then stays."""
 
     id: int
     steps: int | str
@@ -37,16 +42,16 @@ class Loop:
     cap: int | None = None
     of: "Loop | Any" = None
     going: int | None = None
-    carry: list[int] = field(default_factory=list)  # in-nodes: the carry in a step
+    carry: list[int] = field(default_factory=list)  # input nodes: the carry in a step
     start: list[int] = field(default_factory=list)
     next: list[int] = field(default_factory=list)
-    final: list[int] = field(default_factory=list)  # in-nodes: the carry after the loop
+    final: list[int] = field(default_factory=list)  # input nodes: the carry after the loop
     inc: list[int] = field(default_factory=list)
-    sums: list[int] = field(default_factory=list)  # in-nodes: the sums after the loop
-    each: list[int] = field(default_factory=list)  # what a step hands out, one row of the step output for each
+    sums: list[int] = field(default_factory=list)  # input nodes: the sums after the loop
+    each: list[int] = field(default_factory=list)  # rows of the step output
     inner: list["Loop"] = field(default_factory=list)  # the loops in a step, in order
-    stored: bool = False  # a sweep back reads the carry of each step
-    kept: list[int] = field(default_factory=list)  # what else is stored of a step
+    stored: bool = False  # a backward sweep reads the carry of each step
+    kept: list[int] = field(default_factory=list)  # further stored values of a step
 
     def copy(self) -> "Loop":
         lists = {k: list(getattr(self, k)) for k in LISTS}
@@ -57,7 +62,7 @@ class Loop:
         return (self.of or self).steps == "data"
 
     def add_carry(self, g: Graph, start: int, shape: tuple = ()) -> int:
-        """A new component; its start may be a number for all elements of a block."""
+        """Add a component; its start may be one number for all elements of a block."""
         k = len(self.carry)
         self.carry.append(g.input("c", self.id, k, shape))
         self.final.append(g.input("co", self.id, k, shape))
@@ -66,7 +71,7 @@ class Loop:
         return self.carry[-1]
 
     def add_sum(self, g: Graph, inc: int) -> int:
-        """The node of the sum of `inc` over the steps, found in `sums` if it is there already."""
+        """Return the node of the sum of `inc` over the steps, and add it to `sums` if it is new."""
         if g.mask[inc] == 0 and self.data:
             return g.mul(inc, g.input("N", 0, 0))
         if inc in self.inc:
@@ -76,13 +81,13 @@ class Loop:
         return self.sums[-1]
 
     def reads(self) -> list[int]:
-        """The nodes of all expressions, those of inner loops included."""
+        """Return the nodes of all expressions, including those of inner loops."""
         found = self.start + self.next + self.inc + self.each
         found += [i for i in (self.active, self.going, self.steps) if isinstance(i, int)]
         return found + [i for loop in self.inner for i in loop.reads()]
 
     def rewrite(self, new: dict) -> None:
-        """Put new[i] in place of each expression i."""
+        """Replace each expression i by new[i]."""
         for name in ("start", "next", "inc", "each"):
             setattr(self, name, [new[i] for i in getattr(self, name)])
         for name in ("active", "going", "steps"):
@@ -93,14 +98,14 @@ class Loop:
 
 
 def copies(loops: list[Loop]) -> list[Loop]:
-    """Copies of the loops of one body, which sweep back over each other."""
+    """Return copies of the loops of one body; their sweeps refer to the copies."""
     made = [loop.copy() for loop in loops]
     relate(made)
     return made
 
 
 def relate(loops: list[Loop]) -> None:
-    """Let sweeps be over the loops of this list."""
+    """Let sweeps refer to the loops of this list."""
     by_id = {loop.id: loop for loop in loops}
     for loop in loops:
         if loop.of is not None:
@@ -108,7 +113,7 @@ def relate(loops: list[Loop]) -> None:
 
 
 def nested(loops: list[Loop]) -> Iterator[Loop]:
-    """All loops, each before those in its body."""
+    """Yield all loops, each before those in its body."""
     for loop in loops:
         yield loop
         yield from nested(loop.inner)
@@ -116,13 +121,16 @@ def nested(loops: list[Loop]) -> Iterator[Loop]:
 
 @dataclass
 class Program:
-    """`groups`: the outputs, one list of nodes for each output array; `inputs`: the number of rows of each input array;
-    `rows`: the number of components of a datum (0: a plain number).
+    """A program.
 
-    One loop at most has a step output, (rows, steps, samples).  `by_data`: it is a derivative by the data, and is summed over the
-    samples where these share the data.  `streams`: rows of the step input, which holds numbers of each step and sample.  `ways`:
-    directions in data space, whose rows stand below those of the data themselves.  `layout`: the tree that the outputs make up,
-    of arrays of their numbers, where the user wants one back.  `order`: how often forward mode was applied."""
+    `groups` lists the output nodes of each output array. `inputs` holds the number of rows of each input
+    array, `rows` the number of components of a datum (0: a plain number).
+
+    At most one loop has a step output, (rows, steps, samples). `by_data`: the program is a derivative with
+    respect to the data, summed over samples that share them. `streams` counts the rows of the step input,
+    which holds numbers of each step and sample. `ways` counts the directions in data space; their rows follow
+    those of the data. `layout` is the tree of the outputs, where the user wants one. `order` counts the
+    applications of forward mode."""
 
     g: Graph
     inputs: list[int]
@@ -151,23 +159,23 @@ class Program:
         return self.g.parameters(sum(self.inputs[:group]), self.inputs[group])
 
     def rows_of(self, group: int) -> int:
-        """How many rows output array `group` has."""
+        """Return the number of rows of output array `group`."""
         return sum(size_of(self.g.shape[o]) for o in self.groups[group])
 
     def data(self, way: int = 0) -> list[int]:
-        """The nodes of a datum, or of direction number `way` in its space."""
+        """Return the nodes of a datum, or of direction number `way` in its space."""
         n = max(self.rows, 1)
         over = [loop for loop in self.loops if loop.steps == "data" and loop.of is None]
         return [self.g.input("y", loop.id, way * n + k) for loop in over for k in range(n)]
 
     @property
     def step_rows(self) -> int:
-        """Rows of the step output."""
+        """Return the number of rows of the step output."""
         return sum([len(loop.each) for loop in self.loops])
 
 
 def stages(g: Graph, loops: list[Loop]) -> dict:
-    """For every node: after how many of these loops it can be computed."""
+    """Return, for every node, the number of loops that must run before it."""
     at: dict = {}
     for n, loop in enumerate(loops):
         at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
@@ -181,12 +189,12 @@ def stages(g: Graph, loops: list[Loop]) -> dict:
 
 
 def carried(loop: Loop) -> list[int]:
-    """What a step must compute beside its sums."""
+    """Return what a step must compute beside its sums."""
     return loop.next + loop.each + ([loop.active] if loop.active is not None else [])
 
 
 class Outside:
-    """All nodes that are computed outside of the loops at this depth, as a set to stop at."""
+    """The nodes computed outside of the loops at this depth, as a set to stop at."""
 
     def __init__(self, g: Graph, depth: int):
         self.level, self.depth = g.level, depth
@@ -196,16 +204,18 @@ class Outside:
 
 
 def pruned(p: Program) -> Program:
-    """The program without carries, sums, loops and stored steps that no output needs."""
+    """Remove carries, sums, loops and stored steps that no output needs (dead code)."""
     return replace(p, loops=_kept(p.g, p.loops, p.outputs)[0])
 
 
 def _kept(g: Graph, loops: list[Loop], outs: list[int]) -> tuple[list[Loop], set[int]]:
-    """What outs, nodes of the code around these loops, need of the loops; and all nodes that are needed.  From the last loop to the
-    first: so all that asks for a loop has been looked at before it."""
+    """Return the live parts of the loops, and all needed nodes.
+
+    outs are nodes of the code around the loops. The loops are visited from the last to the first, so every
+    user of a loop is visited before it."""
     needed = set(g.reach(outs))
     kept: list[Loop] = []
-    inside: dict[int, set] = {}  # sweep -> what its steps need
+    inside: dict[int, set] = {}  # sweep -> nodes that its steps need
     for loop in [loop.copy() for loop in reversed(loops)]:
         back = [r for r in kept if r.of is not None and r.of.id == loop.id]
         keep = {k for k, (c, f) in enumerate(zip(loop.carry, loop.final, strict=True)) if c in needed or f in needed}

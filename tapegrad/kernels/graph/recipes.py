@@ -1,7 +1,7 @@
-"""Recipe: what a function makes of symbolic numbers, kept so that it can be made again of other nodes, in any graph.
+"""Recipe: the operations of a function of symbolic numbers, replayable on other nodes in any graph.
 
-The function runs once, on symbols, in a graph of its own.  What it left there are a few operations, which are made again, and
-simplified, for each use."""
+The function runs once, on symbols, in a graph of its own. Each use repeats the few operations of that graph
+and simplifies them."""
 
 from collections.abc import Callable
 
@@ -18,7 +18,7 @@ class Recipe:
     """
 
     def __init__(self, make: Callable, n: int, logical: tuple = ()):
-        """`logical`: which of the nodes are true or false."""
+        """Run `make` once on n nodes; `logical` lists those that are boolean."""
         g = Graph()
         x = [g.input("th", 0, k) for k in range(n)]
         x = [g.isnan(i) if k in logical else i for k, i in enumerate(x)]

@@ -1,12 +1,14 @@
-"""Sums of float64 in a program of float32.
+"""Float64 sums in a float32 program.
 
-A step computes in the program's dtype, and what it adds to a sum is converted first (of a product, both factors), so that only the
-terms themselves are rounded.  Every node has one type.  Outside of loops a copy in float64 is made of each node that the outputs
-need and of each that depends on a sum; of the parameters, carries and numbers of steps that these read the copy is the converted
-number, of a constant the constant itself.  So coefficient * sum and N * log(sigma) lose nothing, while what a step reads of the
-same log(sigma) is computed in the program's dtype as before.  A step that reads what depends on a sum gets it rounded.
+A step computes in the program's dtype. What it adds to a sum is converted first (both factors of a product),
+so only the terms themselves are rounded. Every node has one type. Outside of loops, each node that the
+outputs need, or that depends on a sum, has a copy in float64. The copy of a parameter, carry or number of
+steps is the converted number; that of a constant is the constant. Therefore coefficient * sum and N *
+log(sigma) lose no precision. The log(sigma) that a step reads is computed in the program's dtype. A step that
+reads a value that depends on a sum gets it rounded.
 
-A comparison or a floor that depends on no sum is decided once, in the program's dtype, for steps and sections have to agree."""
+A comparison or floor that depends on no sum is decided once, in the program's dtype, because steps and
+sections have to agree."""
 
 from dataclasses import replace
 from typing import Any
@@ -16,11 +18,10 @@ from .program import Program
 
 
 def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Program, set[int], dict]:
-    """The program with sums of float64; all its nodes of float64; and those that are rounded to the program's dtype, each with the
-    node of float64 that it is made from.
+    """Return the program with float64 sums, its float64 nodes, and the rounded nodes with their sources.
 
-    `precise`: for each group of outputs, whether it is float64 (or rounded once); `read`: the nodes outside of loops that the loops
-    read.  Loops are changed in place."""
+    `precise` says for each group of outputs whether it is float64 (otherwise it is rounded once). `read`
+    holds the outside nodes that the loops read. Loops are changed in place."""
     g = p.g
     wide: dict[Any, Any] = {}
     for loop in p.loops:
@@ -28,7 +29,7 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
         wide.update(zip(loop.sums, made, strict=True))
         loop.sums = made
     outside = g.reach(p.outputs + read)
-    after_sums: set[int] = set()  # depends on a sum
+    after_sums: set[int] = set()  # nodes that depend on a sum
     for i in outside:
         if i in wide or (g.op[i] not in LEAVES and any(j in after_sums for j in g.args[i])):
             after_sums.add(i)
@@ -45,12 +46,12 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
 
 
 def decided(g: Graph, i: int, after_sums: set[int]) -> bool:
-    """Is node i computed in the program's dtype only?"""
+    """Return whether node i is computed in the program's dtype only."""
     return i not in after_sums and (g.boolean(i) or g.op[i] == "floor")
 
 
 def copied(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
-    """Node i in float64."""
+    """Return node i in float64."""
     op, args = g.op[i], g.args[i]
     if op in ("const", "array"):
         return g.raw(op, *args, "float64", shape=g.shape[i], meta=g.meta[i])
@@ -62,5 +63,5 @@ def copied(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
 
 
 def rounded(g: Graph, o: int, wide: dict) -> int:
-    """Output o in the program's dtype, computed in float64."""
+    """Return output o in the program's dtype, computed in float64."""
     return o if g.op[o] in ("const", "array") else g.raw("narrow", wide[o])

@@ -1,4 +1,4 @@
-"""From text to machine code, and the call.
+"""Compilation of the emitted text, and the launch.
 
-`cpu` and `cuda` the code of a program there, `repeat` the same launch on other arrays, `waiting` long
-launches and Ctrl-C, `host` CUDA C that g++ compiles for the CPU."""
+`cpu` and `cuda` compile and launch there. `repeat` repeats a launch on other arrays. `waiting` handles long
+launches and Ctrl-C. `host` compiles CUDA C with g++ for the CPU."""

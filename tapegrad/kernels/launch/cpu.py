@@ -1,5 +1,7 @@
-"""LLVM text to machine code, and the call: blocks of samples straight on the caller's arrays.  The last block ends with the last sample,
-and so may take some of the samples of the block before it once more; fewer samples than a block has are padded."""
+"""LLVM text to machine code, and the launch on the caller's arrays, in blocks of samples.
+
+The last block ends with the last sample, and may therefore repeat samples of the block before. If there are
+fewer samples than a block has, they are padded."""
 
 import ctypes
 import os
@@ -22,16 +24,16 @@ from . import waiting
 
 LOCK = threading.RLock()
 STATE: dict = {}
-LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # that of llvmlite, which Numba takes too
-ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while somebody holds it
-PINNED: set = set()  # engines of which only addresses are known
-SCALAR = 3  # batches below this go sample by sample,
-HEAVY = 5000  # but for steps of more operations one form is enough to compile
-LARGE = 12_000  # lines of text above which code is generated 8 times as fast, and runs at a third of the speed
-WIDE, NARROW = 48, 160  # operations in a step, below which 4 and 2 registers hold a block,
-SWEPT = 90  # and below which 2 do where steps are stored: more samples, more memory
-SUM_REGISTERS = 24  # of 32, for sums of float64 in a program of float32
-PARTS, PART_BYTES = 16, 2**26  # a sum over samples is taken in so many parts, whatever the threads, if they fit into so much memory
+LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # the lock of llvmlite, which Numba takes too
+ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while in use
+PINNED: set = set()  # engines of which only addresses are in use
+SCALAR = 3  # batches below this run sample by sample,
+HEAVY = 5000  # unless a step has more operations: then one form must suffice
+LARGE = 12_000  # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
+WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
+SWEPT = 90  # and below which 2 do if steps are stored: more samples, more memory
+SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
+PARTS, PART_BYTES = 16, 2**26  # parts of a sum over samples, for any number of threads, if they fit into this memory
 
 
 # Until a fork is done no other thread compiles: a child would wait for it for ever.  (These methods are compiled, so an interrupt cannot
@@ -42,7 +44,7 @@ if hasattr(os, "register_at_fork"):
 
 
 def machine() -> tuple:
-    """How to make a code generator for this processor, and its description."""
+    """Return a function that makes a code generator for this processor, and the processor's description."""
     if "machine" not in STATE:
         llvm.initialize_native_target()
         llvm.initialize_native_asmprinter()
@@ -59,14 +61,15 @@ LLVM_15 = hasattr(llvmlite, "opaque_pointers_enabled")  # llvmlite 0.44: LLVM 15
 
 
 def parsed(text: str) -> Any:
-    """The module of this text, in a context of its own: the pointers of the common one have types in LLVM 15."""
+    """Return the module of this text, in a context of its own: in LLVM 15 the common one has typed
+    pointers."""
     if "context" not in STATE:
         STATE["context"] = contexts.ContextRef(contexts.ffi.lib.LLVMPY_ContextCreate(True)) if LLVM_15 else llvm.create_context()
     return llvm.parse_assembly(text, STATE["context"])
 
 
 def passes_of(module: Any, target: Any) -> Callable:
-    """A function that runs the one pass, stack slots to registers, over a function of the module."""
+    """Return a function that runs one pass, stack slots to registers, over a function of the module."""
     if LLVM_15:  # its new pass manager has no such pass
         legacy = llvm.create_function_pass_manager(module)
         legacy.add_sroa_pass()
@@ -78,8 +81,9 @@ def passes_of(module: Any, target: Any) -> Callable:
 
 
 def object_code(text: str, large: int) -> bytes:
-    """Compiled with one pass, for the graph has been simplified already: on a Kalman filter the usual passes cost 70 ms and gain
-    nothing."""
+    """Compile with one pass, because the graph is simplified already.
+
+    On a Kalman filter the usual passes would cost 70 ms and gain nothing."""
     make, _ = machine()
     target = make(0 if text.count("\n") > large else 2)
     module = parsed(text)
@@ -92,16 +96,16 @@ def object_code(text: str, large: int) -> bytes:
 
 
 def name_of(text: str) -> str:
-    """The name on disk of the machine code of this text on this processor."""
+    """Return the name on disk of the machine code of this text on this processor."""
     return cache.key(machine()[1], text)
 
 
 def placed(name: str, code: bytes) -> Any:
-    """The engine that holds this machine code, for as long as it is held."""
+    """Return the engine that holds this machine code."""
     make, _ = machine()
     empty = parsed("")
     engine = llvm.create_mcjit_compiler(empty, make())
-    engine.remove_module(empty)  # compiling it would take longer than all else here
+    engine.remove_module(empty)  # compiling it would take longer than the rest
     engine.add_object_file(llvm.ObjectFileRef.from_data(code))
     engine.finalize_object()
     ALIVE[name] = engine
@@ -109,7 +113,7 @@ def placed(name: str, code: bytes) -> Any:
 
 
 def found(name: str) -> Any:
-    """The engine of this name, if this process or the disk has that."""
+    """Return the engine of this name from this process or from disk, or None."""
     with LOCK:
         engine = ALIVE.get(name)
         if engine is None:
@@ -121,7 +125,9 @@ def found(name: str) -> Any:
 
 
 def engine_of(text: str, large: int = LARGE) -> Any:
-    """The engine of this text; above `large` lines compiled for the time that takes.  Its addresses hold while it is held."""
+    """Return the engine of this text; its addresses are valid while the engine is held.
+
+    Texts of more than `large` lines are compiled for a short compilation time."""
     with LOCK:
         name = name_of(text)
         engine = found(name)
@@ -134,14 +140,15 @@ def engine_of(text: str, large: int = LARGE) -> Any:
 
 
 def compiled(text: str, function: str = "kernel", large: int = LARGE) -> int:
-    """The address of this function of this text, for ever."""
+    """Return the address of a function of this text; it remains valid."""
     engine = engine_of(text, large)
     PINNED.add(engine)
     return engine.get_function_address(function)
 
 
 def _pointer_in_header() -> bool:
-    """Does an ndarray object hold the address of its data behind the object header, as in all NumPy so far?"""
+    """Return whether the address of an array's data follows the object header, as in all NumPy versions so
+    far."""
     trial = np.empty(3)
     place = object.__basicsize__
     return ctypes.c_void_p.from_address(id(trial) + place).value == trial.ctypes.data
@@ -154,18 +161,18 @@ at = ctypes.c_void_p.from_address
 
 
 def address(x: np.ndarray) -> int:
-    """Where the data of x are; `x.ctypes.data` costs five times as much."""
+    """Return the address of x's data; `x.ctypes.data` costs five times as much."""
     return at(id(x) + HEADER).value if HEADER else x.ctypes.data
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a launch must know of a program beside its code; plain numbers, so that it can be kept with the code.
+    """The facts about a program that a launch needs beside its code: plain numbers, stored with the code.
 
-    `types`: the dtypes of the outputs; `summed`: is the step output summed over
-    samples?  `width`: samples of a block; `taped`: (number, elements of a step, is it over the data?, most
-    steps or None) of the loops whose carries are stored; `bodies`: how many loops; `wide`: are its sums float64 in a program of
-    float32?"""
+    `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
+    `width` is the number of samples of a block. `taped` lists (number, elements of a step, is it over the
+    data?, most steps or None) of the loops whose carries are stored. `bodies` counts the loops. `wide` says
+    whether sums are float64 in a float32 program."""
 
     inputs: list[int]
     outputs: list[int]
@@ -215,7 +222,7 @@ def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
 
 
 class Launcher:
-    """One program for one dtype on this processor; it compiles a scalar and a vector form when they are first needed."""
+    """One program for one dtype on this processor; scalar and vector forms are compiled on first use."""
 
     def __init__(self, low: Lowered | None, dtype: np.dtype, per_sample: bool, plan: Plan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
@@ -226,19 +233,19 @@ class Launcher:
         self.summed, self.width = plan.summed, plan.width
         self.work, self.most, self.long = plan.work, plan.most, plan.long
         self.forms: dict = {}
-        self.numbers: dict = {}  # width of a form -> the bytes of the numbers that it takes as arguments
+        self.numbers: dict = {}  # width of a form -> the bytes of its numeric arguments
         self.local = threading.local()
         self.counted = [n for n, _, data, cap in plan.taped if not data and cap is None]
 
     def text(self, width: int) -> str:
-        """The text for blocks of so many samples; the numbers that it takes as arguments are noted."""
+        """Return the text for blocks of `width` samples, and store its numeric arguments."""
         given, bits = bytearray(), 8 * self.dtype.itemsize
         text = emit(self.low, width, bits, self.per_sample, llvm.get_default_triple(), given=given if self.low.general else None)
-        self.numbers[width] = bytes(given)  # at the end: another thread may launch meanwhile
+        self.numbers[width] = bytes(given)  # last, because another thread may launch meanwhile
         return text
 
     def engine(self, width: int) -> Any:
-        """The machine code for blocks of so many samples."""
+        """Return the machine code for blocks of `width` samples."""
         return engine_of(self.text(width))
 
     def form(self, width: int):
@@ -248,16 +255,17 @@ class Launcher:
             kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * pointers, *[ctypes.c_int64] * 3, *[ctypes.c_void_p] * 2)
             engine = self.engine(width)
             found = kind(engine.get_function_address("kernel"))
-            found.engine = engine  # which holds the code
+            found.engine = engine  # it holds the code
             self.forms[width] = found
         return found
 
     def __call__(
         self, inputs: list, data: np.ndarray | None, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None
     ) -> None:
-        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of our dtype.
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), all C-contiguous and of this dtype.
 
-        `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed over samples."""
+        `each` and `steps_out` are step input and output, (rows, steps, batch), or (rows, steps) if summed
+        over samples."""
         width = self.width_for(batch)
         full = batch // width
         if self.summed:
@@ -286,8 +294,10 @@ class Launcher:
             waiting.spread(blocks, work, run, most)
 
     def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
-        """The step output summed over samples, (rows, steps): sums of each lane in parts of the batch, then over parts, then over
-        lanes.  The parts are the same whatever the number of threads, and so are the bits."""
+        """Return the step output summed over samples, (rows, steps).
+
+        Each lane sums in parts of the batch. The results are added over parts, then over lanes. The parts do
+        not depend on the number of threads, and neither do the bits."""
         full, rest = divmod(batch, width)
         inputs = [*inputs, *([each] if self.streams else [])]
         dtype = SUMS if self.plan.wide else self.dtype
@@ -314,25 +324,25 @@ class Launcher:
         return total.sum(axis=0).sum(axis=-1)
 
     def width_for(self, batch: int) -> int:
-        """Samples of a block."""
+        """Return the number of samples of a block."""
         return self.width if batch >= SCALAR or self.long else 1
 
     def operations(self, batch: int, steps: int) -> tuple[float, float]:
-        """About how many a launch takes, and how many it can take."""
+        """Estimate how many operations a launch takes, and how many it can take."""
         times = batch * max(steps, 1)
         return times * self.work, times * self.most if times else 0.0
 
     def overlaps(self, batch: int) -> bool:
-        """Are some samples computed twice, so that no output may be an input?"""
+        """Return whether some samples are computed twice, so that no output may be an input."""
         return batch % self.width_for(batch) > 0
 
     def is_simple(self, batch: int, steps: int) -> bool:
-        """Does a launch stay in its thread?"""
+        """Return whether a launch stays in its thread."""
         work, most = self.operations(batch, steps)
         return (work <= waiting.WORTH or waiting.THREADS == 1) and not waiting.is_long(most)
 
     def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
-        """The last samples, on copies filled up with the last of them."""
+        """Run the last samples on copies, padded with the last of them."""
 
         def pad(x):
             wide = np.empty(x.shape[:-1] + (width,), self.dtype)
@@ -341,7 +351,7 @@ class Launcher:
             return wide
 
         made = [np.empty((n, width), dtype) for n, dtype in zip(self.outputs, self.types, strict=True)]
-        if self.step_rows:  # sums over samples are added up where they are
+        if self.step_rows:  # sums over samples are accumulated in place
             made.append(outs[-1] if self.summed else np.empty((self.step_rows, steps, width), self.dtype))
         self.run(width, [pad(x) for x in inputs], pad(data) if self.per_sample and data is not None else data, steps, made, width, 1)
         for out, small in zip(outs, made, strict=True):
@@ -351,7 +361,7 @@ class Launcher:
     def run(
         self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, stride: int, blocks: int, first: int = 0
     ) -> None:
-        """`blocks` blocks of samples, beginning with sample `first`."""
+        """Run `blocks` blocks of samples, beginning with sample `first`."""
         form = self.forms.get(width) or self.form(width)
         place = len(self.inputs)
         addresses = [address(x) for x in inputs]
@@ -374,7 +384,7 @@ class Launcher:
             local.pop("key", None)
 
     def workspace(self, local: dict, width: int, steps: int) -> tuple:
-        """Addresses of caps, needed and tape of this thread, for this number of steps."""
+        """Return the addresses of caps, needed and tape of this thread, for this number of steps."""
         room = local.setdefault("room", dict.fromkeys(self.counted, 64))
         given = np.frombuffer(self.numbers.get(width, b""), np.int64)
         caps = np.concatenate([np.zeros(2 * self.plan.bodies + 2, np.int64), given])
@@ -393,7 +403,7 @@ class Launcher:
 
     @property
     def memory(self) -> tuple | None:
-        """caps, needed and tape of this thread's last launch."""
+        """Return caps, needed and tape of this thread's last launch."""
         return self.local.__dict__.get("hold")
 
     @property

@@ -1,11 +1,13 @@
 """CUDA C to loaded code, and the launch on CuPy arrays.
 
-The source is compiled by NVRTC here and not by `cupy.RawModule`, which would add -ftz=true and -fmad=true.  The workspace for the
-stored carries is bounded by the threads that are resident, whatever the batch; all launches go to CuPy's current stream, in whose
-order its memory pool hands the workspace on.  For few samples and many data the data of a sum are shared out among threads; the
-sums of the parts are added in a fixed order, so that the bits do not depend on it.
+The source is compiled by NVRTC directly, because `cupy.RawModule` would add -ftz=true and -fmad=true. The
+workspace of stored carries is bounded by the resident threads, for any batch. All launches use CuPy's current
+stream, whose memory pool reuses the workspace in the order of the stream. For few samples and many data
+several threads share the data of a sum. Their sums are added in a fixed order, so the bits do not depend on
+the division.
 
-Errors of a kernel surface at a later call.  TAPEGRAD_DEBUG=1 waits after each launch and names the kernel that failed."""
+Errors of a kernel surface at a later call. TAPEGRAD_DEBUG=1 waits after each launch and names the kernel that
+failed."""
 
 import functools
 import os
@@ -26,18 +28,18 @@ try:
     from cupy.cuda.function import Module
     from cupy.cuda.memory import OutOfMemoryError
     from cupy_backends.cuda.libs import nvrtc
-except ImportError:  # CuPy is an extra; without it no CuPy array comes here
+except ImportError:  # CuPy is optional; without it no CuPy array reaches this module
     cupy = None
 
 OPTIONS = ("-std=c++17", "-fmad=false", "-default-device")
 LOCK = lock()
-PART_BYTES = 2**28  # memory for the sums of each thread where a step output is summed over samples
+PART_BYTES = 2**28  # bytes for the sums of each thread, where a step output is summed over samples
 MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
 WARP = 32
-SMALL = 1 << 26  # bytes of workspace for which the free memory is not asked; the sums of parts take at most so many
-INTERVALS = (1, 8, 64)  # of stored steps: the first with which all threads that may be resident have room
-WORTH = 4  # parts below which a sum is not divided
+SMALL = 1 << 26  # bytes of workspace up to which free memory is not queried; most bytes for sums of parts
+INTERVALS = (1, 8, 64)  # of stored steps; the first with room for all resident threads is used
+WORTH = 4  # number of parts below which a sum is not divided
 
 
 def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "kernel.cu") -> tuple[bytes, str]:
@@ -48,7 +50,7 @@ def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "k
 
 
 def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[bytes, str]:
-    """What NVRTC makes of the source, machine code or (for -arch=compute_..) PTX, and its log."""
+    """Return the output of NVRTC, machine code or (for -arch=compute_..) PTX, and its log."""
     if cupy is None:
         raise KernelError("compiling CUDA C needs CuPy: pip install 'tapegrad[cuda13x]'")
     program = nvrtc.createProgram(source, name, [], [])
@@ -79,13 +81,13 @@ class Loaded:
 
 
 def with_options(more: tuple) -> tuple:
-    """OPTIONS and more, which go first where both say the same."""
+    """Return OPTIONS and more; on conflict, `more` wins."""
     said = {option.partition("=")[0] for option in more}
     return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
 
 
 def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
-    """The code on the current device; compiled once for each architecture, and kept on disk."""
+    """Return the code on the current device, compiled once for each architecture and stored on disk."""
     device = cupy.cuda.Device()
     options = with_options(options)
     key = cache.key(source, device.compute_capability, str(nvrtc.getVersion()), *options)
@@ -102,12 +104,12 @@ def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu"
 
 @functools.cache
 def limits(device: int) -> tuple[int, int, int]:
-    """Processors of a device, and the threads and registers of each."""
+    """Return the multiprocessors of a device, and the threads and registers of each."""
     return tuple(runtime.deviceGetAttribute(what, device) for what in (16, 39, 82))
 
 
 def block_size(work: int, processors: int, most: int) -> int:
-    """Threads of a block: as many as leave a block for each processor."""
+    """Return the threads of a block: as many as leave a block for each multiprocessor."""
     threads = most
     while threads > WARP and work <= processors * (threads // 2):
         threads //= 2
@@ -115,12 +117,12 @@ def block_size(work: int, processors: int, most: int) -> int:
 
 
 def blocks_for(work: int, threads: int) -> int:
-    """Blocks that give each unit of work a thread, as far as a grid goes."""
+    """Return the number of blocks that gives each unit of work a thread, within the limit of a grid."""
     return min(-(-work // threads), 2**31 - 1)
 
 
 def resident(threads: int, registers: int, device: int) -> int:
-    """Blocks of so many threads that a device holds at once.  A warp's registers are given out by the 256."""
+    """Return the number of blocks that a device holds at once; registers are allocated to a warp by 256."""
     processors, most_threads, most_registers = limits(device)
     each = -(-max(registers, 16) * WARP // 256) * 256 * (threads // WARP)
     if each > most_registers:
@@ -129,12 +131,12 @@ def resident(threads: int, registers: int, device: int) -> int:
 
 
 def free_bytes() -> int:
-    """Free memory of the current device, that which CuPy holds included."""
+    """Return the free memory of the current device, including that held by CuPy."""
     return runtime.memGetInfo()[0] + cupy.get_default_memory_pool().free_bytes()
 
 
 class CudaLauncher:
-    """One program for one dtype on CUDA devices; called as `cpu.Launcher`."""
+    """One program for one dtype on CUDA devices; it is called like `cpu.Launcher`."""
 
     def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
@@ -150,7 +152,8 @@ class CudaLauncher:
         self.divided: tuple | None = None  # source and signatures of the kernels of a divided sum
 
     def __call__(self, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any = None, steps_out: Any = None) -> None:
-        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), and steps_out from each, which go with the steps."""
+        """Fill outs[k] (rows, batch) from inputs[k] (rows, batch), and steps_out from each, if there are
+        steps."""
         arrays = [*inputs, data if data is not None else inputs[0], *outs]
         stepped = {"step input": each} if self.streams else {}
         stepped |= {"step output": steps_out} if self.step_rows else {}
@@ -161,7 +164,7 @@ class CudaLauncher:
             parts = self.parts(batch, steps)
             if parts >= WORTH:
                 return self.launch_divided(arrays, steps, batch, parts)
-            room = self.room  # another thread may put another dict there
+            room = self.room  # another thread may replace the dict
             needed = self.launch(arrays, stepped, steps, batch, room)
             while needed is not None:
                 wanted = dict(zip(self.low.counted, cupy.asnumpy(needed).tolist(), strict=True))
@@ -171,14 +174,14 @@ class CudaLauncher:
                 needed = self.launch(arrays, stepped, steps, batch, room)
 
     def form(self, every: int) -> tuple:
-        """Source, entry and parameters of the code that stores one step in `every`."""
+        """Return source, entry and parameters of the code that stores one step in `every`."""
         with LOCK:
             if every not in self.forms:
                 self.forms[every] = emit_cuda(self.low, self.dtype, self.per_sample, every=every)
         return self.forms[every]
 
     def layout(self, rooms: dict, every: int) -> tuple[dict, int]:
-        """Where the part of each stored loop begins in the tape, and the rows of the tape."""
+        """Return the start of each stored loop on the tape, and the rows of the tape."""
         starts, size = {}, self.signature.totals + self.low.arena
         for n, carry, _ in self.taped:
             starts[n] = size
@@ -186,8 +189,9 @@ class CudaLauncher:
         return starts, size
 
     def workspace(self, rooms: dict, batch: int) -> tuple:
-        """(code, signature, where each stored loop begins, stored numbers of a sample, blocks, threads, their memory or None)."""
-        available = None  # bytes; None: half of what the device reports as free, where that matters
+        """Return (code, signature, starts of the loops, stored numbers of a sample, blocks, threads, memory
+        or None)."""
+        available = None  # bytes; None: half of the free memory of the device, where that matters
         while True:
             size = -1
             for every in INTERVALS if not self.low.arena else (1,):
@@ -207,16 +211,16 @@ class CudaLauncher:
             try:
                 tape = cupy.empty(max(size, 1) * blocks * threads, self.dtype) if "tape" in signature.roles() else None
                 return code, signature, starts, size, blocks, threads, tape
-            except OutOfMemoryError:  # another process may have taken memory that was reported as free
+            except OutOfMemoryError:  # another process may have taken memory that was reported free
                 available = size * blocks * threads * self.dtype.itemsize // 2
 
     def launch(self, arrays: list, stepped: dict, steps: int, batch: int, room: dict) -> Any:
-        """Returns the counted steps of each loop, on the device, or None where there is nothing to count."""
+        """Launch; return the counted steps of each loop, on the device, or None if nothing is counted."""
         rooms = {n: steps if loop.data else loop.cap if loop.cap is not None else room[n] for n, _, loop in self.taped}
         code, signature, starts, size, blocks, threads, tape = self.workspace(rooms, batch)
         given = {f"start{n}": np.int64(x) for n, x in starts.items()} | {f"room{n}": np.int64(x) for n, x in rooms.items()}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps), "size": np.int64(size), **stepped}
-        if self.summed:  # each thread sums its samples, in order; then the threads are summed
+        if self.summed:  # each thread sums its samples in order; then the threads are summed
             one = self.step_rows * steps * threads * self.sums.itemsize
             blocks = min(blocks, 4096, max(PART_BYTES // max(one, 1), 1))
             given["step output"] = cupy.zeros((self.step_rows, steps, blocks * threads), self.sums)
@@ -230,15 +234,16 @@ class CudaLauncher:
         return given.get("needed")
 
     def parts(self, batch: int, steps: int) -> int:
-        """In how many parts the data are best divided: so that half of the threads that a device can hold have work."""
+        """Return the best number of parts of the data, so that half of the threads of a device have work."""
         if not splittable(self.low):
             return 1
         processors, threads, _ = limits(cupy.cuda.Device().id)
         return max(1, min(-(-steps // CHUNK), processors * threads // 2 // batch))
 
     def launch_divided(self, arrays: list, steps: int, batch: int, parts: int) -> None:
-        """The chunks of the sum by `parts` threads for each sample, as many at a time as their sums have room for; then what
-        follows the sum."""
+        """Compute the chunks of the sum by `parts` threads for each sample, then what follows the sum.
+
+        As many chunks as there is memory for run at a time."""
         with LOCK:
             if self.divided is None:
                 self.divided = emit_split(self.low, self.dtype, self.per_sample)
@@ -257,20 +262,22 @@ class CudaLauncher:
         self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
 
     def arguments(self, signature: Signature, arrays: list, given: dict) -> tuple:
-        """The arguments of code by the roles of its parameters; `arrays`: inputs, data, outputs."""
+        """Return the arguments of code in the order of its parameters; `arrays`: inputs, data, outputs."""
         n = len(self.low.program.inputs)
         rest = {"input": iter(arrays[:n]), "data": iter(arrays[n : n + 1]), "output": iter(arrays[n + 1 :])}
         return tuple([next(rest[role]) if role in rest else given[role] for role in signature.roles()])
 
     def start(self, code: Any, work: int, args: tuple) -> None:
-        """A launch of code without a workspace, a thread for each unit of work."""
+        """Launch code without a workspace, with one thread for each unit of work."""
         threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
         start(code, self.name, blocks_for(work, threads), threads, args)
 
     def shape(self, batch: int, registers: int, size: int, available: int | None = None) -> tuple[int, int, bool]:
-        """Blocks and threads of a launch, `size` being the stored numbers of a sample: one thread for each sample; or as many as
-        are resident; or, and then the third result is true, as `available` bytes have room for (0 blocks: for none).  By default
-        half of the free memory is available."""
+        """Return blocks and threads of a launch, and whether memory limits them.
+
+        `size` counts the stored numbers of a sample. Without stored numbers each sample has a thread.
+        Otherwise the launch has as many threads as are resident, or as `available` bytes have room for (0
+        blocks: none). By default half of the free memory is available."""
         device = cupy.cuda.Device().id
         threads = block_size(batch, limits(device)[0], self.signature.threads)
         if not size:
@@ -288,7 +295,7 @@ class CudaLauncher:
 
 
 def start(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
-    """A launch on the current stream."""
+    """Launch on the current stream."""
     try:
         code((blocks,), (threads,), args)
         if DEBUG:

@@ -1,7 +1,7 @@
-"""CUDA C run on the CPU: the source behind a header that gives CUDA's words a meaning, compiled by g++.
+"""CUDA C on the CPU: g++ compiles the source after a header that defines CUDA's keywords.
 
-The library is kept on disk under a hash of source, header, compiler and processor; it is loaded from a file of its own, so that
-processes never see half of one.  Tests and checks run it in several orders of its threads."""
+The library is stored on disk under a hash of source, header, compiler and processor. It is loaded from a file
+of its own, so processes never see a partial one. Tests and checks run it in several orders of its threads."""
 
 import ctypes
 import functools
@@ -27,18 +27,18 @@ DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
 BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
 LOCK = lock()
-QUICK = 0.01  # seconds; what met as many numbers in less runs in its own thread
+QUICK = 0.01  # seconds; a run of as many numbers that took less stays in its thread
 LIBRARIES: dict = {}
 COMPILER: dict = {}
 
 
 def uses_block(source: str) -> bool:
-    """Do the threads of a block work together?"""
+    """Return whether the threads of a block cooperate."""
     return BLOCK.search(source) is not None
 
 
 def compiler() -> str:
-    """The path and version of g++ as a text; KernelError if there is none."""
+    """Return the path and version of g++ as text; raise KernelError without one."""
     path = shutil.which(os.environ.get("CXX", "g++"))
     if path is None:
         raise KernelError(
@@ -50,7 +50,7 @@ def compiler() -> str:
 
 
 def translation(source: str, entry: str, real: str, name: str) -> str:
-    """The text that g++ compiles; line numbers are those of the user's source."""
+    """Return the text that g++ compiles; line numbers are those of the user's source."""
 
     def pointer(m):
         kind, line = m.group(1), source.count("\n", 0, m.end()) + 1
@@ -63,7 +63,7 @@ def translation(source: str, entry: str, real: str, name: str) -> str:
 
 
 def compile_error(kernel: str, source: str, log: str, name: str) -> KernelError:
-    """The compiler's words about the user's source, each with the line it is about."""
+    """Return the compiler's messages about the user's source, each with its line."""
     lines, said = source.split("\n"), []
     for m in re.finditer(rf"{re.escape(name)}[:(](\d+)(?::(\d+))?\)?:\s*((?:fatal )?error:?.*)", log):
         line = lines[int(m.group(1)) - 1] if int(m.group(1)) <= len(lines) else ""
@@ -111,8 +111,11 @@ class HostCode:
     def __call__(
         self, grid: tuple, block: tuple, values: list, shared: int = 0, order: int = 0, workers: int = 1, met: float = np.inf
     ) -> None:
-        """Run all threads.  `values`: NumPy arrays, and scalars of the right NumPy type.  `order`: 0 forwards, 1 backwards, more:
-        shuffled.  `workers`: threads of this machine that share the blocks.  `met`: about how many numbers the launch meets."""
+        """Run all threads.
+
+        `values` holds NumPy arrays, and scalars of the right NumPy type. `order` is 0 for forwards, 1 for
+        backwards, more for shuffled orders. `workers` is the number of CPU threads that share the blocks.
+        `met` estimates how many numbers the launch touches."""
         holds = [np.array(v.ctypes.data if isinstance(v, np.ndarray) else v) for v in values]
         pointers = (ctypes.c_void_p * max(len(holds), 1))(*[h.ctypes.data for h in holds])
         shape = (ctypes.c_uint * 6)(*grid, *block)
@@ -120,7 +123,7 @@ class HostCode:
         parts = 1 if order or self.atomics else min(workers, blocks)
         cuts = [blocks * k // parts for k in range(parts + 1)]
 
-        def run(k, kept=(holds, values)):  # until it ends, also where nobody waits for it any more
+        def run(k, kept=(holds, values)):  # until it ends, even if nobody waits for it
             return self.launcher(shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers)
 
         quick, start = met <= self.quick, time.perf_counter()
@@ -133,7 +136,7 @@ class HostCode:
 
 
 def host_code(kernel: str, source: str, entry: str, real: str, name: str, flags: tuple = ()) -> HostCode:
-    """Compiled once in a process."""
+    """Return the code, compiled once in a process."""
     key = source, entry, real, name, flags
     found = LIBRARIES.get(key)
     if found is None:
@@ -168,7 +171,7 @@ SANITIZE = ("-O1", "-g", "-std=c++17", "-w", "-ffp-contract=off", "-fsanitize=ad
 
 
 def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: tuple, block: tuple, values: list, shared: int) -> str:
-    """One run in a process of its own under the sanitizers: what they found, in words."""
+    """Run once in a separate process under the sanitizers; return their findings as text."""
     blocks = int(np.prod([int(g) for g in grid], dtype=object))
     head = [len(values), *grid, *block, int(BARRIER.search(source) is not None), shared, blocks, 0]
     with tempfile.TemporaryDirectory() as place:

@@ -1,8 +1,8 @@
-"""A launch on the CPU once more, on other arrays of the same shapes, for a few microseconds in all.
+"""Repeated launches on the CPU, on other arrays of the same shapes, within a few microseconds.
 
-Four tenths of a short call went into telling addresses to the code, and two into the question whether the data hold nan or inf.  A few
-lines of machine code read the addresses of the data from the headers of the array objects, and all that does not change from a table
-of the last launch, and launch only if all of the data are numbers."""
+Four tenths of a short call went into passing addresses, and two tenths into the check for nan and inf. A few
+lines of machine code read the addresses from the headers of the array objects, and everything constant from a
+table of the last launch. They launch only if all data are finite."""
 
 import ctypes
 import functools
@@ -16,16 +16,17 @@ from .cpu import HEADER, Launcher, address, compiled
 
 
 class Launched(NamedTuple):
-    """The last launch, by which one on arrays of these shapes and this dtype is made without looking further: run(ids .., table)."""
+    """The last launch: the data to repeat it on arrays of these shapes and this dtype, as run(ids ..,
+    table)."""
 
     theta: tuple
     data: tuple
     dtype: np.dtype
     samples: int
     value: type  # dtype of the value
-    run: Callable  # false, and nothing is launched, where the data hold nan or inf
+    run: Callable  # returns false, without a launch, if the data contain nan or inf
     table: int
-    kept: tuple  # what the table points to
+    kept: tuple  # objects that the table points to
 
 
 LANES = 8
@@ -69,8 +70,10 @@ go:
 
 @functools.cache
 def by_objects(outputs: int, bits: int) -> Callable:
-    """repeat(id of theta, of data, of each output, address of the table): code with one input and so many outputs; the table
-    holds the code, its last six arguments, and how many numbers the data have."""
+    """Return repeat(id of theta, of data, of each output, address of the table).
+
+    It serves code with one input and this number of outputs. The table holds the code, its last six
+    arguments, and the size of the data."""
     names = ["theta", "data", *[f"out{k}" for k in range(outputs)]]
     lines = []
     for n in names:
@@ -90,8 +93,10 @@ def by_objects(outputs: int, bits: int) -> Callable:
 
 
 def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int) -> Launched | None:
-    """After a launch in this thread: what launches like it take.  None where more than one launch is due.  `single`: one sample, for
-    which the caller's theta has no axis; `looked`: so many of the data must not be nan or inf."""
+    """Return the data to repeat this thread's last launch; None if it takes more than one launch.
+
+    `single`: one sample, for which the caller's theta has no axis. `looked`: the number of data that must be
+    finite."""
     steps, batch = data.shape[-1], theta.shape[1]
     width = launcher.width_for(batch)
     if launcher.memory is None or batch % width or launcher.counted or not launcher.is_simple(batch, steps) or not HEADER:
@@ -105,15 +110,16 @@ def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bo
 
 
 def fits(last: Launched | None, theta: Any, data: Any) -> bool:
-    """Is a launch on these arrays like the last one?"""
+    """Return whether a launch on these arrays is like the last one."""
     if last is None or not (type(theta) is np.ndarray is type(data)):
         return False
     return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
 def repeated(last: Launched, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
-    """Value, or value and gradient, by a launch like the last one; None where the data hold nan or inf.  A column of a table is copied,
-    which takes little."""
+    """Return value, or value and gradient, by repeating the last launch; None if the data hold nan or inf.
+
+    A column of a table is copied, which takes little time."""
     theta = theta if theta.flags.c_contiguous else np.ascontiguousarray(theta)
     data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
     v = np.empty(last.samples, last.value)

@@ -1,9 +1,9 @@
-"""A program of which a name is known before it is traced: what was learnt of it is on disk under that name, and neither tracing nor
-compiling is due in a later process.
+"""Programs whose name is known before they are traced: later processes neither trace nor compile them.
 
-Tracing, differentiating and lowering a filter of a dozen states takes a tenth of a second, in each process; reading machine code takes a
-few milliseconds.  The name must say all that the traced function depends on; the text of this package and the processor are added to it
-here."""
+The results of tracing and compiling are stored on disk under the name. To trace, differentiate and lower a
+filter of a dozen states takes a tenth of a second; to read machine code takes milliseconds. The name must
+identify everything that the traced function depends on. This module adds the state of the package and the
+processor."""
 
 import functools
 import hashlib
@@ -20,12 +20,12 @@ from ... import cache
 from . import cpu
 from .cpu import Launcher, Plan
 
-SHORT = 2_000  # lines of text above which code for few steps is generated for the time that takes
+SHORT = 2_000  # lines of text above which code for few steps is compiled for a short compilation time
 
 
 @functools.cache
 def state_of_package() -> str:
-    """Names, sizes and times of the files that decide what a program computes: other text, other programs."""
+    """Return names, sizes and times of the files that determine programs, so that edits change the key."""
     found = []
     for folder in ("kernels", "ops", "statespace"):
         for where, _, names in os.walk(Path(__file__).parents[2] / folder):
@@ -36,7 +36,7 @@ def state_of_package() -> str:
 
 
 def note(name: str) -> None:
-    """Let later processes know that programs of this name have been compiled."""
+    """Record for later processes that programs of this name have been compiled."""
     cache.save(cache.key(state_of_package(), name), b"compiled")
 
 
@@ -45,15 +45,16 @@ def noted(name: str) -> bool:
 
 
 class StoredLauncher(Launcher):
-    """Like Launcher; `trace()` gives the lowered program, and is called only where the disk does not have what is asked for.  `short`:
-    above a few lines it is compiled for the time that takes."""
+    """A Launcher whose `trace()` is called only if the disk does not have the program.
+
+    `short`: code above a few lines is compiled for a short compilation time."""
 
     def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False):
         self.large = SHORT if short else cpu.LARGE
         self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
         record = cache.load(self.name)
         if record is None:
-            self.codes: dict[str, str] = {}  # the names of the machine code of the forms, by width
+            self.codes: dict[str, str] = {}  # names of the machine code of the forms, by width
             super().__init__(trace(), dtype, per_sample)
         else:
             record = json.loads(record)

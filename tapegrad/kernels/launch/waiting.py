@@ -1,8 +1,9 @@
-"""Work on blocks of samples: by this thread, with others, or, where it takes long, by others while the main thread waits.
+"""Work on blocks of samples: in this thread, shared with others, or by others while the main thread waits.
 
-Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call.  So the main thread does no long one
-itself: it hands out pieces and waits.  When an interrupt (or any other exception of a signal handler) ends the waiting, the pieces not
-yet begun are left out; one that is running ends by itself, and what it writes belongs to nobody by then."""
+Python answers Ctrl-C between two bytecodes of the main thread, and a launch is one C call. The main thread
+therefore runs no long launch itself; it submits pieces and waits. An interrupt, or any other exception of a
+signal handler, ends the wait. Pieces that have not begun are then dropped. A piece that is running ends by
+itself, and nobody uses the memory that it writes."""
 
 import functools
 import itertools
@@ -18,9 +19,9 @@ from ..._core.scope import lock
 LOCK = lock()
 STATE: dict = {}
 WORTH = 5_000_000  # operations below which a launch stays in its thread
-LONG = 50_000_000  # operations above which the main thread waits: some 10 to 100 ms
-PIECE, PIECES = 50_000_000, 1000  # operations between two looks at whether to stop; such looks by a thread, where nobody knows
-POLL, GRACE = 0.05, 0.4  # seconds between two looks for signals; that are given to running pieces to end
+LONG = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
+PIECE, PIECES = 50_000_000, 1000  # operations between checks for a stop; checks of a thread if the work is unknown
+POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
 
 def usable_cores() -> int:
@@ -34,7 +35,7 @@ THREADS = usable_cores()
 
 
 class Task:
-    """A call that a worker makes."""
+    """A call to be made by a worker."""
 
     __slots__ = ("call", "error", "lock", "value")
 
@@ -56,7 +57,7 @@ class Task:
         return not self.lock.locked()
 
     def result(self) -> Any:
-        """The value or the error; a signal is answered within POLL seconds on every system."""
+        """Return the value or raise the error; a signal is answered within POLL seconds on every system."""
         while not self.lock.acquire(timeout=POLL):
             pass
         self.lock.release()
@@ -66,7 +67,7 @@ class Task:
 
 
 class Workers:
-    """Threads that wait for work.  They do not keep Python from ending."""
+    """Threads that wait for work; they do not keep Python from ending."""
 
     def __init__(self, count: int):
         self.tasks: queue.SimpleQueue = queue.SimpleQueue()
@@ -85,7 +86,7 @@ class Workers:
             del task
 
     def end(self) -> None:
-        """Each thread ends when its work is done."""
+        """Let each thread end after its work."""
         for _ in self.threads:
             self.tasks.put(None)
 
@@ -104,7 +105,7 @@ def submit(call: Callable) -> Task:
 
 
 def dismiss() -> None:
-    """Other threads for the next launch: some of these are still busy with one that was interrupted."""
+    """Use new threads for the next launch; some of these are busy with an interrupted one."""
     with LOCK:
         old = STATE.pop("workers", None)
     if old is not None:
@@ -112,7 +113,7 @@ def dismiss() -> None:
 
 
 def forked() -> None:
-    """Threads do not survive a fork."""
+    """Forget the threads, which do not survive a fork."""
     STATE.clear()
 
 
@@ -121,12 +122,14 @@ if hasattr(os, "register_at_fork"):
 
 
 def is_long(work: float) -> bool:
-    """Does the main thread wait for so many operations?"""
+    """Return whether the main thread waits for this many operations."""
     return work > LONG and threading.current_thread() is threading.main_thread()
 
 
 def spread(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
-    """run(first, last) for all blocks, `work` operations in all, or up to `most`; the bits must not depend on how they are cut."""
+    """Call run(first, last) for all blocks; `work` operations in all, or up to `most`.
+
+    The bits must not depend on the division."""
     parts = min(THREADS, blocks) if work > WORTH else min(blocks, 1)
     cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
@@ -140,13 +143,13 @@ def spread(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
 
 
 def in_turn(tasks: list) -> list:
-    """The results of tasks, the first one done by this thread."""
+    """Return the results of tasks; this thread runs the first one."""
     others = [submit(task) for task in tasks[1:]]
     return [task() for task in tasks[:1]] + [other.result() for other in others]
 
 
 def patiently(tasks: list) -> list:
-    """The same, where the main thread waits and answers interrupts."""
+    """Return the results of tasks; the main thread waits and answers interrupts."""
     if threading.current_thread() is not threading.main_thread():
         return in_turn(tasks)
     return wait([submit(task) for task in tasks], threading.Event())
@@ -161,7 +164,7 @@ def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading
 
 
 def wait(tasks: list, stop: threading.Event) -> list:
-    """The results, while signals are answered."""
+    """Return the results while signals are answered."""
     try:
         return [task.result() for task in tasks]
     except BaseException:

@@ -1,4 +1,4 @@
-"""Models by hand: each a module beside its CUDA C, loaded on first use as `tapegrad.kernels.<name>`.
+"""Handwritten models: each is a module beside its CUDA C, loaded on first use as `tapegrad.kernels.<name>`.
 
-`handwritten` (with prelude.cu) is what a model is made by, `filters` (with filters.cu) what the two Kalman filters share. `own_functions`:
-exp, log and their kin for the CUDA C."""
+`handwritten` (with prelude.cu) is the base of all models, `filters` (with filters.cu) that of the two Kalman
+filters. `own_functions` provides exp, log and related functions for the CUDA C."""

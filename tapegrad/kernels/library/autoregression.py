@@ -33,12 +33,12 @@ MOST = 8
 
 
 def start(theta):
-    """The P data before this one, and how many have been."""
+    """Return the P data before this one, and the number of data so far."""
     return np.zeros(len(theta) - 2), 0.0
 
 
 def step(carry, theta, y):
-    """The log density of y given those before it."""
+    """Return the next carry and the log density of y given the data before it."""
     lags, count = carry
     P = len(lags)
     now, own, variance = y[0] - theta[0], theta[1 : P + 1], theta[P + 1]
@@ -49,7 +49,9 @@ def step(carry, theta, y):
 
 
 def shorter(phi, v):
-    """Order, coefficients and variance of the predictors of all orders below P, the highest first; nan where there are none."""
+    """Yield order, coefficients and variance of the predictors of all orders below P, the highest first.
+
+    They are nan where there are none."""
     a, v = phi, np.where(v > 0, v, np.nan)
     for n in range(len(phi) - 1, -1, -1):
         k = a[n]
@@ -64,8 +66,10 @@ def log_density(e, v):
 
 
 def rest(e, theta, P):
-    """The part of a step in the density of the whole series, e being the error of prediction or 0: what all steps have in common is
-    shared out.  Below mu, phi and v stand the first P data, the number of the others, and the share of one step."""
+    """Return a step's share of the log density of the series; e is the error of prediction or 0.
+
+    Terms common to all steps are divided among them. The rows after mu, phi and v are the first P data, the
+    number of the others, and the share of one step."""
     phi, v, first = theta[1 : P + 1], theta[P + 1], theta[P + 2 : 2 * P + 2] - theta[0]
     total = theta[2 * P + 2] * log_density(0.0, v)
     for n, a, variance in shorter(phi, v):
@@ -74,7 +78,8 @@ def rest(e, theta, P):
 
 
 def of_rows(theta, x):
-    """For a datum with those before it; all lie around zero, so that mu may be taken from their sum."""
+    """Return the term of a datum, given with those before it; data are centred, so mu may enter by their
+    sum."""
     P = len(x) - 1
     e = x[0] - theta[0] * (1 - np.sum(theta[1 : P + 1]))
     for j in range(1, P + 1):
@@ -87,7 +92,7 @@ def no_lags(theta):
 
 
 def of_steps(carry, theta, y):
-    """For a datum, those before it being carried along."""
+    """Return the term of a datum; the data before it are the carry."""
     lags, count = carry
     P = len(lags)
     e = np.where(count < P, 0.0, (y[0] - theta[0]) - theta[1 : P + 1] @ (lags - theta[0]))
@@ -105,7 +110,7 @@ class Autoregression(HandwrittenRecursion):
             kernel._family.key = f"library autoregression of {name} {invalid}"
 
     def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
-        """Value and gradient as sums over data with those before them, which need no sweep back."""
+        """Compute value and gradient as sums over data and their lags, which need no backward sweep."""
         theta, data = arrays[:2]
         (p, batch), steps, dtype = theta.shape, data.shape[1], theta.dtype
         P = p - 2
@@ -132,7 +137,7 @@ class Autoregression(HandwrittenRecursion):
         return made[0] if outs is None and len(made) == 1 else self._filled(outs, made, theta)
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
-        """Nothing: what a launch takes is made anew by each call."""
+        """Store nothing: each call makes the data of a launch anew."""
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)

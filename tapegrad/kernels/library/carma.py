@@ -63,7 +63,7 @@ def over(a: tuple, b: tuple, s: Any) -> tuple:
 
 
 def polynomial(beta: list, z: tuple, s: Any) -> tuple:
-    """1 + beta_1 z + ... + beta_q z^q."""
+    """Return 1 + beta_1 z + ... + beta_q z^q."""
     total = 0 * z[0], 0 * z[0]
     for b in reversed(beta):
         total = times((total[0] + b, total[1]), z, s)
@@ -71,11 +71,13 @@ def polynomial(beta: list, z: tuple, s: Any) -> tuple:
 
 
 def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
-    """a and b of the term of factor n, for sigma = 1, from the residues at both of its roots; factors: pairs of w and c."""
+    """Return a and b of the term of factor n for sigma = 1, from the residues at both of its roots.
+
+    `factors` are pairs of w and c."""
     w, c = factors[n]
     s = w - c * c
     one = 1 + 0 * c
-    below = 4 * c * c, -4 * c  # alpha(-z), times the other factors of alpha(z)
+    below = 4 * c * c, -4 * c  # alpha(-z) times the other factors of alpha(z)
     for k, (wk, ck) in enumerate(factors):
         if k != n:
             near, far = ck - c, ck + c
@@ -89,7 +91,7 @@ def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
 
 
 def linear_term(factors: list, rate: Any, beta: list) -> Any:
-    """a of the term of the linear factor, for sigma = 1."""
+    """Return a of the term of the linear factor, for sigma = 1."""
     zero = 0 * rate
     below = 2 * rate
     for w, c in factors:
@@ -179,7 +181,8 @@ class Process(Shelved):
         return data
 
     def _mapped(self, theta: Any) -> tuple:
-        """The rows for the kernel, nan where theta is not valid, and their pullback; theta as (rows, B)."""
+        """Return the rows for the kernel, nan where theta is invalid, and their pullback; theta is (rows,
+        B)."""
         theta = theta.reshape((-1, 1)) if theta.ndim == 1 else theta
         at = values_of(theta)
         xp, (size, batch) = xp_of(at), at.shape
@@ -194,7 +197,7 @@ class Process(Shelved):
         return rows, lambda g: family.gradient("R", run, theta, rest, (), (), np.where(valid, g, 0.0))
 
     def _rows(self, theta: Any) -> Any:
-        """The rows of one sample, wherever the roots of different factors differ."""
+        """Return the rows of one sample, valid where the roots of different factors differ."""
         p, q = self.p, self.q
         factors = [(theta[2 * k], 0.5 * theta[2 * k + 1]) for k in range(p // 2)]
         rate, beta = theta[p - 1] if p % 2 else None, [theta[p + k] for k in range(q)]
@@ -206,7 +209,7 @@ class Process(Shelved):
         return np.stack(rows + [theta[p + q + 1 + k] for k in range(self._more)])
 
     def _keeps_digits(self, xp: Any, rows: Any) -> Any:
-        """Are the terms not much larger than their sum, the variance of the process?"""
+        """Return whether the terms are not much larger than their sum, the variance of the process."""
         first = 2 * (self.p % 2)
         total, size = sum(rows[0:first:2]) + 0 * rows[0], sum(abs(rows[0:first:2])) + 0 * rows[0]
         for k in range(first, first + 4 * (self.p // 2), 4):

@@ -94,13 +94,15 @@ def _check_times(xp: Any, t: Any, gap: Any) -> None:
 
 
 def rotation(c, d, gap):
-    """p, m and n of a complex term over a gap."""
+    """Return p, m and n of a complex term over a gap."""
     e = np.exp(-c * gap)
     return e * np.cos(d * gap), e * np.sin(d * gap), e * np.sin(d * gap)
 
 
 def damped(c, w, gap):
-    """p, m and n of a quadratic term: exp(-c gap) times cos(h gap), h sin(h gap) and sin(h gap) / h, h^2 = s = w - c^2."""
+    """Return p, m and n of a quadratic term.
+
+    They are exp(-c gap) times cos(h gap), h sin(h gap) and sin(h gap) / h, with h^2 = s = w - c^2."""
     s = w - c * c
     x = s * gap * gap
     near = abs(x) < 1
@@ -116,7 +118,7 @@ def damped(c, w, gap):
 
 
 def formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> tuple:
-    """init and step for `recursion`; complex terms have other coordinates than in celerite.cu."""
+    """Return init and step for `recursion`; complex terms have other coordinates than in celerite.cu."""
     pairs = complex + quadratic
     rows, last = real + 2 * pairs, 2 * real + 4 * pairs
     v = np.array([1.0] * real + [1.0, 0.0] * pairs)
@@ -126,7 +128,7 @@ def formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> 
         return np.zeros((rows, rows)), np.zeros(rows)
 
     def step(carry, theta, datum):
-        """S and f after the datum, from those after the datum before."""
+        """Return S and f after the datum, from those after the datum before."""
         S, f = carry
         gap, y, variance = datum
         F, u, least = [[0.0] * rows for _ in range(rows)], [], []
@@ -168,7 +170,7 @@ def formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> 
 class Process(HandwrittenRecursion):
     """A kernel whose data come from `light_curve`."""
 
-    _looked: tuple = (lambda: None, 0)  # a reference to the data on a device that were looked at last, and their address
+    _looked: tuple = (lambda: None, 0)  # a weak reference to the last checked data on a device, and their address
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
@@ -185,7 +187,7 @@ class Process(HandwrittenRecursion):
         return theta, data, single
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
-        """Nothing: a call like the last one would not look at the data."""
+        """Store nothing: a repeated call would not check the data."""
 
 
 def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> Process:

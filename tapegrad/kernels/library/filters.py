@@ -1,8 +1,10 @@
-"""What the calls of the two Kalman filters share: named arguments become rows of theta and rows of data, and back.
+"""The calls of both Kalman filters: named arguments become rows of theta and rows of data, and back.
 
-An argument is constant, which takes rows of theta, or has one value for each step, which takes rows of the data: a gradient by it is
-one by the data.  Symmetric arguments are their lower triangles.  For each number of states and pattern of modes (0: constant, 1: of
-each step and its gradient is wanted, 2: of each step) there is one `Handwritten` kernel, made when it is first needed."""
+A constant argument takes rows of theta. An argument with a value for each step takes rows of the data; its
+gradient is a gradient with respect to the data. Symmetric arguments are stored as lower triangles. The mode
+of an argument is 0 if it is constant, 1 if it belongs to steps and its gradient is wanted, 2 if it only
+belongs to steps. Each number of states and pattern of modes has one `Handwritten` kernel, made on first
+use."""
 
 import functools
 import math
@@ -33,7 +35,8 @@ MOST = {"k": 8, "d": 4}
 
 @dataclass(frozen=True)
 class Argument:
-    """`axes`: of one value, by names of sizes: 'kk' is a matrix of k rows and columns."""
+    """An argument; `axes` are the axes of one value by names of sizes: 'kk' is a matrix of k rows and
+    columns."""
 
     name: str
     axes: str
@@ -49,7 +52,7 @@ class Argument:
 
 
 class HandwrittenFilter(HandwrittenRecursion):
-    """A recursion whose arguments are found by filters.cu."""
+    """A recursion whose arguments filters.cu reads."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
@@ -58,8 +61,9 @@ class HandwrittenFilter(HandwrittenRecursion):
         self._text = PRELUDE + device_functions(text) + text
 
     def with_slopes(self, theta: Any, data: Any, by_hand: Callable) -> tuple:
-        """Value, gradient by theta, and gradient of each sample by the data below the observed, (d, T, B); `by_hand` gives them on a
-        device."""
+        """Return value, gradient with respect to theta, and gradient of each sample with respect to the data.
+
+        The last, (d, T, B), leaves out the observed rows. `by_hand` computes all three on a device."""
         if isinstance(theta, Variable) or isinstance(data, Variable):
             of, run = self._family, self._recorded
             by_theta, by_data = [of.gradient(kind, run, theta, data, (), (), None) for kind in "RD"]
@@ -67,8 +71,9 @@ class HandwrittenFilter(HandwrittenRecursion):
         return self._run("VGD", (0, 0), (theta, data)) if xp_of(theta) is np else by_hand(theta, data)
 
     def product(self, theta: Any, data: Any, v: Any, way: Any) -> list:
-        """The Hessian of each sample times v, a direction of theta, and `way`, one of the data: its parts by theta and by the data
-        below the observed."""
+        """Return the Hessian of each sample times (v, way), directions of theta and of the data.
+
+        The result has a part for theta and one for the data below the observed rows."""
         of, run = self._family, self._recorded
         moved = ((v,), ()), ((), (way,))
         by_theta, by_data = [sum([of.gradient(kind, run, theta, data, vs, ys, None) for vs, ys in moved]) for kind in "RD"]
@@ -77,10 +82,10 @@ class HandwrittenFilter(HandwrittenRecursion):
 
 @dataclass(frozen=True, kw_only=True)
 class Parts:
-    """What a filter consists of, by the .cu of name `stem`.
+    """The parts of a filter; `stem` is the name of its .cu file.
 
-    `kind`: the named tuple of its `arguments`; `start(model)`, `step(carry, model, y)`: one sample in plain Python;
-    `stored(sizes)`: how many numbers are stored at a step."""
+    `kind` is the named tuple of its `arguments`. `start(model)` and `step(carry, model, y)` are one sample in
+    plain Python. `stored(sizes)` counts the numbers stored at a step."""
 
     stem: str
     kind: type
@@ -91,7 +96,7 @@ class Parts:
 
 
 class Filter(Shelved):
-    """loglik(model, y); see the modules `kalman` and `kalman_vector`, each of which gives its own parts."""
+    """loglik(model, y); the modules `kalman` and `kalman_vector` define its parts."""
 
     def __init__(self, parts: Parts, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
@@ -100,7 +105,7 @@ class Filter(Shelved):
         self._parts, self._invalid = parts, invalid
         self._kernels: dict = {}
         self._lock = lock()
-        self._seen = threading.local()  # `last`: a reference to the observations of the last call, and these with one more axis
+        self._seen = threading.local()  # `last`: a weak reference to the last observations, and these with one more axis
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}.loglik>"
@@ -155,7 +160,7 @@ class Filter(Shelved):
         way[: self._count(call.sizes)] = 0.0
         return self._restored(call, *self.kernel(call).product(call.theta, call.data, other.theta, way))
 
-    # those that follow come from the kernel generated from `start` and `step`
+    # the following come from the kernel generated from `start` and `step`
 
     def hessian(self, model: Any, y: Any) -> Any:
         """A Model of Models: hessian(model, y).A.c is (k, k, k, B), the second derivatives by A and by c; None for what is Const."""
@@ -189,7 +194,9 @@ class Filter(Shelved):
     # --- kernels ---
 
     def kernel(self, call: "Packed", by_hand: bool = False) -> HandwrittenFilter:
-        """The kernel for such a call; `by_hand`: that whose .cu takes the modes 1 as they are, and whose generated part is not used."""
+        """Return the kernel for such a call.
+
+        `by_hand`: its .cu takes modes 1 as they are, and its generated part is not used."""
         modes = call.modes if by_hand else tuple([2 if mode == 1 else mode for mode in call.modes])
         key = modes, tuple(call.sizes.items())
         with self._lock:
@@ -216,7 +223,9 @@ class Filter(Shelved):
         return HandwrittenFilter(definition, self._invalid)
 
     def _by_hand(self, call: "Packed", theta: Any, data: Any) -> tuple:
-        """Value, gradient and slopes on a device: the .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
+        """Compute value, gradient and gradients of steps on a device.
+
+        The .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
         xp, at, line = xp_of(theta), 0, self._count(call.sizes)
         rows, lines, wanted = [], [data[:line]], []
         for a, mode in zip(self.arguments, call.modes, strict=True):
@@ -238,7 +247,8 @@ class Filter(Shelved):
         return value, xp.concatenate([x for k, x in enumerate(parts) if k not in [w[0] for w in wanted]]), slopes
 
     def formula(self, sizes: dict, modes: tuple) -> tuple:
-        """init and step for `recursion`: theta and the data hold rows of the arguments, as in `_packed`."""
+        """Return init and step for `recursion`; theta and the data hold rows of the arguments, as in
+        `_packed`."""
         of, arguments = self._parts, self.arguments
         kind, start, step = of.kind, of.start, of.step
 
@@ -254,7 +264,7 @@ class Filter(Shelved):
         def observed(datum):
             return datum[: sizes["d"]] if "d" in sizes else datum[0]
 
-        def none(theta):  # arguments of each step are not there at the start, and not used
+        def none(theta):  # arguments of each step are absent, and unused, at the start
             return np.zeros(sum([a.rows(sizes) for a in arguments]) + 1)
 
         return lambda theta: start(model(theta, none(theta))), lambda carry, theta, datum: step(carry, model(theta, datum), observed(datum))
@@ -262,7 +272,7 @@ class Filter(Shelved):
     # --- arguments ---
 
     def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "Packed":
-        """`gradients`: of all that is not Const; else of what is tracked."""
+        """Pack a call; `gradients`: of everything that is not Const, otherwise of what is tracked."""
         stem, kind, arguments = self._parts.stem, self._parts.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
             raise ArgumentError(
@@ -297,12 +307,13 @@ class Filter(Shelved):
         stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
         if stepped:
-            each = gradients and 1 in modes  # the gradient of each sample, also where samples share an argument
+            each = gradients and 1 in modes  # the gradient of each sample, even where samples share an argument
             data = _lines(data, stepped, sizes, batch if each else None, dtype)
         return Packed(theta, data, modes, sizes, single, const, steps, batch)
 
     def _observations(self, y: Any, base: int) -> Any:
-        """y with an axis of components; the same object for the same y, so that data on a device are looked at once."""
+        """Return y with an axis of components; equal objects for equal ones, so device data are checked
+        once."""
         if base:
             return y
         if isinstance(y, Variable):
@@ -313,7 +324,7 @@ class Filter(Shelved):
         return known[1]
 
     def _sizes(self, values: list, y: Any) -> dict:
-        """k, and d where several numbers are observed, from the first arguments."""
+        """Return the sizes from the first arguments: k, and d if several numbers are observed."""
         stem, arguments = self._parts.stem, self.arguments
         sizes: dict = {}
         for a, v in zip(arguments[:2], values[:2], strict=True):
@@ -338,7 +349,7 @@ class Filter(Shelved):
         return f"({d}T) or ({d}T, B)"
 
     def _kind(self, a: Argument, v: Any, sizes: dict, steps: int) -> int:
-        """0: for all samples and steps, 1: for each sample, 2: for each step and sample."""
+        """Return 0 for one value, 1 for a value of each sample, 2 for a value of each step and sample."""
         shape, want = tuple(v.shape), a.shape(sizes)
         if shape == want:
             return 0
@@ -351,12 +362,15 @@ class Filter(Shelved):
         raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
 
     def _restored(self, call: "Packed", gradient: Any, slopes: Any = None) -> Any:
-        """Rows of gradients, and of gradients by arguments of each step, as the model's arguments, (..., B) or (T, ..., B)."""
+        """Return rows of gradients, also by arguments of each step, as the model's arguments.
+
+        Their shapes are (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient, slopes)
         return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
     def _expanded(self, call: "Packed", gradient: Any, slopes: Any = None) -> list:
-        """From rows (rows, ...) to (shape of an argument, ...), or (T, shape, ...), for each argument; None for what is Const."""
+        """Expand rows to (shape of an argument, ...), or (T, shape, ...), for each argument; None for a
+        Const."""
         row, line = 0, 0
         parts: list[Any] = []
         for a, mode, const in zip(self.arguments, call.modes, call.const, strict=True):
@@ -379,7 +393,7 @@ class Filter(Shelved):
         return parts
 
     def _nested(self, call: "Packed", H: Any) -> Any:
-        """Matrices (B, p, p) of rows as a Model of Models."""
+        """Return matrices (B, p, p) of rows as a Model of Models."""
         kind = self._parts.kind
         made: list[Any] = []
         for x, a in zip(self._expanded(call, H.transpose((1, 2, 0))), self.arguments, strict=True):
@@ -393,13 +407,13 @@ class Filter(Shelved):
         return kind(*made)
 
     def _turned(self, z: Any, shape: tuple, call: "Packed") -> Any:
-        """From (shape of b, elements of a, B) to (shape of a, shape of b, B)."""
+        """Transpose (shape of b, elements of a, B) to (shape of a, shape of b, B)."""
         z = z.transpose((z.ndim - 2, *range(z.ndim - 2), z.ndim - 1))
         z = z.reshape((*shape, *z.shape[1:]))
         return z[..., 0] if call.single else z
 
     def _packed_constant(self, what: str, model: Any, y: Any) -> "Packed":
-        """For derivatives that exist by arguments without a value for each step alone."""
+        """Pack a call for derivatives that need arguments without a value for each step."""
         call = self._packed(model, y, True)
         for a, mode in zip(self.arguments, call.modes, strict=True):
             if mode == 1:
@@ -407,7 +421,7 @@ class Filter(Shelved):
         return call
 
     def _filled(self, out: Any, x: Any, what: str) -> Any:
-        """x, or `out` with it."""
+        """Return x, or `out` filled with it."""
         if out is None or x is None:
             return x
         if isinstance(x, Variable):
@@ -444,14 +458,15 @@ def _triangle(k: int) -> tuple:
 
 @functools.cache
 def _symmetric(k: int) -> tuple:
-    """For each element of a matrix its row in the lower triangle, and for each row the share that an element has of its derivative."""
+    """Return the row of each matrix element in the lower triangle, and each element's share of a
+    derivative."""
     i, j = np.indices((k, k))
     i, j = np.maximum(i, j).ravel(), np.minimum(i, j).ravel()
     return i * (i + 1) // 2 + j, np.where(np.equal(*_triangle(k)), 1.0, 0.5)
 
 
 def _rows(a: Argument, v: Any, kind: int, sizes: dict) -> Any:
-    """(rows, B or 1)."""
+    """Return the rows of an argument, (rows, B or 1)."""
     if kind == 0:
         v = v.reshape(tuple(v.shape) + (1,))
     if a.symmetric:
@@ -463,8 +478,9 @@ def _rows(a: Argument, v: Any, kind: int, sizes: dict) -> Any:
 
 
 def _lines(y: Any, stepped: list, sizes: dict, batch: int | None, dtype: np.dtype) -> Any:
-    """The observations, and below them arguments of each step, as data: (d, T) or, if any has samples, (d, T, B).  `batch`: so many
-    samples, in any case."""
+    """Return the observations, followed by arguments of each step, as data: (d, T) or (d, T, B).
+
+    `batch` forces that many samples."""
     pieces = [(y if y.ndim == 3 else y[..., None],)]
     for a, v in stepped:
         if a.symmetric:

@@ -28,7 +28,7 @@ def start(theta):
 
 
 def step(h, theta, y):
-    """The next variance, and the log density of y."""
+    """Return the next variance, and the log density of y."""
     mu, omega, alpha, beta = theta
     here = ~np.isnan(y[0])
     e = np.where(here, y[0], mu) - mu

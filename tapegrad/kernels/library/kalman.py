@@ -58,7 +58,7 @@ def start(model: Model) -> tuple:
 
 
 def step(carry: tuple, model: Model, y: Any) -> tuple:
-    """The mean and covariance of the next state, and the log density of y given those before it."""
+    """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0

@@ -51,7 +51,7 @@ ARGUMENTS = (
 
 
 def step(carry: tuple, model: Model, y: Any) -> tuple:
-    """The mean and covariance of the next state, and the log density of y given those before it."""
+    """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0

@@ -32,12 +32,13 @@ def softmax(x):
 
 
 def states(theta, extra):
-    """K, from K (K + extra) parameters."""
+    """Return K, given K (K + extra) parameters."""
     return next(K for K in range(1, MOST + 1) if K * (K + extra) == len(theta))
 
 
 def normal(theta, y, K):
-    """The log densities but for log(2 pi) / 2, whether there is a datum, and whether the parameters are valid."""
+    """Return the log densities without log(2 pi) / 2, whether there is a datum, and whether theta is
+    valid."""
     mu, sigma = theta[K * K + K : K * K + 2 * K], theta[K * K + 2 * K :]
     z = (np.where(np.isnan(y[0]), 0.0, y[0]) - mu) / sigma
     finite = np.max(np.maximum(np.abs(mu), sigma)) < np.inf
@@ -50,7 +51,7 @@ def given(theta, b, K):
 
 
 def formula(densities, extra, offset):
-    """init and step for `recursion`: the distribution of the state before each datum."""
+    """Return init and step for `recursion`; the carry is the distribution of the state before each datum."""
 
     def start(theta):
         return softmax(theta[: states(theta, extra)])
@@ -69,7 +70,7 @@ def formula(densities, extra, offset):
 
 
 def kernel(normal_, densities_, wants):
-    """The two functions of markov.cu with GAUSSIAN 1 or 0."""
+    """Return the kernel of markov.cu with GAUSSIAN 1 or 0."""
     extra = 3 if normal_ else 1
     sizes = {K * (K + extra): K for K in range(1, MOST + 1)}
 

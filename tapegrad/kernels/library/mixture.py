@@ -19,7 +19,7 @@ def log_sum_exp(q):
 
 
 def formula(theta, x):
-    """The log density of one datum."""
+    """Return the log density of one datum."""
     k = len(theta) // 3
     logits, means, log_scales = theta[:k], theta[k : 2 * k], theta[2 * k :]
     inverse = np.exp(-log_scales)

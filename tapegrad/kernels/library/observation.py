@@ -1,13 +1,14 @@
-"""One step of a linear Gaussian filter, written once: for the kernels `kalman` and `kalman_vector`, and for those that
-`tapegrad.statespace` makes of a model.
+"""One step of a linear Gaussian filter, shared by `kalman`, `kalman_vector` and `tapegrad.statespace`.
 
-The state is N(a, P), the observation y = Z a + e.  `seen`: which of its elements are there, or None for all; the others are numbers that
-do not matter.  `one_by_one` and `together` give mean and covariance of the state given the observation, the log of the determinant of
-2 pi F, F the covariance of the innovations, and factors v and g with v^2 g summing to the square of the innovations in units of F.
+The state is N(a, P), the observation y = Z a + e. `seen` says which elements of y are present, or is None for
+all; the values of the others do not matter. `one_by_one` and `together` return mean and covariance of the
+state given the observation. They also return the log determinant of 2 pi F, with F the covariance of the
+innovations, and factors v and g. The sum of v^2 g is the square of the innovations in units of F.
 
 With the identity `eye` the covariance is updated in the form of Joseph, which loses no digits.
 
-The mean may be a matrix (m, k), and then y is (p, k): k series with the same covariances, as the augmented filter has."""
+The mean may be a matrix (m, k), and y is then (p, k): k series with the same covariances, as in the augmented
+filter."""
 
 from typing import Any
 
@@ -17,8 +18,10 @@ FEW = 8  # elements up to which a triangular system is solved row by row
 
 
 def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False) -> tuple:
-    """Mean and covariance of the next state, the log density of the observation, and mean and covariance behind it.  `apart`: the errors
-    are independent, and H are their variances."""
+    """Return mean and covariance of the next state, the log density of y, and the updated mean and
+    covariance.
+
+    `apart`: the errors are independent, and H holds their variances."""
     a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
     return predicted(a, P, T, Q, c), -0.5 * (size + square), a, P
@@ -27,13 +30,15 @@ def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apar
 def whitened_step(
     a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
 ) -> tuple:
-    """Mean and covariance of the next state, the log of the determinant of 2 pi F, and the innovations in units of F, (p, k)."""
+    """Return mean and covariance of the next state, the log determinant of 2 pi F, and the innovations.
+
+    The innovations, (p, k), are in units of F."""
     a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     return predicted(a, P, T, Q, c), size, v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
 def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
-    """Mean and covariance one transition on."""
+    """Return mean and covariance after one transition."""
     return T @ a if c is None else T @ a + c, T @ P @ T.T + Q
 
 
@@ -51,7 +56,7 @@ def update(a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = 
 
 
 def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, list]:
-    """The elements of an observation with independent errors, one after the other."""
+    """Update by the elements of an observation with independent errors, one after the other."""
     size, innovations, gains = 0.0, [], []
     for i in range(len(y)):
         here = None if seen is None else seen[i]
@@ -64,8 +69,10 @@ def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None,
 
 
 def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, None]:
-    """An observation with correlated errors, whose innovations come in units of F.  A missing element is seen as nothing (z = 0, v = 0)
-    with an error of its own, of variance 1: its part is 0."""
+    """Update by an observation with correlated errors; the innovations are in units of F.
+
+    A missing element counts as z = 0 and v = 0 with an independent error of variance 1, so it contributes
+    0."""
     v = y - Z @ a
     count, m = 1.0 * len(y), P.shape[0]
     if seen is not None:
@@ -87,7 +94,7 @@ def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any 
 
 
 def solved(L: Any, b: Any) -> Any:
-    """L^-1 b of a lower triangle."""
+    """Return L^-1 b for a lower triangle L."""
     if len(L) > FEW:
         return np.linalg.solve(L, b)
     rows: list = []

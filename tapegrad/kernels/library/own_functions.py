@@ -1,5 +1,6 @@
-"""exp, log and their kin of elementary.py for kernels written by hand, as CUDA C: `own_exp` and so on, with the bits that generated
-kernels get."""
+"""exp, log and the other functions of `elementary` as CUDA C for handwritten kernels: `own_exp` and so on.
+
+They give the same bits as in generated kernels."""
 
 import re
 
@@ -11,7 +12,7 @@ CALL = re.compile(r"\bown_(\w+)\(")
 
 
 def device_functions(source: str) -> str:
-    """The text of the functions own_... that the source calls, for float and double."""
+    """Return the text of the functions own_... that the source calls, for float and double."""
     names = sorted({n for n in CALL.findall(source) if n in elementary.FUNCTIONS})
     made = []
     for bits, (real, whole) in KINDS.items() if names else ():

@@ -12,7 +12,7 @@ HALF_LOG_2_PI = 0.91893853320467274178
 
 
 def gamma_ratio(a):
-    """log Gamma(a + 1/2) - log Gamma(a) - log(a) / 2, as in student_t.cu: with all digits also where a is large."""
+    """Return log Gamma(a + 1/2) - log Gamma(a) - log(a) / 2 to full precision, even for large a."""
     product = 1.0
     for _ in range(10):
         small = a < 10
@@ -25,7 +25,7 @@ def gamma_ratio(a):
 
 
 def formula(theta, x):
-    """The log density of one datum."""
+    """Return the log density of one datum."""
     mean, scale, df = theta
     constant = gamma_ratio(0.5 * np.where(df > 0, df, np.nan)) - HALF_LOG_2_PI - np.log(scale)
     return constant - 0.5 * (df + 1) * np.log1p(((x[0] - mean) / scale) ** 2 / df)

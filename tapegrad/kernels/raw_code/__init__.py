@@ -1,5 +1,6 @@
-"""Kernels that are the user's own CUDA C, with their own derivatives: `tapegrad.kernels.raw`.
+"""Kernels from the user's own CUDA C, with their own derivatives: `tapegrad.kernels.raw`.
 
-`declare` the parameters as text, `threads` the code and the threads that run it, `plan` what a call checks and shares with its like,
-`kernel` the operation, `cuda` its launch on a device, `transpose` the mode that has no kernel, `check` what `RawKernel.check` looks
-for."""
+`declare` parses declared parameters. `threads` holds the code and the threads that run it. `plan` checks a
+call and shares the result with similar calls. `kernel` is the operation, `cuda` its launch on a device.
+`transpose` derives the mode that has no kernel. `batch` is the batching rule. `check` implements
+`RawKernel.check`."""

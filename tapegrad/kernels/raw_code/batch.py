@@ -1,5 +1,7 @@
-"""A raw kernel under `vmap`.  Where its declaration names the dimension of its samples, the samples of the vmap lie beside each other
-along it, and there is one launch; else one after the other."""
+"""The batching rule of raw kernels.
+
+If the declaration names the dimension of the samples, the samples of `vmap` are stacked along it, and one
+launch computes them. Otherwise they run one after the other."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,7 +18,7 @@ from .transpose import sample_axis
 
 
 def in_one_launch(k: Any) -> Callable:
-    """The way of the kernel k (`_batching.rules.Way`)."""
+    """Return the batching rule of the kernel k (`_batching.rules.Way`)."""
 
     def run(trace, prim, operands, params):
         count = trace.count
@@ -34,7 +36,8 @@ def in_one_launch(k: Any) -> Callable:
 
 
 def laid_by_samples(k: Any, batched: list) -> bool:
-    """Has all that differs between samples, and each output, the dimension of the samples as one axis, which nothing else depends on?"""
+    """Return whether everything batched, and each output, has the samples as one axis, and nothing else
+    depends on it."""
     over = k.threads.samples
     if over is None or not over.alone:
         return False
@@ -64,7 +67,7 @@ def apart(y: Any, axis: int, count: int) -> Any:
 
 
 def check_apart(k: Any, prim: Any, operands: list, params: dict, parts: list) -> None:
-    """Once a kernel, where values may be looked at: the first and the last sample by themselves."""
+    """Check the first and the last sample by themselves, once a kernel, if values can be read."""
     seen = [(primal_of(v), batched) for v, batched in operands]
     if "vmap" in k.independent or any([isinstance(v, Variable) for v, _ in seen]):
         return

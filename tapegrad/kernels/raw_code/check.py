@@ -1,7 +1,8 @@
-"""`RawKernel.check`: what can go wrong in a hand-written kernel, looked for on the CPU.
+"""`RawKernel.check`: a search on the CPU for faults of a handwritten kernel.
 
-Each kernel, and each that is its rule, is compiled and run between canaries, in several orders of its threads and with several
-numbers of threads; then its rules are compared with differences and with each other.  A failure is a KernelError with the numbers."""
+Each kernel, and each kernel that is its rule, is compiled and run between canaries, in several orders and
+numbers of threads. Then its rules are compared with finite differences and with each other. A failure raises
+KernelError with the numbers."""
 
 import math
 from typing import Any
@@ -43,7 +44,7 @@ class Guarded:
             self.array[...] = like
 
     def harm(self) -> str:
-        """What was written outside, in words."""
+        """Describe what was written outside of the array."""
         for where, part in (("before", self.before[::-1]), ("behind", self.after)):
             hurt = np.flatnonzero(part != CANARY)
             if hurt.size:
@@ -88,7 +89,7 @@ class Check:
         self.device_compiles(real)
         block = k.threads.of(k.threads.block or (128 if uses_block(k.code.source) else 32))
         grid = k.threads.blocks(known, block, None)
-        if self.settings["sanitize"]:  # first of all, and in a process of its own: what reaches far out would end this one
+        if self.settings["sanitize"]:  # first, in a separate process: a write far outside would end this one
             self.sanitized(values, known, real, grid, block)
         first = self.host_run(code, values, known, real, grid, block)
         refilled = self.host_run(code, values, known, real, grid, block, fill=FILLS[1])
@@ -119,7 +120,7 @@ class Check:
                 cache.save(key, cuda.cubin(text, arch, options, self.k.code.file)[0])
 
     def host_run(self, code, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
-        """The outputs of a run between canaries."""
+        """Return the outputs of a run between canaries."""
         slots = math.prod(grid) * math.prod(block)
         holds, parameters = self.guarded(values, known, real, slots, fill)
         if code is None:
@@ -209,7 +210,7 @@ class Check:
                 self.follow(rule, prefix, values, out, seeds)
 
     def directions(self, n: int, x: Any) -> list:
-        """One for each row, or some for all."""
+        """Return one direction for each row, or a few for all rows."""
         a, scale = self.k.given[n], np.max(np.abs(x), initial=0) or 1.0
         size = np.abs(x) + 1e-2 * scale
         axis = sample_axis(self.k, a) if np.ndim(x) else None
@@ -222,7 +223,7 @@ class Check:
         ]
 
     def along(self, call: Any, values: list, n: int, out: list, seeds: list) -> None:
-        """The rules by argument n."""
+        """Check the rules with respect to argument n."""
         k, x = self.k, values[n]
         name = k.given[n].name
         fine = x.dtype.itemsize == 8 and all(o.dtype.itemsize == 8 for o in out if o.dtype.kind == "f")
@@ -244,7 +245,7 @@ class Check:
             self.forward(only, x, v, slope, noise, bars, seeds, name, tolerance)
 
     def pulled(self, only: Any, x: Any, seeds: list, out: list) -> list:
-        """The cotangent of x for a seed in one output at a time."""
+        """Return the cotangent of x for a seed in one output at a time."""
         try:
             _, back = vjp(lambda v: only(v), x)
             bars = []
@@ -283,7 +284,7 @@ class Check:
                 )
 
     def narrow(self, call: Any, active: list, seeds: list) -> None:
-        """The vjp in float32 against that in float64."""
+        """Compare the vjp in float32 with that in float64."""
         made = []
         for real in (np.float64, np.float32):
             values = self.cast(np.dtype(real))
@@ -300,7 +301,7 @@ class Check:
                 self.fail(f"the vjp by {self.k.given[n].name} in float32 is {gap:.3g} away from that in float64, of size {scale:.3g}")
 
     def follow(self, rule: Any, prefix: str, values: list, out: list, seeds: list) -> None:
-        """The kernel of a rule, as a kernel."""
+        """Check the kernel of a rule as a kernel."""
         k = self.k
         names = {a.name: o for a, o in zip(k.outs, out, strict=True) if a.role == "out"}
         names |= dict(zip([a.name for a in k.given], values, strict=True))
@@ -326,12 +327,12 @@ def outputs(out: Any) -> list:
 
 
 def same_bits(x: np.ndarray, y: np.ndarray) -> np.ndarray:
-    """Equal, or both nan, element by element."""
+    """Return the elementwise equality, with nan equal to nan."""
     return (x == y) | ((x != x) & (y != y))
 
 
 def differences(f: Any, x: Any, v: Any, h: float) -> tuple:
-    """Derivatives of the outputs along v by extrapolated central differences, and the noise of rounding in them."""
+    """Return derivatives along v by extrapolated central differences, and their rounding noise."""
 
     def central(h):
         h = x.dtype.type(h)

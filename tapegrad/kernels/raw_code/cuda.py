@@ -14,11 +14,11 @@ from .plan import Plan
 
 BLOCK = 128
 MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
-SHARED = 48 << 10  # bytes of dynamic shared memory that a kernel may have unasked
+SHARED = 48 << 10  # bytes of dynamic shared memory that need no request
 
 
 def launch(kernel: Any, values: list, plan: Plan) -> list:
-    """The new outputs of one call; the device of the arrays is current."""
+    """Return the new outputs of one call; the device of the arrays is current."""
     function = loaded(kernel.code.text(plan.real), kernel.code.entry, kernel.code.options, kernel.code.file)
     most, registers = limits(function)
     block = kernel.threads.of(kernel.threads.block or max(min(BLOCK, most // 32 * 32), 32))
@@ -34,7 +34,7 @@ def launch(kernel: Any, values: list, plan: Plan) -> list:
         try:
             parameters, outs = plan.parameters(values, math.prod(grid) * threads)
             break
-        except OutOfMemoryError:  # another process may have taken memory that was reported as free
+        except OutOfMemoryError:  # another process may have taken memory that was reported free
             if most_blocks is None or grid[0] == 1:
                 raise
             most_blocks = grid[0] // 2
@@ -46,17 +46,18 @@ def launch(kernel: Any, values: list, plan: Plan) -> list:
 
 
 def limits(function: Any) -> tuple:
-    """The most threads that a block can have, and the registers of a thread."""
+    """Return the most threads of a block, and the registers of a thread."""
     return driver.funcGetAttribute(MOST_THREADS, function.ptr), driver.funcGetAttribute(REGISTERS, function.ptr)
 
 
 def blocks_at_once(function: Any, threads: int, shared: int) -> int:
-    """How many blocks one processor runs at the same time."""
+    """Return how many blocks one multiprocessor runs at once."""
     return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
 
 
 def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) -> int | None:
-    """Blocks of a launch over samples: with scratch for each thread, what is resident and half of the free memory has room for."""
+    """Return the blocks of a launch over samples, limited by resident threads and memory if threads have
+    scratch."""
     if kernel.threads.samples is None:
         return None
     known = {**plan.known, SLOTS: threads}

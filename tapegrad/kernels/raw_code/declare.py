@@ -38,13 +38,13 @@ class Dimension:
 
     @property
     def alone(self) -> bool:
-        """A name and nothing else?"""
+        """Return whether the dimension is a single name."""
         return isinstance(self.tree, ast.Name)
 
 
 @dataclass(frozen=True)
 class Arg:
-    """One parameter.  `dims`: None for a scalar passed by value."""
+    """One parameter; `dims` is None for a scalar passed by value."""
 
     role: str
     kind: str
@@ -55,7 +55,7 @@ class Arg:
 
     @property
     def given(self) -> bool:
-        """Does the caller pass it?"""
+        """Return whether the caller passes the parameter."""
         return self.role in ("in", "const", "inout")
 
     @property
@@ -64,7 +64,7 @@ class Arg:
 
     @property
     def active(self) -> bool:
-        """Can it have a derivative?"""
+        """Return whether the parameter can have a derivative."""
         return self.role in ("in", "out", "inout") and self.kind in ("real", "float", "double")
 
     def dtype(self, real: np.dtype) -> np.dtype:
@@ -93,7 +93,7 @@ def _allowed(tree: Any) -> bool:
 
 
 def dimension(text: str) -> Dimension:
-    """A dimension or another whole-number expression.  Raises ValueError."""
+    """Parse a dimension or another integer expression; raise ValueError."""
     try:
         tree = ast.parse(text.strip(), mode="eval").body
     except SyntaxError:
@@ -108,7 +108,7 @@ def fail(kernel: str, text: str, column: int, message: str) -> None:
 
 
 def parse(kernel: str, text: str) -> Arg:
-    """One declaration.  Raises KernelError that shows the column."""
+    """Parse one declaration; raise KernelError that shows the column."""
     if not isinstance(text, str):
         raise KernelError(f'{kernel}: a declaration is a text such as "in real theta[p, B]", not {text!r}')
     head = text.partition("[")[0]
@@ -166,7 +166,8 @@ def _dimensions(kernel: str, text: str, start: int, role: str) -> tuple:
 
 
 def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
-    """The dimensions of a call: `values` are the given arguments in order.  Raises ShapeError naming the argument."""
+    """Return the dimensions of a call with the given arguments `values`; raise ShapeError with the argument's
+    name."""
     known, given = dict(known), [a for a in args if a.given]
     source = dict.fromkeys(known, "the kernel that it is a rule of")
     for a, v in zip(given, values, strict=True):
@@ -189,7 +190,7 @@ def bind_dimensions(kernel: str, args: list, values: list, known: dict) -> dict:
 
 
 def derivable(kernel: str, args: list) -> None:
-    """A KernelError where a dimension is used that no argument tells."""
+    """Raise KernelError if a dimension is used that no argument determines."""
     told = set()
     for a in args:
         if a.given and a.dims is None and a.kind in ("int", "long long"):
@@ -220,7 +221,7 @@ PLAIN = dict(zip(KINDS, KINDS, strict=True)) | {
 
 
 def c_parameters(kernel: str, source: str, entry: str) -> list:
-    """(type, is a pointer, name, text) of each parameter of the entry; the type is None where it is not one of the plain ones."""
+    """Return (type, is a pointer, name, text) of each parameter of the entry; unknown types are None."""
     code = COMMENT.sub(lambda m: re.sub(r"[^\n]", " ", m.group()), source)
     found = re.search(rf"__global__[^;{{}}()]*(?:__launch_bounds__\s*\([^()]*\)\s*)?[^;{{}}()]*\b{re.escape(entry)}\s*\(", code)
     if found is None:
@@ -259,7 +260,9 @@ def compare(kernel: str, args: list, parameters: list) -> None:
 
 
 def compare_compiled(kernel: str, args: list, signature: list, real: np.dtype) -> None:
-    """The same with the types as the compiler sees them: (is a pointer, to const, bytes, floating, signed) of each parameter."""
+    """Compare the declarations with the types of the compiler.
+
+    `signature` holds (is a pointer, to const, bytes, floating, signed) of each parameter."""
     if len(args) != len(signature):
         raise KernelError(f"{kernel}: {len(args)} parameters are declared, the C function has {len(signature)}")
     for n, (a, (pointer, constant, size, floating, signed)) in enumerate(zip(args, signature, strict=True)):

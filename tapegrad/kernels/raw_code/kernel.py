@@ -1,10 +1,11 @@
 """raw: the user's own CUDA C, with its own adjoint, as an operation of the array tape.
 
-Reading order: `raw`, which says what is declared; `RawKernel.run`, one call on plain arrays; the rules.
+Reading order: `raw`, which describes the declarations; `RawKernel.run`, one call on plain arrays; the rules.
 
-With kernels as rules all is matched by name.  An adjoint takes inputs and outputs of its primal by their names, the cotangent of
-the output `y` as `y_bar`, and gives that of the input `x` as `x_bar`.  A forward rule takes `x_dot` and gives `y_dot`.  Each may
-have rules of its own, and so on: an order of derivative exists where its kernel does."""
+Kernels that are rules are matched by name. An adjoint takes inputs and outputs of its primal under their
+names and the cotangent of the output `y` as `y_bar`. It returns that of the input `x` as `x_bar`. A forward
+rule takes `x_dot` and returns `y_dot`. Each may have rules of its own. An order of derivative exists if its
+kernel does."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -35,7 +36,7 @@ from .threads import Code, Threads, code_of, threads_of
 from .transpose import pulled, pushed, transposes_in_one
 
 BLOCK = 128
-WORTH = 200_000  # numbers met below which a run on the CPU stays in its thread
+WORTH = 200_000  # numbers touched, below which a run on the CPU stays in its thread
 
 
 class RawKernel(Remade):
@@ -141,7 +142,7 @@ class RawKernel(Remade):
         return check(self, args, settings)
 
     def with_dimensions(self, known: dict) -> Callable:
-        """The call where dimensions that no argument tells are known."""
+        """Return the call for dimensions that no argument determines."""
         return lambda *args: bind(self.prim, args, {"known": known})
 
     # --- one call on plain arrays ---
@@ -184,7 +185,7 @@ class RawKernel(Remade):
         return outs
 
     def _refuse_unwritten(self, outs: list, plan: Plan) -> None:
-        """Raises KernelError for an output that the kernel left as it was."""
+        """Raise KernelError for an output that the kernel did not write."""
         for a, out in zip(self.outs, outs, strict=True):
             left = unwritten(out) if plan.marks and a.role == "out" else None
             if left is not None:
@@ -195,7 +196,7 @@ class RawKernel(Remade):
                 )
 
     def on_host(self, real: np.dtype) -> HostCode:
-        """Compiled for the CPU, its parameters compared with the declarations."""
+        """Compile for the CPU, and compare the parameters with the declarations."""
         code = self.hosts.get(real)
         if code is None:
             code = host_code(self.__name__, self.code.source, self.code.entry, REALS[real], self.code.file)
@@ -204,7 +205,7 @@ class RawKernel(Remade):
         return code
 
     def _work(self, values: list, known: dict) -> int:
-        """About how many numbers are met: by each sample its own and all shared ones."""
+        """Estimate how many numbers are touched: for each sample its own and all shared ones."""
         if self.threads.samples is None:
             return sum([v.size for v in values if isinstance(v, np.ndarray)])
         each = self.threads.samples.value(known)
@@ -212,11 +213,11 @@ class RawKernel(Remade):
         return sum([v.size if self.threads.samples.names & a.names else v.size * each for a, v in arrays])
 
     def _met(self, values: list, known: dict) -> float:
-        """The same, as often as a number among the arguments may say."""
+        """Return the same estimate, multiplied by the integers among the arguments."""
         return math.prod([max(abs(int(v)), 1) for v in values if isinstance(v, np.integer)], start=float(self._work(values, known) + 1))
 
     def worker_count(self) -> int:
-        """How many workers the function for the CPU has, each with a slot of its own."""
+        """Return the number of workers of the CPU function, each with a slot of its own."""
         if self.workers is not None:
             return self.workers() if callable(self.workers) else self.workers
         if getattr(self.cpu, "targetoptions", {}).get("parallel"):
@@ -242,7 +243,7 @@ class RawKernel(Remade):
         return prim
 
     def _check_rule(self, rule: "RawKernel", prefix: str) -> None:
-        """Can the rule's arguments be told, and does it give what is needed?"""
+        """Check that the arguments of the rule are determined, and that it returns what is needed."""
         mine = {a.name: a for a in self.args if a.given or a.role == "out"}
         starts, ends = (self.outs, self.given) if prefix == "bar" else (self.given, self.outs)
         starts = {f"{a.name}_{prefix}": a for a in starts if a.active}
@@ -268,14 +269,14 @@ class RawKernel(Remade):
                 raise KernelError(f"{title} gives {name}, which is none of {', '.join(ends)}")
 
     def dimensions(self, args: tuple, known: dict) -> dict:
-        """Those of a recorded call."""
+        """Return the dimensions of a recorded call."""
         return bind_dimensions(self.__name__, self.args, self.seen(args), known)
 
     def real_of(self, args: tuple) -> np.dtype:
         return real_of(self, tuple(self.seen(args)))
 
     def seen(self, args: tuple) -> list:
-        """The layouts of arrays, and the numbers that may serve in dimensions."""
+        """Return the layouts of arrays, and the numbers that may serve in dimensions."""
         return [
             values_of(v) if a.dims is None and a.kind in ("int", "long long") else layout_of(v)
             for a, v in zip(self.given, args, strict=True)
@@ -312,7 +313,7 @@ class RawKernel(Remade):
         return self._terms(self.filled(g, out, args, known), out, args, known)
 
     def _terms(self, g: Any, out: Any, args: tuple, known: dict) -> tuple:
-        """The cotangent of each argument."""
+        """Return the cotangent of each argument."""
         if isinstance(self.vjp, RawKernel):
             bars = self.cotangents(g if isinstance(g, tuple) else (g,), out, args, known)
             terms = [None if c is None else self.reduced(a, c) for a, c in zip(self.given, bars, strict=True)]
@@ -331,14 +332,15 @@ class RawKernel(Remade):
         return checked_terms(self.__name__, terms, args)
 
     def filled(self, g: Any, out: Any, args: tuple, known: dict) -> Any:
-        """Cotangents with zeros in place of None."""
+        """Replace None by zeros among the cotangents."""
         if not isinstance(g, (list, tuple)):
             return g
         dims, real, xp = self.dimensions(args, known), self.real_of(args), self.library_of(args, g)
         return tuple([xp.zeros(a.shape(dims), a.dtype(real)) if c is None and a.active else c for a, c in zip(self.outs, g, strict=True)])
 
     def cotangents(self, gs: Any, out: Any, args: tuple, known: dict) -> list:
-        """By the adjoint kernel; of inputs that samples share, maybe as partial sums along further axes."""
+        """Return cotangents by the adjoint kernel; for shared inputs they may be partial sums along further
+        axes."""
         names = self._names(out, args)
         gs = self.filled(tuple(gs), out, args, known)
         names |= {f"{a.name}_bar": c for a, c in zip(self.outs, gs, strict=True)}
@@ -346,7 +348,7 @@ class RawKernel(Remade):
         return [bars.get(f"{a.name}_bar") for a in self.given]
 
     def tangents_of(self, t: Any, out: Any, args: tuple, known: dict) -> list:
-        """By the kernel of the forward rule."""
+        """Return tangents by the kernel of the forward rule."""
         names = self._names(out, args)
         for a, v, d in zip(self.given, args, t, strict=True):
             if a.active:
@@ -364,7 +366,7 @@ class RawKernel(Remade):
         return dict(zip([a.name for a in rule.outs], told if isinstance(told, tuple) else (told,), strict=True))
 
     def reduced(self, a: Arg, c: Any) -> Any:
-        """Partial sums along further axes at the end, added in their order."""
+        """Add partial sums along further axes at the end, in order."""
         extra = layout_of(c).ndim - len(a.dims or ())
         return c.sum(axis=tuple(range(-extra, 0))) if extra else c
 

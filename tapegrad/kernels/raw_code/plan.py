@@ -1,4 +1,4 @@
-"""One call of a raw kernel on plain arrays: what is checked, and the `Plan` that calls on arrays of the same shapes share."""
+"""One call of a raw kernel on plain arrays: its checks, and the `Plan` shared by calls of the same shapes."""
 
 import math
 from typing import Any
@@ -11,11 +11,11 @@ from .declare import SLOTS, Arg, bind_dimensions
 
 REALS = {np.dtype(np.float64): "double", np.dtype(np.float32): "float"}
 GIVEN = object()
-SMALL, FIRST = 2**17, 8  # numbers of an output up to which each call is looked at; else the first calls with these shapes
+SMALL, FIRST = 2**17, 8  # output size up to which each call is checked; above it the first calls are
 
 
 class Plan:
-    """What the shapes and dtypes of the arguments decide."""
+    """The facts that the shapes and dtypes of the arguments determine."""
 
     def __init__(self, k: Any, values: tuple, known: dict):
         self.k, self.xp, self.device = k, *place(k, values)
@@ -26,7 +26,7 @@ class Plan:
         self.calls, self.large, self.marks = 0, False, False
 
     def values(self, values: tuple) -> list:
-        """The arguments as the C function gets them."""
+        """Return the arguments as the C function takes them."""
         return [self.checked(a, v) for a, v in zip(self.k.given, values, strict=True)]
 
     def checked(self, a: Arg, v: Any) -> Any:
@@ -67,7 +67,7 @@ class Plan:
         return want.type(v)
 
     def parameters(self, values: list, slots: int) -> tuple:
-        """What the C function gets, in its order; and the new outputs among them."""
+        """Return the parameters of the C function in order, and the new outputs among them."""
         self.marks = self.xp is np and self.calls < FIRST
         self.calls += self.large
         specs = self.made.get(slots)
@@ -107,14 +107,14 @@ MARKS = {8: np.uint64(0x7FF95AFE_C0DEFA11), 4: np.uint32(0x7FDEFA11)}  # as floa
 
 
 def marked(out: np.ndarray) -> None:
-    """Before a kernel runs: each number of an output gets a mark that no computation makes."""
+    """Mark each number of an output, before a kernel runs, with a value that no computation makes."""
     mark = MARKS.get(out.itemsize)
     if mark is not None:
         out.view(mark.dtype).fill(mark)
 
 
 def unwritten(out: np.ndarray) -> np.ndarray | None:
-    """After it: the places that still bear the mark, or None."""
+    """Return the places that still have the mark after a run, or None."""
     mark = MARKS.get(out.itemsize)
     if mark is None or not out.size:
         return None
@@ -123,7 +123,7 @@ def unwritten(out: np.ndarray) -> np.ndarray | None:
 
 
 class Unsaved:
-    """Stands for an argument that was declared `unsaved`, where a rule gets it."""
+    """Stands in rules for an argument that was declared `unsaved`."""
 
     def __init__(self, kernel: str, a: Arg, like: Any):
         self.text, self.shape, self.dtype = (
@@ -146,7 +146,7 @@ class Unsaved:
 
 
 def key_of(values: tuple, known: dict) -> tuple:
-    """Calls with equal keys have equal plans."""
+    """Return a key; calls with equal keys have equal plans."""
     parts: list = []
     for v in values:
         if type(v) is np.ndarray:
@@ -161,7 +161,7 @@ def key_of(values: tuple, known: dict) -> tuple:
 
 
 def place(k: Any, values: tuple) -> tuple:
-    """The library and the device of all arrays."""
+    """Return the library and the device of all arrays."""
     found: dict = {}
     for a, v in zip(k.given, values, strict=True):
         if is_array(v):
@@ -176,7 +176,7 @@ def place(k: Any, values: tuple) -> tuple:
 
 
 def real_of(k: Any, values: tuple) -> np.dtype:
-    """What `real` is in a call: the dtype of the active arguments; without any, of the others."""
+    """Return the dtype of `real` in a call: that of the active arguments, or without any, of the others."""
     for roles in (("in", "inout"), ("const",)):
         for a, v in zip(k.given, values, strict=True):
             loose = (a.dims is None and not isinstance(v, np.generic)) or type(v) is float

@@ -1,4 +1,4 @@
-"""What a raw kernel is made of beside its parameters: the code, and the threads that run it."""
+"""The code of a raw kernel, and the threads that run it."""
 
 import math
 from collections.abc import Sequence
@@ -15,7 +15,8 @@ from .plan import REALS
 
 @dataclass(frozen=True)
 class Code:
-    """The entry `entry` of a source, that NVRTC compiles with further `options`; `file`: its name in messages."""
+    """The entry `entry` of a source, compiled by NVRTC with further `options`; `file` is its name in
+    messages."""
 
     source: str
     entry: str
@@ -23,14 +24,16 @@ class Code:
     file: str
 
     def text(self, real: np.dtype) -> str:
-        """What NVRTC compiles; line numbers are those of the source."""
+        """Return the text that NVRTC compiles; line numbers are those of the source."""
         return f'typedef {REALS[real]} real;\n#line 1 "{self.file}"\n{self.source}'
 
 
 @dataclass(frozen=True)
 class Threads:
-    """Over which dimension the kernel of name `kernel` loops (`samples`), or how many threads start at least, or in how many blocks
-    (`grid`); threads of a `block`; bytes of dynamic `shared` memory."""
+    """The threads of the kernel named `kernel`.
+
+    It loops over the dimension `samples`, or starts at least `threads` threads, or exactly `grid` blocks.
+    `block` is the number of threads of a block, `shared` the bytes of dynamic shared memory."""
 
     kernel: str
     samples: Dimension | Any
@@ -40,7 +43,7 @@ class Threads:
     shared: Dimension | Any
 
     def check(self, given: Sequence) -> None:
-        """Raises KernelError where no argument tells how many threads start."""
+        """Raise KernelError if no argument determines how many threads start."""
         if self.grid is not None:
             return
         over, word = (self.threads, "threads") if self.threads is not None else (self.samples, "samples")
@@ -52,14 +55,14 @@ class Threads:
             )
 
     def of(self, block: Any) -> tuple:
-        """The block in three dimensions."""
+        """Return the block in three dimensions."""
         block = tuple(block) if isinstance(block, (tuple, list)) else (block,)
         if not 1 <= math.prod(block) <= 1024 or len(block) > 3:
             raise KernelError(f"{self.kernel}: block={block} is not 1 to 1024 threads in at most three dimensions")
         return block + (1,) * (3 - len(block))
 
     def blocks(self, known: dict, block: tuple, most: int | None) -> tuple:
-        """The grid: as declared, or as many blocks as cover the samples, of which `most` go at once."""
+        """Return the grid: as declared, or as many blocks as cover the samples, at most `most`."""
         size = math.prod(block)
         if self.grid is not None:
             grid = [max(d.value(known), 1) for d in self.grid]
@@ -82,7 +85,7 @@ def code_of(source: str | Path, entry: str, options: Sequence[str]) -> Code:
 
 
 def threads_of(entry: str, samples: str, threads: str | None, grid: Any, block: Any, shared: Any) -> Threads:
-    """What `raw` is given, as dimensions."""
+    """Convert the arguments of `raw` to dimensions."""
     blocks = None if grid is None else [whole(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
     over = whole(entry, "samples", samples) if threads is None and grid is None else None
     return Threads(entry, over, whole(entry, "threads", threads), blocks, block, whole(entry, "shared", shared))

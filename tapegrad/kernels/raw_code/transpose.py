@@ -1,8 +1,9 @@
-"""The other mode of a raw kernel that has a kernel for one: J t from launches of J^T, J^T g from launches of J.
+"""The missing mode of a raw kernel: J t from launches of J^T, or J^T g from launches of J.
 
-Where sample b of the outputs depends on sample b of the inputs alone, and on inputs that all share, one launch with a seed of ones
-in one row gives that row's derivative for all samples.  That the samples are independent is tested by a launch whose seeds differ
-from sample to sample: what they give must differ likewise.  Other kernels take a launch for each element, of which there may be few."""
+Sample b of the outputs may depend only on sample b of the inputs and on shared inputs. Then one launch with a
+seed of ones in one row gives that row's derivative for all samples. A launch with different seeds for the
+samples tests this independence: its results must differ likewise. Other kernels take one launch for each
+element, of which there may be few."""
 
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,11 +15,11 @@ from ..._core.primitive import primal_of, truth_of
 from ...ops import shaping
 from ..generated.derivatives import added
 
-MOST = 256  # launches for elements
+MOST = 256  # launches for elements, at most
 
 
 def sample_axis(k: Any, a: Any) -> int | None:
-    """The axis of the samples in the array `a`, if it has one."""
+    """Return the axis of the samples in the array `a`, or None."""
     if k.threads.samples is None:
         return None
     axes = [n for n, d in enumerate(a.dims or ()) if d.text == k.threads.samples.text]
@@ -26,7 +27,7 @@ def sample_axis(k: Any, a: Any) -> int | None:
 
 
 def units(xp: Any, shape: tuple, dtype: np.dtype, axis: int | None) -> Iterator:
-    """Unit arrays: of one row, with ones for all samples, or of one element."""
+    """Yield unit arrays: ones in one row for all samples, or in one element."""
     rest = shape if axis is None else shape[:axis] + shape[axis + 1 :]
     for r in np.ndindex(rest):
         seed = xp.zeros(shape, dtype)
@@ -39,7 +40,7 @@ def rows(shape: tuple, axis: int | None) -> int:
 
 
 def assembled(pieces: list, shape: tuple, axis: int | None) -> Any:
-    """An array from its rows, or from its elements."""
+    """Return an array from its rows, or from its elements."""
     width = 1 if axis is None else shape[axis]
     flat = [p.reshape((1, width)) for p in pieces]
     whole = flat[0] if len(flat) == 1 else shaping.concatenate(*flat)
@@ -52,7 +53,9 @@ def assembled(pieces: list, shape: tuple, axis: int | None) -> Any:
 
 
 def contracted(c: Any, d: Any, axis: int | None) -> Any:
-    """<c, d> for each sample, or in all.  d lacks the samples that c, partial sums, has as its last axis."""
+    """Return <c, d> for each sample, or in all.
+
+    d lacks the samples that c, partial sums, has as its last axis."""
     if axis is None:
         return (c * d).sum()
     if c.ndim > d.ndim:
@@ -62,7 +65,9 @@ def contracted(c: Any, d: Any, axis: int | None) -> Any:
 
 
 def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int, dtype: np.dtype) -> None:
-    """`launch(w)` gives derivatives for seeds w[b], as pairs (array, axis of the samples)."""
+    """Check that samples are independent.
+
+    `launch(w)` returns derivatives for seeds w[b], as pairs (array, axis of the samples)."""
     if key in k.independent or batch < 2:
         return
     exponents = np.random.default_rng(0).permutation(batch) % 8
@@ -94,26 +99,27 @@ def few(k: Any, n: int, missing: str) -> None:
 
 
 def bar_axis(k: Any, n: int) -> int | None:
-    """The axis of the samples in what the adjoint gives for input n."""
+    """Return the axis of the samples in the adjoint's result for input n."""
     a = k.given[n]
     bar = next(o for o in k.vjp.outs if o.name == f"{a.name}_bar")
     return sample_axis(k, a) if len(bar.dims or ()) == len(a.dims or ()) else sample_axis(k, bar)
 
 
 def by_samples(k: Any, taken: list) -> bool:
-    """Do all active outputs, and the derivatives of the inputs `taken`, have an axis of samples?"""
+    """Return whether all active outputs, and the derivatives of the inputs `taken`, have an axis of
+    samples."""
     return all([sample_axis(k, a) is not None for a in k.outs if a.active]) and all([bar_axis(k, n) is not None for n in taken])
 
 
 def transposes_in_one(k: Any, t: list, args: tuple, known: dict) -> bool:
-    """Does one launch of the adjoint do?"""
+    """Return whether one launch of the adjoint suffices."""
     dims = k.dimensions(args, known)
     one = sum([rows(a.shape(dims), sample_axis(k, a)) for a in k.outs if a.active]) == 1
     return one and by_samples(k, [n for n, d in enumerate(t) if d is not None])
 
 
 def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
-    """J t from the kernel J^T."""
+    """Return J t, by the kernel of J^T."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     outs = out if isinstance(out, tuple) else (out,)
     taken = [n for n, d in enumerate(t) if d is not None]
@@ -146,7 +152,7 @@ def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
 
 
 def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
-    """J^T g from the kernel J."""
+    """Return J^T g, by the kernel of J."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     gs = g if isinstance(g, (list, tuple)) else [g]
     live = [m for m, c in enumerate(gs) if c is not None]
@@ -180,10 +186,10 @@ def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> l
 
 
 def spread(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
-    """w[b] in all rows of sample b."""
+    """Return an array with w[b] in all rows of sample b."""
     return xp.ascontiguousarray(xp.broadcast_to(w.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape))
 
 
 def plain_all(values: Any) -> Any:
-    """Without derivatives."""
+    """Return the primals."""
     return tuple([primal_of(v) for v in values]) if isinstance(values, (tuple, list)) else primal_of(values)

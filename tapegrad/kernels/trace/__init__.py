@@ -1,7 +1,8 @@
-"""From the user's Python function to a program of the graph.
+"""Tracing: from the user's Python function to a program of the graph.
 
-`tracing` runs the function, `loops` has those that it asks for, `surroundings` gives it other globals, `reads` and `captured` say what
-it read from them, `symbolic` is the array it sees; NumPy's and SciPy's functions on such arrays: `array_functions`,
-`composite_functions`, `linalg`; `whole_matrices` has the derivatives of those that are one node."""
+`tracing` runs the function, `loops` traces the loops that it asks for, `surroundings` gives it other globals.
+`captured` watches the captured objects. `symbolic` is the array type that the function sees.
+`array_functions`, `composite_functions` and `linalg` implement functions of NumPy and SciPy on it.
+`whole_matrices` has the derivatives of functions that are one node."""
 
 from . import whole_matrices as whole_matrices

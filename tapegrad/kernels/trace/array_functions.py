@@ -1,4 +1,4 @@
-"""NumPy's functions of whole arrays for traced arrays: products, sums, what moves elements, what is composed of others."""
+"""NumPy's functions of whole arrays on traced arrays: products, sums, moves of elements, compositions."""
 
 from collections.abc import Callable
 from typing import Any
@@ -30,7 +30,7 @@ from .symbolic import (
 
 
 def matmul(a: Any, b: Any) -> Sym:
-    """One triangle of L @ P @ L.T where P is symmetric node by node."""
+    """Multiply; of L @ P @ L.T with P symmetric node by node, only one triangle is computed."""
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     if a.is_bool and b.is_bool:
@@ -66,7 +66,8 @@ def matmul(a: Any, b: Any) -> Sym:
 
 
 def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
-    """Is this product kept whole?  Zeros known while tracing cost nothing in the unrolled one."""
+    """Return whether this product stays one node; zeros known while tracing cost nothing if it is
+    unrolled."""
     products = int(((x != g.zero).sum(axis=0) * (y != g.zero).sum(axis=1)).sum())
     if products > g.limits.products:
         return True
@@ -83,7 +84,7 @@ def symmetric_nodes(x: Sym) -> bool:
 
 
 def _symmetric_product(a: Sym, b: Sym) -> tuple[bool, tuple | None]:
-    """Is it one, and L and P where it is L @ P @ L.T."""
+    """Return whether the product is symmetric, and (L, P) if it is L @ P @ L.T."""
     if b.ndim != 2 or a.ndim != 2:
         return False, None
     if same(a.ids, b.ids.T):
@@ -114,7 +115,7 @@ def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 
 @implements(np.power, np.float_power)
 def power(a: Any, b: Any) -> Sym:
-    """Whole and half constant exponents by products and roots."""
+    """Return a power; constant integer and half-integer exponents use products and roots."""
     g = graph_of(a, b)
     a, exponent = real(lift(g, a)), lift(g, b).constant()
     if exponent is not None and exponent.ndim == 0:
@@ -135,7 +136,7 @@ def power(a: Any, b: Any) -> Sym:
     return elementwise(g, POWER, a, b)
 
 
-CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # of true and false again one of these
+CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # results of booleans are boolean
 
 
 def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
@@ -198,7 +199,7 @@ FUNCTIONS[np.all] = lambda x, axis=None: reduced(x, axis, np.logical_and, 1.0)
 
 
 def _moved(f: Callable) -> Callable:
-    """A function that only moves elements: NumPy's, applied to the node numbers."""
+    """Wrap a NumPy function that only moves elements; it is applied to node numbers."""
 
     def run(x, *args, **kwargs):
         g = graph_of(x)
@@ -221,7 +222,7 @@ for _f in (np.shape, np.ndim, np.size):
 
 
 def nothing(x: Sym) -> int:
-    """The zero of arrays like x."""
+    """Return the zero of arrays like x."""
     return x.g.bool(False) if x.is_bool else x.g.zero
 
 
@@ -247,7 +248,7 @@ def triu(x: Any, k: int = 0) -> Sym:
 
 
 def filled(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
-    """np.full: an array of symbols where it holds real numbers, else NumPy's own, which takes none."""
+    """np.full: an array of symbols for real numbers, otherwise NumPy's own array."""
     if graph_of(value) is None:
         made = np.full(shape, value, dtype)
         return array_of(lift(g, made)) if made.dtype.kind == "f" else made
@@ -255,7 +256,7 @@ def filled(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
 
 
 def of_dtype(x: Sym, dtype: Any) -> Sym:
-    """The array of symbols with the dtype that was asked for."""
+    """Convert an array of symbols to the requested dtype."""
     kind = "" if dtype is None else np.dtype(dtype).kind
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
@@ -319,7 +320,7 @@ def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, 
 
 @implements(np.einsum)
 def einsum(spec: str, *x: Any) -> Sym:
-    """By explicit sums over the indices."""
+    """Compute explicit sums over the indices."""
     g = graph_of(*x)
     x = [Sym(g, real(lift(g, v)).nodes) for v in x]
     left, arrow, right = spec.replace(" ", "").partition("->")

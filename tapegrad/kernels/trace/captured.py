@@ -1,9 +1,8 @@
-"""What a kernel function can read from its surroundings, as it was when it was traced.
+"""Captured objects of a kernel function, and a check that they are as they were when it was traced.
 
-It is constant in the compiled code.  So before each launch it is compared with what it is now (_capture/dependencies.py): a kernel whose
-surroundings
-have changed is traced anew, and one whose captured array is being written by a function under differentiation refuses, for the
-derivative through that array would be lost."""
+Captured objects are constants of the compiled code. They are compared before each launch
+(`_capture.dependencies`). If one has changed, the kernel is traced again. If a function under differentiation
+writes a captured array, the kernel raises, because the derivative through that array would be lost."""
 
 import threading
 from collections.abc import Callable
@@ -13,15 +12,15 @@ from ..._capture.dependencies import Environment, Status, state
 from ..._core.errors import DroppedDerivativeError, KernelError
 from ..._core.scope import OPEN
 
-TRIES = 10  # traces that met two states of what other threads change
+TRIES = 10  # traces that met two states of objects that other threads change
 
 
 class Unsteady(KernelError):
-    """A function gave something else when it was traced again, and what it reads has changed meanwhile."""
+    """A second trace gave another program, and captured objects have changed meanwhile."""
 
 
 def steadily(trace: Callable[[], Any], kernel: str) -> Any:
-    """The program that `trace` gives, and whether it holds for more than this call."""
+    """Return the program of `trace`, and whether it is valid beyond this call."""
     for left in range(TRIES - 1, -1, -1):
         try:
             made = trace()
@@ -35,31 +34,33 @@ def steadily(trace: Callable[[], Any], kernel: str) -> Any:
 
 
 def is_alone() -> bool:
-    """Does no other thread run Python code that may change something?"""
+    """Return whether no other thread can run Python code that changes captured objects."""
     others = [t for t in threading.enumerate() if t is not threading.current_thread()]
     return all([t.name.startswith("tapegrad_") for t in others])
 
 
 class Captured:
-    """What the functions of one trace can read."""
+    """The objects that the functions of one trace can read."""
 
     def __init__(self) -> None:
         self.roots: list = []  # the functions that were traced
-        self.before: list = []  # what each could read before
-        self.environment: Any = None  # what all of them can read
-        self.sources: list = []  # of random numbers, as they were before
-        self.steady = True  # did nothing change while it was traced?
+        self.before: list = []  # the objects that each could read before
+        self.environment: Any = None  # the objects that all of them can read
+        self.sources: list = []  # generators of random numbers, in their former state
+        self.steady = True  # did nothing change during the trace?
         self.alone = is_alone()
 
     def root(self, f: Callable) -> None:
-        """f is about to be traced."""
+        """Register f before it is traced."""
         if not any([f is g for g in self.roots]):
             self.roots.append(f)
             self.before.append(Environment([f]))
             self.sources += [(x, state(x)) for x in self.before[-1].walk.sources]
 
     def settle(self, kernel: str) -> bool:
-        """The trace is done.  Is it known that no other thread has changed anything meanwhile?  If not, it holds for one call only."""
+        """Complete the trace; return whether it is valid for later calls.
+
+        It is not if another thread may have changed something meanwhile."""
         if self.environment is None:
             self.environment = Environment(self.roots)
             self.refuse_written(kernel)
@@ -69,11 +70,11 @@ class Captured:
         return self.steady
 
     def is_steady(self) -> bool:
-        """Is all as it was before the trace, so far as can be told, but for what the function itself has changed?"""
+        """Return whether everything is as before the trace, except for changes by the function itself."""
         return self.alone and is_alone() or all([e.status() is not Status.CHANGED for e in self.before])
 
     def refuse_draws(self, kernel: str) -> None:
-        """Raises KernelError where random numbers were drawn since the functions were met."""
+        """Raise KernelError if random numbers were drawn since the functions were registered."""
         if any([state(x) != before for x, before in self.sources]):
             raise KernelError(
                 f"{kernel}: random numbers were drawn while the function was traced. That happens once, and they would be the same in "
@@ -97,7 +98,7 @@ class Captured:
         return not (self.steady and (self.environment.seen[1]() or self.environment.status() is Status.UNCHANGED))
 
     def refuse_written(self, kernel: str) -> None:
-        """Raises DroppedDerivativeError where an open transform has written, or holds in another place, an array captured here."""
+        """Raise DroppedDerivativeError if an open transform has written, or moved, an array captured here."""
         unknown = self.environment.unknown
         for shadow in OPEN.shadows:
             if unknown is not None and any([v._version for _, v in shadow.arrays]):

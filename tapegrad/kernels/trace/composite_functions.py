@@ -1,7 +1,7 @@
-"""NumPy's and SciPy's functions for traced values that are written in others: angles, rounding, choices, sorting, tables,
-products, sums of exponentials.
+"""Functions of NumPy and SciPy on traced values that are composed of others.
 
-None passes through an absolute value or a maximum where that would lose a derivative at zero or share it at a tie."""
+They cover angles, rounding, choices, sorting, tables, products and sums of exponentials. None uses an
+absolute value or a maximum where that would lose a derivative at zero or share it at a tie."""
 
 import functools
 import math
@@ -43,7 +43,7 @@ def select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
 
 @implements(np.interp)
 def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
-    """Linear between the points, by one choice for each: for short tables."""
+    """Interpolate linearly with one select for each interval; for short tables."""
     g = graph_of(x, xp, fp)
     x, xp, fp = lift(g, x), lift(g, xp), lift(g, fp)
     out = lift(g, fp[0] if left is None else left)
@@ -57,7 +57,7 @@ def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym
 
 @implements(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
-    """How many of the sorted numbers a lie below v (or not above it: side='right').  NumPy's order has nan behind all numbers."""
+    """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
     g = graph_of(a, v)
     a, v = lift(g, a), lift(g, v)
     return functools.reduce(lambda n, x: n + where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, lift(g, 0.0))
@@ -65,7 +65,7 @@ def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
 
 @implements(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
-    """The bins may ascend or descend."""
+    """Return the bins of x; the bins may ascend or descend."""
     bins = lift(graph_of(x, bins), bins)
     side = "left" if right else "right"
     up = searchsorted(bins, x, side)
@@ -74,7 +74,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
 
 @implements(np.sort)
 def sort(x: Any, axis: int = -1) -> Sym:
-    """By exchanges of neighbours, n (n - 1) / 2 in all; equal numbers keep their order, and their derivatives."""
+    """Sort by n (n - 1) / 2 exchanges of neighbours; equal numbers keep their order and derivatives."""
     x = lift(graph_of(x), x)
     if x.ndim != 1:
         raise KernelError("np.sort in a kernel: vectors only; sort row by row")
@@ -94,7 +94,8 @@ def median(x: Any) -> Sym:
 
 
 def place_of(first: Callable) -> Callable:
-    """The place of the number that comes before all others by `first`, or of the first nan."""
+    """Return a function for the place of the number that is before all others by `first`, or of the first
+    nan."""
 
     def run(x: Any) -> Sym:
         x = np.reshape(real(lift(graph_of(x), x)), (-1,))
@@ -198,7 +199,7 @@ def std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
 
 
 def highest(x: Sym, axis: Any) -> Any:
-    """The largest numbers along the axis, as one of them each, with the axis kept; 0 where they are infinite."""
+    """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
     m = reduced(x, axis, lambda a, b: where(a < b, b, a), -np.inf)
     m = where(np.isfinite(m), m, 0.0)
     axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
@@ -218,7 +219,7 @@ def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -
 
 
 def log_softmax(x: Any, axis: Any = None) -> Any:
-    d = x - highest(lift(graph_of(x), x), axis)  # less the largest first: at a large offset the logarithm would be lost
+    d = x - highest(lift(graph_of(x), x), axis)  # largest first, or a large offset loses the logarithm
     return d - np.log(total(np.exp(d), axis, keepdims=True))
 
 

@@ -1,11 +1,13 @@
-"""grad, jvp and the other transforms inside a kernel function: their functions run on symbols, and the graph is differentiated.
+"""Transforms inside a kernel function: `grad`, `jvp` and others run on symbols and differentiate the graph.
 
-The arguments of a transform are marked: each number that is to be varied becomes a node of its own, ("mark", x), which nothing
-simplifies away, so that a function differs by its argument alone and not by what else it reads, however the two are made.  The
-function runs on the marks; the derivative is a sweep over what it left in the graph; then x is put in place of each mark.  What comes
-out is made of plain nodes, and is differentiated again as any other, by an outer transform and by the kernel itself.
+The arguments of a transform are marked. Each differentiated number becomes a node ("mark", x), which is never
+simplified away. The function therefore depends on its argument alone, and not on other values made in the
+same way. The function runs on the marks. The derivative is a sweep over the nodes that it made. Then x
+replaces each mark. The result consists of plain nodes. An outer transform, or the kernel itself, can
+differentiate it again.
 
-Loops of the kernel in such a function get a carry more for each number that is varied, its tangent: forwards, whatever was asked."""
+A loop in such a function carries a further tangent for each differentiated number. It always runs in forward
+mode."""
 
 import functools
 from collections.abc import Callable
@@ -23,7 +25,7 @@ from .symbolic import Sym, lift, real
 
 
 class Marked:
-    """One argument: `nodes` of its numbers or blocks, and the marks in their places."""
+    """One argument: the `nodes` of its numbers or blocks, and the marks in their places."""
 
     def __init__(self, g: Any, x: Sym, number: int):
         self.g, self.shape = g, x.shape
@@ -35,21 +37,21 @@ class Marked:
             self.marks = [g.raw("mark", i, shape=(), meta=(number, k)) for k, i in enumerate(self.nodes)]
 
     def array(self, nodes: list[int]) -> Sym:
-        """The array of these nodes, one for each mark."""
+        """Return the array of these nodes, one for each mark."""
         g = self.g
         if self.marks and g.shape[self.marks[0]]:
             return Sym(g, g.names(nodes[0], g.shape[self.marks[0]]))
         return Sym(g, np.array(nodes, np.int64).reshape(self.shape))
 
     def like(self, x: Sym) -> list[int]:
-        """The numbers of an array of this shape, as nodes for the marks."""
+        """Return the numbers of an array of this shape, as nodes for the marks."""
         if self.marks and self.g.shape[self.marks[0]]:
             return [self.g.pack(x.ids)]
         return [int(i) for i in x.nodes.ravel()]
 
 
 class Run:
-    """f of marked arguments: what it gave, and sweeps over it."""
+    """A call of f with marked arguments: its result, and sweeps over it."""
 
     def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, one_way: bool = False):
         self.t, self.g, self.call = tracer, tracer.g, call
@@ -66,7 +68,7 @@ class Run:
         self.all = [m for group in self.marked for m in group if m is not None]
         self.marks = {mark for m in self.all for mark in m.marks}
         self.back = {mark: i for m in self.all for mark, i in zip(m.marks, m.nodes, strict=True)}
-        self.fresh = [(loops, n) for loops, n in before if len(loops) > n]  # where loops of f stand
+        self.fresh = [(loops, n) for loops, n in before if len(loops) > n]  # new loops made by f
         self.looped = any(not self.marks.isdisjoint(self.g.reach(loop.reads())) for loops, n in self.fresh for loop in loops[n:])
         self.units = self.through(self.unit_ways()) if self.looped and not one_way else None
 
@@ -86,10 +88,10 @@ class Run:
         self.marked.append(found)
         return made
 
-    # --- loops of the kernel in f, through which derivatives go forwards ---
+    # --- loops in f, which forward mode differentiates ---
 
     def unit_ways(self) -> list[dict]:
-        """The tangents of the marks, for each number that is varied alone."""
+        """Return unit tangents of the marks, one for each differentiated number."""
         made = []
         for k, m in enumerate(self.all):
             for e in np.eye(int(np.prod(m.shape))):
@@ -101,7 +103,8 @@ class Run:
         return {i: d for m, way in zip(self.all, nodes, strict=True) for i, d in zip(m.marks, way, strict=True)}
 
     def through(self, ways: list[dict]) -> list[dict]:
-        """Give f's loops a tangent of their carry for each of these ways, which afterwards holds the tangents of what they give."""
+        """Add tangents of the carry to f's loops, one for each direction; `ways` then holds the tangents of
+        results."""
         first = {loop.id: len(loop.carry) for loops, n in self.fresh for loop in nested(loops[n:])}
         for loops, n in self.fresh:
             for t in ways:
@@ -113,16 +116,16 @@ class Run:
         return ways
 
     def plain(self, nodes: list[int]) -> list[int]:
-        """These nodes without marks."""
+        """Return these nodes without marks."""
         self.g.substitute(nodes, self.back)
         return [self.back[i] for i in nodes]
 
     def numbers(self, x: Any) -> Any:
-        """A number or an array that f gave; None where it is none."""
+        """Return a result of f as a number or an array, or None."""
         return real(lift(self.g, x)) if x is not None and not isinstance(x, str) else None
 
     def unmarked(self, x: Any) -> Any:
-        """A leaf of what f gave, without marks."""
+        """Return a leaf of f's result without marks."""
         if not isinstance(x, Sym):
             return x
         return Sym(self.g, np.array(self.plain([int(i) for i in x.nodes.ravel()]), np.int64).reshape(x.shape))
@@ -133,7 +136,7 @@ class Run:
     # --- sweeps ---
 
     def pulled(self, seeds: list[tuple[int, int]]) -> list[Sym]:
-        """The gradient, for every marked array, of the sum of node times cotangent."""
+        """Return the gradient of the sum of node times cotangent, for every marked array."""
         g, outs = self.g, [o for o, _ in seeds]
         if self.units is not None:
             return self.summed(seeds)
@@ -147,7 +150,7 @@ class Run:
         return [m.array(self.plain([g.spread(adj.get(i, g.zero), g.shape[i]) for i in m.marks])) for m in self.all]
 
     def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
-        """The same by the tangents in all ways."""
+        """Return the same gradient from tangents in all directions."""
         g, slopes = self.g, []
         for t in self.units:
             tangents(g, [o for o, _ in seeds], t)
@@ -156,7 +159,7 @@ class Run:
         return [Sym(g, np.array([next(rest) for _ in range(int(np.prod(m.shape)))], np.int64).reshape(m.shape)) for m in self.all]
 
     def pushed(self, t: dict) -> Any:
-        """The tangent of what f gave, where the marks have the tangents t."""
+        """Return the tangent of f's result for the tangents t of the marks."""
         g = self.g
 
         def leaf(x: Any) -> Any:
@@ -170,7 +173,8 @@ class Run:
         return tree_map(leaf, self.out)
 
     def as_arguments(self, arrays: list) -> Any:
-        """One array for each that is marked, as the trees of the chosen arguments; None in place of what is not varied."""
+        """Arrange one array for each marked array as the trees of the chosen arguments; None where not
+        differentiated."""
         rest = iter(arrays)
         made = []
         for tree, group in zip(self.trees, self.marked, strict=True):
@@ -180,7 +184,7 @@ class Run:
 
 
 def varied(x: Any) -> bool:
-    """Is x a real number or array of such, other than one of integers?"""
+    """Return whether x is a real number or array, other than integers."""
     if isinstance(x, Sym):
         return not x.is_bool
     return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") == "f"
@@ -203,16 +207,16 @@ class Derivatives:
 
     def __init__(self, tracer: Any):
         self.tracer = tracer
-        self.count, self.first = 0, 1  # marks made, and the first that no function has got yet
-        self.open: set[int] = set()  # those of functions that run
+        self.count, self.first = 0, 1  # number of marks, and the first one of no function yet
+        self.open: set[int] = set()  # marks of functions that are running
 
     def number(self) -> int:
-        """Of a new mark."""
+        """Return the number of a new mark."""
         self.count += 1
         return self.count
 
     def called(self, f: Callable, args: list, kwargs: dict) -> Any:
-        """f of marked arguments."""
+        """Call f with marked arguments."""
         open_ = self.open
         self.open = {*open_, *range(self.first, self.count + 1)}
         try:
@@ -221,7 +225,7 @@ class Derivatives:
             self.open, self.first = open_, self.count + 1
 
     def refuse_marks(self, nodes: list[int]) -> None:
-        """Raises where one of these depends on the argument of a function that has returned."""
+        """Raise if a node depends on the argument of a function that has returned."""
         g = self.tracer.g
         if self.count and any(g.op[i] == "mark" and np.ravel(g.meta[i])[0] not in self.open for i in g.reach(nodes)):
             raise KernelError(
@@ -229,7 +233,7 @@ class Derivatives:
             )
 
     def transformed(self, x: Transform) -> Callable:
-        """What stands for a transform."""
+        """Return the stand-in for a transform."""
         return getattr(self, x.prefix)(x.of, *x.settings)
 
     def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
@@ -322,7 +326,7 @@ class Derivatives:
 
 
 def rows(r: Run, outputs: list) -> list:
-    """For each output leaf, the arrays of its derivatives by each marked array, one sweep for each number."""
+    """Return, for each output leaf, its derivatives with respect to each marked array; one sweep a number."""
     made = []
     for y in outputs:
         if y is not None:
@@ -332,7 +336,7 @@ def rows(r: Run, outputs: list) -> list:
 
 
 def columns(r: Run) -> list:
-    """The same by one sweep for each number that is varied."""
+    """Return the same derivatives, with one sweep for each differentiated number."""
     g = r.g
     found: list = []
     ways = iter(r.unit_ways() if r.units is None else r.units)

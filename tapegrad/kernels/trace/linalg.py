@@ -1,7 +1,8 @@
-"""Linear algebra of symbolic matrices, large ones as blocks, small ones unrolled: cholesky, solve, inv, det, slogdet, triangular solves.
+"""Linear algebra of symbolic matrices: cholesky, solve, inv, det, slogdet, triangular solves.
 
-`solve`, `inv` and `det` pivot: rows are exchanged by selects, which cost no branch, and each sample has its own order.  2 x 2 goes
-by Cramer's rule.  A matrix that has no Cholesky factor gives nan for its sample, and nothing raises."""
+Large matrices are blocks, small ones are unrolled. `solve`, `inv` and `det` pivot: selects exchange rows
+without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule. A matrix without a
+Cholesky factor gives nan for its sample; nothing raises."""
 
 from typing import Any, NamedTuple
 
@@ -49,11 +50,11 @@ def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_d
 
 
 def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
-    """Gauss with partial pivoting: upper triangle, right side, sign of the permutation."""
+    """Eliminate with partial pivoting; return upper triangle, right-hand side, sign of the permutation."""
     g, n = a.g, len(a)
     a, b, sign = a.copy(), b.copy(), lift(g, 1.0)
     for j in range(n - 1):
-        for i in range(j + 1, n):  # after this row j has the largest element of column j
+        for i in range(j + 1, n):  # then row j has the largest element of column j
             larger = abs(a[i, j]) > abs(a[j, j])
             for m in (a, b):
                 top, low = m[j].copy(), m[i].copy()

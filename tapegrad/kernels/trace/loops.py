@@ -1,5 +1,7 @@
-"""Loops that a function asks for inside a kernel.  Components of the carry that are equal at the start are taken for equal throughout,
-and the body is traced again until that is proved."""
+"""Loops inside a kernel function: `loop` and `while_loop`.
+
+Components of the carry that are equal at the start are assumed equal throughout. The body is traced again
+until that is proved."""
 
 import functools
 import math
@@ -16,10 +18,10 @@ from ..graph.program import Loop
 from .symbolic import NotKnown, Sym, lift, real, truth
 from .tracing import Tracer, count, flat
 
-SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is written out
-WRITTEN = 1000  # those up to which one is, if it must be
-TAPED = 256  # a bound up to which room for that many stored steps is made at once
-ATTEMPTS = 4  # to find which components of a carry are equal throughout
+SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is unrolled
+WRITTEN = 1000  # the same for a loop that must be unrolled
+TAPED = 256  # bound up to which memory for all stored steps is allocated at once
+ATTEMPTS = 4  # traces to find which components of a carry are equal throughout
 
 
 def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> Any:
@@ -76,7 +78,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
             if known > WRITTEN:
                 raise
             g.refusal = None
-            forget()  # the body wants to know i, as to take an element of a list
+            forget()  # the body needs a known i, to take an element of a list, for example
         return _in_turn(int(known), body, carry)
     enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
     bounded = g.select(enough, node, g.zero)
@@ -136,25 +138,30 @@ def _in_turn(n: int, body: Callable, carry: Any) -> Any:
 
 @dataclass
 class Wanted:
-    """A loop to be traced.  `steps`: the node of their number, `cap` that number if it is known, or the most that `cond` allows."""
+    """A loop to be traced.
+
+    `steps` is the node of their number. `cap` is that number if known, or the most that `cond` allows."""
 
     steps: int
     cap: int | None
     cond: Callable | None
     body: Callable
-    of: Callable  # the user's, of which errors speak
+    of: Callable  # the user's function, for errors
     start: list[int]
     build: Callable
 
     def going(self, g: Graph, condition: int, counter: int, gate: int) -> tuple[int, int]:
-        """The number of steps, and whether this sample takes a step, where it takes the step around the loop only if `gate` holds."""
+        """Return the number of steps, and whether this sample takes a step.
+
+        It takes the surrounding step only if `gate` holds."""
         if self.cond is not None:
             return self.steps, g.both(gate, condition)
         steps = g.select(gate, self.steps, g.zero)
         return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
 
     def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[Loop, int, list[int]]:
-        """A new loop with its carry, of which component k is that of number leader[k]; the condition, and the carry after a step."""
+        """Return a new loop, its condition, and its carry after a step; component k equals number
+        leader[k]."""
         g = t.g
         made = Loop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
@@ -174,8 +181,10 @@ class Wanted:
 
 
 def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, body: Callable, of: Callable, carry: Any) -> Any:
-    """A loop of the kernel.  Its body is traced once; again while components that are equal at the start turn out not to be so
-    throughout, and where the loops in it have to know that the step around this one may not be taken."""
+    """Trace a loop of the kernel.
+
+    Its body is traced again while components that are equal at the start prove unequal. It is also traced
+    again if its inner loops must know that the surrounding step may not be taken."""
     g, forget = t.g, t.attempt()
     start, build = flat(g, carry)
     t.varying([*start, steps])
@@ -209,7 +218,7 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
 
 
 def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
-    """The loops around a new one on which it depends, as bits."""
+    """Return the surrounding loops on which a new loop depends, as bits."""
     g = t.g
     within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)
     return within if t.hoists or len(t.regions) == 1 else within | 1 << t.regions[-1].loop

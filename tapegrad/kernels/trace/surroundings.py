@@ -1,7 +1,7 @@
-"""The user's function with other surroundings: `np` makes symbolic arrays, `math` and SciPy meet their symbolic counterparts.
+"""The user's function with other globals: `np`, `math` and SciPy are replaced by their symbolic counterparts.
 
-The function's code runs unchanged; only its globals and closure are other ones.  Functions of the user that it calls are rebuilt
-when they are first looked up.  Captured numbers and arrays are constants of the kernel."""
+The function's code runs unchanged; only its globals and closure differ. Functions of the user that it calls
+are rebuilt when they are first looked up. Captured numbers and arrays are constants of the kernel."""
 
 import contextlib
 import functools
@@ -32,7 +32,7 @@ from .captured import Captured
 from .composite_functions import FOREIGN
 from .symbolic import Sym, Untranslated, array_of, graph_of, lift, real
 
-# functions of math that are NumPy's under the same name, with the same arguments
+# functions of math that NumPy has under the same name, with the same arguments
 SAME = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "degrees", "exp", "exp2", "expm1", "floor",
     "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "pow", "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
@@ -49,7 +49,8 @@ CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg
 
 
 def counterpart(x: Any) -> Any:
-    """NumPy's or SciPy's counterpart of a module or function of CuPy; any other x itself.  Symbols belong to no library."""
+    """Return NumPy's or SciPy's counterpart of a CuPy module or function, otherwise x; symbols have no
+    library."""
     if isinstance(x, types.ModuleType):
         return CUPY.get(x.__name__, x)
     if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
@@ -59,7 +60,7 @@ def counterpart(x: Any) -> Any:
 
 
 class OfFloat64(type):
-    """np.float64 in a kernel function: of a symbol the real number, else NumPy's class itself."""
+    """np.float64 in a kernel function: the real number of a symbol, otherwise NumPy's class itself."""
 
     def __call__(cls, x: Any = 0.0) -> Any:
         return real(x) if isinstance(x, Sym) else np.float64(x)
@@ -135,7 +136,7 @@ class Rebuilder:
         return run
 
     def __call__(self, x: Any) -> Any:
-        """What stands for x inside the kernel function."""
+        """Return the stand-in for x inside the kernel function."""
         x = counterpart(x)
         kind = type(x)
         if isinstance(x, types.ModuleType):
@@ -151,7 +152,7 @@ class Rebuilder:
         try:
             if x in FOREIGN:
                 return FOREIGN[x]
-        except (TypeError, ValueError):  # what has no hash
+        except (TypeError, ValueError):  # unhashable
             pass
         if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
             return self.numpy.own[x.__name__]
@@ -169,7 +170,7 @@ class Rebuilder:
         return x
 
     def caller(self, x: Any, call: types.FunctionType) -> Any:
-        """The object x, but that calling it calls `call`."""
+        """Return an object like x whose call is `call`."""
         kind = type(x)
         if type(kind) is not type or any("__init_subclass__" in vars(c) for c in kind.__mro__[:-1]) or not hasattr(x, "__dict__"):
             return types.MethodType(call, x)
@@ -205,13 +206,13 @@ class Rebuilder:
 
 
 def through(f: Any, users: Any = None) -> types.FunctionType:
-    """Marks a function of ours that calls the user's: both are rebuilt, and errors speak of the user's."""
+    """Mark a function of this package that calls the user's: both are rebuilt, and errors name the user's."""
     f.users = f if users is None else users
     return f
 
 
 class Densities:
-    """scipy.stats by the densities of tapegrad.stats, which are written in operations that can be traced."""
+    """scipy.stats as the densities of tapegrad.stats, which consist of traceable operations."""
 
     def __getattr__(self, name: str) -> Any:
         if name in stats.__all__:
@@ -220,13 +221,13 @@ class Densities:
 
 
 def density(x: Any) -> Any:
-    """What stands for an object of scipy.stats that the user imported by its name."""
+    """Return the stand-in for an object of scipy.stats that the user imported by name."""
     theirs = sys.modules["scipy.stats"]
     return next((getattr(stats, name) for name in stats.__all__ if getattr(theirs, name, None) is x), x)
 
 
 class Random:
-    """Stands for what draws random numbers."""
+    """Stands for a generator of random numbers."""
 
     def __getattr__(self, name: str) -> Any:
         raise KernelError(
@@ -251,7 +252,7 @@ class Namespace:
 
 
 def origin(f: Any) -> str:
-    """'name (file:line)' of a user's function."""
+    """Return 'name (file:line)' of a user's function."""
     f = getattr(f, "users", f)
     code = getattr(f, "__code__", None)
     name = getattr(f, "__name__", type(f).__name__)
@@ -259,7 +260,7 @@ def origin(f: Any) -> str:
 
 
 def line_of(error: BaseException, f: Any) -> str:
-    """The line of the user's function where the error arose."""
+    """Return the line of the user's function where the error arose."""
     file = getattr(getattr(getattr(f, "users", f), "__code__", None), "co_filename", "tapegrad/kernels")
     found = [step for step in steps_of(error) if step.tb_frame.f_code.co_filename == file and "tapegrad/kernels" not in file]
     return f"{file}:{found[-1].tb_lineno}" if found else origin(f)

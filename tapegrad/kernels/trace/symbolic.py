@@ -1,10 +1,10 @@
 """Sym: a small array of graph nodes, which acts as a NumPy array while a kernel is traced.
 
-It takes NumPy's operators, ufuncs and functions (through the protocols of NumPy), can be indexed and written in place, and
-refuses what a kernel cannot do: a Python `if` on a value that is not known while tracing, conversion to a number.
+It supports NumPy's operators, ufuncs and functions through NumPy's protocols, indexing, and in-place writes.
+It refuses a Python `if` on a value that is unknown while tracing, and conversion to a number.
 
-What a function of numbers is in a kernel, and its derivatives, are what ops/ declares of it (`Operation`).  Functions of whole arrays
-register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE` from array_functions.py and linalg.py."""
+A function of numbers and its derivatives are those that ops/ declares (`Operation`). Functions of whole
+arrays register in the tables `FUNCTIONS`, `COMPOSED` and `REDUCE`, from `array_functions` and `linalg`."""
 
 import functools
 import operator
@@ -23,20 +23,20 @@ from ..graph.nodes import OPERATIONS, Graph
 from ..graph.recipes import Recipe
 
 BITWISE = {np.bitwise_and: "and", np.bitwise_or: "or", np.bitwise_xor: "ne", np.invert: "not"}
-# NumPy's arithmetic of values that are all true or false; None: there is none
+# NumPy's arithmetic of booleans; None: undefined
 LOGICAL = {**BITWISE, np.add: "or", np.multiply: "and", np.maximum: "or", np.minimum: "and", np.subtract: None, np.negative: None}
 FUNCTIONS: dict = {}  # NumPy or SciPy function -> ours
 COMPOSED: dict = {}  # ufunc -> ours
 REDUCE: dict = {}  # ufunc -> its reduction
-ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, which rules mean
+ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, as used by rules
 
 
 class NotKnown(KernelError):
-    """A number was asked for that is known only when the kernel runs."""
+    """A number was needed that is known only when the kernel runs."""
 
 
 class Untranslated(KernelError):
-    """A function that kernels do not have."""
+    """A function that kernels do not support."""
 
     def __init__(self, name: str):
         super().__init__(f"{name} has no translation into a kernel; write it with elementary operations")
@@ -54,7 +54,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
     __class__ = property(lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64)
-    nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, of those in blocks, too
+    nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, also of blocks
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     size = property(lambda self: self.ids.size)
@@ -133,7 +133,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         return self._chosen(keys)
 
     def _chosen(self, keys: tuple) -> "Sym":
-        """x[i] with i known at run time: a chain of selects over the axis.  Where there is no such element the result is nan."""
+        """Return x[i] with i known at run time, by a chain of selects over the axis; nan out of range."""
         at, axis = _symbolic_axis(self, keys)
         x, n, out = real(self), self.shape[axis], np.nan
         i = where(keys[at] < 0, keys[at] + n, keys[at])
@@ -151,7 +151,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         n = self.shape[axis]
         i = where(keys[at] < 0, keys[at] + n, keys[at])
         value, lost = self._as_member(value), False
-        if not self.is_bool:  # with no such element the array is nan, as what was to be written is lost
+        if not self.is_bool:  # out of range the array becomes nan, as the written value is lost
             lost = np.logical_not((i >= 0) & (i < n) & equal(np.floor(i), i))
         for k in range(n):
             place = keys[:at] + (k,) + keys[at + 1 :]
@@ -159,16 +159,16 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
             self.ids[place] = where(equal(i, k), value, kept if lost is False else where(lost, np.nan, kept)).ids
 
     def _as_member(self, value: Any) -> "Sym":
-        """What an element of this array becomes when `value` is written there."""
+        """Convert `value` to an element of this array."""
         value = lift(self.g, value)
         if self.is_bool:
             return truth(value)
         return real(value)
 
-    # --- what a traced value cannot be ---
+    # --- refused operations ---
 
     def constant(self) -> np.ndarray | None:
-        """The array of numbers, if all are known while tracing."""
+        """Return the array of numbers if all are known while tracing, otherwise None."""
         g = self.g
         if any(i >= ELEMENT or g.op[i] not in ("const", "bool") for i in self.ids.flat):
             return None
@@ -269,14 +269,14 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 def named(f: Any) -> str:
-    """As users know it; ufuncs of SciPy do not say where they are from."""
+    """Return the name that users know; SciPy's ufuncs do not tell their module."""
     if not isinstance(f, np.ufunc):
         return f.__module__ + "." + f.__name__
     return f"{'np' if getattr(np, f.__name__, None) is f else 'scipy.special'}.{f.__name__}"
 
 
 class Symbols(Trace):
-    """Rules and compositions of ops/ run on symbols at this level: what reaches it are operations by name, not NumPy's functions."""
+    """Runs rules and compositions of ops/ on symbols; it meets operations by name, not NumPy's functions."""
 
     __slots__ = ()
     visibility = HIDDEN  # rules choose by `select`
@@ -290,7 +290,7 @@ class Symbols(Trace):
         raise NotKnown("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
-        """f of symbols, as a symbol."""
+        """Call f with symbols; return a symbol."""
         try:
             out = f(*[variable(v, self) if isinstance(v, Sym) else v for v in x], **params)
         finally:
@@ -316,7 +316,7 @@ class Symbols(Trace):
 
 
 def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
-    """NumPy's or SciPy's function f of numbers, by its operation in ops/."""
+    """Apply NumPy's or SciPy's function f of numbers, by its operation in ops/."""
     ours = NUMPY.get(f)
     prim = getattr(ours, "prim", None)
     form = getattr(prim, "scalar", None)
@@ -333,26 +333,27 @@ def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
 
 
 class Operation:
-    """An operation of ops/ as an instruction of the graph.  What it declares is run on symbols once and kept as recipes."""
+    """An operation of ops/ as an instruction of the graph; its declaration is run once and kept as
+    recipes."""
 
     def __init__(self, prim: Primitive, params: dict, inside: tuple = ()):
         self.prim, self.params, self.inputs = prim, params, len(signature_of(prim.run).arrays)
         self.inside = (*inside, prim)
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
-        self.logical = (0,) if prim.scalar == "select" else ()  # the inputs that are true or false
+        self.logical = (0,) if prim.scalar == "select" else ()  # the boolean inputs
         self._partials: dict = {}
         self._pulls: dict = {}
         self._gated: dict = {}  # input -> does its rule use a gated product?
 
     def value(self, *c: float) -> Any:
-        """Its value at constants; None where that is for the kernel to find."""
+        """Return its value at constants, or None if the kernel must compute it."""
         with np.errstate(all="ignore"):
             y = self.prim.run(*[np.float64(a) for a in c], **self.params)
         return y if np.isfinite(y) or not np.isfinite(c).all() else None
 
     @functools.cached_property
     def form(self) -> Recipe | None:
-        """How it is written out, if the emitters do not have it: by what is declared, else by its body, if that is made of others."""
+        """Return its expansion, if the emitters do not have it: the declared one, or that of its body."""
         f = self.prim.scalar
         if isinstance(f, (str, tuple)):
             form = WRITTEN.get(f if isinstance(f, str) else f[0])
@@ -366,18 +367,18 @@ class Operation:
 
     @functools.cached_property
     def length(self) -> int:
-        """How many more instructions it is than one."""
+        """Return the number of instructions that the expansion adds."""
         return 0 if self.form is None else len(self.form.steps) - 1
 
     def partial(self, k: int) -> Recipe:
-        """The derivative by input k as a function of (node, *inputs): its reverse rule, with the cotangent 1."""
+        """Return the derivative with respect to input k as a function of (node, *inputs)."""
         found = self._partials.get(k)
         if found is None:
             found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
         return found
 
     def pull(self, k: int) -> Recipe:
-        """The share of input k in a cotangent as a function of (cotangent, node, *inputs): its reverse rule."""
+        """Return the pullback to input k as a function of (cotangent, node, *inputs)."""
         found = self._pulls.get(k)
         if found is None:
             found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
@@ -388,13 +389,13 @@ class Operation:
 
     @functools.cached_property
     def singular(self) -> bool:
-        """Do the rules keep a zero cotangent from derivatives that may be infinite?"""
+        """Return whether the rules gate zero cotangents from derivatives that may be infinite."""
         for k in range(self.n):
             self.pull(k)
         return any(self._gated.values())
 
     def _pulled(self, g: Graph, k: int, *x: int) -> int:
-        """The rule of input k for the nodes (cotangent, node, *inputs)."""
+        """Apply the rule of input k to the nodes (cotangent, node, *inputs)."""
         trace, rest = Symbols(), [None] * (self.inputs - self.n)
         rule = self.prim.vjp[k] if self.prim.vjp is not None else NO_RULE
         try:
@@ -406,16 +407,16 @@ class Operation:
 
 
 def NO_RULE(*x: Any, **params: Any) -> None:
-    """Of an operation that is constant between steps."""
+    """The rule of a piecewise constant operation."""
 
 
 def node_of(g: Graph, x: Any) -> int:
-    """The node of a number; no derivative is zero."""
+    """Return the node of a number; a missing derivative is zero."""
     return g.zero if x is None else int(lift(g, x).ids)
 
 
 def instruction(prim: Primitive, params: dict, inside: tuple = ()) -> tuple[str, int | None]:
-    """The name in the graph of an operation with these settings, and how many inputs it has there."""
+    """Return the name in the graph of an operation with these settings, and its number of inputs there."""
     f = prim.scalar
     if isinstance(f, (str, tuple)):
         return f if isinstance(f, tuple) else (f, None)
@@ -462,7 +463,7 @@ def constants(g: Graph, value: Any) -> np.ndarray:
 
 
 def lift(g: Graph, value: Any) -> Sym:
-    """Numbers, arrays and nested lists of them as one symbolic array."""
+    """Convert numbers, arrays and nested lists of them to one symbolic array."""
     if isinstance(value, Sym):
         if value.g is not g:
             raise KernelError(
@@ -476,7 +477,7 @@ def lift(g: Graph, value: Any) -> Sym:
 
 
 def alike(x: list) -> list:
-    """Arrays that are to be one: all real, unless all are true or false."""
+    """Convert arrays that are to be joined: all real, unless all are boolean."""
     kinds = {v.is_bool for v in x if v.size}
     return [real(v) for v in x] if len(kinds) > 1 else x
 
@@ -493,12 +494,12 @@ def graph_of(*x: Any) -> Any:
 
 
 def real(x: Sym) -> Sym:
-    """Booleans as 0 and 1."""
+    """Convert booleans to 0 and 1."""
     return where(x, 1.0, 0.0) if x.is_bool else x
 
 
 def truth(x: Sym) -> Sym:
-    """Numbers as what is not zero."""
+    """Convert numbers to booleans: nonzero is true."""
     return x if x.is_bool else elementwise(x.g, "ne", x, 0.0)
 
 
@@ -506,19 +507,19 @@ LOGIC = frozenset(("and", "or", "not"))
 
 
 def large(g: Graph, *ids: np.ndarray) -> bool:
-    """Are operands of this common shape kept as blocks?"""
+    """Return whether operands of this common shape are kept as blocks."""
     n = ids[0].size
     return g.limits.large(n) or (g.limits.large(n, True) and any((a >= ELEMENT).any() for a in ids))
 
 
 def operand(g: Graph, ids: np.ndarray) -> int:
-    """One number where all elements are equal, else a block."""
+    """Return one number if all elements are equal, otherwise a block."""
     first = int(ids.flat[0])
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
 
 
 def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
-    """An elementwise operation on whole blocks."""
+    """Apply an elementwise operation to whole blocks."""
     return Sym(g, g.names(g.node(op, *[operand(g, a) for a in ids]), ids[0].shape))
 
 
@@ -563,7 +564,7 @@ def equal(a: Any, b: Any) -> Sym:
 
 
 def implements(*theirs: Any) -> Callable:
-    """The decorated function answers for these NumPy functions and ufuncs on traced arrays."""
+    """Register the decorated function for these NumPy functions and ufuncs on traced arrays."""
 
     def declare(f):
         for t in theirs:
@@ -574,7 +575,7 @@ def implements(*theirs: Any) -> Callable:
 
 
 def array_of(x: Sym) -> Sym:
-    """x, just made, as an array, also where it has no axes."""
+    """Mark a new x as an array, even without axes."""
     x.zero_d = True
     return x
 

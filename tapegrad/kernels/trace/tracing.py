@@ -1,10 +1,11 @@
-"""From the user's Python function to a program: each function is run once, with symbolic arguments.
+"""From the user's Python function to a program: each function runs once, with symbolic arguments.
 
-`likelihood` and `recursion` become one loop over the data; `map` straight code with the loops that the function asks for
-(loops.py).  Components of a carry that are equal at the start are taken for equal throughout and
-the step is traced again with that assumption until it is proved: so a symmetric covariance costs one triangle.
+`likelihood` and `recursion` become one loop over the data. `map` becomes straight code with the loops of the
+function (`loops`). Components of a carry that are equal at the start are assumed equal throughout. The step
+is traced again under weaker assumptions until that is proved. A symmetric covariance then costs one triangle.
 
-A function is first traced with everything unrolled; if that takes too many nodes, once more with large arrays as blocks."""
+A function is first traced with everything unrolled. If that takes too many nodes, it is traced again with
+large arrays as blocks."""
 
 import functools
 import math
@@ -30,8 +31,9 @@ from .symbolic import Sym, lift, real
 
 @dataclass
 class Region:
-    """The code outside of loops (0), or the step of a loop, while it is traced.  `going`: the node that says whether this sample takes
-    the step; `loops`: those made in it so far."""
+    """The code outside of loops (0), or the step of a loop, while it is traced.
+
+    `going` is the node that says whether this sample takes the step. `loops` are those made in it so far."""
 
     loop: int
     going: int
@@ -46,17 +48,17 @@ class Tracer:
         self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
         self.g.captured = self.rebuild.captured
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
-        self.hoists = True  # a loop that varies with no step of an outer one is moved out of that
-        self.repeats = False  # is what runs a repetition?
+        self.hoists = True  # loop-invariant inner loops are moved out
+        self.repeats = False  # is a trace being repeated?
 
     @property
     def loops(self) -> list[Loop]:
-        """The loops that stand in no other one."""
+        """Return the outermost loops."""
         return self.regions[0].loops
 
     @contextmanager
     def step(self, loop: int, going: int | None = None) -> Iterator[Region]:
-        """The step of a loop is traced."""
+        """Open the step of a loop."""
         self.regions.append(Region(loop, self.g.bool(True) if going is None else going))
         try:
             yield self.regions[-1]
@@ -64,7 +66,7 @@ class Tracer:
             self.regions.pop()
 
     def attempt(self) -> Callable:
-        """A function that forgets all loops made since."""
+        """Return a function that forgets all loops made since."""
         kept = [(region.loops, len(region.loops)) for region in self.regions]
 
         def forget() -> None:
@@ -74,8 +76,9 @@ class Tracer:
         return forget
 
     def varying(self, nodes: Iterable[int]) -> int:
-        """The loops, as bits, with which nodes in the code that is being traced vary.  Numbers that were made in the body of a loop
-        and got out of it other than by its carry are refused."""
+        """Return the loops, as bits, with which nodes in the current code vary.
+
+        Numbers that left the body of a loop other than by its carry are refused."""
         nodes = list(nodes)
         self.derivatives.refuse_marks(nodes)
         found = functools.reduce(int.__or__, [self.g.mask[i] for i in nodes], 0)
@@ -84,7 +87,7 @@ class Tracer:
         return found
 
     def home(self, within: int) -> Region:
-        """Where a loop stands that varies with the loops `within`: in the innermost of these."""
+        """Return the region of a loop that varies with the loops `within`: the innermost of these."""
         found = self.regions[0]
         for region in self.regions[1:]:
             if within >> region.loop & 1:
@@ -92,14 +95,16 @@ class Tracer:
         return found
 
     def twice(self, call: Callable, f: Any) -> Any:
-        """What call() gives, which traces f.  It is traced again: a function that gives something else then changes what it reads, and is
-        refused, for a kernel has what it gave once."""
+        """Return call(), which traces f, after a second call with the same result.
+
+        A function with another result changes what it reads, and is refused, because a kernel keeps one
+        trace."""
         if self.repeats:
             return call()
         g, forget, loops = self.g, self.attempt(), self.g.loops
         first = call()
         forget()
-        g.loops, self.repeats = loops, True  # a repetition makes no node that is not there
+        g.loops, self.repeats = loops, True  # a repetition makes no new node
         try:
             found = call()
         finally:
@@ -115,7 +120,7 @@ class Tracer:
         return found
 
     def run(self, f: Callable, *args: Any) -> Any:
-        """f(*args), traced.  f gets arguments of its own, into which it may write."""
+        """Trace f(*args); f gets copies, which it may write."""
         self.rebuild.captured.root(f)
         self.g.refusal = None
         try:
@@ -146,12 +151,12 @@ class Tracer:
 
 
 def own(x: Any) -> Any:
-    """An argument that the function may write."""
+    """Return an argument that the function may write."""
     return Rows(x, x.reads) if isinstance(x, Rows) else x.copy() if isinstance(x, Sym) else x
 
 
 def same(g: Graph, a: Any, b: Any) -> bool:
-    """Are these trees of symbols and numbers made of the same nodes?"""
+    """Return whether these trees of symbols and numbers consist of the same nodes."""
     if is_node(a) or is_node(b):
         x, y = [children(v) if is_node(v) else [v] for v in (a, b)]
         return type(a) is type(b) and len(x) == len(y) and all([same(g, u, v) for u, v in zip(x, y, strict=True)])
@@ -165,17 +170,18 @@ def same(g: Graph, a: Any, b: Any) -> bool:
 
 @dataclass
 class Reads:
-    """How many rows were read."""
+    """The number of rows that were read."""
 
     count: int = 0
 
 
 class Rows(Sym):
-    """The parameters of one sample, which remember how many of them were read: the last one that was looked at, and all where the
-    array was used as a whole."""
+    """The parameters of one sample, with a count of the rows that were read.
+
+    The count is the last row that was read, or all rows if the array was used as a whole."""
 
     def __init__(self, x: Sym, reads: Reads | None = None):
-        """`reads`: where that is noted; with it this is a copy of x."""
+        """Wrap x; with a count `reads`, this is a copy of x."""
         self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or Reads()
 
     shape = property(lambda self: self.held.shape)
@@ -199,7 +205,8 @@ class Rows(Sym):
         return super().__getitem__(key)
 
     def refuse_rest(self, f: Any) -> None:
-        """Raises ShapeError where rows behind the last that was read are left.  (What reads none has gradient zero.)"""
+        """Raise ShapeError if rows after the last one read are left; a function that reads none has gradient
+        zero."""
         p = len(self.held)
         if 0 < self.reads.count < p:
             raise ShapeError(
@@ -210,8 +217,9 @@ class Rows(Sym):
 
 
 def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
-    """The nodes of a tree of numbers and arrays, and the function that builds the tree from other nodes.  Large arrays are one node
-    each, and beside one the smaller arrays, too."""
+    """Return the nodes of a tree of numbers and arrays, and a function that builds the tree from other nodes.
+
+    A large array is one node. If there is one, smaller arrays are single nodes too."""
     found: list[Sym] = []
 
     def leaf(x):
@@ -244,7 +252,7 @@ def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
 
 
 def count(g: Graph, nodes: list[int]) -> int:
-    """Numbers in all."""
+    """Return the count of numbers in these nodes."""
     return sum(size_of(g.shape[i]) for i in nodes)
 
 
@@ -263,12 +271,13 @@ def datum(t: Tracer, loop: int, rows: int) -> Sym:
     return t.inputs("y", loop, 0, () if rows == 0 else (rows,))
 
 
-STAND_IN = 0.5  # where hardly any log density is singular
+STAND_IN = 0.5  # hardly any log density is singular here
 
 
 def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
-    """Is any component of the datum missing?  And the datum, with a number in place of each missing component: what it leads to is
-    not taken, but a nan there would reach derivatives as 0 * nan."""
+    """Return whether a component of the datum is missing, and the datum with replacements for missing ones.
+
+    Results from a replacement are not used, but a nan there would reach derivatives as 0 * nan."""
     g, y = t.g, datum(t, loop, rows)
     absent = [g.isnan(int(i)) for i in y.ids.ravel()]
     filled = [g.select(a, g.const(STAND_IN), int(i)) for a, i in zip(absent, y.ids.ravel(), strict=True)]
@@ -276,7 +285,7 @@ def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
 
 
 def shortest(trace: Callable) -> Callable:
-    """trace(tracer, ...) with everything unrolled, or, where that is too long and `blocks` are allowed, with large arrays as
+    """Wrap trace(tracer, ...): first with everything unrolled, then, if too long, with large arrays as
     blocks."""
 
     @functools.wraps(trace)
@@ -308,14 +317,15 @@ def trace_likelihood(
     what: str = "value",
     reject: bool = False,
 ) -> Program:
-    """sum over data of f(theta, datum); `missing`: there are data with a nan; with `skip` they are left out.  `build` makes theta of
-    its p numbers.
+    """Return the program of the sum over data of f(theta, datum).
 
-    `what`: "value" (the sum), "each" (its terms) or "scores" (their gradients; with `reject` 0 where a term is not finite)."""
+    `missing`: some data are nan; `skip` leaves them out. `build` makes theta of its p numbers. `what` is
+    "value" (the sum), "each" (its terms) or "scores" (their gradients). With `reject` the gradient of a term
+    that is not finite is 0."""
     g = t.g
     g.complete = not missing
     loop = Loop(g.new_loop(), "data")
-    t.hoists = what != "scores"  # the derivative through a loop is another one for each datum
+    t.hoists = what != "scores"  # the derivative through a loop differs for each datum
     numbers = t.inputs("th", 0, 0, (p,))
     theta = Rows(numbers) if build is None else build(numbers)
     absent, y = gated(t, loop.id, rows) if missing and skip else (None, datum(t, loop.id, rows))
@@ -341,7 +351,7 @@ def trace_likelihood(
 
 
 class Recursion:
-    """The step of a recursion, traced again and again under weaker assumptions on the carry."""
+    """The step of a recursion, traced repeatedly under weaker assumptions on the carry."""
 
     def __init__(
         self, t: Tracer, init: Callable, step: Callable, p: int, rows: int, missing: bool, skip: Callable | None, build: Callable | None
@@ -382,8 +392,10 @@ class Recursion:
         return after, inc
 
     def program(self, what: str) -> Program:
-        """`what`: "value" (the sum of the contributions), "each" (the contributions), "path" (likewise, where they are arrays) or
-        "final" (the carry after the last step)."""
+        """Return the program for `what`.
+
+        "value" is the sum of the contributions, "each" the contributions, "path" the same for arrays, "final"
+        the carry after the last step."""
         g, loop, start = self.g, self.loop, self.start
         first: dict = {}
         leader = [first.setdefault(s, k) for k, s in enumerate(start)]
@@ -404,7 +416,7 @@ class Recursion:
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
         if isinstance(self.theta, Rows):
-            if self.skip is not None and not self.missing and self.theta.reads.count < self.p:  # what it reads counts too
+            if self.skip is not None and not self.missing and self.theta.reads.count < self.p:  # its rows count
                 with self.t.step(self.loop.id):
                     self.t.run(self.skip, self.build(start), self.theta)
             self.theta.refuse_rest(self.step)
@@ -435,15 +447,17 @@ def trace_recursion(
     build: Callable | None = None,
     what: str = "value",
 ) -> Program:
-    """What a recursion gives (see `Recursion.program`); `missing`: there are data with a nan, and what a step does with them: "step" (it
-    looks for them itself), a function (the carry after it), else it is left out."""
+    """Return the program of a recursion (see `Recursion.program`).
+
+    `missing`: some data are nan. `rule` is "step" (the step itself checks), or a function (the carry after a
+    missing datum); otherwise the step is skipped."""
     t.g.complete = not missing
     skip = rule if callable(rule) else None
     return renumbered(Recursion(t, init, step, p, rows, missing and rule != "step", skip, build).program(what))
 
 
 def renumbered(p: Program) -> Program:
-    """New components of a carry are numbered by its length, so the old numbers must be 0, 1, 2, ..."""
+    """Renumber the components of carries as 0, 1, 2, ...; new ones are numbered by the length."""
     g, new = p.g, {}
     for loop in p.loops:
         for k, c in enumerate(loop.carry):
@@ -463,8 +477,9 @@ def renumbered(p: Program) -> Program:
 
 @shortest
 def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
-    """f on per-sample arguments; and the function that builds its result from an array of rows.  Argument n of f is input array
-    place[n], and shapes are those of the input arrays."""
+    """Trace f on per-sample arguments; return the program and a function from an array of rows to its result.
+
+    Argument n of f is input array place[n], and shapes are those of the input arrays."""
     args, first = [], 0
     for shape in shapes:
         args.append(t.inputs("th", 0, first, shape))

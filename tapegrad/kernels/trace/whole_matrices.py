@@ -1,7 +1,8 @@
-"""Operations on whole arrays, each one node of the graph.  Their derivatives are what ops/ declares of the same operations: the rule is
-run on symbols, and what it makes are such nodes again, so that every order is a repetition.
+"""Operations on whole arrays, each one node of the graph.
 
-What rules use besides stands here, too: parts of matrices, which are products with constants where the elements are a block."""
+Their derivatives are those that ops/ declares for the same operations. The rule runs on symbols and makes
+such nodes again, so every order of derivative is a repetition. Helpers of the rules stand here as well: parts
+of matrices, which are products with constants if the elements are a block."""
 
 from collections.abc import Callable
 from typing import Any
@@ -19,8 +20,11 @@ WHOLE = Limits(elements=0, row=0, products=-1)  # nothing is unrolled
 
 
 class Whole:
-    """The node of an operation of ops/.  `arrays`: which operands of the node are its inputs; `settings`: its settings, from what else
-    the node holds; `output`: which one of its outputs the node is; `turned`: is the first input a transpose?"""
+    """The node of an operation of ops/.
+
+    `arrays` lists the operands of the node that are its inputs. `settings` derives its settings from the
+    node's other data. `output` is the number of the node among its outputs. `turned` says whether the first
+    input is a transpose."""
 
     form, singular, length = None, False, 0
 
@@ -30,7 +34,7 @@ class Whole:
         self.prim, self.arrays, self.settings, self.output, self.turned = PRIMITIVES[name].prim, arrays, settings, output, turned
 
     def _given(self, g: Graph, i: int, nodes: list) -> list:
-        """These nodes as the inputs, or what belongs to them."""
+        """Return these nodes, or their derivatives, as the inputs."""
         given = [None if j is None else Sym(g, g.names(j, g.shape[k])) for j, k in zip(nodes, self._operands(g, i), strict=True)]
         if given[0] is not None and self.turned(*g.meta[i] or ()):
             given[0] = given[0].T
@@ -43,7 +47,7 @@ class Whole:
         return tuple([x if k == self.output else None for k in range(self.prim.multi)]) if self.prim.multi else x
 
     def _run(self, g: Graph, i: int, rule: Callable, x: list) -> Any:
-        """rule(*x, output, *inputs, **settings)."""
+        """Call rule(*x, output, *inputs, **settings)."""
         out, kept = Sym(g, g.names(i, g.shape[i])), g.limits
         g.limits = WHOLE
         try:
@@ -55,7 +59,7 @@ class Whole:
             g.limits = kept
 
     def pulled(self, g: Graph, i: int, bar: int) -> list[tuple[int, int]]:
-        """(operand, its share of the adjoint) for node i with adjoint `bar`."""
+        """Return (operand, its share of the adjoint) for node i with adjoint `bar`."""
         if bar == g.zero:
             return []
         prim, c = self.prim, [Sym(g, g.names(bar, g.shape[i]))]
@@ -69,7 +73,7 @@ class Whole:
         return [(j, node_of_array(g, x)) for j, x in zip(self._operands(g, i), shares, strict=True)]
 
     def pushed(self, g: Graph, i: int, t: list) -> int:
-        """The tangent of node i, given those of the operands of the node."""
+        """Return the tangent of node i, given those of its operands."""
         given = self._given(g, i, [None if t[k] == g.zero else t[k] for k in self.arrays])
         n = len(given)
         found = self._run(g, i, lambda *v, **s: self.prim.jvp(v[:n], *v[n:], **s), given)
@@ -77,7 +81,7 @@ class Whole:
 
 
 class Constant:
-    """A node that passes no derivative on: what its users need of its operands, they have themselves."""
+    """A node that passes no derivative on, because its users treat its operands themselves."""
 
     form, singular, length = None, False, 0
 

@@ -1,13 +1,12 @@
-"""The Kalman filter on arrays: states and log-likelihood of what has no compiled filter, and the reference of that.
+"""The Kalman filter on arrays: for models without a compiled filter, and the reference of that one.
 
-Read `recursion` first: one loop serves filter, likelihood, forecast and smoother.  A step with one observed
-element divides by its variance, one with several solves with their covariance.  With a diffuse start the mean is
-a matrix (`filters.augmented`).  `scalar_loglik` is the same recursion in plain numbers, for models with one state and one
-observation.
+Read `recursion` first: one loop serves filter, likelihood, forecast and smoother. A step with one observed
+element divides by its variance; a step with several solves with their covariance. With a diffuse start the
+mean is a matrix (`filters.augmented`). `scalar_loglik` is the same recursion in plain numbers, for models
+with one state and one observation.
 
-The structure (which elements are observed, what a diffuse start depends on) is settled on the host before anything
-is differentiated; the arithmetic never looks at a value.
-"""
+Invariant: the structure (observed elements, dependence on a diffuse start) is determined on the host before
+anything is differentiated. The arithmetic never branches on a value."""
 
 import math
 from dataclasses import dataclass, field
@@ -28,7 +27,7 @@ LOG_2PI = math.log(2 * math.pi)
 
 
 class NotCompiled(Exception):
-    """Why a model has no kernel, in words."""
+    """The reason why a model has no kernel."""
 
 
 @dataclass(frozen=True)
@@ -88,16 +87,19 @@ class ForecastResult:
 
 @dataclass
 class Path:
-    """Means and covariances before each observation, and the innovations: (step, v, F) with a variance F of one element, or a covariance of
-    several.  A mean may be a matrix (m, k), and v has an axis of k more: see `filters.augmented`."""
+    """Means and covariances before each observation, and the innovations.
+
+    An innovation is (step, v, F), with F the variance of one element or a covariance. With a matrix mean (m,
+    k), v has a further axis k: see `filters.augmented`."""
 
     mean: list[Any] = field(default_factory=list)
     cov: list[Any] = field(default_factory=list)
     innovations: list[tuple[int, Any, Any]] = field(default_factory=list)
 
     def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
-        """For elements, then for blocks of each size: at which steps, log det 2 pi F, (N,), and the innovations in units of F, (N, i, k).
-        Raises where F is not positive definite."""
+        """Return steps, log det 2 pi F (N,), and innovations in units of F (N, i, k), by block size.
+
+        Single elements come first. Raise if F is not positive definite."""
         same: dict[int, list[tuple[int, Any, Any]]] = {}
         for x in self.innovations:
             same.setdefault(x[2].shape[0] if getattr(x[2], "ndim", 0) else 0, []).append(x)
@@ -133,8 +135,10 @@ def whitened_blocks(at: numpy.ndarray, v: Any, F: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Moments:
-    """Of each step: mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,), and the
-    innovations in units of F, (n, p, k), zeros where an element is missing.  k is 1, and more for a diffuse start."""
+    """The moments of each step.
+
+    They are mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,),
+    and the innovations in units of F, (n, p, k), zero where missing. k is 1, and more for a diffuse start."""
 
     mean: Any
     cov: Any
@@ -142,11 +146,11 @@ class Moments:
     white: Any
 
     def first(self, steps: int) -> "Moments":
-        """The first steps alone."""
+        """Return the first steps."""
         return Moments(self.mean[:steps], self.cov[:steps], self.size[:steps], self.white[:steps])
 
     def rows(self, begin: int, end: int) -> Any:
-        """The innovations of these steps, (N, k)."""
+        """Return the innovations of these steps, (N, k)."""
         return self.white[begin:end].reshape((-1, self.white.shape[-1]))
 
 
@@ -159,12 +163,13 @@ class OnArrays:
     joseph: bool
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
-        """Those of steps begin to end, from the state before the first of them.  Raises if a variance is not positive."""
+        """Return the moments of steps begin to end, from the state before them; raise for a nonpositive
+        variance."""
         s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
         with numpy.errstate(divide="ignore", invalid="ignore"):
             path = recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
-        # step by step and element by element, zeros where nothing is
+        # step by step and element by element, with zeros in gaps
         step, place, steps, rows = numpy.full(n, len(path.innovations)), numpy.full((n, p), self.data.count), 0, 0
         for at, *_ in found:
             here = [(t - begin, i) for t in at for i in self.data.rows[t]]
@@ -177,7 +182,7 @@ class OnArrays:
         return Moments(np.stack(path.mean).reshape((n, -1, k)), np.stack(path.cov), size, white)
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
-        """r <- u + L' r and N <- W + L' N L of each step, from zeros behind the last: (n, m, k) and (n, m, m)."""
+        """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
         r, N = u[-1], W[-1]
         found: list[Any] = []
         for t in reversed(range(len(u))):
@@ -187,13 +192,13 @@ class OnArrays:
 
 
 def first_state(s: System, start: DiffuseStart | None) -> tuple[Any, Any]:
-    """Mean and covariance before the first observation."""
+    """Return mean and covariance before the first observation."""
     mean, cov = (s.mean, s.cov) if start is None else start.state(s)
     return _predictor(s)(0, mean, cov) if s.predict_first else (mean, cov)
 
 
 def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
-    """Run the filter over steps begin to end, from mean and covariance before the first of these."""
+    """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
     unit = None if a.ndim == 1 else s.xp.asarray(numpy.eye(1, a.shape[1])[0])
@@ -214,21 +219,24 @@ def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin
 
 
 def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
-    """Means (n, p, k) and covariances (n, p, p) of Z x from those of the states x, steps begin to end.  With a diffuse start, to go on with
-    these keeps digits that a covariance of the states with large entries has lost."""
+    """Return means (n, p, k) and covariances (n, p, p) of Z x, given those of the states x of these steps.
+
+    With a diffuse start they keep digits that a state covariance with large entries has lost."""
     Z = s.Z[begin:end] if "Z" in s.varying else s.Z
     return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
 
 
 def with_noise(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
-    """Means (n, p) and covariances (n, p, p) of the observations from those of Z x."""
+    """Return means (n, p) and covariances (n, p, p) of the observations, given those of Z x."""
     H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
     return mean + d, cov + H
 
 
 def _predictor(s: System):
-    """(t, a, P) one transition on.  P enters halved and is added to its transpose: symmetric to the last
-    bit, so that the antisymmetric part of the rounding errors, which no observation damps, cannot grow."""
+    """Return the function from (t, a, P) to the moments after one transition.
+
+    P is halved and added to its transpose, so it is exactly symmetric. No observation damps the antisymmetric
+    part of the rounding errors, which could otherwise grow."""
     constant = "T" not in s.varying
     T, c = s.T, s.c
     half, transposed = (T * 0.5, T.T) if constant else (None, None)
@@ -249,8 +257,9 @@ def _predictor(s: System):
 
 
 def _reader(s: System, data: Observations):
-    """t to what is observed at time t, of y = Z x + d: (Z, H, y - d), as (m,), scalar, scalar if it is a
-    single element."""
+    """Return the function from t to the observed part of y = Z x + d: (Z, H, y - d).
+
+    For a single element these have shapes (m,), scalar, scalar."""
     fixed: dict[tuple[int, ...], tuple[Any, Any]] = {}
     constant = not s.varying & {"Z", "H"}
     shifted = "d" in s.varying or not is_number(s.d, 0.0)
@@ -315,14 +324,14 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
 
 
 def is_number(x: Any, number: float) -> bool:
-    """Is x this very number, known on the host and not tracked?"""
+    """Return whether x is this number, known on the host and not tracked."""
     return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
 
 def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
-    """The log-likelihood of a model with one state and one observation in numbers, 7 operations a step for a
-    local level; None if the model is not of that kind.  A diffuse level that nothing multiplies is the first
-    observation."""
+    """Return the log-likelihood of a model with one state and one observation, in numbers; otherwise None.
+
+    A local level takes 7 operations a step. A diffuse level without a factor is the first observation."""
     field, m = checked_fields(model, data)
     mean, cov, mark = checked_start(model.start, m, data)
     n, first, unknown = data.steps, model.start.predict_first, mark.any()
@@ -344,7 +353,7 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
             return None
         shown = T[0] if type(T[0]) is float else seen(T[0])
         if shown is not None and not abs(shown) < 1.0:
-            return None  # the long way says so
+            return None  # the general filter reports it
         a, P = c[0] / (1.0 - T[0]), Q[0] / (1.0 - T[0] * T[0])
     v, F, steps = [], [], []
     for t in range(n):
@@ -374,9 +383,10 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
 
 
 def _series(x: Any, n: int, axes: int) -> list[Any]:
-    """The numbers of a field with one element, step by step; a field of more than `axes` axes varies.  Data
-    (axes 0) become Python's floats, the fastest partners of a tracked number; the rest stay NumPy's, for
-    which 0 / 0 is nan."""
+    """Return the numbers of a one-element field, step by step; fields of more than `axes` axes vary.
+
+    Data (axes 0) become Python floats, the fastest partners of a tracked number. The rest stay NumPy scalars,
+    for which 0 / 0 is nan."""
     if x.ndim > axes:
         if type(x) is numpy.ndarray:
             return x.reshape(-1).tolist() if axes == 0 and x.dtype == float else list(x.reshape(-1))

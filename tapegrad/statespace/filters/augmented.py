@@ -34,7 +34,7 @@ from .step_kernel import triangle
 # Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
 # and a start that was collapsed has lost digits.
 HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 3e-4
-ENOUGH = 1e3  # condition number of the diffuse columns at which no more rows are looked at
+ENOUGH = 1e3  # condition number of the diffuse columns at which enough rows were read
 SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
 
@@ -54,8 +54,9 @@ class Regression(NamedTuple):
 
 
 def regression(white: Any, rank: int, columns: int, judge: Callable | None = None) -> Regression:
-    """The regression on rows white (..., N, 1 + q), whose first `rank` columns behind the first depend on delta; `judge` raises where it
-    does not accept R."""
+    """Return the regression on rows white (..., N, 1 + q); `judge` raises if it rejects R.
+
+    The first `rank` columns after the first depend on delta."""
     e, W = white[..., 0], -white[..., 1 : 1 + rank]
     xp = xp_of(layout_of(white))
     if not rank:
@@ -91,7 +92,8 @@ def _dot(x: Any, y: Any) -> Any:
 
 
 def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
-    """Mean and covariance of states (..., m), from those for each delta: (..., m, 1 + q) and (..., m, m)."""
+    """Return mean and covariance of states (..., m), given those for each delta: (..., m, 1 + q), (..., m,
+    m)."""
     if x is None:
         return mean[..., 0], cov
     A = mean[..., 1:]
@@ -112,7 +114,7 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
 
 
 def _conditioned(R: numpy.ndarray, least: float) -> Any:
-    """Are the singular values of the columns of R (..., r, r), scaled to length 1, above this part of the largest?"""
+    """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     size = numpy.linalg.norm(R, axis=-2, keepdims=True)
     scaled = R / numpy.where(size > 0, size, 1.0)
     good = numpy.isfinite(scaled).all(axis=(-2, -1))
@@ -121,7 +123,7 @@ def _conditioned(R: numpy.ndarray, least: float) -> Any:
 
 
 def condition(X: numpy.ndarray) -> float:
-    """The condition number of columns scaled to length 1; infinite where that has no meaning."""
+    """Return the condition number of the columns scaled to length 1; infinite where undefined."""
     if X.shape[0] < X.shape[1] or not numpy.isfinite(X).all():
         return numpy.inf
     size = numpy.linalg.norm(X, axis=0)
@@ -151,23 +153,25 @@ class DiffuseStart:
     spread: Any = None
 
     def state(self, s: System) -> tuple[Any, Any]:
-        """The mean (m, 1 + q) and the covariance before the first observation, or before the first transition."""
+        """Return mean (m, 1 + q) and covariance before the first observation, or before the first
+        transition."""
         A = self.columns
         mean = np.concatenate([(s.mean + s.xp.asarray(A @ self.centre))[:, None], s.xp.asarray(A)], axis=1)
         return mean, s.cov + s.xp.asarray((A * self.spread) @ A.T)
 
     def seen(self) -> "DiffuseStart":
-        """Without the columns of which no observation depends: the log-likelihood needs no more."""
+        """Return the start without columns that no observation depends on; the log-likelihood needs no
+        more."""
         r = self.rank
         return self if r == self.centre.size else replace(self, columns=self.columns[:, :r], centre=self.centre[:r], spread=self.spread[:r])
 
     @property
     def least(self) -> int:
-        """After how many steps there are as many rows as elements, if there ever are."""
+        """Return the number of steps after which there are as many rows as elements, if there ever are."""
         return int(self.at[min(self.rank, len(self.at)) - 1, 0]) + 1
 
     def independent(self) -> numpy.ndarray:
-        """The first rows that depend on each other in nothing, (rank, 2): step and element of each."""
+        """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))
         picked: list[Any] = []
         scale = numpy.linalg.norm(self.rows, axis=0)
@@ -212,7 +216,7 @@ class DiffuseStart:
         )
 
     def named(self, directions: numpy.ndarray) -> str:
-        """The states with a part in these directions, (m, k)."""
+        """Return the names of the states with a part in these directions, (m, k)."""
         return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
 
 
@@ -284,7 +288,7 @@ def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple
 
 
 def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
-    """After how many steps nothing is left of A.  Rounding is told from zero by the size of the terms."""
+    """Return the number of steps after which nothing is left of A, up to rounding relative to the terms."""
     for t in range(steps):
         if t or s.predict_first:
             T = s.host(t if s.predict_first else t - 1, "T")
@@ -295,6 +299,6 @@ def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
 
 
 def plain(s: System) -> dict[str, Any] | None:
-    """The numbers of a model on the host, or None where a transform hides one of them."""
+    """Return the numbers of a model on the host, or None if a transform hides one of them."""
     found = {name: primal_of(getattr(s, name)) for name in ("T", "Z", "Q", "H", "c", "d", "mean", "cov")}
     return None if any(isinstance(x, Variable) for x in found.values()) else {name: to_host(x) for name, x in found.items()}

@@ -1,7 +1,7 @@
 """The compiled filter of one model, and the choice between it and the filter on arrays.
 
-Nothing is known here of where the model comes from, so each entry of a field that is tracked is a number of the kernel's theta (or of its
-rows, if the field varies over time), and each of the others that is not 0, 1 or -1."""
+The origin of the model is unknown here. Each tracked entry of a field is therefore a number of the kernel's
+theta, or of its rows if the field varies over time. So is each other entry that is not 0, 1 or -1."""
 
 from collections import Counter
 from dataclasses import dataclass
@@ -23,15 +23,15 @@ from .gains import delta_of, filtered
 from .host import brought, on_processor
 from .step_kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
 
-FEW, SHORT = 8, 30  # steps that arrays filter in the time that it takes to put together what a kernel needs; SHORT: plain numbers
-FILTERED = 5_000  # steps that arrays filter in about the time that a kernel of several states takes to be compiled
+FEW, SHORT = 8, 30  # steps that arrays filter in the time that a kernel's arguments take; SHORT: plain numbers
+FILTERED = 5_000  # steps that arrays filter in about the compilation time of a kernel of several states
 LOCK = lock()
-ON_DEVICE: Counter = Counter()  # steps that were filtered on a device, by the shape of the transition and the number of observations
+ON_DEVICE: Counter = Counter()  # steps filtered on a device, by the shapes of T and y
 
 
 @dataclass(frozen=True)
 class Run:
-    """The compiled filter of a model: its form, its constant fields in one vector, and what it runs on."""
+    """The compiled filter of a model: its form, its constant fields as one vector, and its data."""
 
     form: Form
     x: Any
@@ -40,7 +40,7 @@ class Run:
     joseph: bool
 
     def loglik(self) -> Any:
-        """By the ordinary filter behind the first steps."""
+        """Return the log-likelihood, by the ordinary filter after the first steps."""
         form, x, s, data = self.form, self.x, self.s, self.data
         moving = is_tracked(s.T) or is_tracked(s.Z)
         begin = begin_of(s, data, moving, self.joseph)
@@ -56,7 +56,7 @@ class Run:
         return compiled(form.layout)(np.concatenate([begun[:-1], x[form.at]]), rows_of(form, s, data, begin.steps)) + begun[-1]
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
-        """As `OnArrays` gives them, which says what is wrong where they are not finite."""
+        """Return the moments as `OnArrays` does, which also reports the error where they are not finite."""
         found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
         size = seen(found.size)
         if size is None or numpy.isfinite(size).all():
@@ -118,7 +118,7 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     """
     data = given("loglik", model, y)
     single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
-    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # numbers of float32 stay float32
+    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # float32 data stay float32
         at, there = _for_kernels(model, data)
         s = system(at, there)
         try:
@@ -214,7 +214,8 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
 
 
 def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:
-    """The filter of a model: compiled, on the host; on arrays, where the data are, if there is none or it does not pay."""
+    """Return the filter of a model: compiled, on the host, or on arrays where that is impossible or does not
+    pay."""
     s = None
     if data.steps >= FEW:
         at, there = _for_kernels(model, data)
@@ -228,8 +229,9 @@ def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnA
 
 
 def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
-    """The compiled filter of a model, with `path` for its moments.  Raises `NotCompiled` where there is none, and, unless `always`,
-    where it is not worth it yet."""
+    """Return the compiled filter of a model, with `path` for its moments.
+
+    Raise `NotCompiled` if there is none, or, unless `always`, if it does not pay yet."""
     form, x = _form(s, data, joseph)
     tracked = any(map(is_tracked, [x, data.values, *(getattr(s, name) for name in s.varying)]))
     use = f"{'path' if path else 'loglik'}{' differentiated' if tracked else ''}"
@@ -239,8 +241,9 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
 
 
 def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
-    """A model and data of a device on the host, when so many steps have been filtered on the device that a kernel pays, and that what is
-    moved with each call costs little beside them; till then nothing leaves the device."""
+    """Return a model and data of a device on the host, once so many steps were filtered that a kernel pays.
+
+    The cost of the move must be small beside the filter. Until then nothing leaves the device."""
     if data.xp is not numpy:
         with LOCK:
             form = getattr(model.transition, "shape", ()), data.width
@@ -251,14 +254,14 @@ def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGauss
 
 
 def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
-    """The form of a model, and its constant fields in one vector."""
+    """Return the form of a model, and its constant fields as one vector."""
     if data.xp is not numpy:
         raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
     size, at = sizes(m, p), starts(m, p, s.varying)
     values = {name: getattr(s, name) for name in at}
     x = np.concatenate([flat(value, size[name]) for name, value in values.items()])
-    host = x  # what is tracked need not be looked at
+    host = x  # tracked entries need no inspection
     if is_tracked(x):
         host = numpy.concatenate([numpy.zeros(size[name]) if is_tracked(v) else flat(seen(v), size[name]) for name, v in values.items()])
     codes = codes_of(host)
@@ -269,7 +272,7 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
                 code[:] = OWN
                 if name in s.zeros:
                     code[s.zeros[name]] = 0
-            elif name in "QH":  # a variance is a number of its own, whatever it is: at another call it will be another
+            elif name in "QH":  # a variance is always a number of its own: it may differ at the next call
                 code[host[place] != 0] = OWN
     if s.varying:
         codes = numpy.concatenate([_codes_of_series(s, name, data) if name in s.varying else codes[at[name]] for name in LETTERS])
@@ -287,7 +290,7 @@ def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
 
 
 def _pays(form: Form, use: str, steps: int) -> bool:
-    """Is the kernel on disk for this use, or have arrays filtered so much that its compilation is due?"""
+    """Return whether the kernel is on disk for this use, or arrays have filtered enough to compile it."""
     with LOCK:
         name = f"{key_of(form.layout)} {use}"
         if use not in form.filtered and stored.noted(name):

@@ -1,4 +1,4 @@
-"""The rows of data that kernels read, and what stands in their theta."""
+"""The data rows that kernels read, and the contents of their theta."""
 
 from typing import Any
 
@@ -12,25 +12,26 @@ from .step_kernel import Form, triangle
 
 
 def flat(x: Any, size: int) -> Any:
-    """A field as a vector; a number stands for all elements."""
+    """Return a field as a vector; a number stands for all elements."""
     return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
 
 def upper(a: Any, P: Any) -> Any:
-    """Mean and upper triangle of the covariance as one vector."""
+    """Return mean and upper triangle of the covariance as one vector."""
     return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle(P.shape[0])[0]]])
 
 
 def at_steps(s: System, name: str, first: int, steps: int) -> Any:
-    """What varies over time at each step of the kernel, flat: (steps - first, entries)."""
+    """Return a field that varies over time at each step of the kernel, flat: (steps - first, entries)."""
     ahead = s.predict_first and name in "TQc"
     x = getattr(s, name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
     return x.reshape((steps - first, -1))
 
 
 def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
-    """The observations behind the first steps, one row for each element, and where elements are missing, or `gaps`, as many rows that
-    say which are there."""
+    """Return the observations after the first steps, one row for each element.
+
+    If elements are missing, or with `gaps`, as many rows follow that mark the present ones."""
     y = data.values[steps:]
     y = y if y.dtype == float else y.astype(float)
     there = ~numpy.isnan(numpy.asarray(value(data.raw), float).reshape(data.steps, data.width)[steps:])
@@ -39,7 +40,7 @@ def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[
 
 
 def rows_of(form: Form, s: System, data: Observations, steps: int) -> Any:
-    """The data rows of a kernel that begins behind so many steps.  What does not depend on the model is made once."""
+    """Return the data rows of a kernel that begins after these steps; those without the model are cached."""
     if form.lines or is_tracked(data.values):
         rows, _ = data_rows(data, steps, form.layout.gaps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}

@@ -1,7 +1,8 @@
-"""How the ordinary filter begins behind a diffuse start: the state behind the first steps, and their log-likelihood.
+"""The beginning of the ordinary filter after a diffuse start: state and log-likelihood of the first steps.
 
-Where the first observations are as many as the diffuse elements, and determine them well, the state behind them is an affine map of the
-model's numbers (`Constants`).  Otherwise the augmented filter (`filters.augmented`) runs until it may be collapsed."""
+If the first observations are as many as the diffuse elements and determine them well, the state after them is
+an affine map of the model's numbers (`Constants`). Otherwise the augmented filter (`filters.augmented`) runs
+until it may be collapsed."""
 
 import math
 from dataclasses import dataclass, replace
@@ -19,20 +20,23 @@ from .augmented import DiffuseStart, collapsed, condition, plain, start_of
 from .data_rows import rows_of, upper
 from .step_kernel import Form, path_of, triangle
 
-COLLAPSE = 300.0  # condition number of the whitened diffuse columns from which on the start may be collapsed
+COLLAPSE = 300.0  # condition number of the whitened diffuse columns below which the start may be collapsed
 
 
 @dataclass(frozen=True)
 class Begin:
-    """`steps` of the data are filtered before the ordinary kernel begins: by `constants`, or with the columns of `start`."""
+    """`steps` of the data are filtered before the ordinary kernel: by `constants`, or with columns of
+    `start`."""
 
     steps: int
     constants: "Constants | None" = None
     start: DiffuseStart | Any = None
 
     def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
-        """Mean and upper triangle of the covariance of the state at the next step, and the log-likelihood of these steps, in one vector.
-        `x`: the constant fields of the model, of this form.  Raises `LostDigits` if the numbers want more steps."""
+        """Return mean, upper triangle of the covariance and log-likelihood after these steps, as one vector.
+
+        `x` holds the constant fields of the model, of this form. Raise `LostDigits` if the numbers need more
+        steps."""
         if self.constants is not None:
             return np.concatenate([upper(*self.constants.state(s, data)), numpy.array([self.constants.loglik])])
         mean, cov = first_state(s, self.start)
@@ -45,7 +49,7 @@ class Begin:
 
 
 def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
-    """The vector that `Begin.state` gives, from what the kernel of the augmented filter hands out, (..., steps, numbers)."""
+    """Return the vector of `Begin.state` from the output of the augmented kernel, (..., steps, numbers)."""
     c = 1 + start.rank
     white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
     begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
@@ -53,7 +57,9 @@ def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool)
 
 
 def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, mean: Any, cov: Any, begin: int, end: int) -> Moments:
-    """Those of steps begin to end, from the state before the first of them; `numbers`: those of the kernel behind the first state."""
+    """Return the moments of steps begin to end, from the state before them.
+
+    `numbers` are those of the kernel after the first state."""
     m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
     theta = np.concatenate([upper(mean, cov), numbers])
     x = path_of(form.layout, columns).path(theta, rows_of(form, s, data, begin)[:, : end - begin]).T
@@ -63,7 +69,7 @@ def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, m
 
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
-    """The log-likelihood by operations on arrays, one step after the other; `s`: the system of the model."""
+    """Return the log-likelihood by array operations, step by step; `s` is the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = scalar_loglik(model, data) if data.width == 1 else None
         if total is not None:
@@ -85,8 +91,10 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
 
 
 def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | Any:
-    """How the filter begins, or None if it may begin with the kernel; `moving`: transition or observation are to be differentiated;
-    `anew`: how it began for the same data before does not matter."""
+    """Return how the filter begins, or None if it begins with the kernel.
+
+    `moving`: transition or observation matrix are differentiated. `anew` ignores the cached beginning of the
+    data."""
     bare = start_of(s, data, placed=False)
     if bare is None:
         return Begin(0) if s.predict_first else None
@@ -103,12 +111,13 @@ def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bo
 
 
 def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
-    """The first steps of a diffuse start, if these observations determine it and are no more than its elements."""
+    """Return the first steps if as many observations as diffuse elements determine the start, otherwise
+    None."""
     return Constants(s, data, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
 
 
 def is_determined(s: System, data: Observations, moving: bool) -> bool:
-    """Do as many observations as there are diffuse elements determine a diffuse start well?"""
+    """Return whether as many observations as diffuse elements determine a diffuse start well."""
     start = start_of(s, data, placed=False)
     if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
         return False
@@ -116,7 +125,9 @@ def is_determined(s: System, data: Observations, moving: bool) -> bool:
 
 
 def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
-    """After how many steps the start may be collapsed; where numbers are hidden, that is not known, and the whole sample is augmented."""
+    """Return the number of steps before the start may be collapsed.
+
+    If numbers are hidden it is unknown, and the whole sample is augmented."""
     numbers, r, n = plain(s), start.rank, data.steps
     if numbers is None or not r:
         return n if r else 0
@@ -139,10 +150,11 @@ def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) 
 
 
 class Constants:
-    """The first steps of one series, as many as delta has elements: these observations determine it, whatever their covariance.
+    """The first steps of one series, as many as delta has elements, which determine delta.
 
-    With rows X of the noise-free observations, delta is X^-1 of what they leave, and the state behind them is T^k A delta and more: a sum
-    over the inputs.  What enters as w leaves as X w, and its covariance W as X W X'."""
+    With X the rows of the noise-free observations, delta is X^-1 times their residuals. The state after them
+    is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
+    W X'."""
 
     def __init__(self, s: System, data: Observations, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
@@ -161,7 +173,7 @@ class Constants:
         self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
 
     def state(self, s: System, data: Observations) -> tuple[Any, Any]:
-        """Mean and covariance, of whatever is tracked in the system and the data."""
+        """Return mean and covariance for any tracked numbers of the system and the data."""
         n, noise, errors = self.steps, self.noise, self.errors
         c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
         a = self.first @ s.mean + errors.T @ (data.values[:n, 0] - (d[:, 0] if "d" in s.varying else d))
@@ -175,7 +187,8 @@ class Constants:
         return a, (P + P.T) * 0.5
 
     def slope(self, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
-        """The derivative of mean and upper triangle of the covariance by the numbers that are used."""
+        """Return the derivative of mean and upper triangle of the covariance with respect to the used
+        numbers."""
         m = self.first.shape[0]
         made = numpy.zeros((m + triangle(m)[0].size, used.size))
         for k, e in enumerate(used):

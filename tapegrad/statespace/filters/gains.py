@@ -1,5 +1,6 @@
-"""What follows from the moments of a filter: gains and the states behind the observations, for all steps at once; and, of a diffuse start,
-the states given the rows so far."""
+"""Gains and updated states from the moments of a filter, for all steps at once.
+
+For a diffuse start this includes the states given the rows so far."""
 
 from dataclasses import dataclass, fields
 from functools import cached_property
@@ -18,8 +19,10 @@ from .diffuse_start import begin_of, is_determined
 
 @dataclass(frozen=True)
 class Gains:
-    """Of each step: Z and H, in which a missing element is seen as nothing with an error of variance 1, U = Z P, the gain K = U' F^-1, the
-    innovations v (n, p, k), and the transition T out of the step.  `here`: which elements are there, or None for all."""
+    """The gain K = U' F^-1 of each step, with U = Z P, and its ingredients.
+
+    Z and H treat a missing element as zero with an error of variance 1. The innovations are v (n, p, k). T
+    leads out of the step. `here` marks the present elements, or is None for all."""
 
     Z: Any
     H: Any
@@ -42,7 +45,7 @@ class Gains:
         return self.T - (self.T @ self.K) @ self.Z
 
     def updated(self, x: Moments, joseph: bool) -> tuple[Any, Any]:
-        """Mean and covariance behind the observations."""
+        """Return mean and covariance after the observations."""
         K = self.K
         if joseph:
             G = numpy.eye(x.cov.shape[-1]) - K @ self.Z
@@ -53,7 +56,7 @@ class Gains:
 
 
 def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Gains:
-    """Those of steps begin to end."""
+    """Return the gains of steps begin to end."""
     n, xp, here = end - begin, s.xp, None
     Z, H, d = (getattr(s, name)[begin:end] if name in s.varying else getattr(s, name) for name in "ZHd")
     y = data.values[begin:end] - d
@@ -72,7 +75,7 @@ def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Ga
 
 @dataclass(frozen=True)
 class States:
-    """Means (n, m) and covariances (n, m, m) before and behind the observations, and those of Z x before."""
+    """Means (n, m) and covariances (n, m, m) before and after the observations, and those of Z x before."""
 
     mean: Any
     cov: Any
@@ -83,8 +86,10 @@ class States:
 
 
 def filtered(of: Any) -> tuple[States, Any, Any]:
-    """The states by a filter, the log-likelihood terms (n,), and what multiplies infinity in the first covariances, (steps, m, m).  The
-    augmented filter runs until the start may be collapsed."""
+    """Return states, log-likelihood terms (n,), and the factors of infinity in the first covariances, (steps,
+    m, m).
+
+    The augmented filter runs until the start may be collapsed."""
     s, data, n = of.s, of.data, of.data.steps
     start = start_of(s, data)
     if start is None:
@@ -106,7 +111,7 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
     signal = marginal(*through(s, head.mean, head.cov, 0, k), before)
     found = States(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
-    last = min(max(dropped, partial), k)  # so long something is infinite
+    last = min(max(dropped, partial), k)  # a covariance is infinite up to here
     factors = head.mean[:last, :, 1:] @ free[:last]
     infinite = factors @ np.swapaxes(factors, -1, -2)
     if k == n:
@@ -117,7 +122,7 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
 
 
 def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[States, Any]:
-    """States and terms from step `begin` on, of which mean and covariance are known."""
+    """Return states and terms from step `begin` on, with known mean and covariance."""
     m = cov.shape[-1]
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
     g = gains(of.s, of.data, x, begin, of.data.steps)
@@ -127,17 +132,20 @@ def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[States, Any]:
     return States(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
 
 
-BLOCK = 16  # steps of which the rows are factorised at once
+BLOCK = 16  # steps whose rows are factorised at once
 
 
 def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tuple[Any, ...]:
-    """What the rows before each step, and all rows behind the last one, say of the q elements of delta: N(estimate, root root' - minus
-    minus'), and infinite variance along `free` (q, q).  The limit of a start of covariance kappa I, along which there is no finite
-    variance.  Also half the square that is left, and log |det R|; and before how many steps there are too few rows.  `observed`: at which
-    steps there are rows.
+    """Return the regression of delta on the rows before each step, and on all rows.
 
-    The first independent rows span the same as all rows so far.  So until they are as many as elements, delta is regressed in orthogonal
-    directions of theirs, as many as they are.  A row of its own stands for each of the others: all steps of a block are of one shape."""
+    Given these rows, delta is N(estimate, root root' - minus minus'), with infinite variance along `free` (q,
+    q). This is the limit of a start of covariance kappa I, along which there is no finite variance. The other
+    results are half the residual square, log |det R|, and the number of steps with too few rows. `observed`
+    marks the steps with rows.
+
+    The first independent rows span all rows so far. While there are fewer than elements, delta is regressed
+    in as many orthogonal directions. The others have rows of their own, so all steps of a block have one
+    shape."""
     r, q, xp = start.rank, start.centre.size, xp_of(layout_of(x.white))
     picked, at = start.independent(), numpy.flatnonzero(observed)
     count = (picked[:, 0] <= at[:, None]).sum(axis=1)
@@ -179,7 +187,7 @@ def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tup
 
 
 def delta_of(x: Moments, start: DiffuseStart | None) -> Regression | None:
-    """What all rows say of the diffuse elements."""
+    """Return the regression of the diffuse elements on all rows."""
     if start is None:
         return None
     judge = lambda R: start.require_conditioned(R, True)

@@ -1,6 +1,7 @@
-"""Models and data of a device, on the host: one series is filtered step by step, for which a processor is faster than a device, whose
-array operations would be a launch each.  The move is an operation of the tape, so the model function and its derivatives stay where its
-arrays are."""
+"""Models and data of a device, moved to the host.
+
+One series is filtered step by step, which a CPU does faster than a device, where each array operation is a
+launch. The move is an operation of the tape. The model function and its derivatives stay on the device."""
 
 from collections.abc import Callable
 from dataclasses import fields, is_dataclass, replace
@@ -22,12 +23,12 @@ MOVED.keep_spec = lambda active: ((), False)
 
 
 def moved(x: Any, to: ModuleType, back: ModuleType) -> Any:
-    """x of the library `back` as an array of `to`."""
+    """Return x of the library `back` as an array of `to`."""
     return bind(MOVED, (x,), {"to": to, "back": back})
 
 
 def brought(x: Any, to: ModuleType) -> Any:
-    """An array in this library, lists and the fields of a result, too; other objects as they are."""
+    """Return an array, a list or the fields of a result in this library; other objects are unchanged."""
     if isinstance(x, (list, tuple)):
         return [brought(item, to) for item in x]
     if is_dataclass(x):
@@ -37,21 +38,21 @@ def brought(x: Any, to: ModuleType) -> Any:
 
 
 def on_host(data: Observations) -> Observations:
-    """The same data in NumPy arrays; data under differentiation as they are."""
+    """Return the data in NumPy arrays; data under differentiation are unchanged."""
     if data.xp is numpy or is_tracked(data.values):
         return data
     return Observations(to_host(value(data.raw)))
 
 
 def on_processor(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
-    """The same model and data in NumPy arrays, under differentiation as they are."""
+    """Return model and data in NumPy arrays that remain under differentiation."""
     if data.xp is numpy:
         return model, data
     return brought(model, numpy), Observations(brought(data.raw, numpy))
 
 
 def model_of(build: Callable, params: Any, xp: ModuleType) -> LinearGaussian:
-    """build(params), where build works in the library xp; on the host."""
+    """Return build(params) on the host, where build works in the library xp."""
     if xp is numpy:
         return build(params)
     model = build(tree_map(lambda x: xp.asarray(x) if issubclass(type(x), (numpy.generic, numpy.ndarray)) else x, params))

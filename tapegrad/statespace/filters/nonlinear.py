@@ -109,7 +109,7 @@ class Nonlinear:
         return recursion(start_of, one, missing="step")
 
     def _begin(self, params: Any, xp: Any, start: Any) -> tuple:
-        """Mean (m,) and covariance (m, m) of the first state."""
+        """Return mean (m,) and covariance (m, m) of the first state."""
         given = start(params) if callable(start) else start
         if isinstance(given, Start):
             if np.any(given.diffuse) or given.stationary or given.predict_first:
@@ -123,7 +123,8 @@ class Nonlinear:
         return mean, covariance("start: cov", given[1], len(mean), xp)
 
     def _steps(self, params: Any, y: Any) -> Any:
-        """For each step (mean, covariance) before and after the observation, the innovation, its covariance, the log-likelihood."""
+        """Yield (mean, covariance) before and after each observation, the innovation, its covariance, the
+        term."""
         data = y if isinstance(y, Observations) else Observations(y)
         step, xp = Step(self, data.xp), data.xp
         x, P = self._begin(params, xp, self.start)
@@ -144,12 +145,12 @@ class Nonlinear:
             yield found
 
 
-# A transform that follows the arrays which a function captures follows those of the model's functions, too.
+# A transform that follows captured arrays follows those of the model's functions, too.
 MAKERS[Nonlinear] = lambda shadow, x: Nonlinear(*[shadow(getattr(x, f.name)) for f in fields(x)])
 
 
 class Step:
-    """The two halves of a step, as functions that a kernel can be made of."""
+    """The two halves of a step, as functions that can become a kernel."""
 
     def __init__(self, model: Nonlinear, xp: Any = np):
         f, h, Q, R, weights = model.transition, model.observation, model.transition_cov, model.observation_cov, model.weights
@@ -191,14 +192,14 @@ class Step:
 
 
 def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
-    """Mean and covariance of g(x, params, t), and the covariance of x with it, from the tangent of g."""
-    J = jacobian(image)(x, g, params, t)  # g is an argument, so that what it captures is followed
+    """Return mean and covariance of g(x, params, t), and the covariance of x with it, by linearisation."""
+    J = jacobian(image)(x, g, params, t)  # g is an argument, so that its captured objects are followed
     C = P @ J.T
     return image(x, g, params, t), J @ C, C
 
 
 def unscented_moments(alpha: float, beta: float, kappa: float) -> Callable:
-    """The same from weighted points."""
+    """Return a function for the same moments from weighted points."""
 
     def moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
         m = len(x)
@@ -221,13 +222,13 @@ def image(x: Any, g: Callable, params: Any, t: Any) -> Any:
 
 
 def vector(z: Any) -> Any:
-    """What a model's function returned, (k,)."""
+    """Return the result of a model's function as a vector (k,)."""
     z = np.stack(z) if isinstance(z, (list, tuple)) else z
     return np.reshape(z, (-1,))
 
 
 def covariance(name: str, given: Any, k: int, xp: Any) -> Any:
-    """A (k, k) matrix from a variance, a vector of variances, or itself."""
+    """Return a (k, k) matrix from a variance, a vector of variances, or a matrix."""
     given = np.stack([vector(row) for row in given]) if isinstance(given, list) else given
     shape = np.shape(given)
     if shape not in ((), (1,), (k,), (k, k)):

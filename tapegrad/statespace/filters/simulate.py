@@ -132,8 +132,9 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
 
 
 def _completed(s: System, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
-    """The observations of one step: those that are there, and for the others the draw, moved with the state and with the noise that is
-    correlated with the noise seen."""
+    """Return the observations of one step, with draws for the missing ones.
+
+    A draw is moved with the state, and with the noise that is correlated with the observed noise."""
     if len(rows) == len(y):
         return numpy.broadcast_to(y[:, None], drawn.shape)
     Z, H = s.host(t, "Z"), s.host(t, "H")
@@ -152,7 +153,7 @@ def _require_counts(call: str, **counts: Any) -> None:
 
 
 def _on_host(model: LinearGaussian) -> LinearGaussian:
-    """The model in plain numbers of the host."""
+    """Return the model in plain numbers of the host."""
 
     def plain(x: Any) -> Any:
         return x if x is None or isinstance(x, (list, tuple)) else to_host(value(x))
@@ -162,7 +163,7 @@ def _on_host(model: LinearGaussian) -> LinearGaussian:
 
 
 def _root(cov: numpy.ndarray) -> numpy.ndarray:
-    """R with R R' = cov, which may be singular."""
+    """Return R with R R' = cov, which may be singular."""
     size, axes = numpy.linalg.eigh((cov + cov.T) / 2)
     if size[0] < -ROUNDING * abs(size).max():
         raise NotPositiveDefiniteError(f"a covariance of the model has the eigenvalue {size[0]:.6g}; wanted none below 0")
@@ -170,11 +171,11 @@ def _root(cov: numpy.ndarray) -> numpy.ndarray:
 
 
 def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
-    """States (n, m, draws) and observations (n, p, draws) of the model."""
+    """Return states (n, m, draws) and observations (n, p, draws) of the model."""
     m, p = len(s.diffuse), s.host(0, "Z").shape[0]
 
     def each(name: str, form: Callable = lambda x: x) -> list[numpy.ndarray]:
-        """A field at each step, in this form."""
+        """Return a field at each step, in this form."""
         return [form(s.host(t, name)) for t in range(n)] if name in s.varying else [form(s.host(0, name))] * n
 
     def column(size: int) -> Callable:
@@ -194,7 +195,9 @@ def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[
 
 
 def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> numpy.ndarray:
-    """The smoothed states (n, m, draws) of y (n, p, draws), for a start of mean 0 and no offsets: by the gains of one filter."""
+    """Return the smoothed states (n, m, draws) of y (n, p, draws), by the gains of one filter.
+
+    The start has mean 0, and there are no offsets."""
     s, data, (n, _, draws) = of.s, of.data, y.shape
     x = of.moments(*first_state(s, start), 0, n)
     g = gains(s, data, x, 0, n)

@@ -25,8 +25,11 @@ LETTERS = "TZQHcd"
 
 
 class Layout(NamedTuple):
-    """`places`: for each letter the places of its entries, as bytes of an int64 array; `gaps`: are elements missing?  `apart`: are the
-    errors of the elements independent?  `joseph`: the longer update of the covariance."""
+    """The pattern of a model's matrices.
+
+    `places` holds for each letter the places of its entries, as bytes of an int64 array. `gaps`: elements may
+    be missing. `apart`: the errors of the elements are independent. `joseph`: the longer update of the
+    covariance."""
 
     states: int
     width: int
@@ -42,13 +45,13 @@ def key_of(layout: Layout) -> str:
 
 @functools.lru_cache(maxsize=64)
 def compiled(layout: Layout) -> Recursion:
-    """The kernel of this pattern: value, gradient and all that kernels give, at theta (q,) or (q, B) and rows (r, n)."""
+    """Return the kernel of this pattern, at theta (q,) or (q, B) and rows (r, n)."""
     return named_recursion(key_of(layout), *definition(layout))
 
 
 @functools.lru_cache(maxsize=64)
 def path_of(layout: Layout, columns: int) -> Recursion:
-    """The kernel of the augmented filter, whose `path` gives, step by step, what `augmented` says."""
+    """Return the kernel of the augmented filter; its `path` returns what `augmented` describes."""
     return named_recursion(f"{key_of(layout)} augmented {columns}", *augmented(layout, columns))
 
 
@@ -57,9 +60,11 @@ OWN = len(CONSTANTS)
 
 @dataclass
 class Form:
-    """A layout, and where the numbers of the kernel come from: `sources`, entries of constant fields, stand in theta behind the first
-    state; `lines`, entries of fields that vary over time, in the rows behind the data.  `filtered`: how many steps arrays have filtered,
-    for each use of the kernel; `ready`: the uses for which it is compiled, or is to be."""
+    """A layout, and the origin of the kernel's numbers.
+
+    `sources`, entries of constant fields, follow the first state in theta. `lines`, entries of fields that
+    vary over time, follow the data in the rows. `filtered` counts the steps that arrays have filtered, for
+    each use of the kernel. `ready` holds the uses for which it is compiled, or is to be."""
 
     layout: Layout
     sources: tuple[tuple[str, int], ...]
@@ -70,19 +75,19 @@ class Form:
 
     @functools.cached_property
     def at(self) -> np.ndarray:
-        """The places of the sources in the vector of all constant fields."""
+        """Return the places of the sources in the vector of all constant fields."""
         first = starts(self.layout.states, self.layout.width, self.varying)
         return np.array([first[name].start + e for name, e in self.sources], int)
 
     @functools.cached_property
     def begun(self) -> np.ndarray:
-        """The same behind those of the first state."""
+        """Return the same places, after those of the first state."""
         m = self.layout.states
         return np.concatenate([np.arange(m), m + triangle(m)[0], self.at])
 
 
 def codes_of(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
-    """For each number its place among the constants, or OWN: it gets a place of its own."""
+    """Return the place of each number among the constants, or OWN for a place of its own."""
     codes = np.full(x.size, OWN, np.int8)
     for place, constant in enumerate(CONSTANTS):
         codes[x == constant] = place
@@ -95,13 +100,13 @@ FIELDS = ("mean", "cov", *LETTERS)
 
 @functools.cache
 def sizes(m: int, p: int) -> dict[str, int]:
-    """How many entries the fields have."""
+    """Return the number of entries of each field."""
     return {"mean": m, "cov": m * m, "T": m * m, "Z": p * m, "Q": m * m, "H": p * p, "c": m, "d": p}
 
 
 @functools.lru_cache(maxsize=256)
 def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
-    """Where the fields that do not vary stand in the vector of their entries."""
+    """Return the slices of the constant fields in the vector of their entries."""
     at, first = {}, 0
     for name, size in sizes(m, p).items():
         if name not in varying:
@@ -112,8 +117,10 @@ def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
 
 @functools.lru_cache(maxsize=256)
 def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> Form:
-    """The form of models of m states and p observations; `codes`: of the entries of the fields LETTERS, one behind the other.  Of a
-    covariance the upper triangle counts."""
+    """Return the form of models of m states and p observations.
+
+    `codes` are those of the entries of the fields LETTERS, one field after the other. Of a covariance the
+    upper triangle counts."""
     size, code, first = sizes(m, p), np.frombuffer(codes, np.int8), 0
     places, own = {}, {}
     for name in LETTERS:
@@ -138,7 +145,7 @@ def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], c
 
 @functools.cache
 def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
-    """The upper triangle of an m x m matrix, as flat places; and of each entry of the matrix its place among them."""
+    """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
     number = np.zeros(m * m, np.int64)
     number[upper] = np.arange(upper.size)
@@ -147,7 +154,7 @@ def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def reader(layout: Layout) -> Callable:
-    """(numbers of theta behind the first state, row) to the arguments of a step: T, Q, Z, errors, y - d, c."""
+    """Return the function from (theta after the first state, row) to the step's T, Q, Z, errors, y - d, c."""
     m, p = layout.states, layout.width
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
     T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
@@ -161,7 +168,7 @@ def reader(layout: Layout) -> Callable:
 
 
 def definition(layout: Layout) -> tuple[Callable, Callable]:
-    """init(theta) and step(carry, theta, row) of the filter."""
+    """Return init(theta) and step(carry, theta, row) of the filter."""
     m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
     full, first = triangle(m)[1], m + m * (m + 1) // 2
 
@@ -206,8 +213,10 @@ def augmented(layout: Layout, columns: int) -> tuple[Callable, Callable]:
 
 @functools.lru_cache(maxsize=16)
 def weights(m: int, columns: int) -> Recursion:
-    """The backward recursion of the smoother, from zeros: a row holds L, u (m, columns) and the triangle of W of a step, the last step
-    first.  `path` gives r <- u + L' r and N <- W + L' N L of each."""
+    """Return the kernel of the smoother's backward recursion, from zeros.
+
+    A row holds L, u (m, columns) and the triangle of W of a step, the last step first. `path` returns r <- u
+    + L' r and N <- W + L' N L of each."""
     full, pairs, size, k = triangle(m)[1], np.triu_indices(m), m * m, m * columns
 
     def init(theta: Any) -> Any:
