@@ -95,7 +95,7 @@ def watched(trace: "Trace") -> Any:
 # What a trace shows of its values: all; shape, dtype and memory order of one of many samples, or of a recording, which tells values on
 # condition that they stay so; or nothing else.
 VISIBLE, SAMPLED, RECORDED, HIDDEN = range(4)
-NOTHING: dict = {}
+NOTHING: Params = {}
 
 
 class Trace:
@@ -199,7 +199,7 @@ class Trace:
         inputs, slots = zip(*[lower(a, self) for a in args], strict=True)
         return self.step(prim, args, inputs, slots, params)
 
-    def step(self, prim: "Primitive", args: Any, inputs: Any, slots: Any, params: dict) -> Any:
+    def step(self, prim: "Primitive", args: Any, inputs: Any, slots: Any, params: Params) -> Any:
         """What `apply` does, with the arguments lowered."""
         return self.apply(prim, [a if isinstance(a, Variable) else v for a, v in zip(args, inputs, strict=True)], params)
 
@@ -225,7 +225,7 @@ class Trace:
     def tape_over(self, swept: bool) -> Any:
         """A tape that is to lie directly over it; None for the usual kind."""
 
-    def sweep(self, records: list, cotangents: list, owned: set, top: int, run: Any) -> None:
+    def sweep(self, records: AnyList, cotangents: AnyList, owned: set[int], top: int, run: Any) -> None:
         """How a tape is swept from the record `top` on: `run(k, stop)` sweeps the records from number k down to, but without, `stop`."""
         run(top, -1)
 
@@ -250,7 +250,7 @@ class Ended(Trace):
         """The value that x is from now on."""
         return x._value
 
-    def values(self, x):
+    def values(self, x: Variable) -> Any:
         return self.beneath(x)
 
 

@@ -18,9 +18,9 @@ from .._core.primitive import primal_of, seen
 from .._core.registry import late
 from .._core.reverse import Fold, has_nan
 from .._core.variable import Variable
-from .declare import Gated, Written, dtype, implements, primitive, rules, same
+from .declare import Gated, Written, dtype, implements, primitive, rules, same, shape
 from .nondifferentiable import meets, note, warn
-from .shaping import astype, conj, imag, real, zeros_like
+from .shaping import astype, conj, imag, real, spread, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -204,7 +204,13 @@ def careful(rule: Any) -> Any:
             zero = zeros_like(h)
             slopes = pulled(zero + 1, plain)
             if any([d is not None and has_nan(d - d) for d in slopes]):
-                reached = pulled(select(h == 0, zero, zero + math.nan), [filled(x, 1.0) for x in plain])
+                mark = select(h == 0, zero, zero + math.nan)
+                if prim.batch == "elementwise":
+                    reached = [mark] * len(terms)
+                elif "keepdims" in params:
+                    reached = [spread(mark, shape(c), params["axis"], params["keepdims"]) for c in terms]
+                else:
+                    reached = pulled(mark, [filled(x, 1.0) for x in plain])
                 found = zip(terms, slopes, reached, strict=True)
                 terms = [c if c is None else select((d - d != 0) & (r == r), zero_of(c), c) for c, d, r in found]
         return terms if prim.joint else terms[0]

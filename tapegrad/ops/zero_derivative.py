@@ -129,7 +129,7 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
         return getattr(library_of(args), name, f)(*args, **kwargs)
 
     prim = Primitive(name, run)
-    prim.ufunc = f if isinstance(f, np.ufunc) else None
+    prim.ufunc = f if isinstance(f, np.ufunc) else None  # type: ignore[assignment]
     if prim.ufunc or name in BY_ELEMENT:
         prim.batch = _stacked_ufunc
     elif name in ALL_AXES or name in ONE_AXIS:

@@ -9,7 +9,7 @@ import pytest
 import scipy.special
 
 import tapegrad as tg
-from tapegrad.errors import KernelError
+from tapegrad.errors import DroppedDerivativeError, KernelError
 
 kernels = tg.kernels
 
@@ -101,7 +101,11 @@ def test_random_programs(seed):
             return  # NumPy does not take it
         k = kernels.map(f)
         np.testing.assert_allclose(k(X, Y, V, M, I), expected, rtol=1e-12, err_msg=text)
-        slopes = [tg.grad(f, (0, 1, 2, 3))(*given) for given in samples(X, Y, V, M, I)]
+        try:
+            slopes = [tg.grad(f, (0, 1, 2, 3))(*given) for given in samples(X, Y, V, M, I)]
+        except DroppedDerivativeError as error:
+            assert "array of truth values" in str(error)  # which a kernel takes for a condition
+            return
         mine = tg.grad(lambda *x: k(*x, I).sum(), (0, 1, 2, 3))(X, Y, V, M)
     for n in range(4):
         theirs = np.stack([s[n] for s in slopes], axis=-1)

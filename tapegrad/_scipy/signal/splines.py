@@ -43,7 +43,7 @@ def through_samples(f: Any, axes: int, settings: dict) -> Any:
         y = along(Spline(f, to, *map(float, rest)), np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x)
         return np.reshape(y, shape(x))
 
-    run.__signature__ = inspect.signature(f)
+    run.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]
     return run
 
 

@@ -66,7 +66,7 @@ class TapeOver(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
-        self.sweep = functools.partial(sweep, below)  # of the object: it is swept when it is closed
+        self.sweep = functools.partial(sweep, below)  # type: ignore[method-assign]  # of the object: it is swept when it is closed
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""
