@@ -207,8 +207,8 @@ def careful(rule: Any) -> Any:
                 mark = select(h == 0, zero, zero + math.nan)
                 if prim.batch == "elementwise":
                     reached = [mark] * len(terms)
-                elif "keepdims" in params:
-                    reached = [spread(mark, shape(c), params["axis"], params["keepdims"]) for c in terms]
+                elif "keepdims" in (given := {**dict(zip(rule.__code__.co_varnames[1:], values, strict=False)), **params}):
+                    reached = [spread(mark, shape(c), given["axis"], given["keepdims"]) for c in terms]
                 else:
                     reached = pulled(mark, [filled(x, 1.0) for x in plain])
                 found = zip(terms, slopes, reached, strict=True)
