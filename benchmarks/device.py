@@ -51,7 +51,7 @@ class Ceilings:
         b = cupy.empty_like(a)
         self.bandwidth = 2 * a.nbytes / seconds(cupy, lambda: cupy.copyto(b, a))
         self.rate = {}
-        processors = cuda.limits(cupy.cuda.Device().id)[0]
+        processors = cuda.device_limits(cupy.cuda.Device().id)[0]
         for dtype, words in REALS.items():
             kernel = cuda.loaded(words + RATE, "fma_rate")
             out = cupy.empty(processors * 2048, dtype)

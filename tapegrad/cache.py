@@ -29,9 +29,9 @@ VERSION = "2"
 SIZE = hashlib.sha256().digest_size
 NAME = re.compile(r"[0-9a-f]{64}\.o")
 MOST_BYTES, MOST_FILES, MOST_ENGINES = 1 << 29, 20_000, 512
-LEFT = 0.75  # of the limits, what is left when files are deleted
-EACH = 256  # files written by this process, after which it looks again how many there are
-AGE = 3600.0  # seconds; a file that is read says so by its time where that is older
+EVICTED_SHARE = 0.75  # of the limits, what is left when files are deleted
+WRITES_BETWEEN_CHECKS = 256  # files written by this process, after which it looks again how many there are
+TOUCH_AGE_SECONDS = 3600.0  # seconds; a file that is read says so by its time where that is older
 ENGINES: OrderedDict[str, Any] = OrderedDict()  # name -> machine code in memory, the least recently used first
 LOCK = threading.Lock()
 WRITTEN = [0]  # files, by this process
@@ -122,7 +122,7 @@ def clear() -> int:
     return sum([removed(path) for path, _ in stored()])
 
 
-def keep(name: str, engine: Any) -> None:
+def keep_code(name: str, engine: Any) -> None:
     """Machine code that was used now."""
     with LOCK:
         ENGINES[name] = engine
@@ -158,7 +158,7 @@ def evict() -> None:
     if len(found) <= MOST_FILES and size <= MOST_BYTES:
         return
     for k, (path, status) in enumerate(found):
-        if len(found) - k <= LEFT * MOST_FILES and size <= LEFT * MOST_BYTES:
+        if len(found) - k <= EVICTED_SHARE * MOST_FILES and size <= EVICTED_SHARE * MOST_BYTES:
             return
         removed(path)
         size -= status.st_size
@@ -195,7 +195,7 @@ def is_ours(status: os.stat_result) -> bool:
     return not hasattr(os, "geteuid") or (status.st_uid == os.geteuid() and not status.st_mode & (stat.S_IWGRP | stat.S_IWOTH))
 
 
-def load(name: str) -> bytes | None:
+def load_code(name: str) -> bytes | None:
     """The stored bytes, or None."""
     where = folder()
     if where is None:
@@ -206,7 +206,7 @@ def load(name: str) -> bytes | None:
         with os.fdopen(handle, "rb") as file:
             status = os.fstat(file.fileno())
             content = file.read() if is_ours(status) else b""
-            if content and time.time() - status.st_mtime > AGE:
+            if content and time.time() - status.st_mtime > TOUCH_AGE_SECONDS:
                 with contextlib.suppress(OSError):
                     os.utime(where / f"{name}.o")
     except (OSError, ValueError):
@@ -227,7 +227,7 @@ def save(name: str, content: bytes) -> None:
             file.write(sealed(name, content))
         os.replace(path, where / f"{name}.o")
         path = None
-        if WRITTEN[0] % EACH == 0:
+        if WRITTEN[0] % WRITES_BETWEEN_CHECKS == 0:
             evict()
         WRITTEN[0] += 1
     except (OSError, ValueError):  # a read-only home: compile anew each time

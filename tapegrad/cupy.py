@@ -17,13 +17,13 @@ from ._core.primitive import layout_of as _layout_of
 from ._core.variable import Variable as _Variable
 from ._dispatch.callback_functions import apply_along_axis as apply_along_axis
 from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
-from ._dispatch.cupy_kernels import Fused as _Fused
+from ._dispatch.cupy_kernels import FusedFunction as _Fused
 from ._dispatch.cupy_kernels import kernel_class as _kernel_class
-from ._dispatch.faces import Joined as _Joined
+from ._dispatch.faces import IndexConcatenator as _Joined
 from ._dispatch.faces import array_class as _array_class
 from ._dispatch.faces import face as _face
 from ._dispatch.faces import faces_of as _faces_of
-from ._dispatch.faces import fill as _fill
+from ._dispatch.faces import fill_module as _fill
 from .ops import creation as _creation
 
 linalg = _faces_of("tapegrad.cupy.linalg", _cupy.linalg, _numpy.linalg)
@@ -37,7 +37,7 @@ def get_array_module(*args: _Any) -> _Any:
     return _sys.modules[__name__] if _any(_xp_of(_layout_of(x)) is not _numpy for x in args) else _faces_of_numpy
 
 
-def _moving(f: _Any, key: _Any, move: _Any) -> _Any:
+def transfer_face(f: _Any, key: _Any, move: _Any) -> _Any:
     """The face of a function that takes arrays of the other library."""
     run = _face(f, key)
 
@@ -48,15 +48,15 @@ def _moving(f: _Any, key: _Any, move: _Any) -> _Any:
     return moved
 
 
-array = _moving(_cupy.array, _numpy.array, _creation.on_device)
-asarray = _moving(_cupy.asarray, _numpy.asarray, _creation.on_device)
-asanyarray = _moving(_cupy.asanyarray, _numpy.asanyarray, _creation.on_device)
-ascontiguousarray = _moving(_cupy.ascontiguousarray, _numpy.ascontiguousarray, _creation.on_device)
+array = transfer_face(_cupy.array, _numpy.array, _creation.on_device)
+asarray = transfer_face(_cupy.asarray, _numpy.asarray, _creation.on_device)
+asanyarray = transfer_face(_cupy.asanyarray, _numpy.asanyarray, _creation.on_device)
+ascontiguousarray = transfer_face(_cupy.ascontiguousarray, _numpy.ascontiguousarray, _creation.on_device)
 
 
 def asnumpy(a: _Any, *args: _Any, **kwargs: _Any) -> _Any:
     """The array on the host; of a tracked Variable a Variable over it."""
-    a = _creation.on_host(a)
+    a = _creation.host_value(a)
     return a if isinstance(a, _Variable) else _cupy.asnumpy(a, *args, **kwargs)
 
 

@@ -10,7 +10,7 @@ from . import scipy as scipy
 from ._core.primitive import holds_variable as _holds_variable
 from ._dispatch.cupy_kernels import kernel_class as _kernel_class
 from ._dispatch.faces import faces_of as _faces_of
-from ._dispatch.faces import fill as _fill
+from ._dispatch.faces import fill_module as _fill
 from .ops.declare import NUMPY as _NUMPY
 from .ops.protocols import store as _store
 from .ops.protocols import ufunc_at as _ufunc_at

@@ -18,10 +18,10 @@ from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
 from ._dispatch.callback_functions import fromiter as fromiter
 from ._dispatch.callback_functions import ndenumerate as ndenumerate
 from ._dispatch.callback_functions import vectorize as vectorize
-from ._dispatch.faces import Joined as _Joined
+from ._dispatch.faces import IndexConcatenator as _Joined
 from ._dispatch.faces import array_class as _array_class
 from ._dispatch.faces import faces_of as _faces_of
-from ._dispatch.faces import fill as _fill
+from ._dispatch.faces import fill_module as _fill
 from ._dispatch.random import random as random
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)

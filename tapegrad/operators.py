@@ -1,6 +1,6 @@
 """Derivatives at a point as linear operators of SciPy (of CuPy on a device): products without the matrix.
 
-Reading order: `Surroundings` (is what the function read still as it was?); `Layout` (vectors and trees); `Point` (f recorded at one x);
+Reading order: `ReadState` (is what the function read still as it was?); `TreeLayout` (vectors and trees); `Point` (f recorded at one x);
 the operators."""
 
 import functools
@@ -14,17 +14,17 @@ import scipy.sparse.linalg
 from ._capture.arrays import acts_as_array
 from ._capture.dependencies import Environment, Status
 from ._capture.routes import way_to
-from ._core.arrays import is_array, is_differentiable, kept, same_bits, settled, xp_of
+from ._core.arrays import copy_with_layout, is_array, is_differentiable, mark_immutable, same_bits, xp_of
 from ._core.errors import ArgumentError, DroppedDerivativeError, GuardError, ShapeError
 from ._core.primitive import is_tracked, layout_of
 from ._core.registry import load
 from ._core.scope import OPEN, changed
-from ._core.trees import Const, is_node, leaves, structure, tree_map
+from ._core.trees import Const, describe_tree, is_node, leaves, tree_map
 from ._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Shape
-from ._transforms.call import Recorded, cast, leaves_like, name_of, where_of
-from ._transforms.linearize import Products, recorded
-from ._transforms.many_directions import for_each, largest, swept_at_once
-from ._transforms.transforms import Named, value_and_grad
+from ._transforms.call import RecordedCall, cast_to_primal, leaves_like, user_name, where_of
+from ._transforms.linearize import Products, record_linear
+from ._transforms.many_directions import for_each, largest_cotangent, swept_at_once
+from ._transforms.transforms import NamedCall, value_and_grad
 from .ops.declare import dtype, shape
 from .replay import prepare
 
@@ -38,17 +38,17 @@ def __dir__() -> list[str]:
 # --- is what the function read as it was? ---
 
 
-def same(a: Any, b: Any) -> bool:
+def same_leaves(a: Any, b: Any) -> bool:
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
     return same_bits(a, b) if xp_of(a) is np else bool(((a == b) | ((a != a) & (b != b))).all())
 
 
-class Surroundings:
+class ReadState:
     """What f read outside of its arguments: float arrays by a copy, all else by what its code can read
     (_capture/dependencies.py).  The numbers that f changes itself are as it leaves them, and may be changed again."""
 
-    def __init__(self, call: str, f: Any, before: "Surroundings | None" = None):
+    def __init__(self, call: str, f: Any, before: "ReadState | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
         self.written: AnyList = []  # (array that f writes, its content after that, where that differs from the one before)
@@ -59,7 +59,7 @@ class Surroundings:
         elif not isinstance(f, Const):
             self.environment = Environment([f], by_copy)
 
-    def met(self, r: Recorded) -> None:
+    def met(self, r: RecordedCall) -> None:
         """f has run."""
         if r.shadow.on:
             self.written = [(a, a.copy(), None) for a, v in r.shadow.arrays if v._version]  # (it is not written back yet)
@@ -71,19 +71,21 @@ class Surroundings:
             self.environment = self.environment.after()
             known = [*self.arrays, *[a for a, *_ in self.written]]
             self.arrays += [a for a in self.environment.walk.layouts if not any([a is b for b in known])]
-        self.arrays = [(a, a.copy()) for a in self.arrays if not settled(a)]
+        self.arrays = [(a, a.copy()) for a in self.arrays if not mark_immutable(a)]
         self.written = [(a, a.copy(), differs(a, before)) for a, before, _ in self.written]
 
     def unknown(self) -> bool:
         """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not to."""
         for a, before in self.arrays:
-            if not same(a, before):
+            if not same_leaves(a, before):
                 how = way_to(self.f, a) or "an array"
-                self.changed(f"{how} of shape {a.shape}, which {name_of(self.f)} captured,")
+                self.changed(f"{how} of shape {a.shape}, which {user_name(self.f)} captured,")
         status = Status.UNCHANGED if self.environment is None else self.environment.status()
         if status is Status.CHANGED:
-            self.changed(f"what {name_of(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
-        return status is Status.UNKNOWN or any([(differs(a, after) & ~free).any() for a, after, free in self.written if not same(a, after)])
+            self.changed(f"what {user_name(self.f)} reads besides its arguments (a name, an attribute, a member of a container)")
+        return status is Status.UNKNOWN or any(
+            [(differs(a, after) & ~free).any() for a, after, free in self.written if not same_leaves(a, after)]
+        )
 
     def changed(self, what: str) -> None:
         raise GuardError(
@@ -99,13 +101,13 @@ def differs(a: Any, b: Any) -> Any:
 
 def by_copy(a: Any) -> bool:
     """(Of these arrays a walk compares the layout only.)"""
-    return settled(a) or (a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a))))
+    return mark_immutable(a) or (a.dtype.kind in "fc" and (not isinstance(a, np.ndarray) or acts_as_array(a, type(a))))
 
 
 # --- vectors and trees ---
 
 
-class Layout:
+class TreeLayout:
     """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a derivative."""
 
     def __init__(self, members: AnyList):
@@ -136,7 +138,7 @@ class Layout:
         return xp_of(pieces[0]).concatenate(pieces, axis=-1)
 
 
-def put(call: str, out: Any, found: Any) -> Any:
+def fill_out(call: str, out: Any, found: Any) -> Any:
     """`found` in the arrays of `out`, or as it is."""
     if out is None:
         return found
@@ -154,17 +156,17 @@ def put(call: str, out: Any, found: Any) -> Any:
 # --- f at one point ---
 
 
-def own(a: Any) -> Any:
+def own_copy(a: Any) -> Any:
     """An argument that is kept: nobody else writes it."""
-    return kept(a) if is_array(a) and not settled(a) else a
+    return copy_with_layout(a) if is_array(a) and not mark_immutable(a) else a
 
 
-OFTEN = 40  # products at one point, which together cost about as much as a recording
-SMALL = 1 << 15  # bytes; of larger arrays a sweep costs what its operations do
+FREQUENT_PRODUCTS = 40  # products at one point, which together cost about as much as a recording
+SMALL_RECORD_BYTES = 1 << 15  # bytes; of larger arrays a sweep costs what its operations do
 PLAIN = frozenset((np.ndarray, np.float64, np.float32))
 
 
-def largest_kept(r: Recorded) -> int:
+def largest_kept(r: RecordedCall) -> int:
     return max([v.nbytes for record in r.tape.records for v in record[4:] if is_array(v)], default=0)
 
 
@@ -175,15 +177,19 @@ class Point:
         self, call: str, f: AnyFunction, x: Any, args: AnyTuple, before: "Point | None", lift: AnyFunction | None = None, first: int = 0
     ):
         """`before`: the last point.  `first`: the number of the first leaf of the output that counts."""
-        self.call, self.x, self.args = call, tree_map(own, x), tuple([a if isinstance(a, Const) else tree_map(own, a) for a in args])
-        self.around: Surroundings = Surroundings(call, f, None if before is None else before.around)
-        self.recorded = r = recorded(call, f, 0, (self.x, *self.args), lift, self.around.met)
+        self.call, self.x, self.args = (
+            call,
+            tree_map(own_copy, x),
+            tuple([a if isinstance(a, Const) else tree_map(own_copy, a) for a in args]),
+        )
+        self.around: ReadState = ReadState(call, f, None if before is None else before.around)
+        self.recorded = r = record_linear(call, f, 0, (self.x, *self.args), lift, self.around.met)
         self.around.left()
         self.products = Products(r)
         outputs = [(k, y) for k, (y, _) in enumerate(r.low) if k >= first and is_differentiable(layout_of(y))]
         if not outputs:
-            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, no float array")
-        self.domain, self.codomain = Layout(list(r.inputs.watched.items())), Layout(outputs)
+            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, no float array")
+        self.domain, self.codomain = TreeLayout(list(r.inputs.watched.items())), TreeLayout(outputs)
         self.plain = not OPEN.depth
         self.asked: AnyDict = {}  # name of a sweep -> how often it was asked for
         self.replays: AnyDict = {}  # name of a sweep -> its program
@@ -197,7 +203,7 @@ class Point:
             return sweep(parts)
         if program is None:
             self.asked[name] = asked = self.asked.get(name, 0) + 1
-            if asked <= OFTEN or not self.plain or largest_kept(self.recorded) > SMALL:
+            if asked <= FREQUENT_PRODUCTS or not self.plain or largest_kept(self.recorded) > SMALL_RECORD_BYTES:
                 return sweep(parts)
             of = weakref.ref(self)
             program = self.replays[name] = prepare(Const(lambda *parts: getattr(of(), name)(list(parts))), *parts)
@@ -224,8 +230,8 @@ class Point:
     def cotangents(self, w: Any) -> AnyList:
         return self.parts("cotangent", leaves_like(self.call, "cotangent", w, self.recorded.tree), self.codomain)
 
-    def parts(self, what: str, flat: AnyList, layout: Layout) -> AnyList:
-        return [None if flat[k] is None else cast(self.call, what, flat[k], v) for k, v in layout.members]
+    def parts(self, what: str, flat: AnyList, layout: TreeLayout) -> AnyList:
+        return [None if flat[k] is None else cast_to_primal(self.call, what, flat[k], v) for k, v in layout.members]
 
     def like_value(self, found: AnyDict) -> Any:
         numbers = iter(range(len(self.recorded.low)))
@@ -248,7 +254,7 @@ class Derivative:
     dtype: Any
 
     def __init__(self, f: AnyFunction, x: Any, *args: Any):
-        self.f, self.call = f, f"operators.{self.name}({name_of(f)})"
+        self.f, self.call = f, f"operators.{self.name}({user_name(f)})"
         self.point: Any = None
         self.point = self.at(x, args)
         start, end = self.ends(self.point)
@@ -262,7 +268,8 @@ class Derivative:
     def refuse(self, p: Point) -> None:
         if p.domain.dtype.kind == "c":
             raise ArgumentError(
-                f"{self.call}: x is complex, and this derivative is linear for real factors only: write {name_of(self.f)} as a function of "
+                f"{self.call}: x is complex, and this derivative is linear for real factors only: write {user_name(self.f)} as a function "
+                "of "
                 "the real and the imaginary part"
             )
 
@@ -270,7 +277,7 @@ class Derivative:
         """Move to another x: f runs once.  Further arguments of f stay as they are where none are given.  Returns the operator."""
         old = self.point
         new = self.at(x, args or old.args)
-        for what, a, b in (("x is", old.domain, new.domain), (f"{name_of(self.f)} gives", old.codomain, new.codomain)):
+        for what, a, b in (("x is", old.domain, new.domain), (f"{user_name(self.f)} gives", old.codomain, new.codomain)):
             if a.places != b.places:
                 raise ShapeError(f"{self.call}.update: {what} {b} now, and the operator was made for {a}: make a new one")
         self.point = new
@@ -295,8 +302,8 @@ class Derivative:
         p = self.now()
         start, end = self.ends(p)
         if v.dtype.kind == "c" and start.dtype.kind != "c":
-            return self.plain(applied(p, self.sweep, v.real, start, end) + 1j * applied(p, self.sweep, v.imag, start, end))
-        return self.plain(applied(p, self.sweep, v, start, end))
+            return self.plain(apply_product(p, self.sweep, v.real, start, end) + 1j * apply_product(p, self.sweep, v.imag, start, end))
+        return self.plain(apply_product(p, self.sweep, v, start, end))
 
     def plain(self, v: Any) -> Any:
         if is_tracked(v):
@@ -325,28 +332,28 @@ class Derivative:
         return self.pulled(w.reshape(-1))
 
     def _matmat(self, V: Any) -> Any:
-        return self.product(rows_of(V)).T
+        return self.product(matrix_columns(V)).T
 
     def _rmatmat(self, W: Any) -> Any:
-        return self.pulled(rows_of(W)).T
+        return self.pulled(matrix_columns(W)).T
 
     def __repr__(self) -> str:
         return f"<{self.call}, shape {self.shape}, {self.dtype}>"
 
     def __reduce__(self) -> Any:
-        return made, (self.name, self.f, self.point.x, self.point.args)
+        return make_operator, (self.name, self.f, self.point.x, self.point.args)
 
 
-def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
+def apply_product(p: Point, sweep: str, v: Any, start: TreeLayout, end: TreeLayout) -> Any:
     if OPEN.depth:
         with changed(depth=0):
-            return applied(p, sweep, v, start, end)
+            return apply_product(p, sweep, v, start, end)
     if v.ndim == 1:
         return end.joined(p.often(sweep, start.cut(v)))
     if not len(v):
         return xp_of(v).zeros((0, end.size), end.dtype)
-    lead, at_once = v.shape[:1], together(p.recorded)
-    if p.plain and at_once == 1 and (sweep in p.replays or largest(p.recorded) > ALONE):
+    lead, at_once = v.shape[:1], vectors_at_once(p.recorded)
+    if p.plain and at_once == 1 and (sweep in p.replays or largest_cotangent(p.recorded) > SINGLE_VECTOR_BYTES):
         out = xp_of(v).empty((len(v), end.size), end.dtype)
         for k in range(len(v)):
             out[k] = end.joined(p.often(sweep, start.cut(v[k])))
@@ -357,23 +364,23 @@ def applied(p: Point, sweep: str, v: Any, start: Layout, end: Layout) -> Any:
     return end.joined(for_each(p.call, p.recorded, each, rows) if found is None else found, lead)
 
 
-def rows_of(V: Any) -> Any:
+def matrix_columns(V: Any) -> Any:
     """The columns of a matrix, each in one piece."""
     return xp_of(V).ascontiguousarray(V.T)
 
 
-ROOM = 1 << 26  # bytes of an array for many vectors at once
-ALONE = 1 << 20  # bytes of an array with which vectors are taken one after another, so that memory is used again
+CARRIED_BYTES = 1 << 26  # bytes of an array for many vectors at once
+SINGLE_VECTOR_BYTES = 1 << 20  # bytes of an array with which vectors are taken one after another, so that memory is used again
 
 
-def together(r: Recorded) -> int:
+def vectors_at_once(r: RecordedCall) -> int:
     """How many sweeps to do at once, where the matrices that they read are larger than what they carry: to read a matrix once for many
     vectors is what is gained.  1: nothing is known to be."""
-    carried, fixed = largest(r), 0
+    carried, fixed = largest_cotangent(r), 0
     for record in r.tape.records:
         _, i, _, j, _, x, y = record
         fixed = max(fixed, *[v.nbytes for v, slot in ((x, i), (y, j)) if slot is None and is_array(v)], 0)
-    return ROOM // carried if fixed > 8 * carried else 1
+    return CARRIED_BYTES // carried if fixed > 8 * carried else 1
 
 
 class Jacobian(Derivative):
@@ -390,7 +397,7 @@ class Jacobian(Derivative):
         if p.domain.dtype.kind == "c" and not (self.holomorphic and kinds == {"c"}):
             raise ArgumentError(
                 f"{self.call}: x is complex: the derivative is a matrix where f is holomorphic and all that it takes and gives is complex; "
-                f"then say holomorphic=True, else write {name_of(self.f)} as a function of the real and the imaginary part"
+                f"then say holomorphic=True, else write {user_name(self.f)} as a function of the real and the imaginary part"
             )
 
     def ends(self, p: Point) -> AnyTuple:
@@ -400,24 +407,26 @@ class Jacobian(Derivative):
         """For real x a sweep gives the real part of J^H w; that of -i w is the imaginary part."""
         p = self.now()
         if p.domain.dtype.kind != "c" and (w.dtype.kind == "c" or p.codomain.dtype.kind == "c"):
-            return self.plain(applied(p, "backward", w, p.codomain, p.domain) + 1j * applied(p, "backward", -1j * w, p.codomain, p.domain))
-        return self.plain(applied(p, "backward", w, p.codomain, p.domain))
+            return self.plain(
+                apply_product(p, "backward", w, p.codomain, p.domain) + 1j * apply_product(p, "backward", -1j * w, p.codomain, p.domain)
+            )
+        return self.plain(apply_product(p, "backward", w, p.codomain, p.domain))
 
     def jvp(self, v: Any, out: Any = None) -> Any:
         """J v, v like x and the result like f(x); or in the arrays of `out`, which may be those of v."""
         p = self.now()
-        return put(self.call, out, p.like_value(p.often("forward", p.tangents(v))))
+        return fill_out(self.call, out, p.like_value(p.often("forward", p.tangents(v))))
 
     def vjp(self, w: Any, out: Any = None) -> Any:
         """J^H w, w like f(x) and the result like x; or in the arrays of `out`, which may be those of w."""
         p = self.now()
-        return put(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
+        return fill_out(self.call, out, p.like_x(p.often("backward", p.cotangents(w))))
 
     def __reduce__(self) -> Any:
-        return made, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
+        return make_operator, (self.name, self.f, self.point.x, self.point.args, {"holomorphic": self.holomorphic})
 
 
-class Symmetric(Derivative):
+class SymmetricOperator(Derivative):
     def _adjoint(self) -> Any:
         return self
 
@@ -425,7 +434,7 @@ class Symmetric(Derivative):
         return self
 
 
-class Hessian(Symmetric):
+class Hessian(SymmetricOperator):
     name = "hessian"
     sweep = "backward"  # the Jacobian of the gradient is symmetric
     followed = ".hvp(v)"
@@ -437,7 +446,7 @@ class Hessian(Symmetric):
             both = value_and_grad(Const(g) if isinstance(f, Const) else g)
             return lambda x, *given: both(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
 
-        with Named(self.call, f):
+        with NamedCall(self.call, f):
             p = Point(self.call, f, x, args, self.point, lift, first=1)
         self.refuse(p)
         return p
@@ -455,10 +464,10 @@ class Hessian(Symmetric):
     def hvp(self, v: Any, out: Any = None) -> Any:
         """H v, v and the result like x; or in the arrays of `out`, which may be those of v."""
         p = self.now()
-        return put(self.call, out, p.like_x(p.often("backward", p.tangents(v))))
+        return fill_out(self.call, out, p.like_x(p.often("backward", p.tangents(v))))
 
 
-class GaussNewton(Symmetric):
+class GaussNewton(SymmetricOperator):
     name = "gauss_newton"
     sweep = "gauss_newton"
 
@@ -469,7 +478,7 @@ class GaussNewton(Symmetric):
         return p.like_x(p.backward(p.cotangents(self.value)))
 
 
-class Fisher(Symmetric):
+class Fisher(SymmetricOperator):
     name = "fisher"
     sweep = "gauss_newton"
 
@@ -477,9 +486,9 @@ class Fisher(Symmetric):
         p = super().at(x, args)
         y = p.recorded.tree
         if is_node(y) or len(shape(y)) != 1:
-            what = structure(y) if is_node(y) else f"shape {shape(y)}"
+            what = describe_tree(y) if is_node(y) else f"shape {shape(y)}"
             raise ShapeError(
-                f"{self.call}: {name_of(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, "
+                f"{self.call}: {user_name(self.f)}{where_of(self.f)} returned {what}; it must give one log-density for each observation, "
                 "shape (n,): do not sum them"
             )
         return p
@@ -489,16 +498,16 @@ KINDS = {c.name: c for c in (Jacobian, Hessian, GaussNewton, Fisher)}
 
 
 @functools.cache
-def class_of(kind: type, base: type) -> type:
+def operator_class(kind: type, base: type) -> type:
     return type(kind.__name__, (kind, base), {"__module__": __name__})
 
 
-def made(name: str, f: AnyFunction, x: Any, args: AnyTuple, settings: AnyDict | None = None) -> Any:
+def make_operator(name: str, f: AnyFunction, x: Any, args: AnyTuple, settings: AnyDict | None = None) -> Any:
     if OPEN.inside is not None:
-        raise ArgumentError(f"operators.{name}({name_of(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp there")
+        raise ArgumentError(f"operators.{name}({user_name(f)}): a kernel has no linear operators; write tg.hvp or tg.jvp there")
     of_cupy = any([is_array(v) and xp_of(v) is not np for v in map(layout_of, leaves(x))])
     base = load("cupyx.scipy.sparse.linalg").LinearOperator if of_cupy else scipy.sparse.linalg.LinearOperator
-    return class_of(KINDS[name], base)(f, x, *args, **(settings or {}))
+    return operator_class(KINDS[name], base)(f, x, *args, **(settings or {}))
 
 
 def jacobian(f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False) -> Any:
@@ -542,7 +551,7 @@ def jacobian(f: AnyFunction, x: Any, *args: Any, holomorphic: bool = False) -> A
     >>> J @ np.array([1.0, 1.0]), J.update(np.array([3.0, 4.0])) @ np.array([1.0, 1.0])
     (array([2., 4.]), array([6., 8.]))
     """
-    return made("jacobian", f, x, args, {"holomorphic": holomorphic})
+    return make_operator("jacobian", f, x, args, {"holomorphic": holomorphic})
 
 
 def hessian(f: AnyFunction, x: Any, *args: Any) -> Any:
@@ -586,7 +595,7 @@ def hessian(f: AnyFunction, x: Any, *args: Any) -> Any:
     >>> cg(H, H.gradient)[0]
     array([0.33333333, 0.66666667])
     """
-    return made("hessian", f, x, args)
+    return make_operator("hessian", f, x, args)
 
 
 def gauss_newton(r: AnyFunction, x: Any, *args: Any) -> Any:
@@ -621,7 +630,7 @@ def gauss_newton(r: AnyFunction, x: Any, *args: Any) -> Any:
     >>> tg.operators.gauss_newton(lambda x: x * x, np.array([1.0, 2.0])) @ np.ones(2)
     array([ 4., 16.])
     """
-    return made("gauss_newton", r, x, args)
+    return make_operator("gauss_newton", r, x, args)
 
 
 def fisher(logp: AnyFunction, x: Any, *args: Any) -> Any:
@@ -659,4 +668,4 @@ def fisher(logp: AnyFunction, x: Any, *args: Any) -> Any:
     >>> tg.operators.fisher(lambda m: -0.5 * (y - m[0]) ** 2, np.array([2.0])) @ np.ones(1)
     array([5.])
     """
-    return made("fisher", logp, x, args)
+    return make_operator("fisher", logp, x, args)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from ._core.arrays import is_array, is_differentiable, shares_memory, xp_of
+from ._core.arrays import is_array, is_differentiable, may_share_memory, xp_of
 from ._core.errors import ArgumentError
 from ._core.primitive import values_of
-from ._core.trees import Const, leaves, structure, tree_map
+from ._core.trees import Const, describe_tree, leaves, tree_map
 from ._core.typing import AnyFunction, AnyList, AnyTuple
-from ._transforms.call import name_of
+from ._transforms.call import user_name
 from ._transforms.transforms import jvp, vjp
-from ._transforms.wrapped import along, inner, placed, weighted
+from ._transforms.wrapped import directional, inner_product, partial_call, weighted_output
 from .ops.declare import dtype
 from .ops.linalg.hermitian import symmetric
 
@@ -31,7 +31,7 @@ LETTERS = {"forward": "F", "reverse": "R"}
 NAMES = {"F": "forward", "R": "reverse"}
 
 
-def host(a: Any) -> np.ndarray:
+def plain_host_array(a: Any) -> np.ndarray:
     """A plain array on the host."""
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
 
@@ -61,13 +61,13 @@ def hermitian_part(tree: Any, v: Any) -> Any:
         x = values_of(x)
         if d is None or np.ndim(x) < 2 or not 1 < x.shape[-1] == x.shape[-2]:
             return d
-        alike = host(symmetric(x))
+        alike = plain_host_array(symmetric(x))
         return xp_of(x).where(xp_of(x).asarray(alike), (d + d.swapaxes(-1, -2).conj()) * 0.5, d).astype(d.dtype) if alike.any() else d
 
     return tree_map(leaf, tree, v)
 
 
-def moved(tree: Any, v: Any, h: float) -> Any:
+def displaced(tree: Any, v: Any, h: float) -> Any:
     """tree + h v, in the precision of the tree."""
 
     def leaf(x: Any, d: Any) -> Any:
@@ -79,10 +79,10 @@ def moved(tree: Any, v: Any, h: float) -> Any:
     return tree_map(leaf, tree, v)
 
 
-def nested(phi: AnyFunction, word: str, directions: AnyList) -> AnyFunction:
+def nested_derivative(phi: AnyFunction, word: str, directions: AnyList) -> AnyFunction:
     """The derivative of order len(word); the first letter is the outermost transform."""
     for letter, v in zip(reversed(word), directions, strict=True):
-        phi = along(phi, v, letter)
+        phi = directional(phi, v, letter)
     return phi
 
 
@@ -90,8 +90,8 @@ def differences(f: AnyFunction, x: AnyTuple, v: AnyTuple, h: float) -> Any:
     """The derivative of f along v by central differences at h and h / 2, extrapolated: error O(h^4)."""
 
     def central(h: Any) -> Any:
-        up, down = f(*moved(x, v, h)), f(*moved(x, v, -h))
-        return tree_map(lambda a, b: (host(values_of(a)) * 1.0 - host(values_of(b))) / (2 * h), up, down)
+        up, down = f(*displaced(x, v, h)), f(*displaced(x, v, -h))
+        return tree_map(lambda a, b: (plain_host_array(values_of(a)) * 1.0 - plain_host_array(values_of(b))) / (2 * h), up, down)
 
     return tree_map(lambda a, b: (4 * b - a) / 3, central(h), central(h / 2))
 
@@ -106,7 +106,7 @@ class _Check:
         for n, (u, v) in enumerate(zip(leaves(a), leaves(b), strict=True)):
             if u is None or v is None:
                 continue
-            u, v = host(values_of(u)), host(values_of(v))
+            u, v = plain_host_array(values_of(u)), plain_host_array(values_of(v))
             if u.shape != v.shape:
                 raise AssertionError(f"check_grads({self.name}): {what}: {names[0]} has shape {u.shape}, {names[1]} has shape {v.shape}")
             if u.size == 0:
@@ -126,7 +126,7 @@ class _Check:
 
     def bits(self, what: str, a: Any, b: Any) -> None:
         for u, v in zip(leaves(a), leaves(b), strict=True):
-            if u is not None and host(values_of(u)).tobytes() != host(values_of(v)).tobytes():
+            if u is not None and plain_host_array(values_of(u)).tobytes() != plain_host_array(values_of(v)).tobytes():
                 raise AssertionError(f"check_grads({self.name}): {what}")
 
 
@@ -200,7 +200,7 @@ def check_grads(
         argnums = tuple([n for n, a in enumerate(args) if any(is_differentiable(values_of(x)) for x in leaves(a))])
     nums = (argnums,) if isinstance(argnums, int) else tuple(argnums)
     if not nums:
-        raise ArgumentError(f"check_grads({name_of(f)}): no argument has float or complex leaves")
+        raise ArgumentError(f"check_grads({user_name(f)}): no argument has float or complex leaves")
     unknown = [m for m in modes if m not in LETTERS]
     if unknown or not modes:
         raise ArgumentError(f"check_grads: modes={modes!r}; they are 'forward' and 'reverse'")
@@ -212,37 +212,42 @@ def check_grads(
     eps = (2e-2 if single else 1e-3) if eps is None else eps
     slack = 10.0 if single else 1000.0
 
-    call = placed(f, args, nums)
-    check = _Check(name_of(f), rtol, atol)
-    before = tree_map(lambda v: host(values_of(v)).copy() if is_array(values_of(v)) else None, args)
+    call = partial_call(f, args, nums)
+    check = _Check(user_name(f), rtol, atol)
+    before = tree_map(lambda v: plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None, args)
     rng = np.random.default_rng(seed)
     value = vjp(call, *x)[0]
     by_hand = _check_value(check, call, x, value)
     w = direction_like(value, rng)
 
-    phi = weighted(call, w)
+    phi = weighted_output(call, w)
     anywhere = direction_like(x, rng)
     directions = [hermitian_part(x, v) for v in (anywhere, *[direction_like(x, rng) for _ in range(order - 1)])]
     if all(c is None for c in leaves(w)):
-        raise ArgumentError(f"check_grads({name_of(f)}): the value is {structure(value)}, which has no derivative")
+        raise ArgumentError(f"check_grads({user_name(f)}): the value is {describe_tree(value)}, which has no derivative")
     _check_first(check, call, by_hand, x, directions[0], w, value, letters, eps, slack)
     if len(letters) > 1 and any(u is not v for u, v in zip(leaves(anywhere), leaves(directions[0]), strict=True)):
         # along a direction that leaves the Hermitian matrices there are no differences to compare with
         pushed, pulled = jvp(call, x, anywhere)[1], vjp(call, *x)[1](w)
         pulled = pulled if len(x) > 1 else (pulled,)
-        check.same("order 1, reverse against forward by dot product", inner(anywhere, pulled), inner(w, pushed), ("reverse", "forward"))
-    lower = along(phi, directions[0], letters[0])
+        check.same(
+            "order 1, reverse against forward by dot product",
+            inner_product(anywhere, pulled),
+            inner_product(w, pushed),
+            ("reverse", "forward"),
+        )
+    lower = directional(phi, directions[0], letters[0])
     for k in range(2, order + 1):
         words = ["".join(word) for word in itertools.product(letters, repeat=k)]
-        found = {word: nested(phi, word, directions[:k])(*x) for word in words}
+        found = {word: nested_derivative(phi, word, directions[:k])(*x) for word in words}
         for word in words[1:]:
             what = f"order {k}, {_spelt(word)} against {_spelt(words[0])}"
             check.same(what, found[word], found[words[0]], (word, words[0]), 10.0 ** (k - 2))
         numeric = differences(lower, x, directions[k - 1], eps)
         what = f"order {k}, {_spelt(words[0])} against differences of order {k - 1}"
         check.same(what, found[words[0]], numeric, (words[0], "differences"), slack * 10.0 ** (k - 2))
-        lower = nested(phi, letters[0] * k, directions[:k])
-    after = tree_map(lambda v: host(values_of(v)) if is_array(values_of(v)) else None, args)
+        lower = nested_derivative(phi, letters[0] * k, directions[:k])
+    after = tree_map(lambda v: plain_host_array(values_of(v)) if is_array(values_of(v)) else None, args)
     check.bits("an argument was altered", before, after)
 
 
@@ -291,14 +296,19 @@ def _check_first(check: Any, call: Any, by_hand: Any, x: Any, v: Any, w: Any, va
             if c is not None and hasattr(a, "dtype") and a.dtype != c.dtype:
                 raise AssertionError(f"check_grads({check.name}): reverse: a gradient has dtype {c.dtype}, its argument {a.dtype}")
         if pushed is not None:
-            check.same("order 1, reverse against forward by dot product", inner(v, pulled), inner(w, pushed), ("reverse", "forward"))
+            check.same(
+                "order 1, reverse against forward by dot product",
+                inner_product(v, pulled),
+                inner_product(w, pushed),
+                ("reverse", "forward"),
+            )
         else:
-            numeric = differences(lambda *xs: inner(w, by_hand(*xs)), x, v, eps)
-            check.same("order 1, reverse against differences", inner(v, pulled), numeric, ("reverse", "differences"), slack)
+            numeric = differences(lambda *xs: inner_product(w, by_hand(*xs)), x, v, eps)
+            check.same("order 1, reverse against differences", inner_product(v, pulled), numeric, ("reverse", "differences"), slack)
 
 
 def _check_memory(check: _Check, what: str, x: Any, result: Any) -> None:
     for a in leaves(x):
         for b in leaves(result):
-            if a is not None and b is not None and shares_memory(values_of(a), values_of(b)):
+            if a is not None and b is not None and may_share_memory(values_of(a), values_of(b)):
                 raise AssertionError(f"check_grads({check.name}): {what}: a result shares memory with an argument")

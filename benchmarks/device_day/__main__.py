@@ -184,7 +184,7 @@ def occupancy(step):
         entry = sources[name].rpartition("__global__ void ")[2].partition("(")[0].split(")")[-1].strip()
         code = cuda.loaded(sources[name], entry)
         blocks = driver.occupancyMaxActiveBlocksPerMultiprocessor(code.ptr, threads, 0)
-        ours = cuda.resident(threads, code.registers, cupy.cuda.Device().id) // cuda.limits(cupy.cuda.Device().id)[0]
+        ours = cuda.resident_blocks(threads, code.registers, cupy.cuda.Device().id) // cuda.device_limits(cupy.cuda.Device().id)[0]
         step.note(name, ours == blocks, registers=registers, spilled=spilled, blocks=blocks, counted=ours)
 
 

@@ -16,7 +16,7 @@ from .._core.variable import bottom
 from ..ops.indexing import regions as ix
 
 
-class Buffer:
+class CapturedBuffer:
     """The slot of a captured array: its value one level down, and its marks. The value is shared by all
     samples, or (`batched`) a stack."""
 
@@ -92,19 +92,19 @@ class Marks:
     def region(self, path: tuple, at: Any) -> Any:
         """True, or the index of the region in a mask."""
         path = tuple([step for step in path if step[0] not in ("real", "imag")])
-        at = Ellipsis if at is None else host(at)
+        at = Ellipsis if at is None else host_index(at)
         if not path:
             return True if at is Ellipsis else at
         if at is Ellipsis and len(path) == 1 and path[0][0] == "at":
             return path[0][1]
-        return ix._places(self.like, path, at)
+        return ix.coordinates_of(self.like, path, at)
 
     def joined(self, known: Any, where: Any) -> Any:
         if known is True or where is True:
             return True
         if known is False:
             known = self.mask()
-        ix.flat_of(known)[where] = True
+        ix.as_flat_source(known)[where] = True
         return True if known.all() else known
 
     def overlap(self, where: Any, some: Any, but: Any) -> bool:
@@ -113,7 +113,7 @@ class Marks:
             return False
         m = (np.True_ if some is True else some) & (np.True_ if but is False else ~but)
         m = np.broadcast_to(m, self.like.shape)
-        return bool(m.any() if where is True else np.any(ix.flat_of(m)[where]))
+        return bool(m.any() if where is True else np.any(ix.as_flat_source(m)[where]))
 
     def fail(self) -> None:
         raise BatchError(
@@ -123,7 +123,7 @@ class Marks:
         )
 
 
-def host(at: Any) -> Any:
+def host_index(at: Any) -> Any:
     if type(at) is tuple:
-        return tuple([host(i) for i in at])
+        return tuple([host_index(i) for i in at])
     return at.get() if xp_of(at) is not np else at

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from .._core.abstract_arrays import hollow
-from .._core.arrays import is_array, repeated, repeats, room_laid, xp_of
+from .._core.arrays import has_repeating_axis, is_array, repeat_elements, room_laid, xp_of
 from .._core.errors import BatchError, callers_line
 from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive, bind, layout_of
 from .._core.scope import OPEN
@@ -22,12 +22,12 @@ from ..ops.declare import dtype, ndim, shape, xp
 from ..ops.indexing import regions as ix
 from ..ops.layouts import stand_in
 from ..ops.products import T, matmul
-from .captured_marks import host
+from .captured_marks import host_index
 
 # --- operands ---
 
 
-def room_for(count: int, value: Any) -> Any:
+def empty_stack(count: int, value: Any) -> Any:
     """Empty memory for `count` samples, each in the memory order of `value`."""
     b = layout_of(value)
     return room_laid(xp_of(b), b.shape, getattr(b, "strides", ()), b.dtype, count=count)
@@ -39,17 +39,17 @@ def samples_first(stack: Any) -> Any:
     if b.ndim < 2 or not b.size or (b.strides[0] >= max(b.strides[1:]) and min(b.strides) > 0):
         return stack
     # repeated elements stay repeated, and read-only
-    if type(stack) is np.ndarray and repeats(b.shape[1:], b.strides[1:]):
-        return repeated(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
-    return like_layout(stack, room_for(b.shape[0], b[0] if b.ndim > 1 else b))
+    if type(stack) is np.ndarray and has_repeating_axis(b.shape[1:], b.strides[1:]):
+        return repeat_elements(stack, room_laid(np, b.shape[1:], b.strides[1:], b.dtype, True, b.shape[0]))
+    return like_layout(stack, empty_stack(b.shape[0], b[0] if b.ndim > 1 else b))
 
 
-def rank(given: tuple) -> int:
+def sample_rank(given: tuple) -> int:
     v, batched = given
     return ndim(v) - batched
 
 
-def padded(v: Any, n: int) -> Any:
+def with_inner_axes(v: Any, n: int) -> Any:
     """A stack whose samples have n axes, with new ones in front."""
     to = shape(v)
     return v if len(to) > n else s.reshape(v, to=(to[0], *(1,) * (n + 1 - len(to)), *to[1:]))
@@ -57,11 +57,11 @@ def padded(v: Any, n: int) -> Any:
 
 def aligned(operands: list) -> list:
     """The operands as stacks that broadcast like the operands of one sample."""
-    n = max([rank(o) for o in operands])
-    return [padded(v, n) if batched else v for v, batched in operands]
+    n = max([sample_rank(o) for o in operands])
+    return [with_inner_axes(v, n) if batched else v for v, batched in operands]
 
 
-def spread(trace: Any, v: Any, batched: bool) -> Any:
+def as_stack(trace: Any, v: Any, batched: bool) -> Any:
     """An operand as a stack."""
     if batched:
         return v
@@ -81,39 +81,39 @@ def run_of(prim: Primitive) -> Callable:
 # --- the words ---
 
 
-def elementwise(trace, prim, operands, params):
+def elementwise_rule(trace, prim, operands, params):
     return bind(prim, aligned(operands), params)
 
 
-def moved(axis: Any, n: int) -> Any:
+def batched_axis(axis: Any, n: int) -> Any:
     """The axis of a stack for an axis of a sample with n axes; also for several axes, or None for all."""
     if axis is None:
         return tuple(range(1, n + 1))
     if isinstance(axis, (tuple, list)):
-        return tuple([moved(a, n) for a in axis])
+        return tuple([batched_axis(a, n) for a in axis])
     if not -n <= axis < n:
         raise np.exceptions.AxisError(int(axis), n)
     return axis if axis < 0 else axis + 1
 
 
-def along_axis(trace, prim, operands, params):
-    n = rank(operands[0])
+def axis_rule(trace, prim, operands, params):
+    n = sample_rank(operands[0])
     if not n:  # some NumPy functions accept an axis of a 0-d array
-        return one_by_one(trace, prim, operands, params)
-    params = {k: moved(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
-    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+        return sequential_rule(trace, prim, operands, params)
+    params = {k: batched_axis(a, n) if k in ("axis", "axes") else a for k, a in params.items()}
+    return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
 def on_matrices(trace, prim, operands, params):
-    return bind(prim, [spread(trace, v, b) for v, b in operands], params)
+    return bind(prim, [as_stack(trace, v, b) for v, b in operands], params)
 
 
 def stacked_rule(trace, prim, operands, params):
     """The batching function of the operation itself."""
-    return prim.batch(run_of(prim), [spread(trace, v, b) for v, b in operands], params)
+    return prim.batch(run_of(prim), [as_stack(trace, v, b) for v, b in operands], params)
 
 
-class Way:
+class CustomRule:
     """A batching rule of the operation's own, as a value of `Primitive.batch`. `kernel` describes an
     operation of a kernel: (kind, orders, are the samples the last axis of its second argument?)."""
 
@@ -129,7 +129,7 @@ def pieces_moved(trace, prim, operands, params):
     library = xp(operands[0][0])
     flats, numbers, n = [], [], 1
     for v, b in operands:
-        v = spread(trace, v, b)
+        v = as_stack(trace, v, b)
         to = shape(v)[1:]
         size = int(np.prod(to))
         numbers.append(library.arange(n, n + size).reshape(to))
@@ -140,7 +140,7 @@ def pieces_moved(trace, prim, operands, params):
     return bind(READ, (s.concatenate(zero, *flats, axis=1),), {"path": (), "at": (slice(None), where), "copy": True})
 
 
-def one_by_one(trace, prim, operands, params):
+def sequential_rule(trace, prim, operands, params):
     """Run the operation on one sample after another."""
     if not trace.count:
         raise BatchError(f"{trace.call}: {prim} runs sample by sample, and there are none")
@@ -152,11 +152,11 @@ def one_by_one(trace, prim, operands, params):
         at = iter([bind(READ, (v,), {"path": (), "at": (k,) if ndim(v) == 1 else k, "copy": True}) for v, _ in stacks])
         each.append(bind(prim, [next(at) if b else v for v, b in operands], params))
     if type(each[0]) is tuple:
-        return tuple([together(trace, prim, column) for column in zip(*each, strict=True)])
-    return together(trace, prim, each)
+        return tuple([apply_to_stacks(trace, prim, column) for column in zip(*each, strict=True)])
+    return apply_to_stacks(trace, prim, each)
 
 
-def together(trace: Any, prim: Primitive, each: Any) -> Any:
+def apply_to_stacks(trace: Any, prim: Primitive, each: Any) -> Any:
     each = [v if isinstance(v, Variable) or is_array(v) else np.asarray(v) for v in each]
     if any(shape(v) != shape(each[0]) for v in each):
         name = prim.name
@@ -166,16 +166,16 @@ def together(trace: Any, prim: Primitive, each: Any) -> Any:
             f"{', '.join(sorted({str(shape(v)) for v in each})[:4])}; loop over the samples"
         )
     y = s.layered(*each, axis=0)
-    return like_layout(y, room_for(trace.count, each[0])) if ndim(y) > 2 else y
+    return like_layout(y, empty_stack(trace.count, each[0])) if ndim(y) > 2 else y
 
 
 def way_of(prim: Primitive) -> Callable:
     """The batching rule of an operation."""
     word = prim.batch
-    return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is Way else stacked_rule)
+    return OWN.get(prim) or WORDS.get(word) or (word.run if type(word) is CustomRule else stacked_rule)
 
 
-WORDS = {"elementwise": elementwise, "axis": along_axis, "matrix": on_matrices, "moves": pieces_moved}
+WORDS = {"elementwise": elementwise_rule, "axis": axis_rule, "matrix": on_matrices, "moves": pieces_moved}
 
 # --- memory order of the result ---
 
@@ -194,7 +194,7 @@ def laid_as_one(trace, prim, out, operands, params):
     strides = order_of_one(prim, samples, params)
     if strides is None or strides == b.strides[1:]:
         return out
-    return like_layout(out, room_for(trace.count, hollow(xp_of(b), b.shape[1:], b.dtype, strides)))
+    return like_layout(out, empty_stack(trace.count, hollow(xp_of(b), b.shape[1:], b.dtype, strides)))
 
 
 def is_gathered(at: Any) -> bool:
@@ -230,40 +230,40 @@ def order_of_one(prim: Primitive, samples: list, params: dict) -> Any:
 # --- operations with a batching rule of their own ---
 
 
-def reshaped(trace, prim, operands, params):
+def reshape_rule(trace, prim, operands, params):
     return s.reshape(operands[0][0], to=(trace.count, *params["to"]))
 
 
-def broadcast(trace, prim, operands, params):
-    return s.broadcast_to(padded(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
+def broadcast_rule(trace, prim, operands, params):
+    return s.broadcast_to(with_inner_axes(operands[0][0], len(params["to"])), to=(trace.count, *params["to"]))
 
 
-def transposed(trace, prim, operands, params):
+def transpose_rule(trace, prim, operands, params):
     return s.transpose(operands[0][0], axes=(0, *[a + 1 for a in params["axes"]]))
 
 
-def joined(trace, prim, operands, params):
+def concatenate_rule(trace, prim, operands, params):
     axis = params["axis"]
-    return s.concatenate(*[spread(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
+    return s.concatenate(*[as_stack(trace, v, b) for v, b in operands], axis=axis + 1 if axis >= 0 else axis)
 
 
-def packed(trace, prim, operands, params):
-    y = s.layered(*[spread(trace, v, b) for v, b in operands], axis=1)
+def pack_rule(trace, prim, operands, params):
+    y = s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=1)
     return s.reshape(y, to=(trace.count, *params["to"])) if len(params["to"]) > 1 else y
 
 
-def layered(trace, prim, operands, params):
-    return s.layered(*[spread(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
+def stack_rule(trace, prim, operands, params):
+    return s.layered(*[as_stack(trace, v, b) for v, b in operands], axis=params["axis"] + 1)
 
 
-def next_axis(trace, prim, operands, params):
+def layer_rule(trace, prim, operands, params):
     return bind(prim, [operands[0][0]], {**params, "axis": params["axis"] + 1})
 
 
-def multiplied(trace, prim, operands, params):
+def matmul_rule(trace, prim, operands, params):
     """A product with a matrix that all samples share, as one matrix product."""
     (x, bx), (y, by) = operands
-    n, m = rank(operands[0]), rank(operands[1])
+    n, m = sample_rank(operands[0]), sample_rank(operands[1])
     if not bx and n == 2 and m == 1:
         return matmul(y, T(x))
     if not by and m == 2 and n == 1:
@@ -304,7 +304,7 @@ def further(trace: Any, x: Any, path: tuple, at: Any) -> tuple:
     if not SIMPLE.issuperset([kind for kind, _ in path]) or (not ix.basic(at) and at is not None and is_split(at)):
         # an element without axes is indexed as an element of a vector
         alone = () if x.shape else (("reshape", (trace.count, 1)),)
-        return alone, (slice(None), *ix._places(plainly(x), path, Ellipsis if at is None else at))
+        return alone, (slice(None), *ix.coordinates_of(plainly(x), path, Ellipsis if at is None else at))
     if at is None or at is Ellipsis:
         return one_axis_further(path, trace, x), at
     return one_axis_further(path, trace, x), (slice(None), *(at if type(at) is tuple else (at,)))
@@ -322,7 +322,7 @@ def in_two(path: tuple, at: Any) -> int | None:
 
 
 def plainly(x: Any) -> Any:
-    return ix.flat_of(x.view(np.ndarray) if isinstance(x, np.ndarray) else x)
+    return ix.as_flat_source(x.view(np.ndarray) if isinstance(x, np.ndarray) else x)
 
 
 def is_split(at: Any) -> bool:
@@ -341,25 +341,25 @@ def sample_of(v: Any) -> Any:
     return hollow(xp_of(b), b.shape[1:], b.dtype, b.strides[1:])
 
 
-def read(trace, prim, operands, params):
+def read_rule(trace, prim, operands, params):
     v, path, at = operands[0][0], params["path"], params["at"]
     if type(at) is int and type(v) is np.ndarray and v.ndim == 2 and not path:  # one number of each sample
         return v[:, at].copy()
     cut = in_two(path, at)
     if cut is not None:
-        v = read(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
-        return read(trace, prim, [(v, True)], {**params, "path": path[cut:]})
+        v = read_rule(trace, prim, [(v, True)], {"path": path[:cut], "at": None, "copy": True})
+        return read_rule(trace, prim, [(v, True)], {**params, "path": path[cut:]})
     x = sample_of(v)
     place, chosen = further(trace, x, path, at)
     y = bind(READ, (v,), {"path": place, "at": chosen, "copy": params["copy"] or (chosen is not None and chosen is not Ellipsis)})
     if path and len(place) < len(path):  # an index by positions: its layout in NumPy depends on them
         here = ix.region(plain_layout(x), path)
-        here = here if at is None else here[host(at)]
+        here = here if at is None else here[host_index(at)]
         return like_layout(y, room_laid(xp_of(bottom(v)), here.shape, here.strides, here.dtype, count=trace.count))
     return y
 
 
-def written(trace, prim, operands, params):
+def write_rule(trace, prim, operands, params):
     (v, batched), (y, by) = operands
     path, at = params["path"], params["at"]
     if type(at) is int and batched and by and type(v) is type(y) is np.ndarray and v.ndim == 2 and v.dtype is y.dtype and not path:
@@ -367,18 +367,18 @@ def written(trace, prim, operands, params):
             v[:, at] = y
             return v
     if not batched:  # the buffer becomes a stack
-        v = like_layout(spread(trace, v, False), room_for(trace.count, v))
+        v = like_layout(as_stack(trace, v, False), empty_stack(trace.count, v))
     cut = in_two(path, at)
     if cut is not None:
         first = {"path": path[:cut], "at": Ellipsis}
-        part = read(trace, READ, [(v, True)], {**first, "at": None, "copy": True})
+        part = read_rule(trace, READ, [(v, True)], {**first, "at": None, "copy": True})
         if prim is ADD_AT:  # windows may contain an element several times
             part = s.zeros_like(part)
-        part = written(trace, prim, [(part, True), (y, by)], {"path": path[cut:], "at": at})
-        return written(trace, prim, [(v, True), (part, True)], first)
+        part = write_rule(trace, prim, [(part, True), (y, by)], {"path": path[cut:], "at": at})
+        return write_rule(trace, prim, [(v, True), (part, True)], first)
     x = sample_of(v)
     if by:
-        y = padded(y, len(x.shape) if not path and at is Ellipsis else ix.region(plain_layout(x), path)[host(at)].ndim)
+        y = with_inner_axes(y, len(x.shape) if not path and at is Ellipsis else ix.region(plain_layout(x), path)[host_index(at)].ndim)
     path, at = further(trace, x, path, at)
     return bind(prim, [v, y], {"path": path, "at": at})
 
@@ -389,7 +389,8 @@ def plain_layout(x: Any) -> Any:
 
 
 OWN = {
-    s.reshape.prim: reshaped, s.broadcast_to.prim: broadcast, s.transpose.prim: transposed, s.concatenate.prim: joined,
-    s.packed.prim: packed, s.layered.prim: layered, s.layer.prim: next_axis, s.as_layer.prim: next_axis, matmul.prim: multiplied,
-    READ: read, ASSIGN: written, ADD_AT: written,
+    s.reshape.prim: reshape_rule, s.broadcast_to.prim: broadcast_rule, s.transpose.prim: transpose_rule,
+    s.concatenate.prim: concatenate_rule,
+    s.packed.prim: pack_rule, s.layered.prim: stack_rule, s.layer.prim: layer_rule, s.as_layer.prim: layer_rule, matmul.prim: matmul_rule,
+    READ: read_rule, ASSIGN: write_rule, ADD_AT: write_rule,
 }  # fmt: skip

@@ -21,12 +21,12 @@ from .._capture.snapshots import content_of
 from .._core.abstract_arrays import hollow, hollow_number, read_only_as
 from .._core.arrays import NUMBERS, is_array, is_scalar, xp_of
 from .._core.errors import BatchError, OfTracked, callers_line
-from .._core.float_errors import LOUD, Listening, ending, looked_at
+from .._core.float_errors import LOUD, ErrorListener, ending, looked_at
 from .._core.primitive import (
     HIDDEN,
     READ,
     SAMPLED,
-    Ended,
+    EndedTrace,
     Primitive,
     Trace,
     bind,
@@ -41,8 +41,8 @@ from .._core.scope import OPEN, now
 from .._core.variable import Variable, View, bottom, copied, frozen, like_layout, variable
 from ..ops import shaping as s
 from ..ops.declare import ndim
-from .captured_marks import Buffer, Marks
-from .rules import OWN, Way, is_gathered, laid_as_one, one_by_one, room_for, samples_first, spread, way_of
+from .captured_marks import CapturedBuffer, Marks
+from .rules import OWN, CustomRule, as_stack, empty_stack, is_gathered, laid_as_one, samples_first, sequential_rule, way_of
 
 SAMPLES: dict = {}  # (shape, dtype, strides) of a stack -> the abstract value of a sample
 
@@ -102,11 +102,11 @@ class Batch(Trace):
         """x as an argument of an inner transform. Its marks begin anew, as written by every sample, so
         writes are allowed."""
         y = frozen(x)
-        if type(y._slot) is Buffer:
+        if type(y._slot) is CapturedBuffer:
             y._slot.marks.on_read((), None)
             marks = Marks(self.call, x)
             marks.own = True
-            y._slot = Buffer(y._slot.value, y._slot.batched, marks)
+            y._slot = CapturedBuffer(y._slot.value, y._slot.batched, marks)
         return y
 
     def adopt(self, x: Variable) -> None:
@@ -115,11 +115,11 @@ class Batch(Trace):
             x._seen, x._value, x = -1, None, x._base
         trace, value = x._trace, x._value
         b = bottom(x)
-        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, Ended):
+        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, EndedTrace):
             return
         if getattr(x, "_version", None) is None:
             x._version = 0
-        outer = x._slot if trace is not None and trace.visibility == SAMPLED and type(x._slot) is Buffer else None
+        outer = x._slot if trace is not None and trace.visibility == SAMPLED and type(x._slot) is CapturedBuffer else None
         self.adopted.append((x, value, trace, x._slot, getattr(x, "_saved", False)))
         if trace is None:
             held = value
@@ -129,7 +129,7 @@ class Batch(Trace):
             held = variable(value, trace, outer.value) if outer.batched else outer.value
         if isinstance(held, Variable):
             held._saved = True
-        x._slot = Buffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
+        x._slot = CapturedBuffer(held, False, Marks(self.call, x, None if outer is None else outer.marks))
         x._value, x._trace = hollow(xp_of(b), b.shape, b.dtype, b.strides), self
 
     def note(self, x: Any) -> None:
@@ -161,17 +161,17 @@ class Batch(Trace):
         """Restore an adopted array after the function."""
         if x._slot.marks.written is False:
             x._value, x._trace, x._slot, x._saved = value, trace, slot, saved
-        elif trace is not None and trace.visibility == SAMPLED and type(slot) is Buffer:
+        elif trace is not None and trace.visibility == SAMPLED and type(slot) is CapturedBuffer:
             below = self.beneath(x)
             batched = isinstance(below, Variable) and below._trace is trace
-            x._become(variable(value, trace, Buffer(below._slot if batched else below, batched, slot.marks)))
+            x._become(variable(value, trace, CapturedBuffer(below._slot if batched else below, batched, slot.marks)))
             x._saved = True
         else:
             self.risen.append(x)
 
     def sample(self, x: Variable, k: int) -> Any:
         """The value of x in one sample, one level down."""
-        if type(x._slot) is Buffer:
+        if type(x._slot) is CapturedBuffer:
             value = x._slot.value
             return value if not x._slot.batched else bind(READ, (value,), {"path": (), "at": (k,) if ndim(value) == 1 else k, "copy": True})
         return bind(READ, (x._slot,), {"path": (), "at": (k,) if ndim(x._slot) == 1 else k, "copy": True})
@@ -181,13 +181,13 @@ class Batch(Trace):
         if isinstance(y, Variable):
             y = live(y)
             if y._trace is self:
-                if type(y._slot) is not Buffer:
+                if type(y._slot) is not CapturedBuffer:
                     return y._slot
                 y._slot.marks.on_read((), None)
-                return spread(self, y._slot.value, y._slot.batched)
+                return as_stack(self, y._slot.value, y._slot.batched)
             if y._trace is None:
                 y = bottom(y)
-        return spread(self, y, False)
+        return as_stack(self, y, False)
 
     def beneath(self, x: Variable) -> Any:
         """The value of the handle after the run: that of the last sample, as a loop over the samples
@@ -198,23 +198,23 @@ class Batch(Trace):
         return frozen(y) if isinstance(y, Variable) else np.asarray(y) if is_array(x._value) and not is_array(y) else y
 
     def memory(self, slot: Any) -> Any:
-        return slot.value if type(slot) is Buffer else slot
+        return slot.value if type(slot) is CapturedBuffer else slot
 
     def is_plain(self, x: Variable) -> bool:
         slot = x._slot
-        return type(slot) is Buffer and not slot.batched and not is_tracked(slot.value)
+        return type(slot) is CapturedBuffer and not slot.batched and not is_tracked(slot.value)
 
     def copied_slot(self, slot: Any, x: Variable) -> Any:
-        if type(slot) is Buffer:
-            return Buffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
+        if type(slot) is CapturedBuffer:
+            return CapturedBuffer(samples_first(copied(slot.value)) if slot.batched else copied(slot.value), slot.batched, slot.marks)
         return samples_first(copied(slot))
 
     def laid_slot(self, stack: Any, value: Any) -> Any:
         """The stack, with each sample in the memory order of `value`."""
-        if type(stack) is Buffer:
+        if type(stack) is CapturedBuffer:
             stack.marks.on_read((), None)
-            stack = stack.value if stack.batched else spread(self, stack.value, False)
-        return like_layout(stack, room_for(self.count, value))
+            stack = stack.value if stack.batched else as_stack(self, stack.value, False)
+        return like_layout(stack, empty_stack(self.count, value))
 
     def picks(self, x):
         """Is x not captured, and different from sample to sample?"""
@@ -225,7 +225,7 @@ class Batch(Trace):
 
     def agreed(self, slot: Any, what: str) -> Any:
         """The value that all samples share. Raises if they differ."""
-        if type(slot) is Buffer:
+        if type(slot) is CapturedBuffer:
             slot.marks.on_read((), None)
             if not slot.batched:
                 return slot.value
@@ -255,7 +255,7 @@ class Batch(Trace):
             if x._trace is self:
                 x._value = self.beneath(x)
         super().close()
-        self.__class__ = Closed  # type: ignore[assignment]
+        self.__class__ = EndedBatch  # type: ignore[assignment]
 
     def draws(self, name):
         """Raises: in a loop each sample would draw other numbers."""
@@ -283,7 +283,7 @@ class Batch(Trace):
 
     def listened(self, prim, args, inputs, slots, params):
         """The operation, if the function can observe its errors or warnings."""
-        with Listening() as told:
+        with ErrorListener() as told:
             try:
                 out = self.done(prim, args, inputs, slots, params)
             except Exception as error:
@@ -314,7 +314,7 @@ class Batch(Trace):
     def end_of(self, k, prim, inputs, slots, params):
         """How the operation ends for sample number k."""
         error = None
-        with Listening(True) as told:
+        with ErrorListener(True) as told:
             try:
                 samples = [v if t is None else self.sample(variable(None, self, t), k) for v, t in zip(inputs, slots, strict=True)]
                 bind(prim, samples, params)
@@ -327,7 +327,7 @@ class Batch(Trace):
             return prim.run(*args, **params)
         given, target = [], None
         for k, t in enumerate(slots):
-            if type(t) is not Buffer:
+            if type(t) is not CapturedBuffer:
                 given.append((inputs[k], False) if t is None else (t, True))
                 continue
             given.append((t.value, t.batched))
@@ -341,17 +341,17 @@ class Batch(Trace):
             return self.not_batched(prim, [v for v, _ in given], params, inputs[0], target)
         out = NotImplemented if prim.batch is None and prim not in OWN else way_of(prim)(self, prim, given, params)
         if out is NotImplemented:
-            out = one_by_one(self, prim, given, params)
+            out = sequential_rule(self, prim, given, params)
         elif (
             is_gathered(params["at"])
             if prim is READ
-            else type(prim.batch) is not Way and prim.batch != "elementwise" and (prim not in OWN or prim in JOINED)
+            else type(prim.batch) is not CustomRule and prim.batch != "elementwise" and (prim not in OWN or prim in JOINED)
         ):
             out = laid_as_one(self, prim, out, given, params)
         if type(out) is tuple:
             return tuple([self.made(o) for o in out])
         if target is not None:
-            return variable(inputs[0], self, Buffer(out, True, target.marks))
+            return variable(inputs[0], self, CapturedBuffer(out, True, target.marks))
         if prim.writes:
             return self.made(out, is_array(inputs[0]))
         whole = ndim(out) == 1 and (is_array_of(prim, params) or (prim in KEEPING and is_array(inputs[0])))
@@ -369,7 +369,7 @@ class Batch(Trace):
                 elif t.ndim != rank:
                     return None
             else:
-                if kind is Buffer:
+                if kind is CapturedBuffer:
                     v = t.value
                     if t.batched or type(v) is not ndarray:
                         return None
@@ -389,14 +389,14 @@ class Batch(Trace):
         """An operation on captured arrays that are still the same for all samples."""
         out = bind(prim, given, params)
         if target is not None:
-            return variable(shown, self, Buffer(out, False, target.marks))
+            return variable(shown, self, CapturedBuffer(out, False, target.marks))
         return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
 
 
 CURE = ", and tg.vmap runs the function once for all of them; write numpy.where(condition, a, b), or loop over the samples"
 
 
-class Closed(Ended):
+class EndedBatch(EndedTrace):
     """A batch after its function: its Variables are the values of the last sample."""
 
     __slots__ = ()

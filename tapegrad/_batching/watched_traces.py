@@ -3,7 +3,7 @@ user's line.
 
 A trace that is opened while a watcher is active (`OPEN.watcher`) gets one of the classes below. The
 fast paths of _fast test for exact classes, so all of its operations go through `apply` or `step`. Its
-list of records is a `Noted`, which holds the lines. Without a watcher the only cost is one test per
+list of records is a `WatchedRecords`, which holds the lines. Without a watcher the only cost is one test per
 transform, whether `WATCHERS` is empty."""
 
 import linecache
@@ -16,21 +16,21 @@ from .._core.arrays import is_array
 from .._core.errors import users_place
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Primitive, layout_of
-from .._core.reverse import PART, Like, Tape, primitive_of
+from .._core.reverse import PART, ShapeStandIn, Tape, primitive_of
 from .._core.scope import OPEN, WATCHERS, Exit, changed, outside
 from .._core.variable import Variable, View
-from .captured_marks import Buffer
+from .captured_marks import CapturedBuffer
 from .trace import Batch
 
 # --- lines ---
 
 
-def text_of(place: tuple) -> str:
+def source_line(place: tuple) -> str:
     """The source text of the line; empty if there is none."""
     return linecache.getline(*place).strip()
 
 
-class Noted(list):
+class WatchedRecords(list):
     """The records of a tape, each with the line that made it.
 
     A record made by the sweep over other records has the line of the swept record, and its name in
@@ -77,7 +77,7 @@ class Noted(list):
 class Cotangents(list):
     """The cotangents of a sweep over such records."""
 
-    def __init__(self, noted: Noted, n: int):
+    def __init__(self, noted: WatchedRecords, n: int):
         super().__init__([None] * n)
         self.noted = noted
 
@@ -90,7 +90,7 @@ class Cotangents(list):
 # --- traces ---
 
 
-def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
+def apply_watched(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
     """Run the operation with `way` of the base class, and tell the watcher. Parts of other operations and
     of sweeps are not told."""
     watcher = OPEN.watcher
@@ -105,7 +105,7 @@ def told(way: Any, trace: Any, prim: Primitive, args: Any, *more: Any) -> Any:
 def watched_class(kind: type, name: str) -> type:
     """The class of traces of this kind whose operations are told, by this method."""
     way = getattr(kind, name)
-    return type(f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: told(way, *args)})
+    return type(f"Watched{kind.__name__}", (kind,), {"__slots__": (), name: lambda *args: apply_watched(way, *args)})
 
 
 WATCHED: dict = {kind: watched_class(kind, name) for kind, name in ((Tape, "apply"), (Dual, "apply"), (Batch, "step"))}
@@ -125,7 +125,7 @@ class Watcher:
         if kind is not None:
             trace.__class__ = kind
         if isinstance(trace, Tape):
-            trace.records = Noted(trace.records, self)
+            trace.records = WatchedRecords(trace.records, self)
 
     def done(self, prim: Primitive, args: Any, out: Any, params: dict) -> None:
         """Called after an operation of the user's code."""
@@ -133,7 +133,7 @@ class Watcher:
     def captured(self, array: Any, x: Variable) -> None:
         """Called when x stands for a captured array."""
 
-    def swept(self, noted: Noted, slot: int, c: Any) -> None:
+    def swept(self, noted: WatchedRecords, slot: int, c: Any) -> None:
         """Called when a sweep has the cotangent c of this slot, from the record `noted.now` (None: the
         seed of the sweep)."""
 
@@ -162,7 +162,7 @@ class Watcher:
 # --- the content of a value ---
 
 
-def parts(x: Any) -> tuple[list, list]:
+def values_and_tangents(x: Any) -> tuple[list, list]:
     """The plain arrays and numbers in x, of all samples: (its values, its tangents)."""
     values: list = []
     slopes: list = []
@@ -171,22 +171,22 @@ def parts(x: Any) -> tuple[list, list]:
     while isinstance(x, Variable):
         trace, slot = x._trace, x._slot
         if trace is not None and trace.visibility == SAMPLED:
-            x = slot.value if type(slot) is Buffer else slot
+            x = slot.value if type(slot) is CapturedBuffer else slot
             continue
         if trace is not None and trace.holds:
-            for some in parts(slot):
+            for some in values_and_tangents(slot):
                 slopes += some
         x = x._value
-    if type(x) is not Like and (is_array(x) or isinstance(x, (np.generic, float, complex))):
+    if type(x) is not ShapeStandIn and (is_array(x) or isinstance(x, (np.generic, float, complex))):
         values.append(x)
     return values, slopes
 
 
-def parts_of(args: Any) -> Iterator[tuple]:
+def plain_parts(args: Any) -> Iterator[tuple]:
     for a in args:
-        yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [parts(a)]
+        yield from [parts_of_list(a)] if isinstance(a, (tuple, list)) else [values_and_tangents(a)]
 
 
 def parts_of_list(members: Any) -> tuple[list, list]:
-    found = [parts(m) for m in members]
+    found = [values_and_tangents(m) for m in members]
     return [v for values, _ in found for v in values], [s for _, slopes in found for s in slopes]

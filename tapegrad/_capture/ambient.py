@@ -3,11 +3,11 @@
 from contextvars import ContextVar
 from typing import Any
 
-from .classes import State
+from .classes import InstanceState
 from .kinds import HEAP, Holder, put_state, state_of
 
 
-class Ambient(Holder):
+class ContextValue(Holder):
     """A context variable.  What f sets is set at once, for the context keeps it, and made plain afterwards."""
 
     __slots__ = ("real", "shadow", "placed", "first")
@@ -31,7 +31,7 @@ class Ambient(Holder):
 
     @staticmethod
     def named(change: tuple) -> list:
-        return [(Ambient.words, v) for v in change[2].placed[-1:]]
+        return [(ContextValue.words, v) for v in change[2].placed[-1:]]
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
@@ -56,14 +56,14 @@ class Ambient(Holder):
         return getattr(self.real, name)
 
 
-class Ambients:
+class AmbientCapture:
     """The part of a `Shadow` that replaces what this file is about."""
 
     __slots__ = ()
 
     def ambient(self, x: ContextVar) -> Any:
-        new = Ambient(x, self)
-        self.changes.append((Ambient, x, new))
+        new = ContextValue(x, self)
+        self.changes.append((ContextValue, x, new))
         return new
 
     def future(self, x: Any) -> Any:
@@ -82,5 +82,5 @@ class Ambients:
             return self.leave(x)
         new = BaseException.__new__(kind, *args)
         put_state(new, before)
-        self.changes.append((State, x, new, before))
+        self.changes.append((InstanceState, x, new, before))
         return new

@@ -35,7 +35,7 @@ def acts_as_array(x: np.ndarray, kind: type) -> bool:
     return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])  # (its methods only change the class of a result)
 
 
-class Arrays:
+class ArrayCapture:
     """The part of a `Shadow` that replaces arrays."""
 
     __slots__ = ()
@@ -124,7 +124,7 @@ class Arrays:
                     hold.append(x)
                     pairs.append((x, v))
                     if len(THREADS) > 1 or WRITERS:
-                        threads.snapshot(self, x, v)
+                        threads.snapshot_captured(self, x, v)
             found.append(v)
         return found
 
@@ -156,9 +156,9 @@ class Arrays:
         if WATCHERS and OPEN.watcher is not None:
             OPEN.watcher.captured(x, v)
         if len(THREADS) > 1 or WRITERS:
-            threads.snapshot(self, x, v)
+            threads.snapshot_captured(self, x, v)
         if self.reached or self.wrote:
-            routes.captured(self, x)
+            routes.capture_array(self, x)
         if OPEN.hiding:
             self.adopted(v)
         return v
@@ -172,7 +172,7 @@ class Arrays:
             return self.leave(x)
         part, of_parts = offset % root.itemsize, root.dtype.kind == "c" and root.itemsize == 2 * x.itemsize
         if root.flags.forc and (root.dtype == x.dtype or (of_parts and part in (0, x.itemsize))):
-            known = elements(whole, root, x, offset - part if of_parts else offset)
+            known = elements_of_root(whole, root, x, offset - part if of_parts else offset)
             if known is not None:
                 return view(known, ("imag" if part else "real", None)) if of_parts else known
         return self.beside(x, whole)
@@ -205,7 +205,7 @@ class Arrays:
         first = address(x) - address(raw) - start
         if first == 0 and x.shape == whole._value.shape and x.strides == whole._value.strides:
             return whole
-        known = elements(whole, bottom(whole), x, first)
+        known = elements_of_root(whole, bottom(whole), x, first)
         return self.beside(x, whole) if known is None else known
 
     def within(self, x: Any) -> Any:
@@ -217,7 +217,7 @@ class Arrays:
             if xp_of(other) is xp_of(x) and other.dtype == x.dtype and other.size and other.flags.forc:
                 a, b = extent(other)
                 if a <= low and high <= b and not any((s % x.itemsize) for s in (low - a, *x.strides)):
-                    return elements(w, other, x, address(x) - a)
+                    return elements_of_root(w, other, x, address(x) - a)
         return None
 
     def meet(self, x: Any, v: Variable, others: list) -> None:
@@ -242,7 +242,7 @@ class Arrays:
         OPEN.aliased = {**OPEN.aliased, **{id(v): v for v in both}}
 
 
-def elements(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
+def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
     """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of that, counted in C order.
     None: it lies between them."""
     size = root.itemsize
@@ -264,7 +264,7 @@ def bytes_of(owner: Any) -> Any:
         return None
 
 
-def memory_of(x: Any) -> int:
+def memory_block(x: Any) -> int:
     """The block of memory in which a plain array lies."""
     if xp_of(x) is not np:
         return x.data.mem.ptr

@@ -1,6 +1,6 @@
 """Builtins and parts of the standard library that rebuilt functions see: those that must know of shadows.
 
-A function takes its builtins from its globals when it is made; `Globals` gives `BUILTINS`, which is Python's own but for these.
+A function takes its builtins from its globals when it is made; `ModuleGlobals` gives `BUILTINS`, which is Python's own but for these.
 Others may add theirs."""
 
 import builtins
@@ -19,7 +19,7 @@ from .kinds import EMPTY, Holder, original
 from .type_queries import hasattr_, memoryview_, type_
 
 
-class Builtins(dict):
+class BuiltinStandIns(dict):
     """The stand-ins; what has none is looked up in Python's builtins as they are now."""
 
     __slots__ = ()
@@ -28,7 +28,7 @@ class Builtins(dict):
         return vars(builtins)[name]
 
 
-class Globals(dict):
+class ModuleGlobals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
 
     Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
@@ -60,7 +60,7 @@ class Globals(dict):
             if name in self:
                 self[name]
 
-    def fill(self) -> "Globals":
+    def fill(self) -> "ModuleGlobals":
         """All names of the module."""
         for name in list(self.real):
             if name in self:
@@ -117,13 +117,13 @@ class Globals(dict):
         return value
 
 
-class Names(Holder):
+class GlobalNames(Holder):
     """(Names, globals of a module, those that stand for them)"""
 
     words = "a global name"
 
     @staticmethod
-    def bound(space: Globals) -> list:
+    def bound(space: ModuleGlobals) -> list:
         """(name, value) of those that were bound; `EMPTY` for a value that was deleted."""
         first, values = space.first, dict.values(space)
         if len(values) == len(first) and all(map(operator.is_, values, first.values())) and all(map(operator.is_, dict.keys(space), first)):
@@ -133,24 +133,24 @@ class Names(Holder):
 
     @staticmethod
     def named(change: tuple) -> list:
-        return Names.bound(change[2])
+        return GlobalNames.bound(change[2])
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
-        return bool(Names.other(change[2]))
+        return bool(GlobalNames.other(change[2]))
 
     @staticmethod
-    def other(space: Globals) -> set:
+    def other(space: ModuleGlobals) -> set:
         """The names that f, or something else, has bound."""
         real = space.real
-        return {name for name, _ in Names.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
+        return {name for name, _ in GlobalNames.bound(space)} | {n for n, v in space.met.items() if real.get(n, EMPTY) is not v}
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
         """Afterwards no name means a shadow any longer."""
         _, real, space = change
         if dict.__len__(space) > 2 or len(space.first) > 2:
-            for name, v in () if back.undo or space.shadow is None else Names.bound(space):
+            for name, v in () if back.undo or space.shadow is None else GlobalNames.bound(space):
                 if v is EMPTY:
                     real.pop(name, None)
                 else:
@@ -162,10 +162,10 @@ class Names(Holder):
         dict.clear(space)
 
 
-class Module:
-    """A user's module seen from a rebuilt function.  Its namespace is the `Globals` of the functions of that module."""
+class ModuleShadow:
+    """A user's module seen from a rebuilt function.  Its namespace is the `ModuleGlobals` of the functions of that module."""
 
-    def __init__(self, space: Globals):
+    def __init__(self, space: ModuleGlobals):
         object.__setattr__(self, "__dict__", space)
 
     @property
@@ -187,7 +187,7 @@ class Module:
         return f"<module {self.__name__!r}>"
 
 
-class Patched:
+class PatchedModule:
     """A module of the standard library with some of its names replaced."""
 
     def __init__(self, real, **names):
@@ -204,7 +204,7 @@ class Patched:
         setattr(self._tg_real, name, value)
 
 
-class Modules(Mapping):
+class ModuleTable(Mapping):
     """`sys.modules`, whose modules are seen as by an import."""
 
     def __getitem__(self, name: str) -> Any:
@@ -220,19 +220,19 @@ class Modules(Mapping):
 def shadowed(x: Any, space: Any = None) -> Any:
     """x as the function with these globals, by default the nearest rebuilt one that is running, is to see it."""
     frame = sys._getframe(1)
-    for _ in range(NEAR):
-        if type(space) is Globals or frame is None:
+    for _ in range(NEAR_FRAMES):
+        if type(space) is ModuleGlobals or frame is None:
             break
         space, frame = frame.f_globals, frame.f_back
-    if type(space) is Globals:
-        if type(space.real) is Globals:  # a checkpoint's, of a function that was rebuilt already
+    if type(space) is ModuleGlobals:
+        if type(space.real) is ModuleGlobals:  # a checkpoint's, of a function that was rebuilt already
             x = shadowed(x, space.real)
         return x if space.shadow is None else space.shadow(x)
     open_ = OPEN.shadows
     return open_[-1](x) if open_ else x
 
 
-NEAR = 5  # frames of the standard library between
+NEAR_FRAMES = 5  # frames of the standard library between
 
 
 def names_in(code: types.CodeType) -> set:
@@ -264,7 +264,7 @@ def deletes(code: types.CodeType) -> tuple:
 
 def import_(name, globals=None, locals=None, fromlist=(), level=0):
     real = globals
-    while type(real) is Globals:
+    while type(real) is ModuleGlobals:
         real = real.real
     return shadowed(builtins.__import__(name, real, locals, fromlist, level), globals)
 
@@ -274,7 +274,7 @@ def import_module(name, package=None):
 
 
 def build_class(body, name, /, *bases, **options):
-    if type(body.__globals__) is Globals:
+    if type(body.__globals__) is ModuleGlobals:
         body.__globals__.touch(body.__code__)
     if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
         options["metaclass"] = meta
@@ -291,7 +291,7 @@ def scope(frame: Any, source: Any, mode: str, globals: Any, locals: Any) -> tupl
         source = compile(
             source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source, "<string>", mode, dont_inherit=True
         )
-    if type(globals) is Globals:
+    if type(globals) is ModuleGlobals:
         globals.touch(source)
     elif "__builtins__" not in globals:
         globals["__builtins__"] = BUILTINS
@@ -336,7 +336,7 @@ def issubclass_(c, kinds, /):
 
 # Python's own C code takes these from the dict itself, past `__missing__`.
 TAKEN = ("iter", "reversed", "getattr", "next", "range", "zip", "map", "filter", "enumerate", "__build_class__")
-BUILTINS = Builtins(
+BUILTINS = BuiltinStandIns(
     {name: vars(builtins)[name] for name in TAKEN},
     __import__=import_,
     __build_class__=build_class,
@@ -349,5 +349,5 @@ BUILTINS = Builtins(
     hasattr=hasattr_,
     memoryview=memoryview_,
 )
-LIBRARY = {importlib: Patched(importlib, import_module=import_module), sys: Patched(sys, modules=Modules())}
+LIBRARY = {importlib: PatchedModule(importlib, import_module=import_module), sys: PatchedModule(sys, modules=ModuleTable())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

@@ -9,8 +9,8 @@ import numpy as np
 from .._core.arrays import IMMUTABLE, checksum
 from .._core.errors import RouteError, callers_line
 from .._core.variable import HANDLES, Variable
-from .builtin import Globals, Names, names_in
-from .classes import State
+from .builtin import GlobalNames, ModuleGlobals, names_in
+from .classes import InstanceState
 from .containers import Contents, differ
 from .kinds import is_foreign, state_of
 from .objects import parts_of
@@ -18,7 +18,7 @@ from .objects import parts_of
 PLAIN = (types.ModuleType, types.BuiltinFunctionType)
 
 
-class Cached:
+class CacheCapture:
     """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed like anything else
     captured.  A call with a Variable, or of a function that may read what has been written in this call, runs rebuilt, and is
     forgotten: a cache keeps no Variable.  What the user's function alters when it runs for the cache must not be known yet."""
@@ -42,7 +42,7 @@ class Cached:
         given = [*args, *kwargs.values()]
         real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
-        if known and not Reach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
+        if known and not WriteReach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
             n = len(args)
             given, named = real[:n], dict(zip(kwargs, real[n:], strict=True))
             return shadow(self.cache(*given, **named) if self.holds(given, named) else self.first(given, named))
@@ -78,7 +78,7 @@ class Cached:
         shadow = self.shadow
         found = {(id(c), 0): c[0].words.format(c[1]) for c in [*shadow.changes] if c[0].altered(shadow, c)}
         for a, v in shadow.arrays:
-            if type(a) is np.ndarray and not is_written(v):
+            if type(a) is np.ndarray and not memory_was_replaced(v):
                 found[id(a), checksum(a)] = f"a captured array of shape {a.shape}"
         return found
 
@@ -97,28 +97,28 @@ def is_variable(x: Any) -> bool:
     return type(x) in HANDLES
 
 
-def is_written(v: Variable) -> bool:
+def memory_was_replaced(v: Variable) -> bool:
     """Is the memory under a captured array another one than at first?"""
     base = getattr(v, "_base", v)
     return bool(getattr(base, "_version", 0)) or base._trace is not None
 
 
-class Reach:
+class WriteReach:
     """Does a function, by the names in its code, lead to anything that this call has written?"""
 
     def __init__(self, shadow: Any, f: Any):
         self.shadow, self.met = shadow, set()
         self.written = set()
         for kind, old, now, *first in shadow.changes:
-            if kind is State and State.bound(state_of(now), first[0]):
+            if kind is InstanceState and InstanceState.bound(state_of(now), first[0]):
                 self.written.add(id(old))
             elif kind is Contents and first[0] is not None and differ(now, first[0]):
                 self.written.add(id(old))
-        self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is Globals}
+        self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is ModuleGlobals}
 
     def finds_written(self, todo: list) -> bool:
-        names = any([kind is Names and Names.bound(now) for kind, _, now, *_ in self.shadow.changes])
-        if not (self.written or names or any([is_written(v) for v in self.shadow.seen.values() if is_variable(v)])):
+        names = any([kind is GlobalNames and GlobalNames.bound(now) for kind, _, now, *_ in self.shadow.changes])
+        if not (self.written or names or any([memory_was_replaced(v) for v in self.shadow.seen.values() if is_variable(v)])):
             return False
         while todo:
             x = todo.pop()
@@ -126,7 +126,7 @@ class Reach:
                 continue
             self.met.add(id(x))
             new = self.shadow.seen.get(id(x))
-            if id(x) in self.written or is_variable(new) and is_written(new):
+            if id(x) in self.written or is_variable(new) and memory_was_replaced(new):
                 return True
             todo += self.inside(x)
         return False

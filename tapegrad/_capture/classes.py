@@ -5,7 +5,7 @@ The shadow of a class C(B) has the bases (C, shadow of B): each class stands beh
 asks for what comes after C must start from C itself: see `super_` in builtin.py.
 
 A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of sight: making it has no
-effect that the user could see.  It has every member of its class, and `Seen`, which its metaclass is derived from, answers for
+effect that the user could see.  It has every member of its class, and `ShadowMeta`, which its metaclass is derived from, answers for
 `__mro__` and `__bases__`, so code that goes through classes and their namespaces meets each of them once, as its shadow.  Its bases
 never change afterwards.  A class is a cycle, so one made for each call would be left
 to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
@@ -25,14 +25,14 @@ from .kinds import (
     Holder,
     base_of,
     bases_of,
+    clear_attributes,
     drop_state,
-    empty,
+    is_unchanged,
     is_user_class,
     module_of,
     mro_of,
     original,
     put_state,
-    same,
     slots_of,
     state_of,
 )
@@ -40,7 +40,7 @@ from .objects import parts_of
 from .type_queries import METAS
 
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
-KEPT = 16  # of them
+KEPT_CLASSES = 16  # of them
 SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
@@ -50,7 +50,7 @@ SPECIAL = frozenset((
 QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
 
 
-class Seen(type):
+class ShadowMeta(type):
     """The metaclass of shadows, and of what the function derives from them: a class's place among others is that in a plain call."""
 
     def seen(c) -> list:
@@ -60,25 +60,27 @@ class Seen(type):
         return [k for k in order if k not in behind and QUIET not in k.__dict__]
 
     def stands(c, kinds: tuple) -> tuple:
-        found = {original(k): k for k in Seen.seen(c)}
+        found = {original(k): k for k in ShadowMeta.seen(c)}
         return tuple([found.get(original(k), k) for k in kinds])
 
     def mro(c):
-        return type.mro(c) if mro_of(c) is None else Seen.seen(c)  # Python asks for it while a class is made
+        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)  # Python asks for it while a class is made
 
-    __mro__ = property(lambda c: tuple(Seen.seen(c)))
-    __base__ = property(lambda c: Seen.stands(c, (base_of(original(c)),))[0])
-    __bases__ = property(lambda c: Seen.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases))
+    __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
+    __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
+    __bases__ = property(
+        lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
+    )
 
 
-METAS[Seen] = type
+METAS[ShadowMeta] = type
 
 
 @functools.cache
 def seeing(meta: type) -> type:
     """A metaclass of Python or of a package, as that of shadows."""
     if meta is type:
-        return Seen
+        return ShadowMeta
     above = [seeing(b) for b in meta.__bases__ if issubclass(b, type)]
     new = type(meta.__name__, (*above, meta), {"__module__": meta.__module__, "__slots__": ()})
     METAS[new] = meta
@@ -122,7 +124,7 @@ class Members(Holder):
                 setattr(c, name, back(v))
 
 
-class State(Holder):
+class InstanceState(Holder):
     """(State, object, its shadow, the attributes that this was made with)"""
 
     words = "an attribute of a {0.__class__.__name__}"
@@ -135,13 +137,15 @@ class State(Holder):
 
     @staticmethod
     def named(change: tuple) -> list:
-        return list(State.bound(state_of(change[2]), change[3]).items())
+        return list(InstanceState.bound(state_of(change[2]), change[3]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
         own = state_of(x, type(new))
-        return bool(State.bound(state_of(new), before)) or not same(shadow, own.values(), [before.get(name, EMPTY) for name in own])
+        return bool(InstanceState.bound(state_of(new), before)) or not is_unchanged(
+            shadow, own.values(), [before.get(name, EMPTY) for name in own]
+        )
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
@@ -150,19 +154,19 @@ class State(Holder):
         kind = type(new)
         now = state_of(new)
         if now or before:
-            other = {} if back.undo else State.bound(now, before)
+            other = {} if back.undo else InstanceState.bound(now, before)
             bound = {name: back(v) for name, v in other.items() if v is not EMPTY}
             if bound:
                 put_state(x, bound, kind)
             for name in other.keys() - bound.keys():
                 drop_state(x, name)
-            back.do(refill, new, state_of(x, kind), kind)
+            back.do(refill_attributes, new, state_of(x, kind), kind)
         if kind is not type(x):
             users_own(new, type(x))
 
 
-def refill(new: Any, state: dict, kind: type) -> None:
-    empty(new)
+def refill_attributes(new: Any, state: dict, kind: type) -> None:
+    clear_attributes(new)
     put_state(new, state, kind)
 
 
@@ -175,14 +179,14 @@ def users_own(v: Any, kind: type) -> bool:
     return True
 
 
-class Classes:
+class ClassCapture:
     """The part of a `Shadow` that replaces classes and instances."""
 
     __slots__ = ()
 
     def klass(self, c: type) -> Any:
         if not is_user_class(c):
-            return stand_ins.function(c) or c
+            return stand_ins.function_stand_in(c) or c
         if issubclass(c, BaseException) or c in self.classes:
             return c
         real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
@@ -190,12 +194,12 @@ class Classes:
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it
             return self.seen[id(c)]
-        if not issubclass(meta, Seen):
+        if not issubclass(meta, ShadowMeta):
             meta = seeing(meta)
         new = self.pooled(c, meta, bases)
         if new is None:
             try:
-                new = made(c, meta, bases)
+                new = new_shadow_class(c, meta, bases)
             except TypeError:  # of an extension module, or final
                 return self.leave(c)
         self.seen[id(c)] = new
@@ -257,14 +261,14 @@ class Classes:
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
         before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other
         put_state(new, before)
-        self.changes.append((State, x, new, before))
+        self.changes.append((InstanceState, x, new, before))
 
 
 CACHES = {functools.singledispatchmethod: {"_method_cache": None}}  # of methods of single objects, from Python 3.12 on
 BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
 
 
-def made(c: type, meta: type, bases: tuple) -> type:
+def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     """A new, empty shadow class."""
     if POOL not in c.__dict__:
         type.__setattr__(c, POOL, [])
@@ -278,8 +282,8 @@ def made(c: type, meta: type, bases: tuple) -> type:
         slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
         quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
         bases = (quiet, *bases)
-    if issubclass(c, type) and not issubclass(c, Seen):
-        bases = (*bases, Seen)
+    if issubclass(c, type) and not issubclass(c, ShadowMeta):
+        bases = (*bases, ShadowMeta)
     new = type.__new__(meta, c.__name__, bases, space)
     if "__slots__" in c.__dict__:
         type.__setattr__(new, "__slots__", c.__dict__["__slots__"])  # for whoever reads it: the places are made
@@ -293,7 +297,7 @@ def made(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
-def rest(c: type, new: type, bases: tuple, reusable: bool) -> None:
+def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
@@ -301,7 +305,7 @@ def rest(c: type, new: type, bases: tuple, reusable: bool) -> None:
         return
     free = c.__dict__[POOL]
     free.append((new, bases))
-    del free[:-KEPT]
+    del free[:-KEPT_CLASSES]
 
 
 def subclasses(kind: type) -> list:

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Holder, is_user_class, same
+from .kinds import Holder, is_unchanged, is_user_class
 from .objects import kind_of, parts_of
 
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
@@ -30,7 +30,7 @@ class Contents(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, first = change
-        return first is not None and (differ(new, first) or not same(shadow, kind_of(x).parts(x), first))
+        return first is not None and (differ(new, first) or not is_unchanged(shadow, kind_of(x).parts(x), first))
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
@@ -48,14 +48,14 @@ class Contents(Holder):
         if not back.undo and differ(new, first):
             back.do(base.put, x, [back(v) for v in there.parts(new)])
         if kind is dict is type(new):
-            back.do(refill, new, x)
+            back.do(refill_container, new, x)
         elif kind is list is type(new):
             new[:] = x
         else:
             back.do(there.put, new, base.parts(x))
 
 
-def refill(new: dict, x: dict) -> None:
+def refill_container(new: dict, x: dict) -> None:
     new.clear()
     new.update(x)
 
@@ -66,7 +66,7 @@ def differ(new: Any, first: list) -> bool:
     return len(now) != len(first) or not all(map(operator.is_, now, first))
 
 
-class Containers:
+class ContainerCapture:
     """The part of a `Shadow` that replaces containers."""
 
     __slots__ = ()

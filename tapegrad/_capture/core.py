@@ -22,7 +22,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import IMMUTABLE, address, is_array, settled
+from .._core.arrays import IMMUTABLE, address, is_array, mark_immutable
 from .._core.errors import RouteError
 from .._core.reverse import release
 from .._core.scope import OPEN
@@ -30,20 +30,20 @@ from .._core.trees import Const
 from .._core.variable import DIRECT, HANDLES, Variable, copied
 from .._dispatch import random, stand_ins
 from . import threads
-from .ambient import Ambients
-from .arrays import Arrays, acts_as_array, memory_of
-from .builtin import Module
-from .cached import Cached
-from .classes import Classes, users_own
-from .containers import Containers
-from .functions import Functions
-from .iterators import CALLED, ITERATORS, VIEWS, Iterators
+from .ambient import AmbientCapture
+from .arrays import ArrayCapture, acts_as_array, memory_block
+from .builtin import ModuleShadow
+from .cached import CacheCapture
+from .classes import ClassCapture, users_own
+from .containers import ContainerCapture
+from .functions import FunctionCapture
+from .iterators import CALLED, ITERATORS, VIEWS, IteratorCapture
 from .kinds import HELD, is_user_class, module_of, state_of
 from .restore import restore
-from .routes import finding, first_write, leave
+from .routes import finding, first_write, leave_unshadowed
 
 
-class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
+class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, AmbientCapture, ClassCapture):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
     __slots__ = (
@@ -152,10 +152,10 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         if self.on:
             for x in values:
                 if type(x) not in IMMUTABLE:
-                    leave(self, x)
+                    leave_unshadowed(self, x)
 
     def first_write(self, x: Variable) -> None:
-        """(`_core.primitive.own`) A handle is about to be moved to memory of its own and written, for the first time."""
+        """(`_core.primitive.own_memory`) A handle is about to be moved to memory of its own and written, for the first time."""
         if len(threads.THREADS) < 2:
             first_write(self, x)
         else:
@@ -210,7 +210,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
         """Nothing is left to be handed back."""
         if self.on:
             if self.mine is not None:
-                threads.leave(self)
+                threads.leave_thread(self)
             self.on = False
         state = OPEN.__dict__
         unfinished = state["unfinished"]
@@ -244,11 +244,11 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             self.own_copies(records)
 
     def own_copies(self, records: list) -> None:
-        captured = {memory_of(array) for array, _ in self.arrays if not settled(array)}
+        captured = {memory_block(array) for array, _ in self.arrays if not mark_immutable(array)}
         copies: dict = {}  # place in memory and layout -> the copy: what many records hold is copied once
 
         def own(v):
-            if not (is_array(v) and memory_of(v) in captured):
+            if not (is_array(v) and memory_block(v) in captured):
                 return v
             key = address(v), v.shape, v.strides, v.dtype
             if key not in copies:
@@ -256,7 +256,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             return copies[key]
 
         for k, r in enumerate(records):
-            if any(is_array(v) and memory_of(v) in captured for v in r[4:]):
+            if any(is_array(v) and memory_block(v) in captured for v in r[4:]):
                 records[k] = r[:4] + tuple([own(v) for v in r[4:]])
             elif type(r[5]) is list:
                 r[5][:] = [own(v) for v in r[5]]
@@ -289,7 +289,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
             self.seen[id(x)] = new
             self.hold.append(x)
         elif kind not in ENTERED:
-            leave(self, x)
+            leave_unshadowed(self, x)
         return new
 
     def each(self, flat: Any) -> list:
@@ -304,7 +304,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 
     def leave(self, x: Any) -> Any:
         """An object that is neither replaced nor entered: what it leads to is found afterwards, if at all."""
-        leave(self, x)
+        leave_unshadowed(self, x)
         return x
 
     def maker(self, x: Any, kind: type) -> Any:
@@ -351,7 +351,7 @@ class Shadow(Arrays, Functions, Containers, Iterators, Ambients, Classes):
 NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = IMMUTABLE | DIRECT
-BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), Cached))
+BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), CacheCapture))
 
 
 def functions_in(args: list) -> list:
@@ -387,16 +387,16 @@ MAKERS = {
     types.MethodWrapperType: Shadow.builtin,
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,
-    Module: Shadow.scope,
+    ModuleShadow: Shadow.scope,
     np.ufunc: Shadow.ufunc,
     type(functools.lru_cache(len)): Shadow.cached,
-    Cached: Shadow.cached,
+    CacheCapture: Shadow.cached,
     list: Shadow.list_,
     dict: Shadow.dict_,
     property: Shadow.property,
     Const: Shadow.const,
-    np.random.Generator: lambda shadow, x: random.ours_of(x),
-    np.random.RandomState: lambda shadow, x: random.ours_of(x),
+    np.random.Generator: lambda shadow, x: random.generator_stand_in(x),
+    np.random.RandomState: lambda shadow, x: random.generator_stand_in(x),
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
     ContextVar: Shadow.ambient,

@@ -39,7 +39,7 @@ import numpy as np
 import scipy.special
 
 from .._core.arrays import IMMUTABLE, is_array
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.primitive import values_of
 from .._core.trees import Const
 from .._core.variable import Variable
@@ -90,12 +90,12 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
     "__enter__", "__exit__", "__getattr__", "__delete__", "__set__", "__bytes__", "__complex__", "__matmul__", "__rmatmul__",
     "__imatmul__", "__array__", "__array_ufunc__", "__array_function__", "__instancecheck__", "__fspath__",
 )) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
-MOST = 20_000  # objects that are compared; above it the walk is unknown
-LONGEST = 10 * MOST  # numbers, texts and references to objects
+MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
+MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
 REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
 
 
-class Same:
+class IdentityKey:
     """Equal to the same object only."""
 
     __slots__ = ("x",)
@@ -104,7 +104,7 @@ class Same:
         self.x = x
 
     def __eq__(self, other: object) -> bool:
-        return type(other) is Same and self.x is other.x
+        return type(other) is IdentityKey and self.x is other.x
 
     __hash__ = None
 
@@ -139,24 +139,24 @@ def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
 
 def may_catch(roots: list) -> bool:
     """May code that can be reached from there catch an exception?"""
-    walk = walked(roots, lambda x: x.dtype.kind != "O")
+    walk = walk_with_names(roots, lambda x: x.dtype.kind != "O")
     classes = [c for kind, _ in walk.classes for c in kind.__mro__ if not is_left(c)]
     methods = [c.__dict__[n] for c in classes for n in UNASKED.intersection(c.__dict__)]
     codes = [code for f in (*walk.hold, *methods) if isinstance(f, types.FunctionType) for code in codes_in(f.__code__)]
     return walk.unknown is not None or any([i.opname == "PUSH_EXC_INFO" for code in codes for i in dis.get_instructions(code)])
 
 
-def root_of(module: Any) -> str:
+def module_root(module: Any) -> str:
     return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def is_trusted(module: Any) -> bool:
-    return is_foreign(module) and root_of(module) in TRUSTED
+    return is_foreign(module) and module_root(module) in TRUSTED
 
 
 def is_closed(module: Any) -> bool:
     """Is it of a package that a walk does not enter, and that is not trusted?"""
-    return is_foreign(module) and root_of(module) not in TRUSTED and root_of(module) not in sys.stdlib_module_names
+    return is_foreign(module) and module_root(module) not in TRUSTED and module_root(module) not in sys.stdlib_module_names
 
 
 def is_left(x: Any) -> bool:
@@ -165,18 +165,18 @@ def is_left(x: Any) -> bool:
     return is_trusted(module) if isinstance(module, str) else module is not None
 
 
-def space_of(f: types.FunctionType) -> dict:
+def globals_of(f: types.FunctionType) -> dict:
     """The globals of f; of a function that a shadow rebuilt, those of the user's module."""
     return getattr(f.__globals__, "real", f.__globals__)
 
 
 @functools.lru_cache(64)
-def code_of(text: str) -> types.CodeType:
+def compiled_text(text: str) -> types.CodeType:
     """(The gradient and the value of a function read the same.)"""
     return compile(text, "<what a function reads>", "exec")
 
 
-class Walk:
+class DependencyWalk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
     `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
@@ -200,13 +200,13 @@ class Walk:
         self.lines: list = []
         self.given: dict = {"is_": operator.is_, **NAMES}
         self.todo = list(roots)[::-1]
-        while self.todo and len(self.hold) < MOST and len(self.form) < LONGEST and (self.whole or self.is_sure()):
+        while self.todo and len(self.hold) < MOST_WALKED_OBJECTS and len(self.form) < MOST_WALKED_PARTS and (self.whole or self.is_sure()):
             try:
                 self.visit(self.todo.pop())
             except Exception as error:
                 self.doubt(f"an object that cannot be looked at ({type(error).__name__}: {error})")
-        if len(self.hold) >= MOST or len(self.form) >= LONGEST:
-            self.doubt(f"more than {MOST} objects")
+        if len(self.hold) >= MOST_WALKED_OBJECTS or len(self.form) >= MOST_WALKED_PARTS:
+            self.doubt(f"more than {MOST_WALKED_OBJECTS} objects")
 
     def is_sure(self) -> bool:
         return self.unknown is None and UNSEEN.isdisjoint(self.found)
@@ -234,7 +234,7 @@ class Walk:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
         text = f"def same():\n  try:\n    pass\n{body}  except Exception: return False\n  return True"
-        exec(code_of(text), self.given)
+        exec(compiled_text(text), self.given)
         return self.given.pop("same")  # which would keep itself alive
 
     def follow(self, values: Iterable) -> None:
@@ -266,7 +266,7 @@ class Walk:
         self.instance(x)
 
     def fixed(self, x: Any) -> None:
-        self.form.append(Same(x))
+        self.form.append(IdentityKey(x))
         if isinstance(x, np.ufunc) and not any([getattr(m, x.__name__, None) is x for m in (np, scipy.special)]):
             self.doubt(f"the function that {x!r} was made of")
         owner = getattr(x, "__self__", None)
@@ -304,7 +304,7 @@ class Walk:
     def module(self, m: types.ModuleType) -> None:
         space = vars(m)
         if is_trusted(m.__name__):  # nothing else than its numbers, math.pi for one
-            self.form.append(Same(m))
+            self.form.append(IdentityKey(m))
             self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
             self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
             if m.__name__ in DRAWING:
@@ -323,14 +323,14 @@ class Walk:
         self.all = everything
 
     def function(self, f: types.FunctionType) -> None:
-        space = space_of(f)
+        space = globals_of(f)
         module = space.get("__name__")
         trusted = is_trusted(module)
         if is_closed(module):
             self.doubt(f"the function {module}.{f.__name__}")
             return
         if trusted:
-            self.form.append(Same(f.__code__))
+            self.form.append(IdentityKey(f.__code__))
             if module.startswith("cupy.random"):
                 self.doubt(f"random numbers of {module}")
             if f.__name__ in READERS:
@@ -395,7 +395,7 @@ class Walk:
 
     def layout(self, x: Any) -> None:
         self.layouts.append(x)
-        self.form.append(Same(x))
+        self.form.append(IdentityKey(x))
         self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
 
     def array(self, x: np.ndarray) -> None:
@@ -432,19 +432,19 @@ class Walk:
 
     def instance(self, x: Any) -> None:
         kind = type(x)
-        module, root = module_of(kind), root_of(module_of(kind))
+        module, root = module_of(kind), module_root(module_of(kind))
         if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
-            self.form.append(Same(x))  # it is written only
+            self.form.append(IdentityKey(x))  # it is written only
         elif is_closed(module) or kind in weakref.ProxyTypes:
             self.doubt(x)
         elif isinstance(x, GENERATORS):
             self.random(x)
-        elif isinstance(x, Remade) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
-            self.form.append(Same(x))
+        elif isinstance(x, PickledByCall) and root == "tapegrad" or (root == "tapegrad" and "point" in getattr(x, "__dict__", ())):
+            self.form.append(IdentityKey(x))
             inner = x.__dict__
             self.follow([inner[n] for n in OURS if n in inner])
             if "point" in inner:  # of an operator, which `update` moves
-                self.form.append(Same(inner["point"]))
+                self.form.append(IdentityKey(inner["point"]))
                 self.expect("{0}.__dict__['point'] is {1}", x, inner["point"])
         elif isinstance(getattr(x, "py_func", None), types.FunctionType):  # a function compiled by Numba
             self.follow([x.py_func])
@@ -454,11 +454,11 @@ class Walk:
         elif root == "pandas":
             self.probe(lambda: pickle.dumps(x))
         elif root in HARMLESS and (module, kind.__name__) not in HOLDING and kind not in PLAIN:
-            self.form.append(Same(x))
+            self.form.append(IdentityKey(x))
         elif root == "scipy" and is_singleton(x):
-            self.form.append(Same(x))
+            self.form.append(IdentityKey(x))
         elif kind.__name__ == CYTHON and is_trusted(x.__module__):
-            self.form.append(Same(x))
+            self.form.append(IdentityKey(x))
         else:
             if isinstance(x, (int, float, complex, str, bytes)):
                 base = next(b for b in (int, float, complex, str, bytes) if isinstance(x, b))
@@ -471,13 +471,13 @@ class Walk:
         if isinstance(x, random.SystemRandom) or not self.names.isdisjoint(("state", "get_state", "getstate")):
             self.doubt(x)
         self.sources.append(x)
-        self.form.append(Same(x))
+        self.form.append(IdentityKey(x))
         if not is_left(type(x)):
             self.attributes(x)
 
     def opaque(self, x: Any) -> None:
         """An object of which only its bytes can be compared."""
-        root = root_of(type(x).__module__)
+        root = module_root(type(x).__module__)
         if isinstance(x, (operator.attrgetter, operator.methodcaller)):
             self.found.add("getattr")
         if is_array(x):
@@ -528,7 +528,7 @@ class Walk:
         try:
             value = slot.__get__(x)
         except AttributeError:
-            self.expect("{0}({1}, {2})", empty, x, slot)
+            self.expect("{0}({1}, {2})", is_empty_slot, x, slot)
             return
         self.expect("{0}.__get__({1}) is {2}", slot, x, value)
         self.follow([value])
@@ -554,7 +554,7 @@ class Walk:
             self.class_of(type(kind), made)
 
     def class_(self, kind: type) -> None:
-        self.form.append(Same(kind))
+        self.form.append(IdentityKey(kind))
         module = module_of(kind)
         self.context(module)
         if is_closed(module) or (module == "datetime" and not CLOCKS.isdisjoint(self.names)):
@@ -574,7 +574,7 @@ class Walk:
         if self.read_anew is None:
             self.follow([x.value])
         else:
-            self.form.append(Same(x.value))
+            self.form.append(IdentityKey(x.value))
 
     def variable(self, x: Variable) -> None:
         if self.read_anew is None:
@@ -615,7 +615,7 @@ def codes_of(x: Any) -> list:
     return [v.__code__ for v in (x, *inner) if isinstance(v, types.FunctionType)]
 
 
-def empty(x: Any, slot: Any) -> bool:
+def is_empty_slot(x: Any, slot: Any) -> bool:
     try:
         slot.__get__(x)
     except AttributeError:
@@ -640,13 +640,15 @@ CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
 HANDLERS = (
-    (Variable, Walk.variable), (Const, Walk.constant), (np.ndarray, Walk.array), (tuple([k.kind for k in KINDS]), Walk.parts),
-    (types.ModuleType, Walk.module), (types.FunctionType, Walk.function), ((CACHE, LINK), Walk.cache), (BaseException, Walk.raised),
-    (type, Walk.class_), (FIXED, Walk.fixed),
+    (Variable, DependencyWalk.variable), (Const, DependencyWalk.constant), (np.ndarray, DependencyWalk.array),
+    (tuple([k.kind for k in KINDS]), DependencyWalk.parts),
+    (types.ModuleType, DependencyWalk.module), (types.FunctionType, DependencyWalk.function), ((CACHE, LINK), DependencyWalk.cache),
+    (BaseException, DependencyWalk.raised),
+    (type, DependencyWalk.class_), (FIXED, DependencyWalk.fixed),
 )  # fmt: skip
 
 
-def walked(roots: list, read_anew: Callable | None = None, kind: type = Walk) -> Any:
+def walk_with_names(roots: list, read_anew: Callable | None = None, kind: type = DependencyWalk) -> Any:
     """The walk with the names of all code that it meets."""
     names: frozenset = frozenset()
     while True:
@@ -667,7 +669,7 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`: see `Walk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
+    `read_anew`: see `DependencyWalk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
 
     >>> box = {"a": 1.0}
     >>> e = Environment([box])
@@ -683,11 +685,11 @@ class Environment:
         self.seen = self.looked()
 
     def looked(self) -> tuple:
-        walk = walked(self.roots, self.read_anew)
+        walk = walk_with_names(self.roots, self.read_anew)
         return walk, walk.check()
 
     @property
-    def walk(self) -> Walk:
+    def walk(self) -> DependencyWalk:
         return self.seen[0]
 
     @property
@@ -736,7 +738,7 @@ def is_atom(entry: Any) -> bool:
     )
 
 
-class Whole(Walk):
+class CompleteWalk(DependencyWalk):
     """A walk that goes on."""
 
     whole = True
@@ -744,7 +746,7 @@ class Whole(Walk):
 
 def held_by(x: Any) -> list:
     """What an object holds, all of its attributes included, so far as that can be told."""
-    walk = Whole([x], ANYTHING)
+    walk = CompleteWalk([x], ANYTHING)
     return [*walk.form, *[state(source) for source in walk.sources]]
 
 

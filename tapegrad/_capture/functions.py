@@ -11,9 +11,9 @@ from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._dispatch import stand_ins
-from .builtin import DELETES, FUNCTIONS, LIBRARY, Globals, Module, Names, deletes
-from .cached import Cached
-from .classes import State
+from .builtin import DELETES, FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes
+from .cached import CacheCapture
+from .classes import InstanceState
 from .kinds import EMPTY, NUMERIC, Holder, is_foreign
 
 # The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
@@ -75,7 +75,7 @@ class Cell(Holder):
             new.cell_contents = value
 
 
-class Bare(Holder):
+class FunctionShadow(Holder):
     """(Bare, function without attributes, its shadow)"""
 
     words = "an attribute of a function"
@@ -95,7 +95,7 @@ class Bare(Holder):
             f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
 
 
-class Generic(Holder):
+class GenericFunction(Holder):
     """(Generic, function made by singledispatch, its shadow)"""
 
     @staticmethod
@@ -109,7 +109,7 @@ class Generic(Holder):
                 cell.cell_contents = None
 
 
-class Functions:
+class FunctionCapture:
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
 
     __slots__ = ()
@@ -119,10 +119,10 @@ class Functions:
         mine, home = self.seen.get(id(space)), space.get("__name__")
         if mine is None or f.__module__ != home:  # not one of a module of the user's that was met before
             foreign = is_foreign(home)
-            face = stand_ins.function(f) if foreign or f.__module__ != home else None
+            face = stand_ins.function_stand_in(f) if foreign or f.__module__ != home else None
             if face is not None:
                 return face
-            if foreign and type(space) is not Globals and not f.__code__.co_filename.startswith("<doctest"):
+            if foreign and type(space) is not ModuleGlobals and not f.__code__.co_filename.startswith("<doctest"):
                 if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
                 if f.__code__ is GENERIC:
@@ -132,7 +132,7 @@ class Functions:
                 mine = self.globals_of(space)
         gone = DELETES.get(id(f.__code__))
         gone = deletes(f.__code__) if gone is None else gone[1]
-        if gone and type(mine) is Globals:
+        if gone and type(mine) is ModuleGlobals:
             mine.keep(gone)
         if not closure:
             if mine is space:
@@ -156,9 +156,9 @@ class Functions:
         if f.__dict__:
             before = {k: self(v) for k, v in f.__dict__.items()}
             g.__dict__.update(before)
-            self.changes.append((State, f, g, before))
+            self.changes.append((InstanceState, f, g, before))
         else:
-            self.changes.append((Bare, f, g))
+            self.changes.append((FunctionShadow, f, g))
         return g
 
     def all_functions(self, fs: Any) -> list:
@@ -177,7 +177,7 @@ class Functions:
                     g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
                     g.__qualname__, g.__module__ = f.__qualname__, home
                     self.hold.append(f)
-                    self.changes.append((Bare, f, g))
+                    self.changes.append((FunctionShadow, f, g))
             found.append(g)
         return found
 
@@ -189,16 +189,16 @@ class Functions:
         for kind, implementation in f.registry.items():
             if kind is not object:
                 g.register(self(kind), self(implementation))
-        self.changes.append((Generic, f, g))
+        self.changes.append((GenericFunction, f, g))
         return g
 
     def globals_of(self, space: dict) -> dict:
-        if type(space) is Globals:  # rebuilt already for an outer transform; its closure may have captured since
+        if type(space) is ModuleGlobals:  # rebuilt already for an outer transform; its closure may have captured since
             return space
         mine = self.seen.get(id(space))
         if mine is None:
-            mine = self.seen[id(space)] = Globals(space, self)
-            self.changes.append((Names, space, mine))
+            mine = self.seen[id(space)] = ModuleGlobals(space, self)
+            self.changes.append((GlobalNames, space, mine))
             self.hold.append(space)
         return mine
 
@@ -244,7 +244,7 @@ class Functions:
         return self.library(f)
 
     def cached(self, c: Any) -> Any:
-        return Cached(c, self)
+        return CacheCapture(c, self)
 
     def compiled(self, d: Any) -> Any:
         """An @njit function: on tracked values it runs as its Python function."""
@@ -258,7 +258,7 @@ class Functions:
 
     def ufunc(self, u: np.ufunc) -> Any:
         """One made by `numpy.frompyfunc` calls the shadow of its function."""
-        face = stand_ins.function(u)
+        face = stand_ins.function_stand_in(u)
         if face is not None or "O" not in u.types[0]:
             return face or u
         f = next((part for part in gc.get_referents(u) if callable(part)), None)
@@ -267,7 +267,7 @@ class Functions:
 
     def vectorized(self, x: np.vectorize) -> Any:
         """What `numpy.vectorize` made: its twin, with the shadow of its function."""
-        new = object.__new__(stand_ins.function(np.vectorize))
+        new = object.__new__(stand_ins.function_stand_in(np.vectorize))
         self.seen[id(x)] = new
         self.attributes_of(x, new, _ufunc={})  # (a cache of ufuncs that call the user's function)
         return new
@@ -281,13 +281,13 @@ class Functions:
             return ours
         if is_foreign(m.__name__):
             return LIBRARY.get(m, m)
-        return Module(self.globals_of(vars(m)))
+        return ModuleShadow(self.globals_of(vars(m)))
 
     def scope(self, m: Any) -> Any:
         """A module that an outer transform replaced already."""
         space = m.__dict__
         mine = self.globals_of(space)
-        return m if mine is space else Module(mine)
+        return m if mine is space else ModuleShadow(mine)
 
     def library(self, f: Any) -> Any:
-        return stand_ins.function(f) or f
+        return stand_ins.function_stand_in(f) or f

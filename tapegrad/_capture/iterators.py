@@ -42,7 +42,7 @@ VIEWS = {type(view): name for name in ("keys", "values", "items") for view in (g
 ITERABLE = frozenset((list, tuple, dict, set, frozenset, deque, OrderedDict, np.ndarray, str, range))
 
 
-class Passed:
+class UserIterator:
     """One iterator of the user's."""
 
     __slots__ = ("real", "shadow")
@@ -65,7 +65,7 @@ class Passed:
         return self.given(self.real.send(value))
 
     def __copy__(self):
-        return Passed(copy.copy(self.real), self.shadow)
+        return UserIterator(copy.copy(self.real), self.shadow)
 
     def __reduce__(self):
         return self.given(self.real.__reduce__())
@@ -78,18 +78,18 @@ class Passed:
         return getattr(self.real, name)
 
 
-class Iterators:
+class IteratorCapture:
     """The part of a `Shadow` that replaces iterators, the views of dicts, and weak proxies."""
 
     __slots__ = ()
 
     def iterator(self, x: Any) -> Any:
-        found = walked(x)
+        found = walked_containers(x)
         if found is None:
             self.leave(x)
         else:
             self.walked += [(container, x) for container in found]
-        return Passed(x, self)
+        return UserIterator(x, self)
 
     def mapped(self, x: Any) -> Any:
         """`map` or `filter`."""
@@ -111,7 +111,7 @@ class Iterators:
         return self(target[0]) if target else self.leave(x)
 
 
-def walked(x: Any) -> list | None:
+def walked_containers(x: Any) -> list | None:
     """The containers along which an iterator walks; None: code of the user's may run for its items."""
     kind = type(x)
     if kind in MADE:
@@ -121,21 +121,21 @@ def walked(x: Any) -> list | None:
     if kind is BY_INDEX:
         return [] if all([type(c) in ITERABLE for c in gc.get_referents(x)]) else None
     if kind in OVER:
-        return together(asked(x))
+        return joint_iterator(sources_of(x))
     return [x] if kind in ITERABLE else None
 
 
-def together(parts: list) -> list | None:
-    found = [walked(part) for part in parts]
+def joint_iterator(parts: list) -> list | None:
+    found = [walked_containers(part) for part in parts]
     return None if None in found else [c for part in found for c in part]
 
 
-def asked(x: Any) -> list:
+def sources_of(x: Any) -> list:
     """What an iterator over others asks for its items, or may ask later."""
     found: list = []
     for part in gc.get_referents(x):
         if type(part).__name__ == "_tee_dataobject" or type(part) is tuple and type(x) in (zip, itertools.zip_longest):
-            found += asked(part)
+            found += sources_of(part)
         elif hasattr(type(part), "__next__"):
             found.append(part)
             if type(x) is itertools.chain:

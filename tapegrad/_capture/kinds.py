@@ -91,7 +91,7 @@ class Holder:
         raise NotImplementedError
 
 
-def same(shadow: Any, values: Iterable, first: Iterable) -> bool:
+def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
@@ -149,7 +149,7 @@ def put_state(x: Any, changes: dict, kind: Any = None) -> None:
         dict_of(x).update(changes)
 
 
-def empty(x: Any) -> None:
+def clear_attributes(x: Any) -> None:
     """Forget the attributes in the namespace of an object."""
     space = dict_of(x)
     if space:

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import is_array, xp_of
-from .builtin import Names
+from .builtin import GlobalNames
 from .kinds import HEAP, module_of
 
 # Does this build count references exactly?  (Without a global lock they are counted by thread, and some objects are not counted.)
@@ -24,15 +24,15 @@ HONEST = sys.stdlib_module_names | {"builtins", "numpy", "tapegrad"}
 CAPSULE = type(np.zeros(1).__array_struct__)
 
 
-def count(holder: list, k: int) -> int:
+def reference_count(holder: list, k: int) -> int:
     return sys.getrefcount(holder[k])
 
 
-ONCE = count([np.zeros(1)], 0)  # what is counted of an array to which one list refers
+ONCE = reference_count([np.zeros(1)], 0)  # what is counted of an array to which one list refers
 
 
 @functools.lru_cache(1024)
-def hides(kind: type) -> bool:
+def may_hide_references(kind: type) -> bool:
     """May an object of this class, made by an extension module, hold references that the collector is not told of?"""
     return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST])
 
@@ -49,7 +49,7 @@ def is_unsearchable(x: Any) -> bool:
     owner = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
     if type(owner) is types.ModuleType:
         return owner.__name__.partition(".")[0] not in HONEST
-    return hides(type(x))
+    return may_hide_references(type(x))
 
 
 class References:
@@ -57,7 +57,7 @@ class References:
 
     def __init__(self, shadow: Any, arrays: list):
         lists = (shadow.arrays, shadow.hold, shadow.changes)
-        spaces = [change[2].met for change in shadow.changes if change[0] is Names]
+        spaces = [change[2].met for change in shadow.changes if change[0] is GlobalNames]
         handles = [v for _, v in shadow.arrays]
         known: list = [*lists, *spaces, *handles, *(shadow.sums.values() if shadow.sums else ())]
         known += [o for o in itertools.chain(*lists) if not is_array(o)]
@@ -69,7 +69,7 @@ class References:
         for key in [*referents, *[id(x.base) for x in shadow.hold if is_array(x) and x.base is not None]]:
             if key in held:
                 held[key] += 1
-        self.excess = {id(arrays[k]): count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))}
+        self.excess = {id(arrays[k]): reference_count(arrays, k) - ONCE - held[id(arrays[k])] for k in range(len(arrays))}
 
     def is_followed(self, a: Any) -> bool:
         """Does the array own its memory, and has nobody else a reference to it?"""
@@ -84,9 +84,9 @@ class References:
         harmless = [(id(a), weakref.ref(a, functools.partial(HARMLESS.pop, id(a))), self.excess[id(a)], closed) for a in level]
         first = {id(a): k for k, a in enumerate(level)}  # by id, which of these arrays it leads to
         for _ in range(LEVELS if level else 0):  # what refers to an array may itself be kept unseen
-            found, leads = shown(level)
+            found, leads = referrer_counts(level)
             for k in range(len(level)):
-                if count(level, k) - ONCE > found[id(level[k])]:
+                if reference_count(level, k) - ONCE > found[id(level[k])]:
                     return harmless[first[id(level[k])]][1]()
             level = [o for o, _ in leads if id(o) not in self.holders and not is_end(o)]
             first = {id(o): first[key] for o, key in leads}
@@ -111,7 +111,7 @@ def is_end(x: Any) -> bool:
     return (type(x) is dict and "__builtins__" in x) or type(x).__module__.partition(".")[0] == "tapegrad"
 
 
-def shown(level: list) -> tuple:
+def referrer_counts(level: list) -> tuple:
     """(how often objects that the collector searches, and the frames that are running, refer to each of these objects, by id; pairs of
     another object that does and the id of one to which it refers)"""
     keys, met, inner, leads = set(map(id, level)), set(), [], []
@@ -135,7 +135,7 @@ def shown(level: list) -> tuple:
                 space.clear()  # before Python 3.13 the frame keeps this copy
         frame = frame.f_back
     for o in gc.get_objects():
-        if o is not level and o is not inner and not hides(type(o)):
+        if o is not level and o is not inner and not may_hide_references(type(o)):
             look(o, gc.get_referents(o))
     for r in inner:
         if id(r) not in met:

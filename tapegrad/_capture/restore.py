@@ -12,18 +12,18 @@ from .._core.primitive import is_tracked, live
 from .._core.variable import Variable, View, bottom
 from ..ops.indexing.regions import region
 from . import threads
-from .classes import Members, rest, users_own
-from .functions import Bare
+from .classes import Members, retire_class, users_own
+from .functions import FunctionShadow
 from .kinds import EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
 from .objects import kind_of
-from .routes import is_written, strays
+from .routes import array_was_written, strays
 
 
 def write_back(shadow: Any) -> Any:
     """Captured arrays as f left them; gives one that cannot hold what was written."""
     lost = None
     for array, v in shadow.arrays:
-        if not v._version or not is_written(shadow, v):
+        if not v._version or not array_was_written(shadow, v):
             continue
         if v._trace is None and type(v._value) is np.ndarray:
             now = v._value
@@ -44,20 +44,20 @@ def restore(shadow: Any, undo: bool = False) -> None:
         return forget(shadow)
     if shadow.arrays and not undo:
         try:
-            lost = threads.alone(shadow, write_back)
+            lost = threads.exclusively(shadow, write_back)
         except RouteError as error:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
-    back = shadow.back = Back(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
+    back = shadow.back = Restorer(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
     for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
-        if change[0] is not Bare or change[2].__dict__:  # most functions have no attributes
+        if change[0] is not FunctionShadow or change[2].__dict__:  # most functions have no attributes
             change[0].undo(back, change)
     for x in astray:
         clean(x, back)
     if shadow.classes:
         for change in shadow.changes:
             if change[0] is Members:
-                rest(*change[1:4], change[2] not in back.kept)
+                retire_class(*change[1:4], change[2] not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -93,7 +93,7 @@ def clean(x, back):
                 space[name] = back(v)
 
 
-class Back:
+class Restorer:
     """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
 
     __slots__ = ("kept", "memo", "original", "shadow", "step", "stored", "undo")
@@ -104,7 +104,7 @@ class Back:
         self.kept: Any = ()  # shadow classes that have instances outside
         self.step: Any = None  # what is being done: a function, and what it is called with
 
-    def resumed(self) -> "Back":
+    def resumed(self) -> "Restorer":
         """After an interrupt the step that it has struck is done again, and all others are looked at anew."""
         self.original = None
         if self.step is not None:

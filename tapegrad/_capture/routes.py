@@ -11,10 +11,10 @@ that nobody listed.  Three things are found:
 - captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
   behind an object left alone, and compared at the end.
 
-An object left alone is looked into once when it is met too (`leave`), not deeper than `GLANCE` objects, for an iterator or a
+An object left alone is looked into once when it is met too (`leave_unshadowed`), not deeper than `GLANCE` objects, for an iterator or a
 queue may have given away by the end what it held.  Where f has stored Variables there, `strays` finds them: they become plain.
 
-Reading order: `walk` and `contents`; `leave`, `captured`, `first_write`, which note; `finding`, which judges; the words."""
+Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array`, `first_write`, which note; `finding`, which judges; the words."""
 
 import array
 import ctypes
@@ -38,7 +38,7 @@ from .._core.errors import AliasError, RouteError
 from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
-from .builtin import Globals, Names, codes_in, names_in
+from .builtin import GlobalNames, ModuleGlobals, codes_in, names_in
 from .kinds import bases_of, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
@@ -46,7 +46,7 @@ from .references import References, is_unsearchable
 GLANCE = 64
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = IMMUTABLE | {
-    *HANDLES, Globals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
+    *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
     np.ufunc, np.bool_, np.float32, np.int32, *LOCKS,
 }  # fmt: skip
@@ -118,7 +118,7 @@ def of_function(f: Any) -> list:
         except ValueError:  # empty
             pass
     space = f.__globals__
-    if type(space) is not Globals and not is_foreign(space.get("__name__")):
+    if type(space) is not ModuleGlobals and not is_foreign(space.get("__name__")):
         names = named_in(f.__code__)
         for n in names:
             value = space[n] if n in space else sys.modules.get(n)  # imported by the code itself
@@ -162,7 +162,7 @@ def is_own(x: Any) -> bool:
     return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
 
 
-def bounds(x: Any) -> tuple | None:
+def memory_range(x: Any) -> tuple | None:
     """The addresses (first, past the last) of the memory that x gives access to by itself, if any."""
     kind = type(x)
     if issubclass(kind, ctypes._Pointer):
@@ -178,11 +178,11 @@ def bounds(x: Any) -> tuple | None:
     return extent(x) if x.size else None
 
 
-def overlap(x: Any, y: Any) -> bool:
+def shares_memory_with(x: Any, y: Any) -> bool:
     """Do two arrays, or an array and another holder of memory, share memory?  (In doubt: yes.)"""
     if type(x) is type(y) is np.ndarray and ((x.flags.owndata and y.flags.owndata and x is not y) or not np.may_share_memory(x, y)):
         return False
-    a, b = bounds(x), bounds(y)
+    a, b = memory_range(x), memory_range(y)
     if a is None or b is None or a[0] >= b[1] or b[0] >= a[1]:
         return False
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
@@ -205,7 +205,7 @@ def leads_away(kind: type) -> bool:
 # --- what is noted on the way ---
 
 
-def watch(shadow: Any, a: Any) -> None:
+def watch_memory(shadow: Any, a: Any) -> None:
     """From here on the memory of `a` may be changed by the engine only."""
     if not shadow.sums:
         shadow.sums = {}
@@ -213,7 +213,7 @@ def watch(shadow: Any, a: Any) -> None:
         shadow.sums[id(a)] = [a, checksum(a)]
 
 
-def leave(shadow: Any, x: Any) -> None:
+def leave_unshadowed(shadow: Any, x: Any) -> None:
     """x is left alone."""
     kind = type(x)
     if shadow.left and shadow.left[-1] is x:
@@ -234,23 +234,23 @@ def leave(shadow: Any, x: Any) -> None:
     shadow.near.append((near, parents))
     for found in itertools.islice(walk([x], parents, GLANCE, handles), GLANCE):
         near.append(found)
-        if bounds(found) is not None:
+        if memory_range(found) is not None:
             shadow.reached += ((found, chain(found, parents)),)
             for a, v in shadow.arrays:
-                if not v._version and overlap(a, found):
-                    watch(shadow, a)
+                if not v._version and shares_memory_with(a, found):
+                    watch_memory(shadow, a)
     if (shadow, *OPEN.shadows)[:2][-1] is not shadow:  # it is not the outermost
         shadow.theirs += [v for _, v in handles]
 
 
-def captured(shadow: Any, a: Any) -> None:
+def capture_array(shadow: Any, a: Any) -> None:
     """The array `a` is captured."""
     for w in shadow.wrote:
-        if overlap(w, a):
+        if shares_memory_with(w, a):
             raise alias_error(shadow, a)
     for found, _ in shadow.reached:
-        if overlap(a, found):
-            watch(shadow, a)
+        if shares_memory_with(a, found):
+            watch_memory(shadow, a)
 
 
 def first_write(shadow: Any, x: Variable) -> None:
@@ -258,7 +258,7 @@ def first_write(shadow: Any, x: Variable) -> None:
     for given, v in shadow.given:
         if v is x:
             for other, _ in shadow.arrays:
-                if overlap(given, other):
+                if shares_memory_with(given, other):
                     raise alias_error(shadow, other)
             shadow.wrote += (given,)
             return
@@ -269,9 +269,9 @@ def first_write(shadow: Any, x: Variable) -> None:
         a = next((a for a, v in shadow.arrays if v is x), None)
     if a is not None:
         for given, _ in shadow.given:
-            if overlap(given, a):
+            if shares_memory_with(given, a):
                 raise alias_error(shadow, a)
-        watch(shadow, a)
+        watch_memory(shadow, a)
 
 
 # --- what is found at the end ---
@@ -296,19 +296,19 @@ def strays(shadow: Any) -> tuple:
     return list(found.values()), stored
 
 
-def is_written(shadow: Any, v: Variable) -> bool:
+def array_was_written(shadow: Any, v: Variable) -> bool:
     """(A handle that was turned to a copy, for another thread wrote the array, was not written by f.)"""
     return v._version > (id(v) in shadow.turned) if shadow.turned else v._version > 0
 
 
-def written(shadow: Any) -> list:
+def written_arrays(shadow: Any) -> list:
     turned = shadow.turned
-    return [a for a, v in shadow.arrays if v._version and (not turned or is_written(shadow, v))]
+    return [a for a, v in shadow.arrays if v._version and (not turned or array_was_written(shadow, v))]
 
 
 def finding(shadow: Any) -> RouteError | None:
     """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
-    arrays = written(shadow) if shadow.left or shadow.reached else []
+    arrays = written_arrays(shadow) if shadow.left or shadow.reached else []
     if arrays:
         references = References(shadow, arrays)
         arrays = [a for a in arrays if not references.is_followed(a)]
@@ -327,9 +327,9 @@ def finding(shadow: Any) -> RouteError | None:
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):
                 return two_ways(shadow, x, chain(x, parents))
-            if arrays and bounds(x) is not None:
+            if arrays and memory_range(x) is not None:
                 for a in arrays:
-                    if overlap(a, x):
+                    if shares_memory_with(a, x):
                         return reachable(shadow, a, way or chain(x, parents))
             if arrays and is_unsearchable(x):
                 closed.append(way or chain(x, parents))
@@ -340,7 +340,8 @@ def finding(shadow: Any) -> RouteError | None:
     for a, before in shadow.sums.values() if shadow.sums else ():
         if before is not None and checksum(a) != before:
             return RouteError(
-                f"{place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension module, a "
+                f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension "
+                "module, a "
                 f"pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it through its own "
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
@@ -351,23 +352,23 @@ def altered(shadow: Any) -> dict:
     """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the names.  By a way that was left
     alone f may have read there what they held before."""
     found = [change for change in shadow.changes if change[0].altered(shadow, change)]
-    return {id(holder): Names.other(new) if kind is Names else None for kind, holder, new, *_ in found}
+    return {id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found}
 
 
 def leads(x: Any, holders: dict) -> bool:
     """Is x one of these holders (as `altered` gives them), or a module or a function that reads one?"""
     kind = type(x)
     if kind is types.FunctionType:
-        return id(x) in holders or any([id(c) in holders for c in x.__closure__ or ()]) or reads(x, holders)
+        return id(x) in holders or any([id(c) in holders for c in x.__closure__ or ()]) or reads_rebound_name(x, holders)
     if issubclass(kind, types.ModuleType):
         return id(vars(x)) in holders
     return id(x) in holders and holders[id(x)] is None
 
 
-def reads(f: Any, holders: dict) -> bool:
+def reads_rebound_name(f: Any, holders: dict) -> bool:
     """Does the code of f name one of the names that were bound anew in its module, or in a module that it names?"""
     space = f.__globals__
-    if type(space) is Globals or is_foreign(space.get("__name__")):
+    if type(space) is ModuleGlobals or is_foreign(space.get("__name__")):
         return False
     used = named_in(f.__code__)
     modules = [space[n] if n in space else sys.modules.get(n) for n in used]
@@ -382,7 +383,8 @@ def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     start = chain_between([shadow.f], way[0])
     text = spelled(start + way[1:] if start else [None, *way])
     return RouteError(
-        f"{place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what it "
+        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what "
+        "it "
         f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
         "needs its old numbers as tg.Const(array.copy())"
     )
@@ -392,7 +394,8 @@ def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
     start = chain_between([shadow.f], way[0])
     text = spelled(start + way[1:] if start else [None, *way])
     return RouteError(
-        f"{place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object of "
+        f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object "
+        "of "
         f"compiled code, {text}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it inside the "
         "function, or wrap the call by tapegrad.rule"
     )
@@ -403,7 +406,8 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
     text = spelled(start + way[1:] if start else [None, *way])
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
-        f"{name_of(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not followed: "
+        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not "
+        "followed: "
         f"what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through its name, an "
         "attribute, a list or a dict"
     )
@@ -411,7 +415,8 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
 
 def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
-        f"{place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for NumPy "
+        f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for "
+        "NumPy "
         "they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, inside the function"
     )
 
@@ -446,15 +451,15 @@ def way_to_tracked(f: Any) -> str:
     return next((spelled([*chain(x, parents), v]) for x, v in handles if is_tracked(v)), "a value")
 
 
-def name_of(shadow: Any) -> str:
+def function_name(shadow: Any) -> str:
     f = shadow.f.func if isinstance(shadow.f, functools.partial) else shadow.f
     return getattr(f, "__name__", type(f).__name__)
 
 
-def place(shadow: Any, a: Any) -> str:
+def describe_place(shadow: Any, a: Any) -> str:
     """The captured array in words: how f reaches it, shape and dtype."""
     way = way_to(shadow.f, a)
-    return f"{name_of(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
+    return f"{function_name(shadow)}: the captured array {way + ' ' if way else ''}(shape {a.shape}, {a.dtype})"
 
 
 def spelled(way: list) -> str:

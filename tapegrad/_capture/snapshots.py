@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, settled
+from .._core.arrays import is_array, mark_immutable
 from .._core.registry import load
 from . import objects
 
@@ -15,7 +15,7 @@ CONTAINERS = (list, dict, set, collections.deque)
 CODE = (type, types.FunctionType, types.BuiltinFunctionType, types.MethodType, property, staticmethod, classmethod)
 
 
-class Held:
+class ObjectSnapshot:
     """What an object of any kind holds, for comparison."""
 
     def __init__(self, x: Any):
@@ -25,12 +25,12 @@ class Held:
 def content_of(x: Any) -> Any:
     """A copy of what x holds; None for one that is not looked into."""
     if isinstance(x, np.ndarray):
-        return None if x.dtype.kind in "fcO" or settled(x) else objects.content_of(x)
+        return None if x.dtype.kind in "fcO" or mark_immutable(x) else objects.content_of(x)
     if isinstance(x, objects.BYTES) or type(x) in CONTAINERS:
         return objects.content_of(x)
-    return None if is_array(x) or isinstance(x, CODE) or type(x).__module__.startswith("tapegrad.") else Held(x)
+    return None if is_array(x) or isinstance(x, CODE) or type(x).__module__.startswith("tapegrad.") else ObjectSnapshot(x)
 
 
 def is_same(x: Any, before: Any) -> bool:
     """Does x hold this?"""
-    return Held(x).form == before.form if type(before) is Held else objects.is_same(x, before)
+    return ObjectSnapshot(x).form == before.form if type(before) is ObjectSnapshot else objects.is_same(x, before)

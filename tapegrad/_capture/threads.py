@@ -1,7 +1,7 @@
 """Several threads over one captured array: each transform keeps the numbers that it has seen, the last to finish leaves its own.
 
 Records hold captured memory as it lies.  So before a shadow writes an array back, every other thread's shadow that captured the
-same memory gets a copy of it as it was, a `Stash`: its handle turns to the copy at once (its version rises, so that views are
+same memory gets a copy of it as it was, a `MemoryCopy`: its handle turns to the copy at once (its version rises, so that views are
 read anew), and its records do so before they are swept.  Where that thread is sweeping just now, the writing waits for the end
 of the sweep; two threads that write back from within their sweeps, each waiting for the other, are told so.
 
@@ -19,17 +19,17 @@ import numpy as np
 from .._core.arrays import checksum, is_array, xp_of
 from .._core.errors import RouteError
 from .._core.scope import OPEN, lock
-from .routes import KEPT, bounds, overlap, written
+from .routes import KEPT, memory_range, shares_memory_with, written_arrays
 
 LOCK = lock()
 CHANGED = threading.Condition(LOCK)
 GRACE = 0.001  # seconds for an operation under way in another thread
 POLL = 0.1  # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
 WRITERS: list = []  # shadows that are writing back, or waiting to
-THREADS: set = set()  # the `Mine` of each thread with an open shadow that has captured arrays
+THREADS: set = set()  # the `ThreadState` of each thread with an open shadow that has captured arrays
 
 
-class Mine:
+class ThreadState:
     """One thread: its open shadows, what is open there, whether it waits for sweeps of others, and whether it was given a stash.
     `with mine:` is a sweep."""
 
@@ -54,21 +54,21 @@ class Mine:
                 CHANGED.notify_all()
 
 
-def forked() -> None:
+def reset_threads() -> None:
     """A child has none of the parent's other threads."""
     THREADS.intersection_update((mine(),))
     WRITERS.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forked)
+    os.register_at_fork(after_in_child=reset_threads)
 
 
-def mine() -> Mine:
+def mine() -> ThreadState:
     try:
         return OPEN.mine
     except AttributeError:
-        OPEN.mine = Mine()
+        OPEN.mine = ThreadState()
         return OPEN.mine
 
 
@@ -79,7 +79,7 @@ def enter(shadow: Any) -> None:
     THREADS.add(own)
 
 
-def leave(shadow: Any) -> None:
+def leave_thread(shadow: Any) -> None:
     own = shadow.mine
     WRITERS[:] = [s for s in WRITERS if s is not shadow]
     own.shadows.discard(shadow)
@@ -88,12 +88,12 @@ def leave(shadow: Any) -> None:
         THREADS.discard(own)
 
 
-class Stash:
+class MemoryCopy:
     """The memory of a captured array as it was, and views of that."""
 
     def __init__(self, a: Any):
         self.array = a
-        self.low, self.high = bounds(a)
+        self.low, self.high = memory_range(a)
         size = self.high - self.low
         if xp_of(a) is np:
             self.memory = np.frombuffer((ctypes.c_char * size).from_address(self.low), np.uint8).copy()
@@ -106,7 +106,7 @@ class Stash:
         """x, or what lies at its place here, if x lies within the array."""
         if not is_array(x) or not x.size:
             return x
-        low, high = bounds(x)
+        low, high = memory_range(x)
         if low < self.low or high > self.high:
             return x
         if xp_of(x) is np:
@@ -142,17 +142,17 @@ def turn(records: list, stashes: tuple) -> None:
             records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
 
 
-def snapshot(shadow: Any, a: Any, v: Any) -> None:
+def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:
     """The shadow has captured an array while other threads have captured some, or one of them is writing: of what they share it
     takes a copy at once."""
     with LOCK:
-        if a.size and others(shadow, [a]):
-            v._value = Stash(a).of(v._value)
+        if a.size and other_captures(shadow, [a]):
+            v._value = MemoryCopy(a).of(v._value)
 
 
-def alone(shadow: Any, write: Callable) -> Any:
+def exclusively(shadow: Any, write: Callable) -> Any:
     """`write(shadow)`, which writes captured arrays back, while no other thread sweeps over them."""
-    arrays = written(shadow)
+    arrays = written_arrays(shadow)
     if not arrays:
         return None
     with LOCK:
@@ -160,8 +160,8 @@ def alone(shadow: Any, write: Callable) -> Any:
         try:
             if len(THREADS) < 2:
                 return write(shadow)
-            wait(shadow, arrays)
-            met = others(shadow, arrays)
+            wait_for_sweeps(shadow, arrays)
+            met = other_captures(shadow, arrays)
             if any([set_aside(s, a, v) for s, a, v in met]):
                 time.sleep(GRACE)
             result = write(shadow)
@@ -173,7 +173,7 @@ def alone(shadow: Any, write: Callable) -> Any:
             WRITERS.remove(shadow)
 
 
-def others(shadow: Any, arrays: list) -> list:
+def other_captures(shadow: Any, arrays: list) -> list:
     """(shadow, array, handle) of other threads that captured the same memory."""
     return [
         (s, a, v)
@@ -181,14 +181,14 @@ def others(shadow: Any, arrays: list) -> list:
         if other is not shadow.mine
         for s in tuple(other.shadows)
         for a, v in tuple(s.arrays or ())
-        if any([overlap(a, b) for b in arrays])
+        if any([shares_memory_with(a, b) for b in arrays])
     ]
 
 
-def wait(shadow: Any, arrays: list) -> None:
+def wait_for_sweeps(shadow: Any, arrays: list) -> None:
     """Until no other thread sweeps over the arrays."""
     own = shadow.mine
-    while sweeping := [s.mine for s, _, _ in others(shadow, arrays) if s.mine.sweeps]:
+    while sweeping := [s.mine for s, _, _ in other_captures(shadow, arrays) if s.mine.sweeps]:
         if own.sweeps and any([m.waits for m in sweeping]):
             raise RouteError(
                 f"two threads share the captured array of shape {arrays[0].shape}: each is within a backward sweep that reads it, and "
@@ -206,7 +206,7 @@ def set_aside(s: Any, a: Any, v: Any) -> bool:
     handle and the turning of it no other thread runs: no call lies between.)"""
     if not a.size or any([stash.array is a for stash in s.stashes]):
         return False
-    stash = Stash(a)
+    stash = MemoryCopy(a)
     s.stashes, s.mine.stashed = (*s.stashes, stash), True
     value, turned = stash.of(v._value), {*s.turned, id(v)}
     if not v._version and v._trace is None:

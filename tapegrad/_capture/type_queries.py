@@ -16,7 +16,7 @@ from ..numpy import ndarray
 METAS: dict = {}  # metaclass of a shadow (_shadow/classes.py) -> the one for which it stands
 
 
-def class_of(x: Any) -> type:
+def queried_class(x: Any) -> type:
     kind = x.__class__ if type(x) in HANDLES else type(x)
     return ndarray if kind is np.ndarray else METAS.get(kind, kind)  # what the name means there
 
@@ -36,7 +36,7 @@ class Type(type):
         if cls is not type_:
             return type.__call__(cls, *args, **options)
         if len(args) == 1 and not options:
-            return class_of(*args)
+            return queried_class(*args)
         if len(args) == 3:  # the class is of the caller's module
             args = *args[:2], {"__module__": sys._getframe(1).f_globals.get("__name__"), **args[2]}
         return type(*args, **options)
@@ -58,7 +58,7 @@ class type_(type, metaclass=Type):
     pass
 
 
-class Memory(type):
+class MemoryviewType(type):
     """`memoryview_(x)` asks; `isinstance(m, memoryview_)` is that of `memoryview`."""
 
     def __call__(cls, x):
@@ -73,5 +73,5 @@ class Memory(type):
         return issubclass(c, memoryview)
 
 
-class memoryview_(metaclass=Memory):
+class memoryview_(metaclass=MemoryviewType):
     pass

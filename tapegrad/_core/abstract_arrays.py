@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import repeats
+from .arrays import has_repeating_axis
 from .errors import BatchError, callers_line
 from .typing import AnyDict, Shape
 
 
-def refused(what: str) -> Any:
+def refuse_abstract(what: str) -> Any:
     def method(*args: Any, **kwargs: Any) -> Any:
         raise BatchError(
             f"{callers_line()}: {what} asks for values, and the function is run once for all samples (tg.vmap) or recorded for other "
@@ -34,32 +34,32 @@ OF_LAYOUT = {
     np.einsum, np.lib.stride_tricks.sliding_window_view, np.iscomplexobj, np.isrealobj, np.common_type, np.can_cast,
 }  # fmt: skip
 LIKE = {np.empty_like, np.zeros_like, np.ones_like, np.full_like}
-BLIND = {name: refused(name) for name in OF_VALUES}
-BLIND["__array_ufunc__"] = lambda x, ufunc, *args, **kwargs: refused(ufunc.__name__)()
+BLIND = {name: refuse_abstract(name) for name in OF_VALUES}
+BLIND["__array_ufunc__"] = lambda x, ufunc, *args, **kwargs: refuse_abstract(ufunc.__name__)()
 BLIND["__hash__"] = object.__hash__
 
 
-TEXT_ASKED = refused("reading the text of a tracked value")
+TEXT_ASKED = refuse_abstract("reading the text of a tracked value")
 
 
 plain_text: Any = str.__str__
 
 
-class Text(str):
+class AbstractText(str):
     """The text of hidden values. It can be shown and formatted into another text. Every other use raises,
     because the content is unknown."""
 
     __slots__ = ()
     __str__ = __repr__ = lambda x: x if callers_line() else plain_text(x)  # type: ignore[assignment, return-value]  # None: `logging` asks, which shows it
-    __format__ = lambda x, spec: Text(str.__format__(plain_text(x), spec))
-    __add__ = lambda x, y: Text(str.__add__(x, y))
-    __radd__ = lambda x, y: Text(str.__add__(y, x))
+    __format__ = lambda x, spec: AbstractText(str.__format__(plain_text(x), spec))
+    __add__ = lambda x, y: AbstractText(str.__add__(x, y))
+    __radd__ = lambda x, y: AbstractText(str.__add__(y, x))
 
 
-def _read(name: str) -> Any:
+def refusing_method(name: str) -> Any:
     of_text = getattr(str, name, None)
 
-    def method(x: Text, *args: Any, **kwargs: Any) -> Any:
+    def method(x: AbstractText, *args: Any, **kwargs: Any) -> Any:
         if of_text is not None and callers_line() is None:
             return of_text(x, *args, **kwargs)
         TEXT_ASKED()
@@ -67,15 +67,19 @@ def _read(name: str) -> Any:
     return method
 
 
-for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "__bool__"} - {*vars(Text), "__getattribute__", "__new__"}:
-    setattr(Text, _name, _read(_name))
+for _name in {*vars(str), "__float__", "__int__", "__index__", "__complex__", "__bool__"} - {
+    *vars(AbstractText),
+    "__getattribute__",
+    "__new__",
+}:
+    setattr(AbstractText, _name, refusing_method(_name))
 
 
 def _function(x: Any, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
     if f in LIKE and args and type(args[0]) is Hollow:
         return f(args[0].view(np.ndarray), *args[1:], **kwargs)  # type: ignore[attr-defined]
     if f not in OF_LAYOUT:
-        refused(f.__name__)()
+        refuse_abstract(f.__name__)()
     return np.ndarray.__array_function__(x, f, types, args, kwargs)
 
 
@@ -128,11 +132,11 @@ def hollow(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool =
     if found is None:
         if len(KNOWN) > 999:
             KNOWN.clear()
-        found = KNOWN[key] = made(*key)
+        found = KNOWN[key] = abstract_array(*key)
     return found
 
 
-def made(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) -> Any:
+def abstract_array(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) -> Any:
     below = above = 0
     size = 1
     for n, s in zip(shape, strides, strict=True):
@@ -146,19 +150,19 @@ def made(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable: bool) ->
     room = memory(xp, d, (below + above) // d.itemsize + 1)
     if xp is np:
         found: Any = np.ndarray.__new__(Hollow, shape, d, room, below, strides)
-        found.flags.writeable = writeable and not repeats(shape, strides)
+        found.flags.writeable = writeable and not has_repeating_axis(shape, strides)
         return found
-    return on_device(xp)(shape, d, room.data + below, strides)
+    return device_abstract_type(xp)(shape, d, room.data + below, strides)
 
 
 def read_only_as(value: Any, found: Any) -> Any:
-    """`found` as the abstract value of an argument: read-only if the argument is (`_core.arrays.kept`)."""
+    """`found` as the abstract value of an argument: read-only if the argument is (`_core.arrays.copy_with_layout`)."""
     if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
         return hollow(np, found.shape, found.dtype, found.strides, False)
     return found
 
 
-def on_device(xp: Any) -> type:
+def device_abstract_type(xp: Any) -> type:
     """The class of hollow CuPy arrays. CuPy reads an index array with `take`."""
     kind = POISON.get(xp)
     if kind is None:

@@ -51,7 +51,7 @@ def is_differentiable(x: Any) -> bool:
 def owned(x: Any) -> Any:
     """A plain array or NumPy scalar as a result for the caller: writable, in memory that nothing else
     uses."""
-    return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else kept(x)
+    return x if is_scalar(x) or type(x) in NUMBERS else x.copy(order="K") if x.flags.forc else copy_with_layout(x)
 
 
 def to_host(x: Any) -> np.ndarray:
@@ -59,7 +59,7 @@ def to_host(x: Any) -> np.ndarray:
     return x.get() if hasattr(x, "get") else np.asarray(x)
 
 
-def shares_memory(a: Any, b: Any) -> bool:
+def may_share_memory(a: Any, b: Any) -> bool:
     """May the plain arrays a and b overlap in memory?"""
     xp = xp_of(a)
     if xp is not xp_of(b) or not is_array(a) or not is_array(b):
@@ -67,7 +67,7 @@ def shares_memory(a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(a, b))
 
 
-def settled(x: Any) -> bool:
+def mark_immutable(x: Any) -> bool:
     """Is x an array whose memory its owner has made read-only?"""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):
         x = x.base
@@ -100,7 +100,7 @@ def checksum(a: Any) -> Any:
 
 
 BITS = {2: np.uint16, 4: np.uint32, 8: np.uint64}  # item size -> the integer dtype for comparing bits
-BLOCK = 1 << 16  # elements compared at once; they fit into the cache
+COMPARED_ELEMENTS = 1 << 16  # elements compared at once; they fit into the cache
 
 
 def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
@@ -111,7 +111,7 @@ def same_bits(a: np.ndarray, b: np.ndarray) -> bool:
     if kind is None or not a.shape:
         return np.array_equal(a, b, equal_nan=a.dtype.kind == "f")
     a, b = a.view(kind), b.view(kind)
-    step = max(1, BLOCK * len(a) // max(a.size, 1))
+    step = max(1, COMPARED_ELEMENTS * len(a) // max(a.size, 1))
     return all((a[k : k + step] == b[k : k + step]).all() for k in range(0, len(a), step))
 
 
@@ -128,14 +128,14 @@ def zeros_laid_out(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any) -> 
 
 
 @functools.lru_cache(1024)
-def steps_of(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
+def packed_steps(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple:
     """The packed layout of an array with these strides: (position of the first element, step of each
     axis, size of the memory). All are counted in elements of `size` bytes.
 
     The order and direction of the axes are kept. NumPy can join two axes (reshape is a view) exactly
     where it could before. So where the strides have a gap, the packed layout has one too. It is as
     wide as the elements between gaps; then a view of every third element, for example, still cannot be
-    joined. With `repeats`, an axis of stride 0 keeps that stride."""
+    joined. With `has_repeating_axis`, an axis of stride 0 keeps that stride."""
     steps, first, room, before = [1] * len(shape), 0, 1, size
     for k in sorted(range(len(shape)), key=lambda k: -abs(strides[k]))[::-1]:
         n, stride = shape[k], abs(strides[k])
@@ -153,18 +153,18 @@ def steps_of(shape: Shape, strides: Shape, size: int, repeats: bool) -> AnyTuple
     return first, tuple(steps), room
 
 
-WIDE = 4  # a gap wider than this many times the elements beside it is made smaller
+WIDE_GAP = 4  # a gap wider than this many times the elements beside it is made smaller
 
 
 @functools.lru_cache(1024)
 def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
-    """The result of `steps_of` with all gaps at their full width. Then the axes that NumPy can join are
+    """The result of `packed_steps` with all gaps at their full width. Then the axes that NumPy can join are
     exactly the same, also for a diagonal or every third element. None if elements share memory, or if
-    a gap is too wide (`WIDE`)."""
+    a gap is too wide (`WIDE_GAP`)."""
     room = 1
     for k in sorted([k for k, n in enumerate(shape) if n > 1], key=lambda k: abs(strides[k])):
         step, rest = divmod(abs(strides[k]), size)
-        if rest or not room <= step <= WIDE * room:
+        if rest or not room <= step <= WIDE_GAP * room:
             return None
         room = step * (shape[k] - 1) + room
     steps = [s // size for s in strides]
@@ -172,11 +172,11 @@ def unaltered(shape: Shape, strides: Shape, size: int) -> AnyTuple | None:
 
 
 def room_laid(xp: ModuleType, shape: Shape, strides: Shape, dtype: Any, repeats: bool = False, count: int | None = None) -> Any:
-    """Empty memory for an array whose layout behaves like one with these strides (`steps_of`). `count`:
+    """Empty memory for an array whose layout behaves like one with these strides (`packed_steps`). `count`:
     the length of an additional first axis."""
     size = dtype.itemsize
     same = None if count is not None else unaltered(shape, strides, size)
-    first, steps, room = same or steps_of(shape, strides, size, repeats)
+    first, steps, room = same or packed_steps(shape, strides, size, repeats)
     if count is not None:
         shape, steps, room = (count, *shape), (room, *steps), room * count
     if not room or 0 in shape:
@@ -212,7 +212,7 @@ def in_order_of_memory(shape: Shape, strides: Shape) -> AnyList:
     return order[::-1]
 
 
-def repeats(shape: Shape, strides: Shape) -> bool:
+def has_repeating_axis(shape: Shape, strides: Shape) -> bool:
     """Does an array with these strides have an axis with stride 0 and several elements?"""
     return 0 in strides and any([s == 0 and n > 1 for n, s in zip(shape, strides, strict=True)])
 
@@ -228,15 +228,15 @@ def overlaps(shape: Shape, strides: Shape, size: int) -> bool:
     return False
 
 
-def kept(x: Any) -> Any:
+def copy_with_layout(x: Any) -> Any:
     """A copy of the array x with an equivalent layout. If elements share memory, the copy is read-only,
     because a write would change several of them."""
     if x.flags.forc or x.shape == ():
         # the copy owns its memory if and only if x does
         return x.copy(order="K") if x.base is None else x.copy(order="K").view()
     xp = xp_of(x)
-    if xp is np and repeats(x.shape, x.strides):
-        return repeated(x, room_laid(np, x.shape, x.strides, x.dtype, True))
+    if xp is np and has_repeating_axis(x.shape, x.strides):
+        return repeat_elements(x, room_laid(np, x.shape, x.strides, x.dtype, True))
     y = room_like(x)
     y[...] = x
     if xp is np and overlaps(x.shape, x.strides, x.itemsize):
@@ -244,7 +244,7 @@ def kept(x: Any) -> Any:
     return y
 
 
-def repeated(x: np.ndarray, room: np.ndarray) -> np.ndarray:
+def repeat_elements(x: np.ndarray, room: np.ndarray) -> np.ndarray:
     """Copy x, which has repeated elements, into `room`, which repeats them likewise. The result is
     read-only, as in NumPy."""
     once = tuple([slice(1) if stride == 0 else slice(None) for stride in room.strides])

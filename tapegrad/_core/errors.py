@@ -144,7 +144,7 @@ LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "nu
 TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
 
 
-def root_of(frame: Any) -> str:
+def package_of_frame(frame: Any) -> str:
     return (frame.f_globals.get("__name__") or "").partition(".")[0]
 
 
@@ -166,7 +166,7 @@ def steps_of(error: BaseException) -> Iterator[Any]:
 
 def is_library(frame: Any) -> bool:
     """Is the code of this frame ours, or a library's?"""
-    return root_of(frame) in LIBRARIES
+    return package_of_frame(frame) in LIBRARIES
 
 
 def users_frame() -> Any:
@@ -186,7 +186,7 @@ def spelt(place: tuple[str, int]) -> str:
 
 def callers_line() -> str | None:
     """'file:line' of the user's code that is running; None if it only asks for text."""
-    return None if any([root_of(f) in TEXT for f in itertools.takewhile(is_library, stack())]) else spelt(users_place())
+    return None if any([package_of_frame(f) in TEXT for f in itertools.takewhile(is_library, stack())]) else spelt(users_place())
 
 
 def callers_code() -> str:
@@ -215,7 +215,7 @@ def quoted(code: str) -> str:
     return f"`{code}`" + (f" (write {instead}(x)): " if name else ": ")
 
 
-def refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
+def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
     """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
     scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
     kind, text = type(error), str(error)
@@ -242,7 +242,7 @@ def note_library(error: BaseException) -> None:
     """A note on an error from within a library that knows nothing of tapegrad."""
     place, root = "", ""
     for step in steps_of(error):
-        found = root_of(step.tb_frame)
+        found = package_of_frame(step.tb_frame)
         if found not in LIBRARIES:
             place, root = f"{step.tb_frame.f_code.co_filename}:{step.tb_lineno}", ""
         elif found in UNKNOWING:
@@ -268,7 +268,7 @@ def heard_error(error: BaseException, dropped: AnyList, outer: Any) -> TapegradE
         outer.extend(dropped)
     if not isinstance(error, Exception) or isinstance(error, TapegradError):
         return None
-    ours = refusal(error, dropped)
+    ours = compiled_code_refusal(error, dropped)
     if ours is None:
         note_library(error)
     return ours

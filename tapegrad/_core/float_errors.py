@@ -6,7 +6,7 @@ cannot tell a value from a tangent. So NumPy calls a `Handler` while a function 
 The handler inspects the frames. It is silent in a forward rule (`_core.forward.FORWARD`), and
 otherwise acts for the caller's frame. Reverse sweeps suppress their own flags (`_core.reverse.pull`).
 
-Control flow can depend on the errors and warnings of an operation. `Listening` notes those that the
+Control flow can depend on the errors and warnings of an operation. `ErrorListener` notes those that the
 user's code can observe. `ending` turns them into a value that can be compared."""
 
 import contextlib
@@ -51,7 +51,7 @@ class Handler:
             frame = frame.f_back
         if OPEN.watcher is not None and OPEN.watcher.silences:
             return
-        mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation(top)}"
+        mode, text = self.modes[KINDS[kind]], f"{kind} encountered in {operation_name(top)}"
         if OPEN.listener is not None and not OPEN.listener.told(KINDS[kind], mode):
             return
         if mode == "raise":
@@ -72,7 +72,7 @@ class Handler:
         return {name: mode if mode == "ignore" else "call" for name, mode in self.modes.items()}
 
 
-def operation(frame: Any) -> str:
+def operation_name(frame: Any) -> str:
     """NumPy's name for the operation of a frame: that of a body, of a wrapper, or of an operator."""
     code, here = frame.f_code, frame.f_locals
     if code.co_filename.startswith(OURS):
@@ -91,19 +91,19 @@ def current() -> Any:
     return found if type(found) is Handler else None
 
 
-class State(threading.local):
+class ErrorState(threading.local):
     changed = False  # was `seterr` or `seterrcall` called since the outermost transform of this thread began?
 
 
-STATE = State()
+STATE = ErrorState()
 HANDLERS: AnyDict = {}  # modes -> the handler without a callback of the user's, its setting
-KNOWN: AnyDict = {}  # id of a setting in force -> that, and what `around` gave for it; the last few
+KNOWN: AnyDict = {}  # id of a setting in force -> that, and what `handler_around` gave for it; the last few
 
 
 MISSED = (None, None)
 
 
-def around() -> AnyTuple:
+def handler_around() -> AnyTuple:
     """(handler, setting) for a function that runs under the current setting. Inside another transform it
     is (None, active handler)."""
     modes = np.geterr()
@@ -120,13 +120,13 @@ def around() -> AnyTuple:
     return found
 
 
-def watch() -> Any:
+def watch_errors() -> Any:
     """Make a handler active before the user's function runs, and return it. None if one is active
     already."""
     current = now()
     known, found = KNOWN.get(id(current), MISSED)
     if known is not current:
-        found = around()
+        found = handler_around()
         if found[0] is None or found[0].user is None:
             if len(KNOWN) > 15:
                 KNOWN.clear()
@@ -183,7 +183,7 @@ SHOWN = frozenset(("ignore", "warn"))
 LOUD = "loud"  # an entry of `looked_at`: the user's code can observe an error
 
 
-def modes_of(setting: Any) -> Any:
+def modes_of_setting(setting: Any) -> Any:
     """The mode of each kind of error under the current setting."""
     if setting is SWEEPING:
         return {}
@@ -202,14 +202,14 @@ def looked_at(setting: Any, outside: Any, errors: bool = False) -> AnyTuple:
     whether it can catch a warning."""
     own = warnings.filters is not outside  # set inside the function
     quiet = ("ignore", "warn") if own and warned() == "ignore" else ("ignore",)
-    modes = modes_of(setting)
+    modes = modes_of_setting(setting)
     found = [kind for kind, mode in modes.items() if mode not in quiet]
     if found and (own or not SHOWN.issuperset(modes.values()) or (errors and warned() == "error")):
         found.append(LOUD)
     return tuple(found)
 
 
-class Listening:
+class ErrorListener:
     """A context that notes what the caller of an operation can observe.
 
     `heard`: the error kinds reported to a callback, and the classes and texts of shown warnings.
@@ -223,7 +223,7 @@ class Listening:
         self.heard: AnyList = []
         self.flagged: set[Any] = set()
 
-    def __enter__(self) -> "Listening":
+    def __enter__(self) -> "ErrorListener":
         self.outer, self.show, self.waiting = OPEN.listener, warnings.showwarning, OPEN.unfinished
         OPEN.unfinished = (*self.waiting, self)
         OPEN.listener, warnings.showwarning = self, self.shown  # type: ignore[assignment]
@@ -270,7 +270,7 @@ def without_numbers(message: Any) -> str:
 MISSING = object()
 
 
-def changed(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
+def setting_of(handler: Handler, all: Any, modes: AnyDict, call: Any = MISSING) -> Handler:
     given = {**(dict.fromkeys(handler.modes, all) if all is not None else {}), **{k: v for k, v in modes.items() if v is not None}}
     # raises for what NumPy does not accept
     with np.errstate(**given, **({} if call is MISSING else {"call": call})):
@@ -293,7 +293,7 @@ class errstate(contextlib.ContextDecorator):
             given = {k: self.given[k] for k in ("call", "all") if self.given[k] is not MISSING and self.given[k] is not None}
             self.context = np.errstate(**given, **self.given["modes"])
         else:
-            new = changed(now, **self.given)
+            new = setting_of(now, **self.given)
             self.context = np.errstate(**new.settings(), call=new)
         self.context.__enter__()
 
@@ -305,7 +305,7 @@ def seterr(all: Any = None, divide: Any = None, over: Any = None, under: Any = N
     now, modes = current(), {"divide": divide, "over": over, "under": under, "invalid": invalid}
     if now is None:
         return np.seterr(all, **modes)
-    new = changed(now, all, modes)
+    new = setting_of(now, all, modes)
     np.seterr(**new.settings())
     np.seterrcall(new)
     STATE.changed = True

@@ -102,7 +102,7 @@ def full_name(kind: type) -> str:
     return f"{kind.__module__}.{kind.__qualname__}"
 
 
-def refused(x: Any, remedy: str) -> ArgumentError:
+def refuse_foreign(x: Any, remedy: str) -> ArgumentError:
     return ArgumentError(f"an object of type {full_name(type(x))} met a tracked value, which tapegrad cannot compute with; write {remedy}")
 
 
@@ -126,7 +126,7 @@ def argument(x: Any) -> Any:
     if library == "pandas" and hasattr(x, "to_numpy"):
         return argument(x.to_numpy())
     if library in REMEDIES and (hasattr(x, "dtype") or hasattr(x, "__array__")):
-        raise refused(x, REMEDIES[library])
+        raise refuse_foreign(x, REMEDIES[library])
     return argument(x.__array__()) if hasattr(kind, "__array__") else x
 
 
@@ -140,7 +140,7 @@ def operand(x: Any) -> Any:
     must be tried."""
     kind = type(x)
     if library_of(kind) == "pandas":  # its results have labels, and their methods differ from NumPy's
-        raise refused(x, "its .to_numpy()")
+        raise refuse_foreign(x, "its .to_numpy()")
     if is_scalar(x) or is_array(x) or kind is Const or library_of(kind) in REMEDIES:
         return argument(x)
     if getattr(kind, "__array_ufunc__", x) is not x or getattr(kind, "__array_priority__", 0) > 0:
@@ -166,11 +166,11 @@ def base_array(x: np.ndarray) -> np.ndarray:
     """A subclass of ndarray as a plain array, if the subclass has no behaviour of its own."""
     kind = type(x)
     if issubclass(kind, np.ma.MaskedArray):
-        raise refused(x, "x.filled(value) or numpy.where(mask, a, b): masks have no derivative here")
+        raise refuse_foreign(x, "x.filled(value) or numpy.where(mask, a, b): masks have no derivative here")
     if issubclass(kind, np.matrix):
-        raise refused(x, "numpy.asarray(M), and @ for the product of matrices")
+        raise refuse_foreign(x, "numpy.asarray(M), and @ for the product of matrices")
     if not issubclass(kind, np.memmap):
         for c in kind.__mro__[: kind.__mro__.index(np.ndarray)]:
             if own := [n for n in c.__dict__ if n not in NEUTRAL and n in OF_ARRAYS]:
-                raise refused(x, f"numpy.asarray(x), for {own[0]} of this class is not NumPy's")
+                raise refuse_foreign(x, f"numpy.asarray(x), for {own[0]} of this class is not NumPy's")
     return numbers_of(np.asarray(x)) if x.dtype.kind == "O" else np.asarray(x)

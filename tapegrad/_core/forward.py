@@ -3,11 +3,11 @@ level.
 
 Several Variables may share one tangent. An operation whose tangent may be one of its inputs marks its
 handle as saved. A write changes value and tangent together, so it first moves both to memory of their
-own (`_core.primitive.own`)."""
+own (`_core.primitive.own_memory`)."""
 
 from typing import Any
 
-from .primitive import READ, Trace, bind, handle, lower, settled
+from .primitive import READ, Trace, bind, frozen_view, handle, lower
 from .typing import AnyDict, AnyList, Params
 from .variable import Variable, View, copied, frozen, like_layout, variable
 
@@ -16,11 +16,11 @@ from .variable import Variable, View, copied, frozen, like_layout, variable
 FORWARD: AnyDict = {}
 
 
-def pushed(prim: Any, tangents: AnyList, out: Any, inputs: AnyList, params: Params) -> Any:
+def push_tangents(prim: Any, tangents: AnyList, out: Any, inputs: AnyList, params: Params) -> Any:
     return prim.jvp(tangents, out, *inputs, **params)
 
 
-FORWARD[pushed.__code__] = 0
+FORWARD[push_tangents.__code__] = 0
 
 
 class Dual(Trace):
@@ -60,24 +60,24 @@ class Dual(Trace):
             out = bind(prim, inputs, params)
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         if prim.writes:
-            tangent = pushed(prim, tangents, None, inputs, params)  # before the write changes the inputs
+            tangent = push_tangents(prim, tangents, None, inputs, params)  # before the write changes the inputs
             return variable(bind(prim, inputs, params), self, tangent)
         out = bind(prim, inputs, params)
-        tangent = pushed(prim, tangents, out, inputs, params)
+        tangent = push_tangents(prim, tangents, out, inputs, params)
         if type(out) is tuple:
             if tangent is None:
                 return tuple([handle(o) for o in out])
             pairs = zip(out, tangent, strict=True)
-            return tuple([handle(o) if t is None else variable(o, self, unshared(t, inputs)) for o, t in pairs])
+            return tuple([handle(o) if t is None else variable(o, self, unshared_tangent(t, inputs)) for o, t in pairs])
         if tangent is None:
             return handle(out)
-        return variable(out, self, unshared(tangent, inputs))
+        return variable(out, self, unshared_tangent(tangent, inputs))
 
 
-def unshared(tangent: Any, inputs: AnyList) -> Any:
+def unshared_tangent(tangent: Any, inputs: AnyList) -> Any:
     """Copy a tangent that is one of the rule's inputs: a handle or plain array that may be written later."""
     if type(tangent) is View:
-        return settled(tangent)
+        return frozen_view(tangent)
     for v in inputs:
         if tangent is v:
             return frozen(v) if isinstance(v, Variable) else copied(v)

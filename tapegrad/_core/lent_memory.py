@@ -4,7 +4,7 @@ It is lent by `numpy.asarray(x)` in such code, by x.data, x.ctypes, numpy.nditer
 
 `lend(x)` returns an array over the memory of an untracked handle. Its holder may read and write that
 memory at any time, also through views. So no record may refer to it: records keep their memory, and
-the handle moves to new memory. While the array is alive, the handle is on loan. Its trace is a `Loan`,
+the handle moves to new memory. While the array is alive, the handle is on loan. Its trace is a `MemoryLoan`,
 below all transforms, and each read copies. A weak reference tells when the array is released. A handle
 that moved but was not written then moves back, so a mere read costs nothing later."""
 
@@ -13,14 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from .arrays import is_array, kept, xp_of
+from .arrays import copy_with_layout, is_array, xp_of
 from .errors import AliasError
-from .primitive import READ, SAMPLED, Ended, bind, handle, is_tracked, live, refresh, values_of
+from .primitive import READ, SAMPLED, EndedTrace, bind, handle, is_tracked, live, refresh, values_of
 from .typing import Params
 from .variable import Variable, View, copied, frozen, is_saved, variable
 
 
-class Moving(int):
+class LoanVersion(int):
     """The version of a handle on loan; every view of it is out of date."""
 
     def __ne__(self, other: Any) -> bool:
@@ -35,7 +35,7 @@ class Moving(int):
     __hash__ = int.__hash__
 
 
-class Memory:
+class LentMemory:
     """The base of a lent array. Views of that array refer to it, not to the owner of the memory, and so
     keep it alive."""
 
@@ -45,7 +45,7 @@ class Memory:
         self.__array_interface__, self.owner = a.__array_interface__, a
 
 
-class Loan(Ended):
+class MemoryLoan(EndedTrace):
     """The trace of one handle whose memory is lent."""
 
     __slots__ = ("memory", "given", "kept")
@@ -59,7 +59,7 @@ class Loan(Ended):
         before, version = None, getattr(x, "_version", 0)
         if is_saved(x) or (not version and x._value.base is not None):
             before = x._value
-            x._value = kept(before)
+            x._value = copy_with_layout(before)
             x._value.flags.writeable = before.flags.writeable
         self.memory, self.kept = x._value, None
 
@@ -73,13 +73,13 @@ class Loan(Ended):
             else:
                 x._version, x._saved = version + 1, False
 
-        given = np.asarray(Memory(self.memory))
+        given = np.asarray(LentMemory(self.memory))
         self.given = weakref.ref(given, end)
-        x._trace, x._slot, x._version = self, None, Moving(1)
+        x._trace, x._slot, x._version = self, None, LoanVersion(1)
         self.kept = given  # until `lend` takes it
 
     def now(self) -> np.ndarray:
-        return kept(self.memory)  # type: ignore[no-any-return]
+        return copy_with_layout(self.memory)  # type: ignore[no-any-return]
 
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
         if prim is READ:
@@ -112,7 +112,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
     if base._trace is not None and base._trace.visibility == SAMPLED:  # captured under a vmap: whoever has it may read it
         given = values_of(x)
         if is_array(given):
-            given = kept(given)
+            given = copy_with_layout(given)
             if xp_of(given) is np:
                 given.flags.writeable = False
                 base._trace.handed = True
@@ -125,7 +125,7 @@ def lend(x: Any, for_ever: bool = False) -> Any:
     if isinstance(base._value, np.ndarray):
         loan = base._trace
         if loan is None:
-            loan = Loan(base)
+            loan = MemoryLoan(base)
             given, loan.kept = loan.kept, None
         else:
             given = loan.given()

@@ -12,7 +12,7 @@ from .typing import AnyDict, AnyFunction, AnyTuple
 BY_VALUE = frozenset(("cloudpickle", "dill"))  # packages that pickle functions by value
 
 
-class Remade:
+class PickledByCall:
     """Base class of objects pickled as the constructor call that rebuilds them. If the object replaced a
     module-level function, as a decorator does, it is pickled as that name."""
 
@@ -24,7 +24,7 @@ class Remade:
 
     def __reduce__(self) -> Any:
         name = getattr(self, "__qualname__", None)
-        if isinstance(name, str) and found(getattr(self, "__module__", None), name) is self:
+        if isinstance(name, str) and global_object(getattr(self, "__module__", None), name) is self:
             return name
         make, args = self._made()
         try:
@@ -59,7 +59,7 @@ def named_like(x: Any, f: Any) -> None:
             setattr(x, name, value)
 
 
-def found(module: Any, name: str) -> Any:
+def global_object(module: Any, name: str) -> Any:
     """The object of this name in a module, or None."""
     x = sys.modules.get(module) if isinstance(module, str) else None
     for part in name.split("."):

@@ -103,7 +103,7 @@ class Trace:
 
     A trace says what an operation is at its level: by `apply`, or by `step`, which gets the arguments lowered; one of the two is to be
     overridden.  A Variable of it has the value one level down.  The fields in `__slots__` are those of all traces and of tapes, which
-    are read most; others may have fields of their own, for a trace that ends changes its class to `Ended`.
+    are read most; others may have fields of their own, for a trace that ends changes its class to `EndedTrace`.
 
     `single`, `pair`, `element`, `reread` and `put` are short ways of `step`, which generated entry points and `_fast` take.  The last
     three may answer that they have not done it."""
@@ -137,7 +137,7 @@ class Trace:
         Variables that leaked out of it are from now on the values that they wrap.  May be repeated."""
         if self.visibility:
             OPEN.hiding = tuple([t for t in OPEN.hiding if t is not self])
-        self.__class__ = Ended
+        self.__class__ = EndedTrace
         self.fall()
 
     def end(self, error: Any) -> None:
@@ -234,7 +234,7 @@ class Trace:
         self.records, self.copies, self.layouts = [], {}, {}
 
 
-class Ended(Trace):
+class EndedTrace(Trace):
     """A trace after its transform: its Variables are their values."""
 
     __slots__ = ()
@@ -321,7 +321,7 @@ def live(x: Variable) -> Variable:
     """x, or the value under it where its transforms have ended, with views read."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
-    while isinstance(x._trace, Ended):
+    while isinstance(x._trace, EndedTrace):
         below = x._trace.beneath(x)
         if not isinstance(below, Variable):
             y = variable(below)
@@ -377,7 +377,7 @@ def truth_of(x: Any) -> bool:
     return x._trace.truth(x) if isinstance(x, Variable) else bool(x)
 
 
-def settled(x: View) -> Variable:
+def frozen_view(x: View) -> Variable:
     """A view read and frozen, for use as a value."""
     if x._seen != x._base._version:
         refresh(x)
@@ -435,7 +435,7 @@ def view(x: Variable, step: AnyTuple) -> View:
     if type(x) is View:
         y._base = x._base
         path = x._path + (step,)
-        y._path = path if len(path) < LONG else shortened(x._base, path)
+        y._path = path if len(path) < LONG_PATH_STEPS else shortened(x._base, path)
     else:
         y._base = x
         y._path = (step,)
@@ -448,7 +448,7 @@ def view(x: Variable, step: AnyTuple) -> View:
     return y
 
 
-LONG = 5  # steps
+LONG_PATH_STEPS = 5  # steps
 PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only choose elements, each once
 
 
@@ -481,7 +481,7 @@ def refresh(y: View) -> None:
     y._seen = base._version
 
 
-def own(x: Variable) -> None:
+def own_memory(x: Variable) -> None:
     """Move the handle to memory of its own before it is written, unless nobody else can hold it."""
     if getattr(x, "_version", 0) and not is_saved(x):
         return
@@ -530,7 +530,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
             return  # x[1:] += y ends with the assignment of a region to itself
         if y._seen != y._base._version:
             refresh(y)
-    own(base)
+    own_memory(base)
     if y is base:
         y = copied(base)
     elif type(y) is View and y._base is base:

@@ -152,7 +152,7 @@ FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not f
 TABLES: AnyList = []  # the tables of operations
 
 
-class Whole:
+class TableTransaction:
     """A context for modules that fill `TABLES`. If a module fails to load, or the import is interrupted,
     the tables are restored and the modules are unloaded. The next use loads them again. An operation
     whose rules were not declared yet would run without a derivative."""
@@ -181,5 +181,5 @@ def load(name: str) -> ModuleType:
         raise AssertionError(f"{name} is loaded late, and _core/registry.py does not declare it; please report this")
     if name in sys.modules:
         return importlib.import_module(name)
-    with Whole():
+    with TableTransaction():
         return importlib.import_module(name)

@@ -10,7 +10,7 @@ A record is a plain tuple of seven, in one of these forms (slot = index of the r
   a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
   an element read         (pull, slot, ELEMENT,  None,     layout of the buffer, (), index)
   one of several outputs  (None, slot of the main record, PART, index, number, None, None)
-A value that no rule of the record reads is None, or a `Like` with its shape. A rule knows its primitive, so
+A value that no rule of the record reads is None, or a `ShapeStandIn` with its shape. A rule knows its primitive, so
 each record names its own (`primitive_of`). Records are data; debugging tools and recordings read them."""
 
 import copy
@@ -22,21 +22,21 @@ from typing import Any
 import numpy as np
 from numpy import float64, ndarray
 
-from .arrays import F8, IMMUTABLE, NUMBERS, is_array, is_scalar, kept, same_bits, settled, xp_of, zeros_laid_out
+from .arrays import F8, IMMUTABLE, NUMBERS, copy_with_layout, is_array, is_scalar, mark_immutable, same_bits, xp_of, zeros_laid_out
 from .primitive import ADD_AT, READ, Primitive, Trace, bind, handle, layout_of, lower
 from .registry import late
-from .scope import OPEN, lock, now, opened, put, setting
+from .scope import OPEN, lock, now, put, scope_block, setting
 from .typing import AnyList, AnyTuple, Params
 from .variable import DIRECT, HANDLES, Variable, View, bottom, copied, frozen, variable
 
 
-class Form:
+class RecordMark:
     """Marks the form of a record."""
 
     __slots__ = ()
 
 
-MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = Form(), Form(), Form(), Form(), Form(), Form()
+MANY, SETTINGS, REGION, ELEMENT, PART, JOINT = RecordMark(), RecordMark(), RecordMark(), RecordMark(), RecordMark(), RecordMark()
 LEAF = (None, None, None, None, None, None, None)
 
 
@@ -52,10 +52,10 @@ def primitive_of(record: AnyTuple) -> Primitive | None:
     return rule if isinstance(rule, Primitive) else getattr(rule, "prim", None)
 
 
-SMALL = 4096  # bytes; a copy of a smaller array costs less than any bookkeeping
+COPIED_BYTES = 4096  # bytes; a copy of a smaller array costs less than any bookkeeping
 
 
-class Like:
+class ShapeStandIn:
     """Stands for an input of which the rules read only shape and dtype."""
 
     __slots__ = ("shape", "dtype")
@@ -75,7 +75,7 @@ class Like:
         return len(self.shape)
 
 
-class Fold:
+class AdaptedRule:
     """A rule adapted to its argument. Around a holomorphic rule, written as the transpose, it conjugates
     to obtain the adjoint: pullback(w) = J^H w = conj(J^T conj(w)). Then it undoes broadcasting and
     promotion, so the result has the shape and dtype of the argument."""
@@ -113,9 +113,9 @@ def keep(trace: "Tape", a: Any) -> Any:
         return a
     if xp_of(a) is not np:
         return a.copy()
-    if a.nbytes <= SMALL:
+    if a.nbytes <= COPIED_BYTES:
         return a.copy()
-    if settled(a):
+    if mark_immutable(a):
         return a
     key = a.__array_interface__["data"][0], a.shape, a.strides, a.dtype
     old = trace.copies.get(key)
@@ -125,7 +125,7 @@ def keep(trace: "Tape", a: Any) -> Any:
     return old
 
 
-def fixed(s: Any) -> Any:
+def setting_copy(s: Any) -> Any:
     """A setting in the form that a record may hold. Arrays, lists and other containers are copied,
     because the user may change them. Copies of arrays keep the memory order, because results depend on
     it (for example on the order of a mask for `where=`)."""
@@ -135,13 +135,13 @@ def fixed(s: Any) -> Any:
     if kind is tuple:
         for v in s:
             if type(v) not in IMMUTABLE:
-                return tuple([fixed(v) for v in s])
+                return tuple([setting_copy(v) for v in s])
         return s
     if is_array(s):
-        return kept(s)
+        return copy_with_layout(s)
     if kind is list:
-        return [fixed(v) for v in s]
-    return {k: fixed(v) for k, v in s.items()} if kind is dict else set(s) if kind is set else s
+        return [setting_copy(v) for v in s]
+    return {k: setting_copy(v) for k, v in s.items()} if kind is dict else set(s) if kind is set else s
 
 
 class Collector:
@@ -179,8 +179,8 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=COLLECTOR.forked)
 
 
-class Pause:
-    """A pause of the collector, until `end` or the exit of the block of `opened` in which it was made."""
+class CollectorPause:
+    """A pause of the collector, until `end` or the exit of the block of `scope_block` in which it was made."""
 
     def __init__(self) -> None:
         OPEN.unfinished = (*OPEN.unfinished, self)
@@ -192,7 +192,7 @@ class Pause:
 
 
 NOBODY: frozenset[Any] = frozenset()
-LONG = 8192
+LONG_TAPE_RECORDS = 8192
 
 
 class Tape(Trace):
@@ -205,7 +205,7 @@ class Tape(Trace):
         self.level, self.risen = next(Trace.levels), []
         self.records, self.copies, self.trusted, self.saved_bytes = self.Records(), {}, NOBODY, 0
         # `look`: the slot above which `grown` is called
-        self.layouts, self.swept, self.look = {}, swept, LONG
+        self.layouts, self.swept, self.look = {}, swept, LONG_TAPE_RECORDS
 
     def watch(self, value: Any) -> Variable:
         """Make `value` a new leaf. It belongs to the caller, so the first write copies it."""
@@ -252,7 +252,7 @@ class Tape(Trace):
         operands = list(inputs)
         for i, a in enumerate(args):
             if i not in reads:
-                operands[i] = Like(operands[i])
+                operands[i] = ShapeStandIn(operands[i])
             elif isinstance(a, Variable):
                 a._saved = True
                 if operands[i] is a:
@@ -265,7 +265,7 @@ class Tape(Trace):
         if k > self.look:
             self.grown()
         if params:
-            params = {name: fixed(s) for name, s in params.items()}
+            params = {name: setting_copy(s) for name, s in params.items()}
         records.append((prim, slots, MANY, None, out if reads_out else None, operands, params))
         if type(out) is not tuple:
             y = variable(out, self, k)
@@ -296,7 +296,7 @@ def release(trace: Trace) -> None:
         COLLECTOR.resume(trace)
 
 
-def summed(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
+def add_cotangents(h: Any, c: Any, slot: int, owned: set[Any]) -> Any:
     """h + c. `owned` holds the slots whose cotangent is a sum made here, with no other holder; further
     terms are added to it in place. A sum of Variables is new, but its tangents may be those of a term,
     so it is not owned."""
@@ -330,10 +330,10 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     (`ops.elementwise.careful`)."""
     state = OPEN.__dict__
     if state["block"] is None:
-        with opened():
+        with scope_block():
             return pull(trace, seeds)
     outer, before = state["sweeping"], now()
-    pause = Pause() if len(trace.records) > LONG else None
+    pause = CollectorPause() if len(trace.records) > LONG_TAPE_RECORDS else None
     for t in state["hiding"]:
         t.pulled = True
     try:
@@ -389,8 +389,8 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
             elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
                 G[i] = h + c  # so small that a new array costs no more
             else:
-                G[i] = summed(h, c, i, owned)
-        elif type(second) is not Form:  # two arguments
+                G[i] = add_cotangents(h, c, i, owned)
+        elif type(second) is not RecordMark:  # two arguments
             G[k] = None
             if rule is not None:
                 c = rule(g, out, x, y)
@@ -400,7 +400,7 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
                 elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
                     G[i] = h + c  # so small that a new array costs no more
                 else:
-                    G[i] = summed(h, c, i, owned)
+                    G[i] = add_cotangents(h, c, i, owned)
             if j is not None:
                 c = second(g, out, x, y)
                 h = G[j]
@@ -409,7 +409,7 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
                 elif type(h) is type(c) and (type(h) is float64 or type(h) is ndarray and h.size < 64):
                     G[j] = h + c  # so small that a new array costs no more
                 else:
-                    G[j] = summed(h, c, j, owned)
+                    G[j] = add_cotangents(h, c, j, owned)
         elif second is ELEMENT:
             G[k] = None
             h = G[i]
@@ -421,7 +421,7 @@ def _swept(records: AnyList, G: AnyList, owned: set[Any], top: int, stop: int, a
             G[k] = None
             c = rule(g, out, x, *j)
             h = G[i]
-            G[i] = c if h is None else summed(h, c, i, owned)
+            G[i] = c if h is None else add_cotangents(h, c, i, owned)
         elif second is REGION:
             G[k] = None
             rule(G, owned, k, g, i, j, out, x, y)
@@ -443,7 +443,7 @@ def careful_record(record: AnyTuple) -> AnyTuple:
     if rule is None and second is None or second in (REGION, ELEMENT, PART):
         return record
     rule = careful_primitive(rule) if second is MANY else rule and late.careful(rule)
-    return (rule, i, second if second is None or type(second) is Form else late.careful(second), j, *rest)
+    return (rule, i, second if second is None or type(second) is RecordMark else late.careful(second), j, *rest)
 
 
 def careful_primitive(prim: Primitive) -> Primitive:
@@ -481,7 +481,7 @@ def has_nan(g: Any) -> bool:
 
 
 def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params) -> None:
-    """The general record: one reverse rule for each active input, or one joint rule. It does what `Fold`
+    """The general record: one reverse rule for each active input, or one joint rule. It does what `AdaptedRule`
     does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of their
     input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
@@ -500,7 +500,7 @@ def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: An
             if b.dtype is not v.dtype or b.shape != v.shape:
                 c = late.fit(c, v.shape, v.dtype)
             h = G[s]
-            G[s] = c if h is None else summed(h, c, s, owned)
+            G[s] = c if h is None else add_cotangents(h, c, s, owned)
 
 
 def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, y: Any) -> None:
@@ -510,12 +510,12 @@ def joint(G: AnyList, owned: set[Any], terms: AnyTuple, i: Any, j: Any, x: Any, 
         if bottom(c).shape != x.shape:
             c = late.fit(c, x.shape, None)
         h = G[i]
-        G[i] = c if h is None else summed(h, c, i, owned)
+        G[i] = c if h is None else add_cotangents(h, c, i, owned)
     if j is not None:
         if bottom(e).shape != y.shape:
             e = late.fit(e, y.shape, None)
         h = G[j]
-        G[j] = e if h is None else summed(h, e, j, owned)
+        G[j] = e if h is None else add_cotangents(h, e, j, owned)
 
 
 # --- cotangents of buffers: the sweep owns them, adds into them, masks them and passes them on ---

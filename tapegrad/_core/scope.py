@@ -1,9 +1,9 @@
 """The state that calls of tapegrad have open in a thread, and the one place that restores it.
 
-`OPEN` holds the state. A call changes it in a block `with opened():`. `left` restores it, with
+`OPEN` holds the state. A call changes it in a block `with opened():`. `leave_block` restores it, with
 floating-point settings and captured arrays. An interrupt may strike at any point, also during the exit
 of the block. So nothing relies on code at the end of the block. The frame of the block holds the only
-reference to an exit object. When the frame drops that object, for any reason, `complete` restores the
+reference to an exit object. When the frame drops that object, for any reason, `leave_abandoned_blocks` restores the
 state. If that is interrupted too, the next call completes it."""
 
 import _thread
@@ -25,7 +25,7 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class Open(threading.local):
+class ThreadScope(threading.local):
     """The open state of this thread. Its namespace is restored in one step."""
 
     depth: int  # how many transforms are open
@@ -41,7 +41,7 @@ class Open(threading.local):
     tracer: Any  # the trace of a kernel (kernels.trace.tracing)
     source: bool  # do raw kernels run their CUDA C even where there is a function for the CPU?
     aliased: Any  # id -> handle of arguments that share memory (_transforms.call)
-    listener: Any  # who notes what operations raise (_core.float_errors.Listening)
+    listener: Any  # who notes what operations raise (_core.float_errors.ErrorListener)
     dropped: Any  # errors raised since the innermost transform began; None outside of all (errors)
     sweeps: int  # how many sweeps run that other threads wait for (_capture.threads)
     unfinished: AnyTuple  # objects whose `end(error)` is due when the block is left
@@ -59,7 +59,7 @@ CLOSED: dict[str, Any] = {
     **dict.fromkeys(("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
     "aliased": MappingProxyType({}),
 }
-OPEN = Open()
+OPEN = ThreadScope()
 WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner than OPEN, nearly always
 
 
@@ -69,7 +69,7 @@ WATCHERS: AnyList = []  # those of all threads: empty, which is asked sooner tha
 # `np.errstate` changes in the context.
 
 
-def _found() -> Any:
+def error_of_block() -> Any:
     before = contextvars.copy_context()
     with np.errstate(all="ignore"):
         inside = contextvars.copy_context()
@@ -86,7 +86,7 @@ def _put(setting: AnyTuple) -> None:
     np.seterrcall(setting[1])
 
 
-VARIABLE = _found()
+VARIABLE = error_of_block()
 # `now()` returns the current setting, an immutable object. `put(setting)` makes it current. Both are
 # compiled functions, so no interrupt can come between `finally:` and `put(before)`.
 now: Callable[[], Any] = _told if VARIABLE is None else VARIABLE.get
@@ -106,7 +106,7 @@ def setting(**modes: Any) -> Any:
 # floating-point setting before.
 
 
-class Block:
+class ScopeBlock:
     """A context whose exit is held only by the frame of its `with` statement."""
 
     __slots__ = ("__enter__", "__exit__")
@@ -114,7 +114,7 @@ class Block:
     __exit__: Callable[..., None]
 
 
-def opened() -> Block:
+def scope_block() -> ScopeBlock:
     """A context. On exit it closes everything that its block opened in this thread."""
     state = OPEN.__dict__
     outer = state["block"]
@@ -122,26 +122,26 @@ def opened() -> Block:
         block = [None, state["outside"], now()]
     else:
         if outer[0]() is None:
-            complete()
+            leave_abandoned_blocks()
         block = [None, state.copy(), now()]
-    context = Block()
-    context.__exit__ = leave = partial(left, block)
+    context = ScopeBlock()
+    context.__exit__ = leave = partial(leave_block, block)
     context.__enter__ = partial(state.__setitem__, "block", block)
-    block[0] = ref(leave, complete)
+    block[0] = ref(leave, leave_abandoned_blocks)
     return context
 
 
-def changed(**fields: Any) -> Block:
+def changed(**fields: Any) -> ScopeBlock:
     """The same context, with new values of fields of `OPEN` inside the block."""
-    context = opened()
+    context = scope_block()
     block = context.__enter__.args[1]
-    leave = partial(restored, block)
-    block[0] = ref(leave, complete)
+    leave = partial(restore_fields, block)
+    block[0] = ref(leave, leave_abandoned_blocks)
     context.__enter__, context.__exit__ = partial(OPEN.__dict__.update, fields, block=block), leave
     return context
 
 
-def left(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
+def leave_block(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """Exit of a block."""
     state, before = OPEN.__dict__, block[1]
     if error is None and state["unfinished"] is before["unfinished"]:
@@ -150,7 +150,7 @@ def left(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
         close(state, block, error)
 
 
-def restored(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
+def restore_fields(block: AnyList, kind: Any, error: Any, traceback: Any) -> None:
     """Exit of a block that changed fields."""
     close(OPEN.__dict__, block, error)
 
@@ -160,7 +160,7 @@ def entry(f: Callable[P, R]) -> Callable[P, R]:
 
     @functools.wraps(f)
     def called(*args: P.args, **kwargs: P.kwargs) -> R:
-        with opened():
+        with scope_block():
             return f(*args, **kwargs)
 
     return called
@@ -199,19 +199,19 @@ def close(state: AnyDict, block: AnyList, error: Any) -> None:
     block[0] = None
 
 
-class Interrupted(BaseException):
+class UnknownError(BaseException):
     """Stands for the error that ended a block, if it is no longer known."""
 
 
-def complete(_: Any = None) -> None:
+def leave_abandoned_blocks(_: Any = None) -> None:
     """Exit the blocks whose frames have dropped them without a regular exit."""
     state = OPEN.__dict__
     while state["block"] is not None and state["block"][0]() is None:
-        close(state, state["block"], Interrupted())
+        close(state, state["block"], UnknownError())
 
 
 class Exit:
-    """The method `__exit__` of contexts that users open. It calls `left(*error)`, which may be repeated.
+    """The method `__exit__` of contexts that users open. It calls `leave_block(*error)`, which may be repeated.
     If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
 
     def __get__(self, context: Any, owner: Any) -> Any:
@@ -256,11 +256,11 @@ def lock() -> Any:
     return made
 
 
-def forked() -> None:
+def reset_scopes() -> None:
     """Free the locks in a forked child, which has none of the parent's other threads."""
     for made in LOCKS:
         made._at_fork_reinit()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forked)
+    os.register_at_fork(after_in_child=reset_scopes)

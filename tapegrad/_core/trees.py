@@ -122,7 +122,7 @@ def is_node(x: Any) -> bool:
         issubclass(kind, (tuple, list, dict))
         or hasattr(kind, "__dataclass_fields__")
         or hasattr(kind, "__attrs_attrs__")
-        or ways_of(kind) is not None
+        or flattening_of(kind) is not None
     )
 
 
@@ -132,7 +132,7 @@ def fields_of(x: Any) -> AnyList:
     return [f.name for f in (kind.__attrs_attrs__ if hasattr(kind, "__attrs_attrs__") else dataclasses.fields(x))]
 
 
-def ways_of(kind: type) -> AnyTuple | None:
+def flattening_of(kind: type) -> AnyTuple | None:
     """(flatten, unflatten) of a registered class, or of its shadow class."""
     if not REGISTERED:
         return None
@@ -141,7 +141,7 @@ def ways_of(kind: type) -> AnyTuple | None:
 
 def flattened(x: Any) -> AnyTuple:
     """(members, rest, unflatten) of a registered object."""
-    ways = ways_of(type(x))
+    ways = flattening_of(type(x))
     assert ways is not None
     found = ways[0](x)
     if not (isinstance(found, tuple) and len(found) == 2 and isinstance(found[0], (tuple, list))):
@@ -154,7 +154,7 @@ def children(x: Any) -> AnyList:
         return list(x.values())
     if isinstance(x, (tuple, list)):
         return list(x)
-    if ways_of(type(x)) is not None:
+    if flattening_of(type(x)) is not None:
         return list(flattened(x)[0])
     return [getattr(x, name) for name in fields_of(x)]
 
@@ -167,7 +167,7 @@ def rebuilt(x: Any, members: AnyList) -> Any:
         return type(x)(*members) if hasattr(x, "_fields") else type(x)(members)
     if isinstance(x, list):
         return type(x)(members)
-    if ways_of(type(x)) is not None:
+    if flattening_of(type(x)) is not None:
         _, rest, unflatten = flattened(x)
         return unflatten(rest, members)
     y = object.__new__(type(x))
@@ -198,10 +198,10 @@ def members_like(x: Any, other: Any) -> AnyList | None:
         return list(other) if alike and (fields is None or getattr(other, "_fields", fields) == fields) else None
     if original_class(type(x)) is not original_class(type(other)):
         return None
-    if ways_of(type(x)) is None:
+    if flattening_of(type(x)) is None:
         return children(other)
     (mine, rest, _), (members, its, _) = flattened(x), flattened(other)
-    return list(members) if len(members) == len(mine) and Rest(rest) == Rest(its) else None
+    return list(members) if len(members) == len(mine) and AuxiliaryData(rest) == AuxiliaryData(its) else None
 
 
 def original_class(kind: type) -> type:
@@ -209,7 +209,7 @@ def original_class(kind: type) -> type:
     return kind.__dict__.get(REAL, kind)  # type: ignore[no-any-return]
 
 
-class Rest:
+class AuxiliaryData:
     """The remainder of a registered object beside its members, comparable with ==."""
 
     __slots__ = ("held",)
@@ -218,7 +218,7 @@ class Rest:
         self.held = held
 
     def __eq__(self, other: object) -> bool:
-        if type(other) is not Rest:
+        if type(other) is not AuxiliaryData:
             return False
         a, b = self.held, other.held
         try:
@@ -235,7 +235,7 @@ def tree_map(f: AnyFunction, x: Any, *rest: Any) -> Any:
     if is_node(x):
         others: Any = [members_like(x, r) for r in rest]
         if None in others:
-            raise ArgumentError(f"the trees {structure(x)} and {structure(rest[others.index(None)])} are not alike")
+            raise ArgumentError(f"the trees {describe_tree(x)} and {describe_tree(rest[others.index(None)])} are not alike")
         return rebuilt(x, [tree_map(f, c, *[o[i] for o in others]) for i, c in enumerate(children(x))])
     return f(x, *rest)
 
@@ -244,7 +244,7 @@ def steps(x: Any) -> AnyList:
     """The access text of each member of a node: `['a']`, `[0]` or `.name`."""
     if isinstance(x, dict):
         return [f"[{k!r}]" for k in x]
-    if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and ways_of(type(x)) is None:
+    if hasattr(x, "_fields") or not isinstance(x, (tuple, list)) and flattening_of(type(x)) is None:
         return [f".{name}" for name in (x._fields if isinstance(x, tuple) else fields_of(x))]  # type: ignore[attr-defined]
     return [f"[{n}]" for n in range(len(children(x)))]
 
@@ -268,11 +268,11 @@ def leaves(x: Any) -> AnyList:
     return found
 
 
-def filled(x: Any, members: Iterator[Any]) -> Any:
+def with_leaves(x: Any, members: Iterator[Any]) -> Any:
     """The tree of x with other leaves, in the order of `leaves`; None for surplus leaves of x."""
     if not is_node(x):
         return next(members, None)
-    return rebuilt(x, [next(members, None) if type(c) in LEAVES else filled(c, members) for c in children(x)])
+    return rebuilt(x, [next(members, None) if type(c) in LEAVES else with_leaves(c, members) for c in children(x)])
 
 
 def is_builtin(x: Any) -> bool:
@@ -283,11 +283,11 @@ def is_builtin(x: Any) -> bool:
     return not is_node(x)
 
 
-def structure(x: Any) -> str:
+def describe_tree(x: Any) -> str:
     """A short description of the tree, for messages."""
     if isinstance(x, dict):
-        return "{" + ", ".join(f"{k!r}: {structure(v)}" for k, v in x.items()) + "}"
+        return "{" + ", ".join(f"{k!r}: {describe_tree(v)}" for k, v in x.items()) + "}"
     if is_node(x):
-        return type(x).__name__ + "(" + ", ".join(structure(c) for c in children(x)) + ")"
+        return type(x).__name__ + "(" + ", ".join(describe_tree(c) for c in children(x)) + ")"
     s, kind = getattr(x, "shape", None), x.__class__.__name__  # for a Variable: the class that it stands for
     return kind if s is None or s == () else f"{kind}{s}"

@@ -57,7 +57,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from .arrays import is_array, kept, room_like
+from .arrays import copy_with_layout, is_array, room_like
 from .errors import ArgumentError
 from .registry import late
 from .typing import AnyTuple, Array, Number
@@ -126,7 +126,7 @@ class Variable(Attached):
             value = np.asarray(value)
         if value.dtype.kind not in "biufc":
             raise ArgumentError(f"Variable(array): dtype {value.dtype} cannot be computed with")
-        self._value, self._trace, self._slot = kept(value), None, None
+        self._value, self._trace, self._slot = copy_with_layout(value), None, None
 
     def _become(self, other: "Variable") -> None:
         """Take over a new value, because the handle was written."""
@@ -163,7 +163,7 @@ class NumberVariable(Variable):
     __slots__ = ()
 
 
-class Classes(dict[Any, Any]):
+class VariableClasses(dict[Any, Any]):
     """type of a value -> class of a Variable over it."""
 
     __slots__ = ()
@@ -179,7 +179,7 @@ NUMBER_CLASSES = {kind: type(f"numpy.{kind.__name__}", (NumberVariable,), {"__sl
 HANDLES = frozenset((ArrayVariable, View, *NUMBER_CLASSES.values()))  # the classes of all Variables
 DIRECT = HANDLES - {View}  # those whose fields are always up to date
 FLOAT: Any = NUMBER_CLASSES[np.float64]  # the usual one
-CLASSES = Classes({**NUMBER_CLASSES, **{c: c for c in HANDLES}, View: ArrayVariable})
+CLASSES = VariableClasses({**NUMBER_CLASSES, **{c: c for c in HANDLES}, View: ArrayVariable})
 CLASSES.update({float: FLOAT} | {kind: NUMBER_CLASSES[np.dtype(kind).type] for kind in (complex, int, bool)})
 new = object.__new__
 
@@ -231,7 +231,7 @@ def copied(x: Any) -> Any:
         return variable(copied(x._value), trace, slot)
     if isinstance(x, np.generic):
         return x
-    return kept(x)
+    return copy_with_layout(x)
 
 
 def like_layout(tangent: Any, value: Any) -> Any:

@@ -5,15 +5,15 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Noted, Watcher, parts, parts_of, text_of
+from .._batching.watched_traces import WatchedRecords, Watcher, plain_parts, source_line, values_and_tangents
 from .._core.arrays import is_array, xp_of
 from .._core.errors import AnomalyError, spelt, users_place
 from .._core.primitive import Primitive
 from .._core.scope import Exit, changed
 from .._core.trees import leaves
-from .._transforms.call import name_of, where_of
+from .._transforms.call import user_name, where_of
 
-SHOWN = 4  # operands
+SHOWN_OPERANDS = 4  # operands
 
 
 class Anomalies(Watcher):
@@ -32,9 +32,9 @@ class Anomalies(Watcher):
         if prim.pull is not None:  # an operation on regions moves what other operations have made
             return
         results = out if type(out) is tuple else (out,)
-        given = list(parts_of(args))
+        given = list(plain_parts(args))
         for y in results:
-            values, slopes = parts(y)
+            values, slopes = values_and_tangents(y)
             for v in values:
                 if self.mask(v) is None:
                     continue
@@ -52,7 +52,7 @@ class Anomalies(Watcher):
 
     def mask(self, v: Any) -> np.ndarray | None:
         """The mask of anomalies in v; None if there are none."""
-        v = on_host(v)
+        v = host_floats(v)
         if v is None:
             return None
         bad = ~np.isfinite(v) if self.inf else np.isnan(v)
@@ -60,10 +60,10 @@ class Anomalies(Watcher):
 
     def made(self, prim: Primitive, out: Any, operands: list) -> np.ndarray | None:
         """The mask of anomalies that the operation itself made: its operands have none there."""
-        y = on_host(out)
+        y = host_floats(out)
         assert y is not None
-        hosts = [h for h in map(on_host, operands) if h is not None]
-        each = prim.batch == "elementwise" and all([fits(h, y) for h in hosts])
+        hosts = [h for h in map(host_floats, operands) if h is not None]
+        each = prim.batch == "elementwise" and all([has_shape_of(h, y) for h in hosts])
         nan, unbounded = np.isnan(y), np.isinf(y) & self.inf
         for h in hosts:
             unknown, large = np.isnan(h), ~np.isfinite(h)
@@ -75,7 +75,7 @@ class Anomalies(Watcher):
     def told(self, what: str, v: Any, mask: np.ndarray, operands: list, place: tuple | None = None) -> str:
         """The message: where, which anomaly, and the operands."""
         place = users_place() if place is None else place
-        y = on_host(v)
+        y = host_floats(v)
         assert y is not None
         at = tuple([int(k[0]) for k in np.nonzero(mask)]) if mask.ndim else ()
         count = f" in {int(mask.sum())} of {mask.size} elements, first at {list(at)}" if mask.ndim else ""
@@ -83,8 +83,8 @@ class Anomalies(Watcher):
 
     # --- backward ---
 
-    def swept(self, noted: Noted, slot: int, c: Any) -> None:
-        values, slopes = parts(c)
+    def swept(self, noted: WatchedRecords, slot: int, c: Any) -> None:
+        values, slopes = values_and_tangents(c)
         for v in (*values, *slopes):
             mask = self.mask(v)
             if mask is None:
@@ -100,20 +100,20 @@ class Anomalies(Watcher):
 
     def returned(self, f: Any, y: Any) -> None:
         for n, leaf in enumerate(leaves(y)):
-            for v in parts(leaf)[0]:
+            for v in values_and_tangents(leaf)[0]:
                 mask = self.mask(v)
                 if mask is not None:
                     which = f"result {n} of " if len(leaves(y)) > 1 else ""
                     why = f"It came in from outside: {self.met}" if self.met else "No operation made it: it was there, or is a constant"
-                    y0 = on_host(v)
+                    y0 = host_floats(v)
                     assert y0 is not None
-                    raise AnomalyError(f"{which}{name_of(f)}{where_of(f)} returned {y0[mask].flat[0]}. {why}")
+                    raise AnomalyError(f"{which}{user_name(f)}{where_of(f)} returned {y0[mask].flat[0]}. {why}")
 
     # --- kernels ---
 
     def launched(self, name: str, theta: Any, results: Any, rerun: Any) -> None:
         for v in results if isinstance(results, tuple) else (results,):
-            y = on_host(v)
+            y = host_floats(v)
             if y is None or np.isfinite(y).all() or self.mask(theta) is not None:
                 continue
             # the last axis holds the samples
@@ -185,7 +185,7 @@ class detect_anomalies:
 # --- texts ---
 
 
-def on_host(v: Any) -> np.ndarray | None:
+def host_floats(v: Any) -> np.ndarray | None:
     """A plain array of floats on the host; None for anything else."""
     if is_array(v) and xp_of(v) is not np:
         v = v.get()
@@ -193,7 +193,7 @@ def on_host(v: Any) -> np.ndarray | None:
     return v if v.dtype.kind in "fc" else None
 
 
-def fits(h: np.ndarray, y: np.ndarray) -> bool:
+def has_shape_of(h: np.ndarray, y: np.ndarray) -> bool:
     try:
         return np.broadcast_shapes(h.shape, y.shape) == y.shape
     except ValueError:
@@ -201,18 +201,18 @@ def fits(h: np.ndarray, y: np.ndarray) -> bool:
 
 
 def source(place: tuple) -> str:
-    text = text_of(place)
+    text = source_line(place)
     return f"\n    {text}" if text else ""
 
 
 def of_operands(operands: list, to: tuple, at: tuple) -> str:
     """The operands at the place `at` of a result of shape `to`, or their shapes."""
     told = []
-    for v in operands[:SHOWN]:
-        h = np.asarray(on_host(v)) if on_host(v) is not None else None
+    for v in operands[:SHOWN_OPERANDS]:
+        h = np.asarray(host_floats(v)) if host_floats(v) is not None else None
         if h is None:
             continue
-        told.append(str(np.broadcast_to(h, to)[at]) if fits(h, np.empty(to)) else f"an array of shape {h.shape}")
+        told.append(str(np.broadcast_to(h, to)[at]) if has_shape_of(h, np.empty(to)) else f"an array of shape {h.shape}")
     return f"; operands: {', '.join(told)}" if told else ""
 
 
@@ -222,5 +222,5 @@ def kept_operands(record: tuple) -> list:
         return []
     found = []
     for x in record[5] if isinstance(record[5], (list, tuple)) else record[5:]:
-        found += parts(x)[0]
+        found += values_and_tangents(x)[0]
     return found

@@ -10,25 +10,25 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, parts, text_of
+from .._batching.watched_traces import Watcher, source_line, values_and_tangents
 from .._capture.routes import of_function
 from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, spelt, users_place
 from .._core.primitive import Primitive, bind, values_of
 from .._core.scope import OPEN, entry
-from .._core.trees import Const, leaves, structure, tree_map
-from .._transforms.call import name_of
+from .._core.trees import Const, describe_tree, leaves, tree_map
+from .._transforms.call import user_name
 from .._transforms.transforms import grad, hvp, jvp, vjp
 from .._transforms.vmap import vmap
-from .._transforms.wrapped import inner, placed, weighted
+from .._transforms.wrapped import inner_product, partial_call, weighted_output
 from ..ops.declare import dtype
 from ..replay import prepare
-from ..testing import check_grads, direction_like, hermitian_part, host, moved
-from .profile import Keeper, Unaltered, active_numbers, in_bytes, is_float, profile, table
+from ..testing import check_grads, direction_like, displaced, hermitian_part, plain_host_array
+from .profile import ArrayRestorer, StateSnapshot, active_numbers, in_bytes, is_float_array, profile, table
 
 CLOSE = 1e-8  # tolerance between two kinds of derivatives, in float64
 CLOSE_DIFFERENCES = 1e-5  # tolerance between derivatives and differences
-STEP = 1e-3
+DIFFERENCE_STEP = 1e-3
 
 
 LOST = (
@@ -38,7 +38,7 @@ LOST = (
 
 
 @dataclass
-class Check:
+class AuditCheck:
     """The outcome of one check. `state`: 'ok', 'FAILED', 'refused' (an error, so nothing is lost) or
     'unsure' (the differences do not settle)."""
 
@@ -53,7 +53,7 @@ class Audit:
 
     def __init__(self, name: str):
         self.name = name
-        self.checks: list[Check] = []
+        self.checks: list[AuditCheck] = []
         self.captured: list = []
         self.constants: list = []
         self.culprits: list = []
@@ -130,9 +130,9 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     >>> tg.audit(lambda x: wrong(x).sum(), np.ones(3)).failures
     ['gradient against differences', 'jvp against differences']
     """
-    a = Auditing(f, args, active_numbers("audit", f, args, argnums), seed)
-    report = Audit(name_of(f))
-    OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), a.keeper)
+    a = AuditRun(f, args, active_numbers("audit", f, args, argnums), seed)
+    report = Audit(user_name(f))
+    OPEN.unfinished = (*OPEN.unfinished, StateSnapshot(f), a.keeper)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         for check in CHECKS:
@@ -148,7 +148,7 @@ def audit(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
     return report
 
 
-class Auditing:
+class AuditRun:
     """One call of `audit`."""
 
     w: Any
@@ -164,10 +164,10 @@ class Auditing:
     def __init__(self, f: Callable, args: tuple, nums: tuple, seed: int):
         self.f, self.args, self.nums, self.rng = f, args, nums, np.random.default_rng(seed)
         self.x = tuple([args[n] for n in nums])
-        self.call = placed(f, args, nums)
-        self.keeper = Keeper()
+        self.call = partial_call(f, args, nums)
+        self.keeper = ArrayRestorer()
         self.written: Any = {}  # id -> name of a captured array that f writes
-        single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float(v))
+        single = any(np.finfo(values_of(v).dtype).bits < 64 for v in leaves(self.x) if hasattr(v, "dtype") and is_float_array(v))
         self.slack = 1e5 if single else 1.0
 
     def taken(self, check: Callable) -> list:
@@ -178,7 +178,7 @@ class Auditing:
                 return list(check(self))
         except Exception as error:  # an error of tapegrad or of f, with its own message
             kind = "refused" if isinstance(error, (TapegradError, NotImplementedError)) and check is not reverse_mode else "FAILED"
-            return [Check(name, kind, f"{type(error).__name__}: {first_line(error)}")]
+            return [AuditCheck(name, kind, f"{type(error).__name__}: {first_line(error)}")]
         finally:
             self.keeper.put_back()
 
@@ -191,24 +191,26 @@ class Auditing:
 
     def phi(self, *xs: Any) -> Any:
         """The function to differentiate, run plainly."""
-        return self.run(lambda *xs: host(inner(self.w, self.call(*xs))) * 1.0, *[tree_map(copied, x) for x in xs])
+        return self.run(
+            lambda *xs: plain_host_array(inner_product(self.w, self.call(*xs))) * 1.0, *[tree_map(copied_argument, x) for x in xs]
+        )
 
     def slope(self, g: Callable, v: Any) -> tuple:
         """(derivative of g along v by differences, estimate of its error)."""
-        scaled = [tree_map(lambda d, a: None if d is None else d * size_of(a), d, x) for d, x in zip(v, self.x, strict=True)]
-        at = [central(g, self.x, tuple(scaled), h) for h in (STEP, STEP / 2, STEP / 8)]
+        scaled = [tree_map(lambda d, a: None if d is None else d * step_scale(a), d, x) for d, x in zip(v, self.x, strict=True)]
+        at = [central_difference(g, self.x, tuple(scaled), h) for h in (DIFFERENCE_STEP, DIFFERENCE_STEP / 2, DIFFERENCE_STEP / 8)]
         best = (4 * at[1] - at[0]) / 3
         return best, float(np.max(np.abs(at[1] - at[2]), initial=0.0)), tuple(scaled)
 
-    def compared(self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0) -> Check:
+    def compared(self, name: str, ours: Any, theirs: Any, tolerance: float, unsettled: float = 0.0) -> AuditCheck:
         """Compare two trees of numbers."""
         worst, scale, where = 0.0, 0.0, ""
         for n, (u, v) in enumerate(zip(leaves(ours), leaves(theirs), strict=True)):
-            if u is None or v is None or not is_float(values_of(u)):
+            if u is None or v is None or not is_float_array(values_of(u)):
                 continue
-            u, v = host(values_of(u)), host(values_of(v))
+            u, v = plain_host_array(values_of(u)), plain_host_array(values_of(v))
             if u.shape != v.shape:
-                return Check(name, "FAILED", f"shapes {u.shape} and {v.shape}")
+                return AuditCheck(name, "FAILED", f"shapes {u.shape} and {v.shape}")
             if not u.size:
                 continue
             scale = max(scale, float(np.max(np.abs(v[np.isfinite(v)]), initial=0.0)))
@@ -221,29 +223,29 @@ class Auditing:
                 where += f" of leaf {n}" if len(leaves(ours)) > 1 else ""
         allowed = tolerance * self.slack * max(scale, 1e-3)
         if worst <= allowed + 2 * unsettled:
-            return Check(name, "ok")
+            return AuditCheck(name, "ok")
         if unsettled > 10 * allowed and np.isfinite(worst):
-            return Check(name, "unsure", f"{where}; differences do not settle there")
-        return Check(name, "FAILED", where)
+            return AuditCheck(name, "unsure", f"{where}; differences do not settle there")
+        return AuditCheck(name, "FAILED", where)
 
-    def like_plain(self, transform: str, value: Any) -> Check:
+    def like_plain(self, transform: str, value: Any) -> AuditCheck:
         """Compare the value under a transform (by default reverse mode) with the plain call, dtypes and
         integers included."""
         name = f"value{transform} against plain call"
         for u, v in zip(leaves(value), leaves(self.plain), strict=True):
-            if is_float(values_of(v)) and dtype(u) != dtype(v):
-                return Check(name, "FAILED", f"dtypes {dtype(u)} and {dtype(v)}")
+            if is_float_array(values_of(v)) and dtype(u) != dtype(v):
+                return AuditCheck(name, "FAILED", f"dtypes {dtype(u)} and {dtype(v)}")
             if getattr(values_of(v), "dtype", np.dtype(object)).kind in "biu" and not np.array_equal(
-                host(values_of(u)), host(values_of(v))
+                plain_host_array(values_of(u)), plain_host_array(values_of(v))
             ):
-                return Check(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
+                return AuditCheck(name, "FAILED", f"{values_of(u)} and {values_of(v)}")
         return self.compared(name, value, self.plain, 1e-12)
 
     # --- the origin of a failure ---
 
     def culprits(self) -> list:
         """The operations whose own derivative is wrong, by line."""
-        each = Each()
+        each = OperandCollector()
         with each:
             try:
                 vjp(self.call, *self.x)
@@ -252,12 +254,12 @@ class Auditing:
             finally:
                 self.keeper.put_back()
         told = []
-        for place, prim, values, params in list(each.found.values())[:MOST]:
-            active = tuple([n for n, v in enumerate(values) if is_float(v)])
+        for place, prim, values, params in list(each.found.values())[:MOST_CHECKED_OPERATIONS]:
+            active = tuple([n for n, v in enumerate(values) if is_float_array(v)])
             try:
                 check_grads(lambda *xs, prim=prim, params=params: bind(prim, xs, params), tuple(values), argnums=active, order=1)
             except AssertionError as error:
-                told.append(f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      {text_of(place)}")
+                told.append(f"{spelt(place)}: {prim.known_as}: {first_line(error).partition('): ')[2]}\n      {source_line(place)}")
             except Exception:
                 pass  # the operation cannot be checked in isolation
         return told
@@ -276,16 +278,16 @@ class Auditing:
 
     def told_constants(self) -> list:
         rest = [
-            f"argument {n} ({structure(a.value if isinstance(a, Const) else a)})" for n, a in enumerate(self.args) if n not in self.nums
+            f"argument {n} ({describe_tree(a.value if isinstance(a, Const) else a)})" for n, a in enumerate(self.args) if n not in self.nums
         ]
-        inside = [f"part of argument {n}" for n in self.nums if not all([is_float(values_of(v)) for v in leaves(self.args[n])])]
+        inside = [f"part of argument {n}" for n in self.nums if not all([is_float_array(values_of(v)) for v in leaves(self.args[n])])]
         return rest + inside
 
 
-MOST = 200  # the number of operations that are checked in isolation
+MOST_CHECKED_OPERATIONS = 200  # the number of operations that are checked in isolation
 
 
-class Each(Watcher):
+class OperandCollector(Watcher):
     """The first operation of each kind on each line, with its operands."""
 
     def __init__(self):
@@ -295,8 +297,8 @@ class Each(Watcher):
         place = users_place()
         if prim.vjp is None or prim.writes or prim.pull is not None or (prim, place) in self.found:
             return
-        values = [(parts(a)[0] or [a])[0] for a in args]
-        self.found[prim, place] = place, prim, [copied(v) for v in values], params
+        values = [(values_and_tangents(a)[0] or [a])[0] for a in args]
+        self.found[prim, place] = place, prim, [copied_argument(v) for v in values], params
 
 
 class Poison(Watcher):
@@ -314,53 +316,55 @@ class Poison(Watcher):
 # --- the checks; later ones use results of earlier ones ---
 
 
-def reverse_mode(a: Auditing):
+def reverse_mode(a: AuditRun):
     value, pullback = vjp(a.call, *a.x)
     a.first = dict(a.keeper.arrays)
     afterwards = {key: array.copy() for key, (array, _) in a.first.items()}
-    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same(array, before)}
+    a.written = a.keeper.written() | {key for key, (array, before) in a.first.items() if not same_values(array, before)}
     a.value, a.w = value, direction_like(value, a.rng)
     a.v = tuple([hermitian_part(x, direction_like(x, a.rng)) for x in a.x])
     pulled = pullback(a.w)
     a.gradient = pulled if len(a.x) > 1 else (pulled,)
     a.keeper.put_back()
-    a.plain = a.call(*[tree_map(copied, x) for x in a.x])
+    a.plain = a.call(*[tree_map(copied_argument, x) for x in a.x])
     yield a.like_plain("", value)
     after_plain = {key: array.copy() for key, (array, _) in a.first.items()}
     a.keeper.put_back()
     again = vjp(a.call, *a.x)
     # f bound this array anew in the first call; later calls write that new array
     astray = [
-        array for key, (array, _) in a.first.items() if not same(afterwards[key], after_plain[key]) and not same(array, after_plain[key])
+        array
+        for key, (array, _) in a.first.items()
+        if not same_values(afterwards[key], after_plain[key]) and not same_values(array, after_plain[key])
     ]
     what = f"one of shape {astray[0].shape} is not as a plain call leaves it" if astray else ""
-    yield Check("captured arrays afterwards", "FAILED" if astray else "ok", what)
+    yield AuditCheck("captured arrays afterwards", "FAILED" if astray else "ok", what)
     a.keeper.put_back()
     check = a.compared("repeated call", (again[0], again[1](a.w)), (value, pulled), 0.0)
     if check.state != "ok":
         check.detail += "; f keeps something from call to call that is no array (a name, an attribute), or draws random numbers"
     yield check
-    ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float(v)]
-    bad = [v for v in ends if not np.isfinite(host(v)).all()]
-    yield Check("finite", "FAILED" if bad else "ok", "run it under tg.detect_anomalies()" if bad else "")
+    ends = [v for tree in (value, pulled) for v in leaves(tree) if is_float_array(v)]
+    bad = [v for v in ends if not np.isfinite(plain_host_array(v)).all()]
+    yield AuditCheck("finite", "FAILED" if bad else "ok", "run it under tg.detect_anomalies()" if bad else "")
 
 
-def gradient_against_differences(a: Auditing):
+def gradient_against_differences(a: AuditRun):
     a.numeric, a.unsettled, a.direction = a.slope(a.phi, a.v)
-    reverse = inner(a.direction, a.gradient)
+    reverse = inner_product(a.direction, a.gradient)
     yield a.compared("gradient against differences", reverse, a.numeric, CLOSE_DIFFERENCES, a.unsettled)
 
 
-def jvp_against_differences(a: Auditing):
+def jvp_against_differences(a: AuditRun):
     value, pushed = a.run(lambda: jvp(a.call, a.x, a.direction))
     yield a.like_plain(" of forward mode", value)
-    forward, reverse = inner(a.w, pushed), inner(a.direction, a.gradient)
+    forward, reverse = inner_product(a.w, pushed), inner_product(a.direction, a.gradient)
     yield a.compared("jvp against differences", forward, a.numeric, CLOSE_DIFFERENCES, a.unsettled)
     yield a.compared("gradient against jvp", reverse, forward, CLOSE)
 
 
-def hvp_against_differences(a: Auditing):
-    phi = weighted(a.call, a.w)
+def hvp_against_differences(a: AuditRun):
+    phi = weighted_output(a.call, a.w)
     nums = tuple(range(len(a.x)))
     if len(a.x) == 1:
         product = (a.run(lambda: hvp(phi, a.x[0], a.direction[0])),)
@@ -370,18 +374,24 @@ def hvp_against_differences(a: Auditing):
 
     def slope(*xs):
         found = a.run(lambda: vjp(a.call, *xs)[1](a.w))
-        return host(inner(other, found if len(xs) > 1 else (found,)))
+        return plain_host_array(inner_product(other, found if len(xs) > 1 else (found,)))
 
-    numeric = central(slope, a.x, a.direction, STEP), central(slope, a.x, a.direction, STEP / 2), central(slope, a.x, a.direction, STEP / 8)
+    numeric = (
+        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP),
+        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP / 2),
+        central_difference(slope, a.x, a.direction, DIFFERENCE_STEP / 8),
+    )
     unsettled = float(np.abs(numeric[1] - numeric[2]))
-    yield a.compared("hvp against differences", inner(other, product), (4 * numeric[1] - numeric[0]) / 3, CLOSE_DIFFERENCES, unsettled)
+    yield a.compared(
+        "hvp against differences", inner_product(other, product), (4 * numeric[1] - numeric[0]) / 3, CLOSE_DIFFERENCES, unsettled
+    )
 
 
-def vmap_against_calls(a: Auditing):
-    points = [a.x, moved(a.x, a.direction, STEP)]
+def vmap_against_calls(a: AuditRun):
+    points = [a.x, displaced(a.x, a.direction, DIFFERENCE_STEP)]
     stacks = tuple([tree_map(lambda *vs: xp_of(vs[0]).stack(vs), *xs) for xs in zip(*points, strict=True)])
     axes = tuple([0] * len(a.x))
-    together = a.run(lambda: vmap(grad(weighted(a.call, a.w), tuple(range(len(a.x)))), axes)(*stacks))
+    together = a.run(lambda: vmap(grad(weighted_output(a.call, a.w), tuple(range(len(a.x)))), axes)(*stacks))
     for n, x in enumerate(points):
         alone = a.run(lambda x=x: vjp(a.call, *x)[1](a.w))
         alone = alone if len(x) > 1 else (alone,)
@@ -392,9 +402,9 @@ def vmap_against_calls(a: Auditing):
     yield check
 
 
-def prepare_against_calls(a: Auditing):
+def prepare_against_calls(a: AuditRun):
     yield a.like_plain(" of prepare", a.run(prepare(a.call, *a.x, argnums=tuple(range(len(a.x)))).value, *a.x))
-    phi, other = weighted(a.call, a.w), moved(a.x, a.direction, STEP)
+    phi, other = weighted_output(a.call, a.w), displaced(a.x, a.direction, DIFFERENCE_STEP)
     p = prepare(phi, *a.x, argnums=tuple(range(len(a.x))))
     for x in (a.x, a.x, other):
         replayed = a.run(p.grad, *x)
@@ -405,10 +415,10 @@ def prepare_against_calls(a: Auditing):
     yield check
 
 
-def routes(a: Auditing):
+def routes(a: AuditRun):
     """Run with nan in the memory of the captured arrays that f writes."""
     if not a.written:
-        yield Check("captured arrays by other ways", "ok", "none is written")
+        yield AuditCheck("captured arrays by other ways", "ok", "none is written")
         return
     with Poison(a.written):
         value, pullback = vjp(a.call, *a.x)
@@ -419,12 +429,12 @@ def routes(a: Auditing):
     yield check
 
 
-def arguments(a: Auditing):
-    before = [host(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)]
+def arguments(a: AuditRun):
+    before = [plain_host_array(values_of(v)).copy() if is_array(values_of(v)) else None for v in leaves(a.args)]
     a.run(lambda: vjp(a.call, *a.x)[1](a.w))
-    after = [host(values_of(v)) if is_array(values_of(v)) else None for v in leaves(a.args)]
-    fine = all([u is None or same(u, v) for u, v in zip(before, after, strict=True)])
-    yield Check("arguments left as they were", "ok" if fine else "FAILED")
+    after = [plain_host_array(values_of(v)) if is_array(values_of(v)) else None for v in leaves(a.args)]
+    fine = all([u is None or same_values(u, v) for u, v in zip(before, after, strict=True)])
+    yield AuditCheck("arguments left as they were", "ok" if fine else "FAILED")
 
 
 CHECKS = (
@@ -436,22 +446,22 @@ CHECKS = (
 # --- helpers ---
 
 
-def copied(v: Any) -> Any:
+def copied_argument(v: Any) -> Any:
     return v.copy() if is_array(v) else v
 
 
-def same(u: Any, v: Any) -> bool:
-    return host(u).tobytes() == host(v).tobytes()
+def same_values(u: Any, v: Any) -> bool:
+    return plain_host_array(u).tobytes() == plain_host_array(v).tobytes()
 
 
-def size_of(x: Any) -> float:
+def step_scale(x: Any) -> float:
     """The scale of the steps at x: that of its largest number."""
-    h = np.abs(host(values_of(x)))
+    h = np.abs(plain_host_array(values_of(x)))
     return float(np.max(h, initial=0.0, where=np.isfinite(h))) or 1.0
 
 
-def central(g: Callable, x: tuple, v: tuple, h: float) -> Any:
-    return (np.asarray(g(*moved(x, v, h))) - np.asarray(g(*moved(x, v, -h)))) / (2 * h)
+def central_difference(g: Callable, x: tuple, v: tuple, h: float) -> Any:
+    return (np.asarray(g(*displaced(x, v, h))) - np.asarray(g(*displaced(x, v, -h)))) / (2 * h)
 
 
 def first_line(error: Exception) -> str:

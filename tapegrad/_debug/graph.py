@@ -8,20 +8,20 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from .._batching.watched_traces import Noted, Watcher, text_of
+from .._batching.watched_traces import WatchedRecords, Watcher, source_line
 from .._core.errors import spelt
 from .._core.primitive import Primitive, layout_of
 from .._core.reverse import ELEMENT, MANY, PART, SETTINGS, Tape, primitive_of
-from .._core.scope import OPEN, opened
+from .._core.scope import OPEN, scope_block
 from .._core.trees import leaves
 from .._core.variable import Variable
-from .._transforms.call import name_of
+from .._transforms.call import user_name
 from .._transforms.transforms import vjp
-from .._transforms.wrapped import placed
+from .._transforms.wrapped import partial_call
 from ..ops.declare import dtype, shape
-from .profile import Keeper, Unaltered, active_numbers, table
+from .profile import ArrayRestorer, StateSnapshot, active_numbers, table
 
-MOST = 300  # the number of nodes in a drawing
+MOST_DRAWN_NODES = 300  # the number of nodes in a drawing
 
 
 @dataclass
@@ -35,7 +35,7 @@ class Node:
     result: bool = False
 
 
-class Graph:
+class TapeGraph:
     """The result of `tg.graph`: `nodes`. Print it, draw it with `.svg()`, or save the drawing with
     `.save("tape.svg")`. A notebook shows it."""
 
@@ -44,13 +44,13 @@ class Graph:
 
     def __str__(self) -> str:
         rows = []
-        for k, node in enumerate(self.nodes[:MOST]):
+        for k, node in enumerate(self.nodes[:MOST_DRAWN_NODES]):
             of = f"({', '.join([f'%{i}' for i in node.inputs])})" if node.inputs else ""
-            line = f"{spelt(node.place)}  {text_of(node.place)}" if node.place and node.inputs else ""
+            line = f"{spelt(node.place)}  {source_line(node.place)}" if node.place and node.inputs else ""
             rows.append((f"  %{k}", node.kind, ("result: " if node.result else "") + node.name + of, line))
         width = max([len(row[2]) for row in rows], default=0)
         rows = [(a, b, f"{c.ljust(width)}  {d}") for a, b, c, d in rows]
-        rest = [f"  and {len(self.nodes) - MOST} more"] if len(self.nodes) > MOST else []
+        rest = [f"  and {len(self.nodes) - MOST_DRAWN_NODES} more"] if len(self.nodes) > MOST_DRAWN_NODES else []
         return "\n".join([f"graph({self.name}): {sum(bool(n.inputs) for n in self.nodes)} operations", *table(rows), *rest])
 
     __repr__ = __str__
@@ -58,7 +58,7 @@ class Graph:
     def dot(self) -> str:
         """The graph in the language of graphviz."""
         lines = ["digraph tape {", 'node [shape=box, style=rounded, fontname="sans-serif", fontsize=11]']
-        for k, node in enumerate(self.nodes[:MOST]):
+        for k, node in enumerate(self.nodes[:MOST_DRAWN_NODES]):
             label = f"{node.name}\\n{node.kind}".replace('"', "'")
             lines.append(f'n{k} [label="{label}"{", penwidth=2" if node.result or not node.inputs else ""}]')
             lines += [f"n{i} -> n{k}" for i in node.inputs]
@@ -69,7 +69,7 @@ class Graph:
         found = shutil.which("dot")
         if found is not None:
             return subprocess.run([found, "-Tsvg"], input=self.dot(), capture_output=True, text=True, check=True).stdout
-        return layers(self.nodes[:MOST])
+        return layer_nodes(self.nodes[:MOST_DRAWN_NODES])
 
     _repr_svg_ = svg
 
@@ -78,7 +78,7 @@ class Graph:
         Path(path).write_text(self.svg(), encoding="utf-8")
 
 
-class Recording(Watcher):
+class TapeWatcher(Watcher):
     """Watches the first tape that is opened."""
 
     def __init__(self):
@@ -110,7 +110,7 @@ class Recording(Watcher):
             self.results = tuple([v._slot for v in leaves(y) if isinstance(v, Variable) and v._trace is self.tape])
 
 
-def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> Graph:
+def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...] | None = None) -> TapeGraph:
     """Show the operations that a call of a function puts on the tape.
 
     f runs once, and what it captures is left as it was.
@@ -149,17 +149,17 @@ def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
       %3       float64  result: sum(%2)  ...
     """
     nums = active_numbers("graph", f, args, argnums)
-    seen, keeper = Recording(), Keeper()
+    seen, keeper = TapeWatcher(), ArrayRestorer()
     seen.captured = keeper.captured  # type: ignore[method-assign]
-    with opened():
-        OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), keeper)
+    with scope_block():
+        OPEN.unfinished = (*OPEN.unfinished, StateSnapshot(f), keeper)
         with keeper, seen:
-            vjp(placed(f, args, nums), *[args[n] for n in nums])
-    assert isinstance(seen.records, Noted)
-    return Graph(name_of(f), nodes_of(seen, seen.records))
+            vjp(partial_call(f, args, nums), *[args[n] for n in nums])
+    assert isinstance(seen.records, WatchedRecords)
+    return TapeGraph(user_name(f), nodes_of(seen, seen.records))
 
 
-def nodes_of(seen: Recording, records: Noted) -> list:
+def nodes_of(seen: TapeWatcher, records: WatchedRecords) -> list:
     nodes = []
     for k, record in enumerate(list(records)):
         prim = primitive_of(record)
@@ -180,7 +180,7 @@ def inputs_of(record: tuple) -> tuple:
 WIDE, HIGH, GAP = 150, 40, 30
 
 
-def layers(nodes: list) -> str:
+def layer_nodes(nodes: list) -> str:
     """Assigns each node to the layer below its lowest input. Within a layer, nodes are ordered by the
     places of their inputs."""
     depth: list[Any] = []

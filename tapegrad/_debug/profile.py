@@ -11,23 +11,23 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.watched_traces import Watcher, text_of
+from .._batching.watched_traces import Watcher, source_line
 from .._capture import is_foreign, names_in
 from .._capture.kinds import EMPTY, drop_state, is_user_class, put_state, state_of
 from .._capture.objects import GENERATORS, content_of, parts_of, put_back, restore, snapshot
 from .._capture.routes import walk
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, spelt, users_place
-from .._core.reverse import Like, Tape
+from .._core.reverse import ShapeStandIn, Tape
 from .._core.scope import OPEN, entry
 from .._core.trees import leaves, tree_map
 from .._core.variable import Variable, bottom
-from .._transforms.call import name_of
+from .._transforms.call import user_name
 from .._transforms.transforms import vjp
-from .._transforms.wrapped import placed
+from .._transforms.wrapped import partial_call
 from ..ops.declare import dtype, shape, xp
 
-TIMED = 3
+TIMED_RUNS = 3
 
 
 @dataclass
@@ -43,10 +43,10 @@ class Line:
 
     @property
     def text(self) -> str:
-        return text_of(self.place)
+        return source_line(self.place)
 
 
-class Timed(list):
+class TimedRecords(list):
     """The records of a tape, with times. In the forward pass, the time since the last record belongs to
     the line of the next. In a sweep, the time until the next record is fetched belongs to the line of
     the last. The cost of finding the lines is excluded."""
@@ -88,7 +88,7 @@ class Costs(Watcher):
 
     def opened(self, trace: Any) -> None:
         if type(trace) is Tape:
-            trace.records = Timed(trace.records, self)
+            trace.records = TimedRecords(trace.records, self)
             self.tapes.append(trace.records)
 
     def line(self, place: tuple) -> Line:
@@ -103,7 +103,7 @@ class Costs(Watcher):
         for held in record[4:]:
             for v in held if isinstance(held, (list, tuple)) else (held,):
                 b = bottom(v) if isinstance(v, Variable) else v
-                if type(b) is not Like and is_array(b) and id(b) not in self.seen:
+                if type(b) is not ShapeStandIn and is_array(b) and id(b) not in self.seen:
                     self.seen[id(b)] = b  # a reference, so that no other object gets its id
                     total += b.nbytes
         return total
@@ -179,15 +179,15 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     (2, 8000)
     """
     nums = active_numbers("profile", f, args, argnums)
-    keeper = Keeper()
-    OPEN.unfinished = (*OPEN.unfinished, Unaltered(f), keeper)
+    keeper = ArrayRestorer()
+    OPEN.unfinished = (*OPEN.unfinished, StateSnapshot(f), keeper)
     run = gradient_of(f, args, nums)
     with keeper:
         run()
         keeper.put_back()
         run()  # a warm-up run
     keeper.put_back()
-    plain = best(lambda: placed(f, args, nums)(*[args[n] for n in nums]), keeper)
+    plain = best(lambda: partial_call(f, args, nums)(*[args[n] for n in nums]), keeper)
     total = best(run, keeper)
     costs = Costs()
     with costs:
@@ -195,17 +195,17 @@ def profile(f: Callable[..., object], *args: object, argnums: int | tuple[int, .
     for records in costs.tapes:
         records.end()
     keeper.put_back()
-    return Profile(name_of(f), list(costs.lines.values()), plain, total)
+    return Profile(user_name(f), list(costs.lines.values()), plain, total)
 
 
-class Unaltered:
+class StateSnapshot:
     """The present state of everything except float arrays that f can change: names, attributes,
     containers, integers, generators. `end` restores it."""
 
     def __init__(self, f: Any):
         self.spaces: list = []  # (namespace, its names with their values)
         self.others: list = []  # (object, a function that restores its content, the arguments of that)
-        for x in itertools.islice(walk([f], {}), MOST):
+        for x in itertools.islice(walk([f], {}), MOST_WALKED_OBJECTS):
             kind = type(x)
             if kind is types.FunctionType:
                 if not is_foreign(x.__globals__.get("__name__")):
@@ -230,7 +230,7 @@ class Unaltered:
             back(x, held)
 
 
-MOST = 100_000  # the number of objects that are searched
+MOST_WALKED_OBJECTS = 100_000  # the number of objects that are searched
 CONTAINERS = frozenset((dict, list, set, collections.deque))
 
 
@@ -241,7 +241,7 @@ def put_all_state(x: Any, held: dict) -> None:
     put_state(x, {name: v for name, v in held.items() if now.get(name, EMPTY) is not v})
 
 
-class Keeper(Watcher):
+class ArrayRestorer(Watcher):
     """Holds the first content of captured arrays. `put_back` restores it."""
 
     def __init__(self):
@@ -266,10 +266,10 @@ class Keeper(Watcher):
                 array[...] = before
 
 
-def best(call: Callable, keeper: Keeper) -> float:
+def best(call: Callable, keeper: ArrayRestorer) -> float:
     """The shortest time of a few calls, in seconds."""
     spent = []
-    for _ in range(TIMED):
+    for _ in range(TIMED_RUNS):
         begun = time.perf_counter()
         call()
         spent.append(time.perf_counter() - begun)
@@ -283,29 +283,29 @@ def active_numbers(what: str, f: Callable, args: tuple, argnums: Any) -> tuple:
         raise ArgumentError(f"{what}(f, *args): the first argument is {type(f).__name__}, not a function")
     if argnums is not None:
         return (argnums,) if isinstance(argnums, int) else tuple(argnums)
-    found = tuple([n for n, a in enumerate(args) if any(is_float(x) for x in leaves(a))])
+    found = tuple([n for n, a in enumerate(args) if any(is_float_array(x) for x in leaves(a))])
     if not found:
-        raise ArgumentError(f"{what}({name_of(f)}): no argument has floats; give {what}(f, x) with a float array x")
+        raise ArgumentError(f"{what}({user_name(f)}): no argument has floats; give {what}(f, x) with a float array x")
     return found
 
 
-def is_float(x: Any) -> bool:
+def is_float_array(x: Any) -> bool:
     return type(x) in (float, complex) or getattr(getattr(x, "dtype", None), "kind", "") in tuple("fc")
 
 
 def gradient_of(f: Callable, args: tuple, nums: tuple) -> Callable:
     """A call that computes value and gradient once."""
-    active = placed(f, args, nums)
+    active = partial_call(f, args, nums)
 
     def run():
         value, pullback = vjp(active, *[args[n] for n in nums])
-        return value, pullback(ones_like(value))
+        return value, pullback(unit_seed(value))
 
     return run
 
 
-def ones_like(value: Any) -> Any:
-    return tree_map(lambda y: xp(y).ones(shape(y), dtype(y)) if is_float(y) else None, value)
+def unit_seed(value: Any) -> Any:
+    return tree_map(lambda y: xp(y).ones(shape(y), dtype(y)) if is_float_array(y) else None, value)
 
 
 # --- texts ---

@@ -10,10 +10,10 @@ import numpy as np
 from .._core.primitive import holds_variable
 from .._core.variable import Variable
 from ..ops import shaping
-from ..ops.creation import asarray, made
+from ..ops.creation import as_variable, asarray
 from ..ops.declare import NUMPY, shape, xp
 from ..ops.indexing import views
-from ..ops.layouts import laid
+from ..ops.layouts import in_library_layout
 
 
 class vectorize(np.vectorize):
@@ -35,7 +35,7 @@ class vectorize(np.vectorize):
         if not holds_variable(found):
             if not found:
                 return super().__call__(*args)
-            return made(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
+            return as_variable(np.vectorize(lambda n: found[n], otypes=self.otypes)(np.arange(len(found)).reshape(whole)))
         if type(found[0]) is tuple:
             return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
         return laid_alike(found, whole, each)
@@ -50,7 +50,7 @@ class ndenumerate(np.ndenumerate):
 
 def laid_alike(found, whole, each):
     """The numbers as an array with the memory order of a ufunc's result."""
-    return laid(shaping.reshape(shaping.stacked(list(found)), to=whole), of_objects, each, {})
+    return in_library_layout(shaping.reshape(shaping.nested_to_array(list(found)), to=whole), of_objects, each, {})
 
 
 def of_objects(*given):
@@ -66,8 +66,8 @@ def apply_along_axis(func1d, axis, arr, *args, **kwargs):
     found = [func1d(rows[at], *args, **kwargs) for at in np.ndindex(lead)]
     if not holds_variable(found):
         given = iter(found)
-        return made(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
-    y = shaping.stacked(found)
+        return as_variable(xp(arr).apply_along_axis(lambda _: next(given), axis, xp(arr).empty(shape(arr))))
+    y = shaping.nested_to_array(found)
     each = shape(y)[1:]
     axis %= len(lead) + 1
     y = views.reshape(y, lead + each)
@@ -90,7 +90,7 @@ def apply_over_axes(func, a, axes):
 def fromiter(iter, dtype, count=-1, *, like=None):
     found = list(iter if count < 0 else itertools.islice(iter, count))
     if not holds_variable(found):
-        return made(np.fromiter(found, dtype, count))
+        return as_variable(np.fromiter(found, dtype, count))
     if len(found) < count:
         raise ValueError(f"iterator too short: Expected {count} but iterator had only {len(found)} items.")
     return asarray(found, dtype=dtype)

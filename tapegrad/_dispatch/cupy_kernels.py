@@ -44,25 +44,25 @@ class Kernel:
         return repr(self._kernel)
 
 
-class Reduction(Kernel):
+class ReductionKernelFace(Kernel):
     instead = "write it as a map and a sum with cupy's functions (or sum, prod, min, max, logsumexp)"
 
 
-class Raw(Kernel):
+class RawKernelFace(Kernel):
     instead = RAW
 
 
-class Jit(Raw):
+class JitKernel(RawKernelFace):
     def __getitem__(self, sizes):
         return lambda *args, **kwargs: self(*sizes, args, **kwargs)
 
 
-class Module(Raw):
+class RawModule(RawKernelFace):
     def get_function(self, name):
-        return Raw(self._kernel.get_function(name))
+        return RawKernelFace(self._kernel.get_function(name))
 
 
-class Fused(Kernel):
+class FusedFunction(Kernel):
     """The result of `cupy.fuse`. It consists of CuPy functions, which are followed on tracked arrays; on
     plain arrays it stays one kernel."""
 
@@ -79,8 +79,9 @@ class Fused(Kernel):
 
 
 KINDS = {
-    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel, "ReductionKernel": Reduction, "RawKernel": Raw,
-    "RawModule": Module, "_JitRawKernel": Jit, "Fusion": Fused,
+    "ElementwiseKernel": Kernel, "vectorize": Kernel, "GeneralizedUFunc": Kernel, "ReductionKernel": ReductionKernelFace,
+    "RawKernel": RawKernelFace,
+    "RawModule": RawModule, "_JitRawKernel": JitKernel, "Fusion": FusedFunction,
 }  # fmt: skip
 
 

@@ -22,19 +22,19 @@ from .._core.foreign import ORDINARY
 from .._core.primitive import holds_variable, layout_of
 from .._core.registry import load
 from .._core.variable import FLOAT, HANDLES, ArrayVariable, Elements, Variable
-from ..ops.creation import CREATORS, arange, array, linspace, made, placed, room
-from ..ops.cupy_calls import translation
+from ..ops.creation import CREATORS, arange, array, as_variable, linspace, on_device_result, room
+from ..ops.cupy_calls import translation_of
 from ..ops.declare import dtype as dtype_of
 from ..ops.declare import ndim
 from ..ops.indexing.gathering import concatenate
-from ..ops.linalg.factorizations import checked
+from ..ops.linalg.factorizations import finite_checked
 from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
 
 
-def held(x: Any) -> Any:
+def variable_of(x: Any) -> Any:
     """The Variable that `x.__array__()` returns; x itself if there is none."""
     if type(x) is list or type(x) is tuple:
-        return type(x)([held(v) for v in x])
+        return type(x)([variable_of(v) for v in x])
     if isinstance(x, Variable) or is_array(x) or not hasattr(type(x), "__array__"):
         return x
     y = x.__array__()
@@ -44,11 +44,11 @@ def held(x: Any) -> Any:
 def with_arrays_of(objects: tuple) -> list | None:
     """The arguments with objects replaced by the Variables of their `__array__`, after NumPy refused
     them. None if there is no Variable."""
-    found = [held(x) for x in objects]
+    found = [variable_of(x) for x in objects]
     return found if holds_variable(found) else None
 
 
-class Ufunc:
+class UfuncFace:
     """The face of a ufunc, with its methods. `key`: NumPy's ufunc of the same meaning, if f is CuPy's.
     `device`: the CuPy module that has this function for CuPy arrays."""
 
@@ -97,15 +97,15 @@ class Ufunc:
         return f"<tapegrad face of {self.f!r}>"
 
 
-class Unary(Ufunc):
+class UnaryUfunc(UfuncFace):
     def __call__(self, x, /, *args, **kwargs):
         c = type(x)
         if (c is ArrayVariable or c is FLOAT or c in HANDLES) and not args and not kwargs:
             return self.entry(x)
-        return Ufunc.__call__(self, x, *args, **kwargs)
+        return UfuncFace.__call__(self, x, *args, **kwargs)
 
 
-class Binary(Ufunc):
+class BinaryUfunc(UfuncFace):
     def __call__(self, a, b, /, *args, **kwargs):
         if not args and not kwargs:
             c = type(a)
@@ -114,7 +114,7 @@ class Binary(Ufunc):
                 y = self.entry(a, b)
                 # for NumPy's own dispatch to another array type, or its TypeError
                 return y if y is not NotImplemented else self.f(a, b)
-        return Ufunc.__call__(self, a, b, *args, **kwargs)
+        return UfuncFace.__call__(self, a, b, *args, **kwargs)
 
 
 def library_function(f: Any, device: str | None, args: tuple) -> Any:
@@ -129,7 +129,7 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
     """The face of one function. `key`: NumPy's or SciPy's function of the same meaning, if f is CuPy's."""
     key = f if key is None else key
     if isinstance(key, np.ufunc):
-        return (Ufunc if function_for(key) is None else {1: Unary, 2: Binary}.get(key.nin, Ufunc))(f, key, device)
+        return (UfuncFace if function_for(key) is None else {1: UnaryUfunc, 2: BinaryUfunc}.get(key.nin, UfuncFace))(f, key, device)
     makes, theirs = key in CREATORS, key is not f
 
     @functools.wraps(f)
@@ -148,12 +148,12 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
                         raise
                     raise other from error
             y = call(f, args, kwargs, key)
-            return placed(y) if theirs and makes else room(key, y) if makes else y
+            return on_device_result(y) if theirs and makes else room(key, y) if makes else y
         if makes and args and issubclass(c, Elements):
             return call(f, args, kwargs, key)
         try:
             if makes:
-                return room(key, made(f(*args, **kwargs), (*args, *kwargs.values())))
+                return room(key, as_variable(f(*args, **kwargs), (*args, *kwargs.values())))
             return f(*args, **kwargs) if device is None else library_function(f, device, args)(*args, **kwargs)
         except ValueError:
             given = with_arrays_of(args)
@@ -162,12 +162,12 @@ def face(f: Callable, key: Any = None, device: str | None = None) -> Callable:
         return on_variables(*given, **kwargs)
 
     if getattr(key, "__module__", "").startswith("scipy.linalg"):
-        on_variables = checked(key, on_variables)
-    move = translation(f, key) if theirs else None
-    return on_variables if move is None else translated(f, on_variables, move)
+        on_variables = finite_checked(key, on_variables)
+    move = translation_of(f, key) if theirs else None
+    return on_variables if move is None else translated_face(f, on_variables, move)
 
 
-def translated(f: Callable, on_variables: Callable, move: Any) -> Callable:
+def translated_face(f: Callable, on_variables: Callable, move: Any) -> Callable:
     """The face of a CuPy function whose parameters differ from NumPy's."""
 
     @functools.wraps(f)
@@ -200,7 +200,7 @@ class ArrayClass(type):
         return c is cls or issubclass(c, (cls.real, Variable))
 
     def __call__(cls, *args, **kwargs):
-        return made(cls.real(*args, **kwargs), (*args, *kwargs.values()))
+        return as_variable(cls.real(*args, **kwargs), (*args, *kwargs.values()))
 
     def __getattr__(cls, name):
         found = getattr(cls.real, name)
@@ -225,7 +225,7 @@ def array_class(real: type) -> type:
     return ArrayClass("ndarray", (), {"real": real, "__doc__": real.__doc__, "__module__": real.__module__})
 
 
-class Joined:
+class IndexConcatenator:
     """`np.r_` and `np.c_` with Variables among arrays, numbers and slices. Other uses go to the library.
 
     The rules are NumPy's. Each part is extended to `ndmin` axes. The axes of a part with fewer begin
@@ -239,7 +239,7 @@ class Joined:
     def __getitem__(self, at):
         parts = at if isinstance(at, tuple) else (at,)
         if not holds_variable([(p.start, p.stop, p.step) if isinstance(p, slice) else p for p in parts]):
-            return made(self.real[at])
+            return as_variable(self.real[at])
         axis, ndmin, trans1d = self.directions
         if isinstance(parts[0], str):
             try:
@@ -280,7 +280,7 @@ def names(real: ModuleType) -> list[str]:
     return sorted({*[n for n in dir(real) if not n.startswith("_")], "__version__", "__all__"} & set(dir(real)))
 
 
-def fill(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
+def fill_module(space: dict, real: ModuleType, keys: ModuleType | None = None, device: str | None = None, old: Any = NOTHING) -> None:
     """Make the module with globals `space` the stand-in for `real`.
 
     `keys`: if `real` is CuPy's, the module of NumPy or SciPy with the registry's keys of the same
@@ -314,5 +314,5 @@ def faces_of(name: str, real: ModuleType, keys: ModuleType | None = None, device
     """A new stand-in for a submodule, importable as `name`."""
     module = ModuleType(name, real.__doc__)
     sys.modules[name] = module
-    fill(module.__dict__, real, keys, device, old)
+    fill_module(module.__dict__, real, keys, device, old)
     return module

@@ -1,7 +1,7 @@
 """NumPy's random generators inside a shadow: the same streams, for arrays and Variables.
 
 A generator is compiled code; it would permute the rows of a Variable through views. So `shuffle`,
-`permutation`, `permuted` and `choice` draw an order of integers and apply it as a constant index.
+`permutation`, `permute_array` and `choice` draw an order of integers and apply it as a constant index.
 Other methods get untracked Variables as lent memory, so `out=` and shuffled data are right. They
 refuse tracked values.
 
@@ -19,7 +19,7 @@ from .._core.primitive import RECORDED, Primitive, Trace, any_tracked, holds_var
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
-from ..ops.indexing.views import shown
+from ..ops.indexing.views import layout_source
 from ..ops.indexing.writes import write_value
 from ..ops.zero_derivative import emptied, filled
 from .faces import FACES, faces_of
@@ -40,7 +40,7 @@ def _draw(*hidden: Any, real: Any, name: str, args: tuple, kwargs: dict) -> Any:
 DRAW = Primitive("random", _draw)  # (hidden arguments; real, name, args, kwargs)
 
 
-class Drawn:
+class TracedGenerator:
     """A generator whose draws are operations of a trace."""
 
     def __init__(self, trace: Any, real: Any):
@@ -67,7 +67,7 @@ class Drawn:
         given = (*args, *kwargs.values())
         orders = name in ORDERS and any([isinstance(x, Variable) for x in given])
         if self.has_derivatives(given) and not orders:
-            raise no_rule(name)
+            raise refusing_draw(name)
         out = kwargs.get("out")
         if orders and (ndim(given[0]) or name != "permutation"):
             return ORDERS[name](self, *args, **kwargs)
@@ -75,34 +75,34 @@ class Drawn:
             return self.trace.plainly(self.real, name, args, kwargs)
         if out is None:
             return self.draw(name, args, kwargs)
-        if not shown(out).flags.c_contiguous or len(args) > (name in SHAPED):
+        if not layout_source(out).flags.c_contiguous or len(args) > (name in SHAPED):
             return self.trace.plainly(self.real, name, args, kwargs)
         rest = {k: v for k, v in kwargs.items() if k != "out"}
-        write_value(out, self.draw(name, args, {"size": shape(out), "dtype": shown(out).dtype, **rest}), Ellipsis)
+        write_value(out, self.draw(name, args, {"size": shape(out), "dtype": layout_source(out).dtype, **rest}), Ellipsis)
         return out
 
 
 SHAPED = frozenset(("standard_gamma",))  # their first argument is neither size nor dtype
 
 
-def ordered(real: Any, x: Any) -> Any:
+def shuffle_integers(real: Any, x: Any) -> Any:
     """The integers as a shuffled array."""
-    if type(real) is Drawn:
+    if type(real) is TracedGenerator:
         return real.draw("shuffle", (x,), {})
     real.shuffle(x)
     return x
 
 
 def shuffle(real: Any, x: Any, axis: int = 0) -> None:
-    write_value(x, take(x, ordered(real, np.arange(shape(x)[axis])), axis), Ellipsis)
+    write_value(x, take(x, shuffle_integers(real, np.arange(shape(x)[axis])), axis), Ellipsis)
 
 
 def permutation(real: Any, x: Any, axis: int = 0) -> Any:
     return take(x, real.permutation(shape(x)[axis]), axis) if ndim(x) else real.permutation(values_of(x))
 
 
-def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
-    like = shown(x if out is None else out)
+def permute_array(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> Any:
+    like = layout_source(x if out is None else out)
     at = np.empty_like(like, np.intp)  # in memory order, in which all elements are drawn
     at[...] = np.arange(like.size).reshape(shape(x))
     if out is not None and not like.flags.c_contiguous | like.flags.f_contiguous:
@@ -117,28 +117,28 @@ def permuted(real: Any, x: Any, *, axis: int | None = None, out: Any = None) -> 
 
 
 def choice(real: Any, a: Any, size: Any = None, replace: bool = True, p: Any = None, axis: int = 0, **rest: Any) -> Any:
-    if type(real) is not Drawn:
+    if type(real) is not TracedGenerator:
         if any_tracked([p]) or not ndim(a):
-            raise no_rule("choice")
+            raise refusing_draw("choice")
         p = values_of(p)
     elif real.has_derivatives([p]):
-        raise no_rule("choice")
+        raise refusing_draw("choice")
     if not ndim(a):
         return real.choice(values_of(a), size, replace, p, **rest)
     return take(a, real.choice(shape(a)[axis], size, replace, p, **rest), axis)
 
 
-ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permuted, "choice": choice}
+ORDERS = {"shuffle": shuffle, "permutation": permutation, "permuted": permute_array, "choice": choice}
 
 
-def no_rule(name: str) -> NoRuleError:
+def refusing_draw(name: str) -> NoRuleError:
     return NoRuleError(
         f"numpy.random: {name}() of a tracked value has no derivative rule in tapegrad; draw standard numbers and transform them, "
         "as in mu + sigma * rng.standard_normal(n), or write tapegrad.value(x)"
     )
 
 
-class Kind(type):
+class GeneratorType(type):
     """NumPy's own generators count as instances too."""
 
     def __instancecheck__(cls, x):
@@ -154,7 +154,9 @@ def method(name: str) -> Any:
                 trace.draws(name)
                 drawn = trace if trace.visibility == RECORDED else drawn
         if drawn is not None:
-            return Drawn(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
+            return (
+                TracedGenerator(drawn, self.real).call(name, args, kwargs) if self.lasts else drawn.plainly(self.real, name, args, kwargs)
+            )
         if not holds_variable((args, kwargs)):
             y = f(*args, **kwargs)
             # the caller, a rebuilt function whose globals are no plain dict, may write tracked values
@@ -164,7 +166,7 @@ def method(name: str) -> Any:
         if not any_tracked((args, kwargs)):
             return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
         if name not in ORDERS:
-            raise no_rule(name)
+            raise refusing_draw(name)
         return ORDERS[name](self.real, *args, **kwargs)
 
     call.__name__ = name
@@ -177,7 +179,7 @@ def given_back(y: Any, args: tuple, kwargs: dict) -> Any:
     return y if out is None else out
 
 
-class Generator(np.random.Generator, metaclass=Kind):
+class Generator(np.random.Generator, metaclass=GeneratorType):
     """`born`: the level that a trace opened at the same time would have; 0 for a generator that existed
     before all traces. `lasts`: it persists from one call of a function to the next."""
 
@@ -187,7 +189,7 @@ class Generator(np.random.Generator, metaclass=Kind):
         self.born, self.lasts = 0, False
 
 
-class RandomState(np.random.RandomState, metaclass=Kind):
+class RandomState(np.random.RandomState, metaclass=GeneratorType):
     def __init__(self, real: Any = None):
         self.real = real if isinstance(real, np.random.RandomState) else np.random.RandomState(real)
         super().__init__(self.real._bit_generator)
@@ -202,7 +204,7 @@ for _real, _ours in KINDS.items():
             setattr(_ours, _name, method(_name))
 
 
-def ours_of(real: Any) -> Any:
+def generator_stand_in(real: Any) -> Any:
     """The stand-in for a NumPy generator in a shadow."""
     made = KINDS[type(real)](real)
     made.lasts = True
@@ -221,7 +223,7 @@ def default_rng(seed: Any = None) -> Generator:
 random = faces_of("tapegrad.numpy.random", np.random)
 random.default_rng, random.Generator, random.RandomState = default_rng, Generator, RandomState
 FACES[np.random.default_rng] = default_rng
-_legacy = ours_of(np.random.mtrand._rand)
+_legacy = generator_stand_in(np.random.mtrand._rand)
 for _name, _f in vars(np.random).items():
     if getattr(_f, "__self__", None) is _legacy.real and _name in ("get_state", "set_state"):
         setattr(random, _name, _f)

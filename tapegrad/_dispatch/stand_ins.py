@@ -21,7 +21,7 @@ ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
 FOUND: dict = {}  # module name -> its stand-in
 
 
-def find(name: str) -> Any:
+def module_stand_in(name: str) -> Any:
     """The stand-in for a module name, or None. 'scipy.linalg' is the attribute `linalg` of
     tapegrad.scipy."""
     for theirs in ("numpy", "cupyx.scipy", "cupy", "scipy", "cupyx"):
@@ -38,13 +38,13 @@ def find(name: str) -> Any:
 def module(m: ModuleType) -> Any:
     found = FOUND.get(m.__name__)
     if found is None and m.__name__.partition(".")[0] in ROOTS:
-        found = find(m.__name__)
+        found = module_stand_in(m.__name__)
         if found is not None:
             FOUND[m.__name__] = found
     return found
 
 
-def function(f: Any) -> Any:
+def function_stand_in(f: Any) -> Any:
     """The face of a NumPy, CuPy or SciPy function, or None."""
     theirs, ours = FACES.get(id(f), NONE)
     return ours if theirs is f and f is not None else face_of(f)
@@ -67,7 +67,7 @@ def face_of(f: Any) -> Any:
     # from the private scipy.integrate.ivp upwards to scipy.integrate
     above = [".".join(public[:n]) for n in range(len(public), 0, -1)]
     for place in dict.fromkeys((*above, root, root + ".linalg", root + ".fft", root + ".special")):
-        theirs, ours = sys.modules.get(place), find(place)
+        theirs, ours = sys.modules.get(place), module_stand_in(place)
         if ours is None or theirs is None:
             continue
         if name is None or root in ("cupy", "cupyx"):  # `cupy.linalg.cross` has the name linalg_cross
@@ -91,14 +91,14 @@ def of_instance(kind: type) -> Any:
     """The class that stands for instances of a NumPy or SciPy class, or None."""
     module = getattr(kind, "__module__", None) or ""
     if kind.__name__ in UNNAMED and module.partition(".")[0] in ("builtins", "numpy", "scipy"):
-        ours = getattr(find(UNNAMED[kind.__name__]), kind.__name__)
+        ours = getattr(module_stand_in(UNNAMED[kind.__name__]), kind.__name__)
     elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):
-        ours = find("scipy.stats").Frozen
+        ours = module_stand_in("scipy.stats").Frozen
     elif module.startswith(("scipy.", "numpy.polynomial.")):
-        ours = function(kind)
+        ours = function_stand_in(kind)
     elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
         place = "scipy.sparse.linalg" if kind.__name__ in UNNAMED else ".".join(module.split(".")[1:3])
-        ours = getattr(find(place), kind.__name__, None)
+        ours = getattr(module_stand_in(place), kind.__name__, None)
     elif module.startswith(("cupy.", "cupyx.")):
         ours = KINDS.get(kind.__name__)
     else:

@@ -16,13 +16,13 @@ import numpy as np
 from .. import cache
 from .._core.arrays import F8, IMMUTABLE, NUMBERS
 from .._core.forward import FORWARD, Dual
-from .._core.primitive import Primitive, bind, both_saved, handle, refresh, settled
+from .._core.primitive import Primitive, bind, both_saved, frozen_view, handle, refresh
 from .._core.registry import late
-from .._core.reverse import JOINT, NONE, SETTINGS, Fold, Like, Tape, fixed, keep
+from .._core.reverse import JOINT, NONE, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
 from .._core.variable import CLASSES, FLOAT, HANDLES, ArrayVariable, Variable, View, bottom, frozen, new
 from ..ops import families as families
 from ..ops.declare import PRIMITIVES, Signature, coerced, is_operator, reads, signature_of
-from .numbers import fitted
+from .numbers import fit_rule
 
 GENERAL = """
 def {name}({signature}):
@@ -296,7 +296,7 @@ CONSTANT: dict = {}
 NOTHING: dict = {}
 
 
-def constant(b: float) -> np.ndarray:
+def constant_text(b: float) -> np.ndarray:
     """A number as a 0-d array. NumPy multiplies by it in 0.6 of the time for a Python float."""
     w = np.array(b)
     w.flags.writeable = False
@@ -324,20 +324,22 @@ SPACE: dict = dict(
     __name__=__name__, both_saved=both_saved,
     Variable=Variable, ArrayVariable=ArrayVariable, FLOAT=FLOAT, HANDLES=HANDLES, CLASSES=CLASSES,
     View=View, Tape=Tape, Dual=Dual, bind=bind, refresh=refresh, handle=handle, new=new, frozen=frozen,
-    settled=settled, Fold=Fold, fitted=fitted, Like=Like, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING, NONE=NONE, late=late,
-    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=fixed, ndarray=np.ndarray,
+    settled=frozen_view, Fold=AdaptedRule, fitted=fit_rule, Like=ShapeStandIn, F8=F8, NUMBERS=NUMBERS, CONSTANT=CONSTANT, NOTHING=NOTHING,
+    NONE=NONE, late=late,
+    SETTINGS=SETTINGS, JOINT=JOINT, constant=constant_text, coerced=coerced, keep=keep, IMMUTABLE=IMMUTABLE, fixed=setting_copy,
+    ndarray=np.ndarray,
     bottom=bottom, float64=np.float64, complex128=np.complex128,
 )  # fmt: skip
 
 
-def recorded(signature: Signature, setting: str) -> str:
+def recorded_setting(signature: Signature, setting: str) -> str:
     """The code of a setting in a record. Common settings (True, None, a number) cost little or nothing."""
     if type(signature.whole.parameters[setting].default) is bool:
         return setting
     return f"{setting} if {setting}.__class__ in IMMUTABLE else fixed({setting})"
 
 
-def pieces_of(signature: Signature, names: list[str]) -> dict:
+def text_pieces(signature: Signature, names: list[str]) -> dict:
     """The pieces of code that fill a template, with the arrays called `names`."""
     varying, settings = signature.varying, signature.settings
     return dict(
@@ -346,11 +348,11 @@ def pieces_of(signature: Signature, names: list[str]) -> dict:
         settings="{" + ", ".join(f"'{s}': {s}" for s in settings) + "}" if settings else "NOTHING",
         p="".join(f", {s}={s}" if s in signature.named else f", {s}" for s in settings),
         q="".join(f", {s}" for s in settings),
-        settings_tuple="(" + "".join(recorded(signature, s) + ", " for s in settings) + ")" if settings else "None",
+        settings_tuple="(" + "".join(recorded_setting(signature, s) + ", " for s in settings) + ")" if settings else "None",
     )
 
 
-def text_of(prim: Primitive, signature: Signature) -> str:
+def entry_text(prim: Primitive, signature: Signature) -> str:
     """The code of the operation's entry point."""
     n, others = len(signature.arrays), prim.multi or prim.writes or prim.pull or signature.varying
     if prim.vjp is not None and not others:
@@ -360,7 +362,7 @@ def text_of(prim: Primitive, signature: Signature) -> str:
             return _unary_text(prim, signature)
         if n == 2 and prim.joint and not signature.settings and not prim.aliases:
             return _joint_text(prim)
-    return GENERAL.format(name=prim.name, **pieces_of(signature, signature.arrays))
+    return GENERAL.format(name=prim.name, **text_pieces(signature, signature.arrays))
 
 
 def _first(*args, **kwargs):
@@ -381,7 +383,7 @@ def _install(entry: Any) -> Any:
     """Give the entry point its generated code. The object stays the same, because others have imported
     it."""
     signature = signature_of(entry.__globals__["run"])
-    text = text_of(entry.prim, signature)
+    text = entry_text(entry.prim, signature)
     made: dict[Any, Any] = {}
     exec(_compiled(text, f"<entry of {entry.__name__}>"), entry.__globals__, made)
     entry.__code__, entry.text = made[entry.__name__].__code__, text
@@ -401,7 +403,7 @@ def _compiled(text: str, file: str) -> CodeType:
     """The compiled code of a text. Compiling takes a millisecond, reading it from the cache a tenth of
     that."""
     key = cache.key("text", BYTECODE, file, text)
-    stored = cache.load(key)
+    stored = cache.load_code(key)
     if stored is not None:
         return marshal.loads(stored)
     code = compile(text, file, "exec")
@@ -425,7 +427,7 @@ def _unary_text(prim: Primitive, signature: Signature) -> str:
     if LOCALS & set(signature.settings):
         raise TypeError(f"{name}: a setting must not be called {LOCALS & set(signature.settings)}, as in the generated text")
     kept = x and 0 not in prim.shapes and prim.shapes != "*"
-    pieces = pieces_of(signature, ["x"])
+    pieces = text_pieces(signature, ["x"])
     p, q = pieces["p"], pieces["q"]
     forward = f"vjp0(x._slot, out, v{q})" if prim.same else f"{name}(x._slot{p})" if prim.linear else f"jvp((x._slot,), out, v{q})"
     held = "v" if kept else "Like(v)" if x else None

@@ -6,7 +6,7 @@ from typing import Any
 from numpy import float64, ndarray, vecdot
 
 from .._core.arrays import F8
-from .._core.reverse import Fold
+from .._core.reverse import AdaptedRule
 from ..ops.elementwise import add, divide, multiply, subtract
 from ..ops.shaping import PAIRWISE, ones
 
@@ -18,7 +18,7 @@ def flat_sum(g: ndarray) -> float64:
 ROW = 8 * PAIRWISE  # BLAS adds this many numbers in several dozen partial sums
 
 
-def inner(x: ndarray, y: ndarray) -> float64:
+def dot_all(x: ndarray, y: ndarray) -> float64:
     """The sum of the products of all elements, by BLAS. Long arrays are summed row by row, because one
     sum of all would be less exact."""
     x, y = x.ravel(), y.ravel()
@@ -32,9 +32,9 @@ def inner(x: ndarray, y: ndarray) -> float64:
 
 
 LONG = {  # for arrays of any size
-    multiply.prim.vjp[0]: lambda g, out, x, y: inner(g, y),
-    multiply.prim.vjp[1]: lambda g, out, x, y: inner(g, x),
-    divide.prim.vjp[1]: lambda g, out, x, y: -inner(g, out) / y,
+    multiply.prim.vjp[0]: lambda g, out, x, y: dot_all(g, y),
+    multiply.prim.vjp[1]: lambda g, out, x, y: dot_all(g, x),
+    divide.prim.vjp[1]: lambda g, out, x, y: -dot_all(g, out) / y,
 }
 SUMS = {
     **LONG,
@@ -46,7 +46,7 @@ SUMS = {
 SHORT: dict = {}  # rule -> its version for a number
 
 
-def shorter(rule: Any, summed: Any) -> Any:
+def summed_rule(rule: Any, summed: Any) -> Any:
     def short(g, out, x, y):
         if type(g) is ndarray:
             c = summed(g, out, x, y)
@@ -58,13 +58,13 @@ def shorter(rule: Any, summed: Any) -> Any:
     return short
 
 
-FOLDS = {rule: Fold(rule, float64(), rule.prim.holomorphic) for rule in SUMS}
+FOLDS = {rule: AdaptedRule(rule, float64(), rule.prim.holomorphic) for rule in SUMS}
 for _rule, _summed in SUMS.items():
-    SHORT[_rule] = shorter(_rule, _summed)
+    SHORT[_rule] = summed_rule(_rule, _summed)
 
 
-def fitted(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
+def fit_rule(rule: Any, v: Any, out: Any, holomorphic: bool) -> Any:
     """The rule of an argument v whose shape or dtype differs from the result's."""
     if type(v) is float64 and type(out) is ndarray and out.dtype is F8 and (0 < out.size <= PAIRWISE or rule in LONG) and rule in SHORT:
         return SHORT[rule]
-    return Fold(rule, v, holomorphic)
+    return AdaptedRule(rule, v, holomorphic)

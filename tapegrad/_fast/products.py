@@ -11,7 +11,7 @@ from .._core.primitive import refresh
 from .._core.reverse import NONE, Tape, keep
 from .._core.variable import FLOAT, ArrayVariable, View, new
 from ..ops import products
-from ..ops.products import T, column, matmul, row
+from ..ops.products import T, column, matmul, row_vector
 from .regions import unread_transpose
 from .replacing import replaces
 
@@ -25,7 +25,7 @@ LEFT = (
         ),
         (
             None,
-            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row(y)),
+            lambda g, out, x, y: g[:, None].dot(y[None]) if type(g) is ndarray else matmul(column(g), row_vector(y)),
             lambda g, out, x, y: g.dot(y.T) if type(g) is ndarray else matmul(g, y.T),
         ),
     ),
@@ -34,7 +34,7 @@ LEFT = (
         (),
         (
             None,
-            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row(g)),
+            lambda g, out, x, y: y[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(y), row_vector(g)),
             lambda g, out, x, y: y.dot(g.T) if type(g) is ndarray else matmul(y, T(g)),
         ),
     ),
@@ -45,7 +45,7 @@ RIGHT = (
         (
             None,
             lambda g, out, x, y: g * x,
-            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row(g)),
+            lambda g, out, x, y: x[:, None].dot(g[None]) if type(g) is ndarray else matmul(column(x), row_vector(g)),
         ),
         (
             None,
@@ -55,13 +55,13 @@ RIGHT = (
     ),
     (
         (),
-        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row(x))),
+        (None, None, lambda g, out, x, y: g[:, None].dot(x[None]) if type(g) is ndarray else matmul(column(g), row_vector(x))),
         (None, None, lambda g, out, x, y: g.T.dot(x) if type(g) is ndarray else matmul(T(g), x)),
     ),
 )
 
 
-def factor(x: View) -> tuple:
+def product_factor(x: View) -> tuple:
     """(value, trace, slot, transposed) of a view. `transposed` is 1 if the slot is that of the transpose,
     else 0."""
     source = unread_transpose(x) if x._seen == -1 and x._value is not None else None
@@ -86,11 +86,11 @@ def product(x, y):
     if cx is ArrayVariable:
         v, trace, i = x._value, x._trace, x._slot
     elif cx is View:
-        v, trace, i, turned_x = factor(x)
+        v, trace, i, turned_x = product_factor(x)
     if cy is ArrayVariable:
         w, other, j = y._value, y._trace, y._slot
     elif cy is View:
-        w, other, j, turned_y = factor(y)
+        w, other, j, turned_y = product_factor(y)
     if trace is None:
         trace = other
     elif other is not None and other is not trace:

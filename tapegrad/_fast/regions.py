@@ -8,13 +8,24 @@ from numpy import float64, ndarray
 from .._core.abstract_arrays import Hollow
 from .._core.arrays import F8, NUMBERS, zeros_laid_out
 from .._core.forward import Dual
-from .._core.primitive import ADD_AT, ASSIGN, READ, RECORDED, bind, own, refresh, view
-from .._core.reverse import ELEMENT, REGION, Tape, fixed
+from .._core.primitive import ADD_AT, ASSIGN, READ, RECORDED, bind, own_memory, refresh, view
+from .._core.reverse import ELEMENT, REGION, Tape, setting_copy
 from .._core.variable import CLASSES, DIRECT, FLOAT, ArrayVariable, Variable, View, bottom, new, variable
 from ..ops import protocols
 from ..ops.indexing import regions, views, writes
-from ..ops.indexing.regions import ALL, laid_out, laid_out_copy, pull_diagonal, pull_element, pull_read, pull_turned, read, region, zeros_of
-from ..ops.indexing.views import DIAGONAL, is_element, shown, transpose, unchanging
+from ..ops.indexing.regions import (
+    ALL,
+    laid_out_copy,
+    layout_of_buffer,
+    pull_diagonal,
+    pull_element,
+    pull_read,
+    pull_turned,
+    read,
+    region,
+    zeros_of_buffer,
+)
+from ..ops.indexing.views import DIAGONAL, is_element, layout_source, transpose, unchanging
 from .replacing import before, replaces
 
 # --- views and elements ---
@@ -30,18 +41,18 @@ def slot_read(trace: Any, slot: Any, value: Any, path: tuple, at: Any, copy: boo
         return bind(READ, (slot,), {"path": path, "at": at, "copy": copy})
     records = trace.records
     k = len(records)
-    layout = laid_out(value) if at is None else trace.layout(value)
+    layout = layout_of_buffer(value) if at is None else trace.layout(value)
     records.append((pull_read, slot, REGION, None, layout, path, at))
     if k > trace.look:
         trace.grown()
     return k
 
 
-@replaces(views.turned)
-def turned(x):
+@replaces(views.reversed_axes)
+def reversed_axes(x):
     """The transpose of a matrix as an unread view. Until it is read, its value field holds x."""
     # (an unread value may stay unread)
-    v = shown(x) if type(x) is View and x._seen != x._base._version else x._value
+    v = layout_source(x) if type(x) is View and x._seen != x._base._version else x._value
     while isinstance(v, Variable):
         v = v._value
     if getattr(v, "ndim", 0) != 2:
@@ -53,7 +64,7 @@ def turned(x):
 
 
 def unread_transpose(y: View) -> Variable | None:
-    """The matrix whose transpose is y, an unread result of `turned`. None unless the matrix may be read
+    """The matrix whose transpose is y, an unread result of `reversed_axes`. None unless the matrix may be read
     by alias: it was never written, and at most one tape is open."""
     source = y._value
     if y._base._version:
@@ -168,7 +179,7 @@ def getitem(x, at):
                 return part_unread(x, at)
             elif type(x._trace) is Tape and (kind is ndarray or kind is tuple and at) and are_places(at if kind is tuple else (at,)):
                 trace, taken = x._trace, run_read(value, path=(), at=at, copy=False)
-                return variable(taken, trace, slot_read(trace, x._slot, value, (), fixed(at), False))
+                return variable(taken, trace, slot_read(trace, x._slot, value, (), setting_copy(at), False))
         elif type(value) is Hollow:  # the value of a trace that hides its values
             one = value.ndim == 1 if type(at) is int else type(at) is tuple and is_element(at, value.ndim)
             y = x._trace.element(x, at) if one else None
@@ -231,7 +242,7 @@ def diagonal_of(x):
     if trace is not None:
         records = trace.records
         y._slot = len(records)
-        records.append((pull_diagonal, x._slot, REGION, None, laid_out(x._value), None, None))
+        records.append((pull_diagonal, x._slot, REGION, None, layout_of_buffer(x._value), None, None))
     return y
 
 
@@ -255,7 +266,7 @@ def record_write(x: Variable, trace: Tape, record: tuple) -> None:
 def written_forward(x: Variable, v: Any, t: Any, at: Any, trace: Dual) -> bool:
     """The same in forward mode. The tangent of the buffer belongs to the handle too, so it is written in
     place like the value."""
-    tangent = zeros_of(x) if x._trace is None else x._slot
+    tangent = zeros_of_buffer(x) if x._trace is None else x._slot
     if type(tangent) is not np.ndarray or tangent.dtype is not F8 or (t is not None and getattr(t, "dtype", None) is not F8):
         return False
     if isinstance(t, Variable):  # the tangent belongs to another level
@@ -310,8 +321,8 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     return places and not whole and y is not x and trace.put(x, y, at)
 
 
-@replaces(writes.written_short)
-def written_short(x: Variable, y: Any, at: Any) -> bool:
+@replaces(writes.fast_write)
+def fast_write(x: Variable, y: Any, at: Any) -> bool:
     """The fast path for writes in loops: a number, row, slice or all of a float64 buffer, with at most
     one open transform."""
     value, trace = x._value, x._trace
@@ -352,7 +363,7 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     if not getattr(x, "_version", 0) or getattr(x, "_saved", False):
         if not value.flags.writeable:
             return False
-        own(x)
+        own_memory(x)
         value = x._value
     if type(trace) is Dual:
         return written_forward(x, v, slot, at, trace)
@@ -363,8 +374,8 @@ def written_short(x: Variable, y: Any, at: Any) -> bool:
     return True
 
 
-@replaces(protocols.added_short)
-def added_short(x, at, y):
+@replaces(protocols.fast_add_at)
+def fast_add_at(x, at, y):
     """`np.add.at(x, at, y)` for an owned float64 vector, numbers of one tape and as many positions."""
     value, trace = x._value, getattr(x, "_trace", None)
     if type(x) is not ArrayVariable or type(y) is not ArrayVariable or type(at) is not ndarray or at.dtype.kind != "i" or y is x:
@@ -374,9 +385,9 @@ def added_short(x, at, y):
         return False
     if type(other) is not Tape or not (trace is None or trace is other):
         return False
-    own(x)
+    own_memory(x)
     value, trace = x._value, other
     np.add.at(value, at, v)
-    record_write(x, trace, (pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), fixed(at))))
+    record_write(x, trace, (pull_add_at, x._slot, REGION, y._slot, trace.layout(value), (v.shape, F8), ((), setting_copy(at))))
     x._version += 1
     return True

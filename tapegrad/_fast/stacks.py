@@ -7,7 +7,7 @@ from numpy import float64, ndarray
 
 from .._core.forward import Dual
 from .._core.primitive import RECORDED
-from .._core.reverse import REGION, Tape, summed
+from .._core.reverse import REGION, Tape, add_cotangents
 from .._core.variable import DIRECT, HANDLES, ArrayVariable, bottom, new, variable
 from ..ops import shaping
 from ..ops.shaping import packed, reshape
@@ -27,7 +27,7 @@ def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: A
     for s, c in zip(slots, parts, strict=True):
         if s is not None:
             h = G[s]
-            G[s] = c if h is None else h + c if type(h) is float64 is type(c) else summed(h, c, s, owned)
+            G[s] = c if h is None else h + c if type(h) is float64 is type(c) else add_cotangents(h, c, s, owned)
 
 
 pull_packed.prim = packed.prim

@@ -2,7 +2,7 @@
 
 SciPy's Python code is written in NumPy's names; on CuPy it is followed with CuPy's (`followed.py`), so that what it makes lies on the
 device.  It counts on NumPy's leniency, which CuPy does not have: a function takes lists and numbers, and an operand may be an array of the
-host, a window say.  `OnDevice` gives it that: what meets an array of the device is moved there, and so is each array that is made."""
+host, a window say.  `DeviceModule` gives it that: what meets an array of the device is moved there, and so is each array that is made."""
 
 import functools
 import sys
@@ -29,7 +29,7 @@ def there(x: Any) -> Any:
     return on_device(x) if kind in HANDLES and is_array(layout_of(x)) else x
 
 
-def beside(*xs: Any) -> Any:
+def device_concatenator(*xs: Any) -> Any:
     """All on the device, if one of them is there."""
     return [there(x) for x in xs] if on_a_device(xs) else xs
 
@@ -46,7 +46,7 @@ def parts_there(x: Any, within: bool = False) -> Any:
     return there(x)
 
 
-class Lenient:
+class AdaptedFunction:
     """A function of CuPy's that takes what NumPy's does."""
 
     def __init__(self, theirs: Any, host: Any):
@@ -63,10 +63,10 @@ class Lenient:
 
     def __getattr__(self, name: str) -> Any:
         found = getattr(self.host, name)
-        return Lenient(getattr(self.theirs, name, found), found) if callable(found) else found
+        return AdaptedFunction(getattr(self.theirs, name, found), found) if callable(found) else found
 
 
-class Row:
+class DeviceConcatenator:
     """`np.r_` and `np.c_`."""
 
     def __init__(self, host: Any):
@@ -84,7 +84,7 @@ class Row:
         return there(self.host[p]) if isinstance(p, slice) else p
 
 
-class OnDevice:
+class DeviceModule:
     """A module of ours in CuPy's names; NumPy's or SciPy's where CuPy has none."""
 
     def __init__(self, theirs: Any, host: Any):
@@ -98,18 +98,18 @@ class OnDevice:
 
 def lenient(theirs: Any, host: Any) -> Any:
     if isinstance(host, types.ModuleType):
-        return OnDevice(theirs, host)
+        return DeviceModule(theirs, host)
     if isinstance(host, type) or not callable(host):
-        return Row(host) if type(host).__name__ == "Joined" else theirs
-    return Lenient(theirs, host)
+        return DeviceConcatenator(host) if type(host).__name__ == "IndexConcatenator" else theirs
+    return AdaptedFunction(theirs, host)
 
 
 @functools.cache
-def numpy_on_device() -> OnDevice:
-    return OnDevice(load("tapegrad.cupy"), load("tapegrad.numpy"))
+def numpy_on_device() -> DeviceModule:
+    return DeviceModule(load("tapegrad.cupy"), load("tapegrad.numpy"))
 
 
 @functools.cache
-def plain_on_device() -> OnDevice:
+def plain_on_device() -> DeviceModule:
     """CuPy and NumPy themselves."""
-    return OnDevice(sys.modules["cupy"], np)
+    return DeviceModule(sys.modules["cupy"], np)

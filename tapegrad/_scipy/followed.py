@@ -20,24 +20,24 @@ from typing import Any
 import numpy as np
 
 from .. import numpy as faces
-from .._capture.builtin import LIBRARY, Globals, Module
+from .._capture.builtin import LIBRARY, ModuleGlobals, ModuleShadow
 from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
 from ..ops.nondifferentiable import at_users_line
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, Kind, Refusing, bare, carries, on_a_device, plain, tracked
+from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument
 
 
-class At:
+class ElementUpdate:
     """`array_api_extra.at(x)[i].set(y)` and its kin."""
 
     def __init__(self, x: Any, at: Any = Ellipsis):
         self.x, self.at = x, at
 
-    def __getitem__(self, at: Any) -> "At":
-        return At(self.x, at)
+    def __getitem__(self, at: Any) -> "ElementUpdate":
+        return ElementUpdate(self.x, at)
 
     def set(self, y: Any, **_: Any) -> Any:
         """(SciPy counts on it that an array is written in place.)"""
@@ -61,7 +61,7 @@ def array_api(library: Any) -> dict[str, Any]:
     """SciPy's questions about the library of its arguments, which is ours."""
     return {
         "array_namespace": lambda *xs, **_: library,
-        "at": At,
+        "at": ElementUpdate,
         "xp_size": lambda x: x.size,
         "xp_copy": lambda x, xp=None, **_: library.array(x),
         "_asarray": lambda x, **_: library.asarray(x),
@@ -76,7 +76,7 @@ def array_api(library: Any) -> dict[str, Any]:
     }
 
 
-class Number(type):
+class NumberType(type):
     """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
 
     real: type
@@ -85,7 +85,7 @@ class Number(type):
     def __call__(cls, x=0, *more):
         if not carries((x,)):
             return cls.real(x, *more)
-        return x + cls.real(0) if tracked(x) and cls.real is not int else cls.real(bare(x))
+        return x + cls.real(0) if holds_tracked(x) and cls.real is not int else cls.real(bare(x))
 
     def __instancecheck__(cls, x):
         return isinstance(x, cls.real)
@@ -97,8 +97,8 @@ class Number(type):
         return hash(cls.real)
 
 
-def number(real: type) -> type:
-    return Number(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
+def number_type(real: type) -> type:
+    return NumberType(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
 
 
 # NumPy's functions of these names are others: its product is that of all elements
@@ -114,7 +114,7 @@ def on_numbers(module: types.ModuleType, name: str) -> Callable:
             return f(*args, **kwargs)
         if name in BY_OPERATORS:
             return BY_OPERATORS[name](*args, **kwargs)
-        if tracked(args) and name not in ("ceil", "floor", "trunc"):
+        if holds_tracked(args) and name not in ("ceil", "floor", "trunc"):
             return getattr(faces, name)(*args)
         return f(*bare(args), **kwargs)
 
@@ -127,21 +127,28 @@ def of_numbers(module: types.ModuleType) -> types.ModuleType:
     return new
 
 
-NUMBERS = {real.__name__: number(real) for real in (float, int, complex)}
+NUMBERS = {real.__name__: number_type(real) for real in (float, int, complex)}
 MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
 
 
-class Object(Carrier):
+class FollowedObject(Carrier):
     """An object of a followed class."""
 
     _theirs: Any
 
     def _tracked(self) -> bool:
-        return tracked(vars(self))
+        return holds_tracked(vars(self))
 
     def _plain(self) -> Any:
         new = object.__new__(type(self)._theirs)
-        put_state(new, {name: moved(v, self, new) or theirs_of(v) or plain(v) for name, v in vars(self).items() if name != "_captured"})
+        put_state(
+            new,
+            {
+                name: rebound_method(v, self, new) or theirs_of(v) or plain_argument(v)
+                for name, v in vars(self).items()
+                if name != "_captured"
+            },
+        )
         return new
 
     @classmethod
@@ -150,11 +157,11 @@ class Object(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: moved(v, x, new) or ours_of(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
+        vars(new).update({name: rebound_method(v, x, new) or library_stand_in(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
         return new
 
 
-def moved(v: Any, x: Any, new: Any) -> Any:
+def rebound_method(v: Any, x: Any, new: Any) -> Any:
     """A method of x that x holds, as that of another object."""
     return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
 
@@ -162,7 +169,7 @@ def moved(v: Any, x: Any, new: Any) -> Any:
 ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
 
 
-def ours_of(v: Any) -> Any:
+def library_stand_in(v: Any) -> Any:
     """Our library for SciPy's."""
     return faces if type(v) is types.ModuleType and v.__name__.endswith(ARRAY_API) else None
 
@@ -174,7 +181,7 @@ def theirs_of(v: Any) -> Any:
     return next((m for name, m in list(sys.modules.items()) if name.startswith("scipy.") and name.endswith(ARRAY_API)), np)
 
 
-class Altered:
+class FunctionOverlay:
     """A module with other functions."""
 
     def __init__(self, module: Any, **others: Any):
@@ -184,7 +191,7 @@ class Altered:
         return getattr(self._module, name)
 
 
-class FollowedKind(Kind):
+class FollowedType(CarrierType):
     """A followed class.  `_on_device` gives the class for CuPy arrays."""
 
     def __call__(cls, *args, **kwargs):
@@ -206,8 +213,8 @@ class Follower:
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
 
     @functools.cached_property
-    def device(self) -> "OnDevice":
-        return OnDevice(self)
+    def device(self) -> "DeviceFollower":
+        return DeviceFollower(self)
 
     def is_home(self, module: Any) -> bool:
         return isinstance(module, str) and module.startswith(self.homes)
@@ -231,7 +238,7 @@ class Follower:
             if x.__name__.endswith(ARRAY_API):
                 return self.library(faces)
             if self.is_home(x.__name__):
-                return Module(self.space(vars(x)))
+                return ModuleShadow(self.space(vars(x)))
             return MATH.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
@@ -257,16 +264,16 @@ class Follower:
         return module
 
     def face(self, x: Any) -> Any:
-        return stand_ins.function(x)
+        return stand_ins.function_stand_in(x)
 
     def constant(self, x: np.ndarray) -> Any:
         """An array of the library's, so that what is computed of it takes what is tracked."""
         return variable(x.copy())
 
-    def space(self, real: dict) -> Globals:
+    def space(self, real: dict) -> ModuleGlobals:
         key = id(real)
         if key not in self.seen:
-            self.seen[key] = real, Globals(real, self)
+            self.seen[key] = real, ModuleGlobals(real, self)
             for name in NUMBERS.keys() - real.keys():
                 dict.__setitem__(self.seen[key][1], name, NUMBERS[name])
         return self.seen[key][1]
@@ -307,7 +314,7 @@ class Follower:
         if known is not None:
             return known[1]
         ours = self.face(c)
-        if isinstance(ours, Kind) and not isinstance(ours, Refusing):
+        if isinstance(ours, CarrierType) and not isinstance(ours, RefusingType):
             return ours
         return self.klass(c) if self.is_home(c.__module__) else ours or c
 
@@ -316,8 +323,8 @@ class Follower:
         known = self.seen.get(id(c))
         if known is not None:
             return known[1]
-        bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (Object,)
-        new = FollowedKind(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (FollowedObject,)
+        new = FollowedType(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new
@@ -363,7 +370,7 @@ def whole_zip(*xs: Any, strict: bool = False) -> zip:
     return zip(*[bare(x).tolist() if whole(x) else x for x in xs], strict=strict)
 
 
-class OnDevice(Follower):
+class DeviceFollower(Follower):
     """The follower of the same code on CuPy arrays."""
 
     on_device = True
@@ -378,15 +385,15 @@ class OnDevice(Follower):
         return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
 
     def face(self, x: Any) -> Any:
-        ours = stand_ins.function(x)
+        ours = stand_ins.function_stand_in(x)
         if ours is None or isinstance(ours, type):
-            return None if isinstance(ours, FollowedKind) and self.is_home(ours._theirs.__module__) else ours
+            return None if isinstance(ours, FollowedType) and self.is_home(ours._theirs.__module__) else ours
         return face_there(ours) or lenient(ours, ours)
 
     def constant(self, x: np.ndarray) -> Any:
         return there(variable(x.copy()))
 
-    def space(self, real: dict) -> Globals:
+    def space(self, real: dict) -> ModuleGlobals:
         new = super().space(real)
         for name, ours in (("range", whole_range), ("zip", whole_zip)):
             if name not in real:
@@ -403,11 +410,11 @@ class OnDevice(Follower):
         """An object of a followed class, with its arrays on the device."""
         new = object.__new__(self.of_class(type(x)._theirs))
         for name, v in vars(x).items():
-            vars(new)[name] = moved(v, x, new) or (self.object(v) if isinstance(v, Object) else there(v))
+            vars(new)[name] = rebound_method(v, x, new) or (self.object(v) if isinstance(v, FollowedObject) else there(v))
         return new
 
 
-class Rules(OnDevice):
+class DeviceRules(DeviceFollower):
     """The rules of SciPy's functions, which are written like SciPy's code, on CuPy arrays."""
 
     def __init__(self):
@@ -465,9 +472,9 @@ def is_rule(f: Any) -> bool:
 
 
 @functools.cache
-def on_device(rule: Callable) -> Callable:
+def device_rule(rule: Callable) -> Callable:
     """The same rule for CuPy arrays."""
     return RULES().rebuilt_once(rule) if type(rule) is types.FunctionType and is_rule(rule) else rule
 
 
-RULES = functools.cache(Rules)
+RULES = functools.cache(DeviceRules)

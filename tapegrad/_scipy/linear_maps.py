@@ -60,7 +60,7 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
         return a * b
     b = shared(b, k)
     if library is not np:
-        return on_device(a, b, k, mode, n)
+        return correlate_on_device(a, b, k, mode, n)
     if math.prod(b.shape[:lead]) > 1 or min(math.prod(b.shape), math.prod(a.shape[lead:])) > 512:
         return scipy.signal.oaconvolve(a, b, mode, axes=tuple(range(lead, a.ndim)))
     if a.ndim == 1:
@@ -68,7 +68,7 @@ def convolution(a: Any, b: Any, k: int, mode: str) -> Any:
     return scipy.signal.convolve(a, b, mode, "direct" if math.prod(b.shape) <= 64 else "auto")
 
 
-def on_device(a: Any, b: Any, k: int, mode: str, n: tuple) -> Any:
+def correlate_on_device(a: Any, b: Any, k: int, mode: str, n: tuple) -> Any:
     """The same of CuPy's arrays: a sum of moved products for a small b, else by the Fourier transform."""
     library, lead, size = xp_of(a), a.ndim - k, b.shape[b.ndim - k :]
     if math.prod(size) <= 64:
@@ -101,7 +101,7 @@ def overlap(g, b, *, k):
     return convolution(g, flipped(b, k), k, "valid")
 
 
-def both(f: Callable) -> Callable:
+def bilinear_forward(f: Callable) -> Callable:
     """The forward rule of a bilinear operation."""
 
     def push(t, out, a, b, **settings):
@@ -111,8 +111,8 @@ def both(f: Callable) -> Callable:
     return push
 
 
-rules(convolved, lambda g, out, a, b, k: overlap(g, b, k=k), lambda g, out, a, b, k: overlap(g, a, k=k), jvp=both(convolved))
-rules(overlap, lambda t, out, g, b, k: convolved(t, b, k=k), lambda t, out, g, b, k: overlap(g, t, k=k), jvp=both(overlap))
+rules(convolved, lambda g, out, a, b, k: overlap(g, b, k=k), lambda g, out, a, b, k: overlap(g, a, k=k), jvp=bilinear_forward(convolved))
+rules(overlap, lambda t, out, g, b, k: convolved(t, b, k=k), lambda t, out, g, b, k: overlap(g, t, k=k), jvp=bilinear_forward(overlap))
 
 
 # --- y[n] = v[n] - sum_k a[k - 1] y[n - k] ---
@@ -169,10 +169,10 @@ rules(
 
 # --- maps along the last axis ---
 
-DENSE = 1 << 24  # numbers of a matrix that is kept
+DENSE_MAP_NUMBERS = 1 << 24  # numbers of a matrix that is kept
 
 
-class Map:
+class AxisMap:
     """A linear map along the last axis: `f` takes (..., n) to (..., m).  `back`: its transpose; without it the matrix is made, of f on
     unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time.
     `on_host`: CuPy has no such f; its arrays meet the matrix, which is made on the host and moved there once."""
@@ -198,9 +198,9 @@ class Map:
                 part = scipy.sparse.csr_array(rows)
                 size += part.nnz
                 parts.append(part)
-                if size > DENSE:
+                if size > DENSE_MAP_NUMBERS:
                     break
-            self.matrix = False if size > DENSE else scipy.sparse.vstack(parts, "csr")
+            self.matrix = False if size > DENSE_MAP_NUMBERS else scipy.sparse.vstack(parts, "csr")
             if self.matrix is not False and self.matrix.nnz > 0.2 * math.prod(self.matrix.shape):
                 self.matrix = self.matrix.toarray()
         return self.matrix
@@ -216,12 +216,12 @@ class Map:
             found = (matrix @ flat.T).T
         else:
             found = library.concatenate([flat @ rows.T for _, rows in self.blocks(library)], 1)
-        return library.ascontiguousarray(found, kind_of(found, g)).reshape(*g.shape[:-1], self.n)
+        return library.ascontiguousarray(found, product_dtype(found, g)).reshape(*g.shape[:-1], self.n)
 
     def kept_there(self, library: Any, m: int) -> Any:
         """The matrix of a map that CuPy has; False where it is too large to be kept."""
         if self.there is None:
-            self.there = library.concatenate([rows for _, rows in self.blocks(library)]) if self.n * m <= DENSE else False
+            self.there = library.concatenate([rows for _, rows in self.blocks(library)]) if self.n * m <= DENSE_MAP_NUMBERS else False
         return self.there
 
     def times(self, x: Any, back: bool) -> Any:
@@ -245,10 +245,10 @@ class Map:
             found = found.T
         else:
             found = flat @ (values.T if back else values)
-        return library.ascontiguousarray(found, kind_of(found, x)).reshape(*x.shape[:-1], -1)
+        return library.ascontiguousarray(found, product_dtype(found, x)).reshape(*x.shape[:-1], -1)
 
 
-def kind_of(found: Any, x: Any) -> np.dtype:
+def product_dtype(found: Any, x: Any) -> np.dtype:
     """The dtype of a product with x: its precision."""
     return np.result_type(x.dtype, np.complex64) if found.dtype.kind == "c" else x.dtype
 
@@ -262,7 +262,7 @@ def mapped(x, *, map, back=False):
 rules(mapped, lambda g, out, x, map, back: mapped(g, map=map, back=not back), jvp=linear)
 
 
-def along(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
+def apply_linear(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
     """f, a linear map (..., n) -> (..., m) of the library's (with these settings: it is kept by itself), on x along an axis."""
     n, axis = ndim(x), axis_of(axis, ndim(x))
     order = tuple([i for i in range(n) if i != axis] + [axis])
@@ -271,11 +271,11 @@ def along(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
 
 
 @functools.lru_cache(64)
-def map_of(f: Callable, n: int, back: Any) -> Map:
-    return Map(f, n, back)
+def map_of(f: Callable, n: int, back: Any) -> AxisMap:
+    return AxisMap(f, n, back)
 
 
-class Settled:
+class SettingsFunction:
     """A function of SciPy's along the last axis, with its settings: one object for equal ones, so that its matrix is found again."""
 
     def __init__(self, f: Callable, **settings: Any):
@@ -299,7 +299,7 @@ class Settled:
         return found
 
     def __eq__(self, other: Any) -> bool:
-        return isinstance(other, Settled) and self.key == other.key
+        return isinstance(other, SettingsFunction) and self.key == other.key
 
     def __hash__(self) -> int:
         return hash(self.key)

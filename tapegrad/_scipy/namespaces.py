@@ -11,7 +11,7 @@
     SIGNAL.stand_in("tapegrad.scipy.signal")
 
 A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  A name
-without any of these raises NoRuleError for a tracked argument.  `Namespace.kinds` says it of each public name (docs/coverage.md)."""
+without any of these raises NoRuleError for a tracked argument.  `SciPyNamespace.kinds` says it of each public name (docs/coverage.md)."""
 
 import functools
 import inspect
@@ -34,15 +34,15 @@ from .._core.trees import nested
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
 from .._dispatch.stand_ins import of_instance
-from ..implicit.sequential import one_by_one
-from ..ops.creation import made
+from ..implicit.sequential import run_sequentially
+from ..ops.creation import as_variable
 from ..ops.declare import NUMPY, dtype, xp
-from ..ops.indexing.traced_masks import Selected
+from ..ops.indexing.traced_masks import SelectedElements
 from ..ops.nondifferentiable import at_users_line
 from ..ops.protocols import Adapter
-from ..ops.shaping import stacked
+from ..ops.shaping import nested_to_array
 
-NAMESPACES: dict[str, "Namespace"] = {}  # by the name of SciPy's module
+NAMESPACES: dict[str, "SciPyNamespace"] = {}  # by the name of SciPy's module
 
 
 class Carrier:
@@ -74,19 +74,19 @@ def any_of(xs: Any, test: Callable) -> bool:
     def inside(x):
         if isinstance(x, Carrier):
             return test(x)
-        parts = (x.full,) if type(x) is Selected else x.flat if type(x) is np.ndarray and x.dtype == object else ()
+        parts = (x.full,) if type(x) is SelectedElements else x.flat if type(x) is np.ndarray and x.dtype == object else ()
         return holds_variable(parts, test, inside)
 
     return holds_variable(xs, test, inside)
 
 
-def is_ours(x: Any) -> bool:
+def is_carrier(x: Any) -> bool:
     return True
 
 
 def carries(xs: Any) -> bool:
     """Is there a Variable, or an object of ours, among xs or in lists, tuples and dicts there?"""
-    return any_of(xs, is_ours)
+    return any_of(xs, is_carrier)
 
 
 KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.ModuleType, np.dtype)
@@ -118,17 +118,17 @@ def tracked_one(x: Any) -> bool:
     return x._tracked() if isinstance(x, Carrier) else is_tracked(x)
 
 
-def tracked(*xs: Any) -> bool:
+def holds_tracked(*xs: Any) -> bool:
     return any_of(xs, tracked_one)
 
 
 @nested
-def plain(x: Any) -> Any:
+def plain_argument(x: Any) -> Any:
     """What SciPy is given for x, in which nothing is tracked."""
     if isinstance(x, Carrier):
         return x._plain()
-    if type(x) is Selected:
-        return plain(x.plain_elements())
+    if type(x) is SelectedElements:
+        return plain_argument(x.plain_elements())
     return lend(x)
 
 
@@ -137,12 +137,12 @@ def bare(x: Any) -> Any:
     """The values of x, with no derivative."""
     if isinstance(x, Carrier):
         return x._plain()
-    if type(x) is Selected:
+    if type(x) is SelectedElements:
         return bare(x.plain_elements())
     return values_of(x)
 
 
-def refusal(name: str, why: str = "", instead: str = "") -> NoRuleError:
+def refusal_text(name: str, why: str = "", instead: str = "") -> NoRuleError:
     """`instead`: what the user may write."""
     why = f" ({why})" if why else ""
     also = f"; use {instead}" if instead else "; compose it of other operations, or give it a rule with tapegrad.rule(f, vjp=...)"
@@ -154,7 +154,7 @@ FUNCTIONS = frozenset((types.FunctionType, types.MethodType))
 BUILT_IN = frozenset((np.ndarray, np.float64, float, int, bool, str, type(None)))
 
 
-def same(x: Any) -> Any:
+def unchanged(x: Any) -> Any:
     return x
 
 
@@ -166,7 +166,7 @@ def is_public(x: Any, module: str) -> bool:
     return is_function(x) and not isinstance(x, np.ufunc) or isinstance(x, type) and not issubclass(x, (BaseException, Warning))
 
 
-class Namespace:
+class SciPyNamespace:
     """A module of SciPy's.  `device`: that of CuPy's of the same functions, if it has one."""
 
     def __init__(self, real: ModuleType, device: str | None = None, listed: bool = True):
@@ -243,7 +243,7 @@ class Namespace:
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):
-                module.__dict__[public] = self.rules.get(x) or (refusing(self, x) if x in self.refusals else x)
+                module.__dict__[public] = self.rules.get(x) or (refusing_class(self, x) if x in self.refusals else x)
         for x, ours in self.rules.items():
             if isinstance(x, type):  # those that are not public, too: an instance may be met
                 module.__dict__.setdefault(x.__name__, ours)
@@ -261,24 +261,24 @@ class Namespace:
                 args, kwargs = self.guarded(args, f), self.guarded(kwargs, f)
             if not carries(args) and not (kwargs and carries(kwargs.values())) and not (functional and OPEN.depth):
                 return self.faced(at_users_line(self.function_for(f, args), *args, **kwargs))
-            if functional or tracked(args, kwargs):
+            if functional or holds_tracked(args, kwargs):
                 if ours is not None:
                     there = on_a_device((args, kwargs))
                     if there not in adapters:
-                        adapters[there] = Adapter(f, load("tapegrad._scipy.followed").on_device(ours) if there else ours)
+                        adapters[there] = Adapter(f, load("tapegrad._scipy.followed").device_rule(ours) if there else ours)
                     adapter = adapters[there]
                     args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
                     if OPEN.hiding and (functional or any([t.visibility == SAMPLED for t in OPEN.hiding])):
                         attempt = lambda *args, **kwargs: adapter(args, kwargs)
-                        return one_by_one(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
+                        return run_sequentially(name, attempt, args, kwargs, f in self.by_steps, None if functional else on_variables)
                     return adapter(args, kwargs)
                 if f not in self.constants:
-                    raise refusal(name, *self.refusals.get(f, ()))
+                    raise refusal_text(name, *self.refusals.get(f, ()))
                 for what in self.smooth.get(f, ()):
-                    fixed(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
+                    plain_setting(inspect.signature(f).bind(*args, **kwargs).arguments.get(what), name, what)
                 args, kwargs = bare(args), bare(kwargs)
-            args = plain(args)
-            return made(self.faced(at_users_line(self.function_for(f, args), *args, **plain(kwargs))))
+            args = plain_argument(args)
+            return as_variable(self.faced(at_users_line(self.function_for(f, args), *args, **plain_argument(kwargs))))
 
         return on_variables
 
@@ -300,8 +300,8 @@ class Namespace:
         @functools.wraps(x)
         def run(*args, **kwargs):
             y = x(*args, **kwargs)
-            if tracked(y):
-                raise refusal(self.public(f), *self.refusals.get(f, ()))
+            if holds_tracked(y):
+                raise refusal_text(self.public(f), *self.refusals.get(f, ()))
             return y
 
         return run
@@ -313,10 +313,10 @@ class Namespace:
         if type(x) is tuple or type(x) is list:
             return type(x)([self.faced(v) for v in x])
         ours = self.rules.get(type(x)) or of_instance(type(x))
-        return ours._of(x, same) if hasattr(ours, "_of") else x
+        return ours._of(x, unchanged) if hasattr(ours, "_of") else x
 
 
-class Kind(type):
+class CarrierType(type):
     """The class of ours that stands for `_theirs`: SciPy's own instances are instances too."""
 
     _theirs: Any
@@ -334,40 +334,40 @@ class Kind(type):
         return hash(cls._theirs)
 
 
-class Refusing(Kind):
+class RefusingType(CarrierType):
     def __call__(cls, *args, **kwargs):
-        if tracked(args, kwargs):
-            raise refusal(cls.name, *cls.space.refusals[cls._theirs])
+        if holds_tracked(args, kwargs):
+            raise refusal_text(cls.name, *cls.space.refusals[cls._theirs])
         if OPEN.depth:
             args, kwargs = cls.space.guarded(args, cls._theirs), cls.space.guarded(kwargs, cls._theirs)
-        return cls._theirs(*plain(args), **plain(kwargs))
+        return cls._theirs(*plain_argument(args), **plain_argument(kwargs))
 
     def __getattr__(cls, name):
         return getattr(cls._theirs, name)
 
 
-def refusing(space: Namespace, real: type) -> type:
+def refusing_class(space: SciPyNamespace, real: type) -> type:
     """A class that takes plain values only."""
-    return Refusing(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
+    return RefusingType(real.__name__, (), {"_theirs": real, "name": space.public(real), "space": space, "__doc__": real.__doc__})
 
 
 # --- what rules are written with ---
 
 
-def array(x: Any, like: Any = None) -> Any:
+def as_float_array(x: Any, like: Any = None) -> Any:
     """x as an array or Variable of floating point numbers, in the library of `like`."""
     if isinstance(x, (list, tuple)):
-        x = stacked(x)
+        x = nested_to_array(x)
     if type(x) in HANDLES:
         if like is not None and not is_tracked(x) and xp(x) is not xp(like):
-            return array(values_of(x), like)
+            return as_float_array(values_of(x), like)
         return x if dtype(x).kind in "fc" else x * 1.0
     library = xp_of(x) if like is None else xp(like)
     x = x if is_array(x) and xp_of(x) is library else library.asarray(x)
     return x if x.dtype.kind in "fc" else x.astype(float)
 
 
-def constant(x: Any, like: Any) -> Any:
+def constant_like(x: Any, like: Any) -> Any:
     """Plain numbers in the library and the precision of `like`."""
     library, to = xp(like), dtype(like)
     x = library.asarray(x)
@@ -377,12 +377,12 @@ def constant(x: Any, like: Any) -> Any:
     return x.astype({("f", 4): "f4", ("c", 4): "c8"}.get((x.dtype.kind, half), x.dtype), copy=False)
 
 
-def integer(x: Any) -> Any:
+def as_integer(x: Any) -> Any:
     return None if x is None else int(values_of(x))
 
 
-def fixed(x: Any, name: str, what: str) -> Any:
+def plain_setting(x: Any, name: str, what: str) -> Any:
     """A setting: plain, not tracked."""
-    if tracked(x):
+    if holds_tracked(x):
         raise ArgumentError(f"{callers_line()}: {name}: {what}= has no derivative here; give tapegrad.value({what})")
     return bare(x)

@@ -12,17 +12,17 @@ from numpy.polynomial import polyutils
 from .. import numpy as np
 from .._core.primitive import primal_of
 from .._dispatch.faces import faces_of, is_function
-from .followed import Altered, Follower, Object
-from .namespaces import Namespace, bare, tracked
+from .followed import FollowedObject, Follower, FunctionOverlay
+from .namespaces import SciPyNamespace, bare, holds_tracked
 
 
 def untrimmed(seq: Any) -> Any:
-    return seq if tracked(seq) else polyutils.trimseq(bare(seq))
+    return seq if holds_tracked(seq) else polyutils.trimseq(bare(seq))
 
 
 @functools.wraps(polyutils.as_series)
-def series(alist, trim=True):
-    if not tracked(alist):
+def as_series(alist, trim=True):
+    if not holds_tracked(alist):
         return polyutils.as_series(bare(alist), trim)
     arrays = [np.array(a, ndmin=1) for a in alist]
     if any(a.size == 0 for a in arrays):
@@ -37,33 +37,33 @@ def series(alist, trim=True):
 def mapdomain(x, old, new):
     """(x may be a polynomial, which NumPy puts into an array.)"""
     off, scale = FOLLOWED(polyutils.mapparms)(old, new)
-    return off + scale * (x if isinstance(x, Object) else np.asanyarray(x))
+    return off + scale * (x if isinstance(x, FollowedObject) else np.asanyarray(x))
 
 
-def eigenvalues(m: Any) -> Any:
+def matrix_eigenvalues(m: Any) -> Any:
     """As NumPy gives them, real or in exact pairs, which are sorted afterwards."""
     y, found = np.linalg.eigvals(m), plain_np.linalg.eigvals(bare(m))
     y = found + (y - primal_of(y))
     return y if found.dtype.kind == "c" else y.real
 
 
-def product_of(f: Any) -> Any:
+def polynomial_product(f: Any) -> Any:
     """A plain 0 makes a plain 0, as short as NumPy's."""
     run = FOLLOWED.function(f)
 
     @functools.wraps(f)
     def times(c1, c2):
-        zero = [c for c in (c1, c2) if not tracked(c) and not plain_np.any(bare(c))]
+        zero = [c for c in (c1, c2) if not holds_tracked(c) and not plain_np.any(bare(c))]
         return plain_np.zeros(1) if zero else run(c1, c2)
 
     return times
 
 
-OWN = {"trimseq": untrimmed, "as_series": series, "mapdomain": mapdomain}
-LINALG = Altered(np.linalg, eigvals=eigenvalues)
+OWN = {"trimseq": untrimmed, "as_series": as_series, "mapdomain": mapdomain}
+LINALG = FunctionOverlay(np.linalg, eigvals=matrix_eigenvalues)
 OWN_TOO = {
-    "numpy": Altered(np, linalg=LINALG), "numpy.linalg": LINALG,
-    "trim_zeros": lambda x, trim="fb": x if tracked(x) else np.trim_zeros(x, trim)
+    "numpy": FunctionOverlay(np, linalg=LINALG), "numpy.linalg": LINALG,
+    "trim_zeros": lambda x, trim="fb": x if holds_tracked(x) else np.trim_zeros(x, trim)
 }  # fmt: skip
 FOLLOWED = Follower("numpy.polynomial", "numpy.lib", **OWN, **OWN_TOO)
 
@@ -72,12 +72,12 @@ MODULES = [
     getattr(plain_np.polynomial, n) for n in ("polynomial", "chebyshev", "legendre", "hermite", "hermite_e", "laguerre", "polyutils")
 ]
 for _module in MODULES:
-    FOLLOWED.given.update({n: product_of(f) for n, f in vars(_module).items() if n.endswith("mul") and not n.startswith("_")})
+    FOLLOWED.given.update({n: polynomial_product(f) for n, f in vars(_module).items() if n.endswith("mul") and not n.startswith("_")})
 
 
-def space_of(real: types.ModuleType) -> types.ModuleType:
+def module_space(real: types.ModuleType) -> types.ModuleType:
     """The stand-in of one of the modules: every function and class is followed."""
-    space = Namespace(real, listed=False)
+    space = SciPyNamespace(real, listed=False)
     for name, x in vars(real).items():
         if not name.startswith("_") and getattr(x, "__module__", None) == real.__name__:
             if isinstance(x, type) and not issubclass(x, BaseException):
@@ -89,7 +89,7 @@ def space_of(real: types.ModuleType) -> types.ModuleType:
 
 stand_in = faces_of("tapegrad.numpy.polynomial", plain_np.polynomial)
 for _module in MODULES:
-    _space = space_of(_module)
+    _space = module_space(_module)
     setattr(stand_in, _module.__name__.rpartition(".")[2], _space)
     for _kind in plain_np.polynomial.__all__:
         if _kind in vars(_space):
@@ -103,14 +103,14 @@ def on_objects(name: str) -> Any:
 
     @functools.wraps(theirs)
     def run(*args, **kwargs):
-        if not any(isinstance(a, Object) for a in args):
+        if not any(isinstance(a, FollowedObject) for a in args):
             return ours(*args, **kwargs)
-        if name == "polyval" and isinstance(args[1], Object):
+        if name == "polyval" and isinstance(args[1], FollowedObject):
             y = poly1d(0)
             for c in args[0]:
                 y = y * args[1] + c
             return y
-        y = ours(*[a.coeffs if isinstance(a, Object) else a for a in args], **kwargs)
+        y = ours(*[a.coeffs if isinstance(a, FollowedObject) else a for a in args], **kwargs)
         return y if name in ("polyval", "roots") else tuple([poly1d(v) for v in y]) if isinstance(y, tuple) else poly1d(y)
 
     return run

@@ -11,22 +11,22 @@ from .._core.primitive import seen
 from .._dispatch.faces import faces_of
 from ..ops.declare import ndim, shape
 from ..ops.protocols import store
-from .namespaces import Namespace, array, bare, constant, refusal, tracked
+from .namespaces import SciPyNamespace, as_float_array, bare, constant_like, holds_tracked, refusal_text
 
-DISTANCE = Namespace(sd)
+DISTANCE = SciPyNamespace(sd)
 
 
-def rooted(s: Any) -> Any:
+def distance_root(s: Any) -> Any:
     """The square root, with derivative 0 where it is 0 (the norm of no difference)."""
     zero = s == 0
     return np.where(zero, 0.0, np.sqrt(np.where(zero, 1.0, s)))
 
 
-def total(v: Any, w: Any) -> Any:
+def weighted_sum(v: Any, w: Any) -> Any:
     return np.sum(v if w is None else v * w, -1)
 
 
-def mean(v: Any, w: Any) -> Any:
+def weighted_mean(v: Any, w: Any) -> Any:
     return np.mean(v, -1, keepdims=True) if w is None else np.sum(v * w, -1, keepdims=True) / np.sum(w)
 
 
@@ -34,32 +34,32 @@ def normalised(w: Any) -> Any:
     return None if w is None else w / np.sum(w)
 
 
-def correlation(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
+def correlation_distance(u: Any, v: Any, w: Any = None, centered: bool = True) -> Any:
     if centered:
-        u, v = u - mean(u, w), v - mean(v, w)
+        u, v = u - weighted_mean(u, w), v - weighted_mean(v, w)
     w = normalised(w)
-    return 1.0 - total(u * v, w) / np.sqrt(total(u * u, w) * total(v * v, w))
+    return 1.0 - weighted_sum(u * v, w) / np.sqrt(weighted_sum(u * u, w) * weighted_sum(v * v, w))
 
 
 def minkowski(u: Any, v: Any, w: Any = None, p: Any = 2) -> Any:
     d = np.abs(u - v)
-    if not tracked(p) and plain_np.isinf(bare(p)):
+    if not holds_tracked(p) and plain_np.isinf(bare(p)):
         return np.max(d if w is None else np.where(w != 0, d, 0.0), -1)
-    if not tracked(p) and bare(p) == 2:
-        return rooted(total(d * d, w))
-    s = total(d**p, w)
+    if not holds_tracked(p) and bare(p) == 2:
+        return distance_root(weighted_sum(d * d, w))
+    s = weighted_sum(d**p, w)
     zero = s == 0
     return np.where(zero, 0.0, np.where(zero, 1.0, s) ** (1.0 / p))
 
 
 def canberra(u: Any, v: Any, w: Any = None) -> Any:
     size = np.abs(u) + np.abs(v)
-    return total(np.where(size == 0, 0.0, np.abs(u - v) / np.where(size == 0, 1.0, size)), w)
+    return weighted_sum(np.where(size == 0, 0.0, np.abs(u - v) / np.where(size == 0, 1.0, size)), w)
 
 
 def mahalanobis(u: Any, v: Any, VI: Any) -> Any:
     d = u - v
-    return rooted(np.sum((d @ VI) * d, -1))
+    return distance_root(np.sum((d @ VI) * d, -1))
 
 
 def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
@@ -70,21 +70,21 @@ def jensenshannon(u: Any, v: Any, w: Any = None, base: Any = None) -> Any:
         return np.where(a == 0, 0.0, a * np.log(np.where(a == 0, 1.0, a) / np.where(m == 0, 1.0, m)))
 
     s = np.sum(entropy(p) + entropy(q), -1) / 2.0
-    return rooted(s if base is None else s / np.log(base))
+    return distance_root(s if base is None else s / np.log(base))
 
 
 # name -> (u, v, ...) -> distance along the last axis
 METRICS = {
     "euclidean": lambda u, v, w=None: minkowski(u, v, w, 2),
-    "sqeuclidean": lambda u, v, w=None: total((u - v) ** 2, w),
-    "cityblock": lambda u, v, w=None: total(np.abs(u - v), w),
+    "sqeuclidean": lambda u, v, w=None: weighted_sum((u - v) ** 2, w),
+    "cityblock": lambda u, v, w=None: weighted_sum(np.abs(u - v), w),
     "chebyshev": lambda u, v, w=None: minkowski(u, v, w, plain_np.inf),
     "minkowski": minkowski,
     "canberra": canberra,
-    "braycurtis": lambda u, v, w=None: total(np.abs(u - v), w) / total(np.abs(u + v), w),
-    "cosine": lambda u, v, w=None: correlation(u, v, w, False),
-    "correlation": correlation,
-    "seuclidean": lambda u, v, V: rooted(np.sum((u - v) ** 2 / V, -1)),
+    "braycurtis": lambda u, v, w=None: weighted_sum(np.abs(u - v), w) / weighted_sum(np.abs(u + v), w),
+    "cosine": lambda u, v, w=None: correlation_distance(u, v, w, False),
+    "correlation": correlation_distance,
+    "seuclidean": lambda u, v, V: distance_root(np.sum((u - v) ** 2 / V, -1)),
     "mahalanobis": mahalanobis,
     "jensenshannon": jensenshannon,
 }
@@ -99,23 +99,23 @@ def of_vectors(name: str) -> Any:
     f = METRICS[name]
 
     def run(u, v, *args, **kwargs):
-        like = next(x for x in (u, v, *args, *kwargs.values()) if tracked(x))
-        given = [array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x for x in args]
-        kwargs = {k: array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()}
-        return f(array(u, like), array(v, like), *given, **kwargs)
+        like = next(x for x in (u, v, *args, *kwargs.values()) if holds_tracked(x))
+        given = [as_float_array(x, like) if isinstance(x, (list, tuple)) or hasattr(x, "shape") else x for x in args]
+        kwargs = {k: as_float_array(x, like) if isinstance(x, (list, tuple)) else x for k, x in kwargs.items()}
+        return f(as_float_array(u, like), as_float_array(v, like), *given, **kwargs)
 
     return run
 
 
-def weighted(name: str) -> Any:
+def weighted_metric(name: str) -> Any:
     run = of_vectors(name)
     return lambda u, v, w=None: run(u, v, w)
 
 
 @DISTANCE.rule(sd.jensenshannon)
 def jensenshannon_along(p, q, base=None, *, axis=0, keepdims=False):
-    like = p if tracked(p) else q
-    p, q = [np.moveaxis(array(x, like), axis, -1) for x in (p, q)]
+    like = p if holds_tracked(p) else q
+    p, q = [np.moveaxis(as_float_array(x, like), axis, -1) for x in (p, q)]
     y = jensenshannon(p, q, None, base)
     return np.expand_dims(y, axis) if keepdims else y
 
@@ -129,11 +129,11 @@ def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
             return lambda u, v: each_pair(metric, u, v, given)
     metric = ALIASES.get(metric.lower(), metric.lower())
     if metric not in METRICS:
-        raise refusal(f"{name}(metric={metric!r})", "it compares truths" if metric in CONSTANT else "", f"one of {sorted(METRICS)}")
+        raise refusal_text(f"{name}(metric={metric!r})", "it compares truths" if metric in CONSTANT else "", f"one of {sorted(METRICS)}")
     given = dict(given)
     for key in ("w", "V", "VI"):
         if given.get(key) is not None:
-            given[key] = array(given[key], XA)
+            given[key] = as_float_array(given[key], XA)
     if metric == "seuclidean" and given.get("V") is None:
         both = XA if XB is None else np.concatenate([XA, XB])
         given["V"] = np.var(both, 0, ddof=1)
@@ -152,8 +152,8 @@ def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
 
 @DISTANCE.rule(sd.cdist)
 def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (XA, XB, *kwargs.values()) if tracked(x)), XA)
-    a, b = array(XA, like), array(XB, like)
+    like = next((x for x in (XA, XB, *kwargs.values()) if holds_tracked(x)), XA)
+    a, b = as_float_array(XA, like), as_float_array(XB, like)
     if ndim(a) != 2 or ndim(b) != 2 or shape(a)[1] != shape(b)[1]:
         raise ValueError("scipy.spatial.distance.cdist: XA and XB must be two-dimensional, with the same number of columns")
     y = metric_of(metric, a, b, kwargs, "scipy.spatial.distance.cdist")(a[:, None, :], b[None, :, :])
@@ -162,8 +162,8 @@ def cdist(XA, XB, metric="euclidean", *, out=None, **kwargs):
 
 @DISTANCE.rule(sd.pdist)
 def pdist(X, metric="euclidean", *, out=None, **kwargs):
-    like = next((x for x in (X, *kwargs.values()) if tracked(x)), X)
-    x = array(X, like)
+    like = next((x for x in (X, *kwargs.values()) if holds_tracked(x)), X)
+    x = as_float_array(X, like)
     if ndim(x) != 2:
         raise ValueError("scipy.spatial.distance.pdist: A 2-dimensional array must be passed.")
     i, j = plain_np.triu_indices(shape(x)[0], 1)
@@ -173,7 +173,7 @@ def pdist(X, metric="euclidean", *, out=None, **kwargs):
 
 @DISTANCE.rule(sd.squareform)
 def squareform(X, force="no", checks=True):
-    x = array(X)
+    x = as_float_array(X)
     if ndim(x) == 2:
         if shape(x)[0] != shape(x)[1] or force == "tomatrix":
             raise ValueError("scipy.spatial.distance.squareform: the matrix must be square")
@@ -186,11 +186,11 @@ def squareform(X, force="no", checks=True):
     i, j = plain_np.triu_indices(n, 1)
     at = plain_np.zeros((n, n), int)
     at[i, j] = at[j, i] = plain_np.arange(1, shape(x)[0] + 1)
-    return np.take(np.concatenate([constant([0.0], x), x]), at)
+    return np.take(np.concatenate([constant_like([0.0], x), x]), at)
 
 
 for _name in ("euclidean", "sqeuclidean", "cityblock", "chebyshev", "canberra", "braycurtis", "cosine"):
-    DISTANCE.rule(getattr(sd, _name))(weighted(_name))
+    DISTANCE.rule(getattr(sd, _name))(weighted_metric(_name))
 DISTANCE.rule(sd.correlation)(lambda u, v, w=None, centered=True: of_vectors("correlation")(u, v, w, centered))
 DISTANCE.rule(sd.seuclidean)(lambda u, v, V: of_vectors("seuclidean")(u, v, V))
 DISTANCE.rule(sd.mahalanobis)(lambda u, v, VI: of_vectors("mahalanobis")(u, v, VI))
@@ -211,9 +211,9 @@ DISTANCE.constant(*[getattr(sd, n) for n in CONSTANT if hasattr(sd, n)], but=("w
 @DISTANCE.rule(sd.directed_hausdorff)
 def directed_hausdorff(u, v, rng=0, **settings):
     """The distance of one pair of points."""
-    like = u if tracked(u) else v
+    like = u if holds_tracked(u) else v
     _, i, j = sd.directed_hausdorff(bare(u), bare(v), rng, **settings)
-    return rooted(np.sum((array(u, like)[i] - array(v, like)[j]) ** 2)), i, j
+    return distance_root(np.sum((as_float_array(u, like)[i] - as_float_array(v, like)[j]) ** 2)), i, j
 
 
 distance = DISTANCE.stand_in("tapegrad.scipy.spatial.distance")

@@ -1,6 +1,6 @@
 """One call of a transform: how arguments are watched, how f is run once, how results are checked and handed out.
 
-Reading order: names and numbers; `Inputs`; results; `run_once`; `Recorded` (reverse) and `run_forward`."""
+Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` (reverse) and `run_forward`."""
 
 import functools
 import sys
@@ -12,14 +12,14 @@ import numpy as np
 
 from .._capture import THREADS, Shadow, mine, protect
 from .._core import reverse as reverse
-from .._core.arrays import is_array, is_differentiable, kept, owned, shares_memory, xp_of
+from .._core.arrays import copy_with_layout, is_array, is_differentiable, may_share_memory, owned, xp_of
 from .._core.errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
-from .._core.float_errors import unwatch, watch
+from .._core.float_errors import unwatch, watch_errors
 from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
 from .._core.forward import Dual
 from .._core.primitive import SAMPLED, Trace, handle, layout_of, live, values_of, watched
-from .._core.scope import OPEN, WATCHERS, opened
-from .._core.trees import LEAVES, Const, children, filled, is_builtin, is_node, leaves, members_like, steps, structure, tree_map
+from .._core.scope import OPEN, WATCHERS, scope_block
+from .._core.trees import LEAVES, Const, children, describe_tree, is_builtin, is_node, leaves, members_like, steps, tree_map, with_leaves
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import DIRECT, FLOAT, HANDLES, Variable, bottom, copied, frozen, variable
 from ..ops import shaping
@@ -29,7 +29,7 @@ from ..ops.linalg.degenerate_spectra import free_of_gauge
 # --- arguments and results ---
 
 
-def name_of(f: Any) -> str:
+def user_name(f: Any) -> str:
     if type(f) is types.FunctionType:
         return f.__name__
     while isinstance(f, (functools.partial, Const)):
@@ -53,7 +53,7 @@ def check_function(call: str, f: Any) -> None:
     if callable(f.value if type(f) is Const else f):
         return
     f = f.value if type(f) is Const else f
-    what = structure(f) if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f) else repr(f)[:60]
+    what = describe_tree(f) if isinstance(f, (float, complex, Variable, np.generic)) or is_array(f) else repr(f)[:60]
     usage = USAGE.get(call, f"{call}(f)(x)")
     maybe = ", perhaps a value f(x)" if is_array(layout_of(f)) or isinstance(layout_of(f), (float, complex, np.generic)) else ""
     raise ArgumentError(f"{call}: the first argument is {what}{maybe}, not a function. Give the function itself: {usage}")
@@ -64,36 +64,36 @@ def check_argnums(call: str, argnums: Any) -> None:
         return
     several = argnums if isinstance(argnums, (tuple, list)) else (argnums,)
     if not several or not all([isinstance(n, (int, np.integer)) and not isinstance(n, bool) for n in several]):
-        what = repr(argnums) if isinstance(argnums, (str, int, float, bool, tuple, list, type(None))) else structure(argnums)
+        what = repr(argnums) if isinstance(argnums, (str, int, float, bool, tuple, list, type(None))) else describe_tree(argnums)
         raise ArgumentError(
             f"{call}: argnums is {what[:60]}; it is an int, or a tuple of ints: the positions of the arguments to differentiate. "
             f"Arguments of f go to what {call} returns: {call}(f)(x)"
         )
 
 
-def number(x: Any) -> Any:
+def numpy_number(x: Any) -> Any:
     """An active Python number as one of NumPy's."""
     return np.float64(x) if type(x) is float else np.complex128(x) if type(x) is complex else x
 
 
-def taken(x: Variable) -> Variable:
+def writable_value(x: Variable) -> Variable:
     """The value of a handle, for a function that may write its argument."""
     return x._trace.taken(x) if x._trace is not None and x._trace.visibility == SAMPLED else frozen(x)
 
 
-def entered(x: Any, call: str = "") -> Any:
+def enter_leaf(x: Any, call: str = "") -> Any:
     """An argument leaf as a value that nobody else alters: plain arrays are copied, Variables frozen."""
     if type(x) is np.ndarray:
-        return kept(x)
+        return copy_with_layout(x)
     if isinstance(x, Variable):
         x = live(x)
         b = bottom(x)
         if x._trace is None:
-            return kept(b) if is_array(b) else b
+            return copy_with_layout(b) if is_array(b) else b
         read_only = is_array(b) and xp_of(b) is np and not b.flags.writeable
-        return copied(x) if read_only else taken(x)
+        return copied(x) if read_only else writable_value(x)
     check_operators(f"{call}: an argument" if call else "an argument", x)
-    return kept(x) if is_array(x) else number(x)
+    return copy_with_layout(x) if is_array(x) else numpy_number(x)
 
 
 OPERATORS = frozenset(("__add__", "__mul__", "__matmul__", "__array_ufunc__", "__array_function__"))
@@ -157,15 +157,15 @@ class Inputs:
         """An argument with these leaves."""
         if not is_node(a):
             return members[0]
-        new = filled(a, iter(members))
+        new = with_leaves(a, iter(members))
         if is_builtin(a) and all([isinstance(m, (Variable, float, int)) for m in members]):
             self.fresh.append(new)
         return new
 
     def enter(self, watch: AnyFunction) -> AnyList:
-        """The arguments with every active leaf replaced by `watch(key, value)`; Const taken off."""
+        """The arguments with every active leaf replaced by `watch_errors(key, value)`; Const taken off."""
         if len(self.args) == 1 and type(x := self.args[0]) is np.ndarray and x.dtype.kind in "fc" and self.nums == (0,):
-            value = self.watched[0] = kept(x)
+            value = self.watched[0] = copy_with_layout(x)
             v = watch(0, value)
             self.given.append((x, v))
             return [v]
@@ -176,7 +176,7 @@ class Inputs:
         for n in self.nums:
             x = self.args[n]
             if type(x) is np.ndarray and not shared and x.dtype.kind in "fc":
-                value = self.watched[key] = kept(x)
+                value = self.watched[key] = copy_with_layout(x)
                 out[n] = v = watch(key, value)
                 self.given.append((x, v))
                 key += 1
@@ -184,7 +184,7 @@ class Inputs:
             members: AnyList = []
             for x in self.flat[n]:
                 if is_active(x):
-                    value = self.watched[key] = entered(x, self.call)
+                    value = self.watched[key] = enter_leaf(x, self.call)
                     v = watch(key, value)
                     if is_array(x):
                         self.given.append((x, v))
@@ -201,7 +201,7 @@ class Inputs:
             if not is_node(a):
                 out[n] = members[0]
                 continue
-            out[n] = filled(a, iter(members))
+            out[n] = with_leaves(a, iter(members))
             if PLAINLY.issuperset(map(type, members)) and is_builtin(a):
                 self.fresh.append(out[n])
         if shared:
@@ -221,7 +221,7 @@ class Inputs:
         for n in self.nums:
             a = self.args[n]
             end = key + len(self.flat[n])
-            trees.append(filled(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
+            trees.append(with_leaves(a, map(found.get, range(key, end))) if is_node(a) else found.get(key))
             key = end
         return trees[0] if self.single else tuple(trees)
 
@@ -265,13 +265,13 @@ def overlapping(arrays: AnyList) -> Collection[int]:
                 root = root.base
             roots.setdefault(id(root), []).append(a)
     groups = [g for g in roots.values() if len(g) > 1]
-    return {id(a) for g in groups for i, a in enumerate(g) if any(shares_memory(a, b) for b in g[:i] + g[i + 1 :])}
+    return {id(a) for g in groups for i, a in enumerate(g) if any(may_share_memory(a, b) for b in g[:i] + g[i + 1 :])}
 
 
-SMALL = 4096  # bytes; to copy so little costs less than to ask whether that is needed
+COPIED_RESULT_BYTES = 4096  # bytes; to copy so little costs less than to ask whether that is needed
 
 
-def full_like(x: Any, c: float) -> Any:
+def constant_like(x: Any, c: float) -> Any:
     """A constant of the shape and dtype of x.  A number of NumPy's own is 6 times as fast as a 0-d array."""
     if type(x) is np.float64:
         return np.float64(c)
@@ -290,23 +290,23 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
         if type(like) is np.ndarray:
             if g is None:
                 return np.zeros(like.shape, like.dtype)
-            if type(g) is np.ndarray and g.dtype is like.dtype and g.nbytes <= SMALL:
+            if type(g) is np.ndarray and g.dtype is like.dtype and g.nbytes <= COPIED_RESULT_BYTES:
                 return g.copy()
         elif type(like) is type(g) is np.float64:
             return g
     if g is None:
-        g = full_like(like, 0)
+        g = constant_like(like, 0)
     if isinstance(g, Variable):
         g = live(g)
         if g._trace is not None:
             want = dtype(like)
-            g = frozen(g) if dtype(g) == want else shaping.fit(g, shape(g), want)
+            g = frozen(g) if dtype(g) == want else shaping.fit_to_shape(g, shape(g), want)
             return g if not is_array(b := bottom(g)) or b.flags.c_contiguous else shaping.copy(g, "C")
         g = bottom(g)
-    return _given(_plain_out(g, layout_of(like)))
+    return plain_result(_plain_out(g, layout_of(like)))
 
 
-def _given(a: Any) -> Any:
+def plain_result(a: Any) -> Any:
     """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
     return handle(a) if OPEN.depth and is_array(a) else a
 
@@ -318,7 +318,7 @@ def _plain_out(g: Any, like: Any) -> Any:
         return xp_of(like).asarray(g, dtype=like.dtype)
     if g.dtype != like.dtype:
         return g.astype(like.dtype) if like.dtype.kind == "c" or g.dtype.kind != "c" else g.real.astype(like.dtype)
-    if g.base is None and g.nbytes > SMALL and sys.getrefcount(g) <= 5 and g.flags.c_contiguous:
+    if g.base is None and g.nbytes > COPIED_RESULT_BYTES and sys.getrefcount(g) <= 5 and g.flags.c_contiguous:
         return g  # nobody else holds it: no copy
     return g.copy()
 
@@ -330,7 +330,7 @@ def value_out(y: Any) -> Any:
         if y._trace is not None:
             return frozen(y)
         y = bottom(y)
-    return _given(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
+    return plain_result(owned(y)) if is_array(y) else np.float64(y) if type(y) is float else y
 
 
 def plain_tree(y: Any) -> Any:
@@ -346,7 +346,7 @@ def plain_tree(y: Any) -> Any:
     return tree_map(leaf, y)
 
 
-def lowered(y: Any, trace: Trace) -> AnyTuple:
+def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
     """(value below `trace`, slot or None) of one output leaf, read while the trace is open."""
     if type(y) in DIRECT and y._trace is trace:
         return y._value, y._slot
@@ -374,7 +374,7 @@ def run_once(
     f: AnyFunction, trace: Trace, inputs: Inputs, args: AnyList, kwargs: AnyDict, read: AnyFunction, lift: AnyFunction | None = None
 ) -> Shadow:
     """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be called in a block of
-    `opened`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
+    `scope_block`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
     data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     shadow.ending = (trace,)
@@ -386,7 +386,7 @@ def run_once(
     try:
         g, args = shadow.__enter__()
         state["dropped"] = []
-        handler = watch()
+        handler = watch_errors()
         if kwargs or inputs.constants:
             shadow.pass_plain((*inputs.constants, *kwargs.values()))
         y = (g if lift is None else lift(g))(*args, **kwargs)
@@ -415,7 +415,7 @@ def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: An
     if isinstance(error, TypeError):
         if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
             return DeviceError(
-                f"{name_of(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
+                f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
             )
         if not callable(f):
             check_function(inputs.call.partition("(")[0], f)
@@ -436,8 +436,8 @@ def note_lists(error: TypeError, args: AnyTuple) -> None:
 # --- reverse mode ---
 
 
-class Recorded:
-    """f recorded once: its value, and the tape to pull on.  To be made in a block of `opened`, which finishes it."""
+class RecordedCall:
+    """f recorded once: its value, and the tape to pull on.  To be made in a block of `scope_block`, which finishes it."""
 
     def __init__(
         self,
@@ -463,10 +463,10 @@ class Recorded:
         def read(y: Any) -> None:
             if has_aux:
                 if not (isinstance(y, tuple) and len(y) == 2):
-                    raise ArgumentError(f"{call}: with has_aux=True, {name_of(f)} must return a pair (value, aux)")
+                    raise ArgumentError(f"{call}: with has_aux=True, {user_name(f)} must return a pair (value, aux)")
                 y, self.aux = y
             self.tree = y = returned(y)
-            self.low = [lowered(y, tape)] if type(y) in HANDLES else [lowered(v, tape) for v in leaves(y)]
+            self.low = [lowered_leaf(y, tape)] if type(y) in HANDLES else [lowered_leaf(v, tape) for v in leaves(y)]
 
         entered = inputs.enter(watch)
         if inputs.constants:
@@ -501,7 +501,7 @@ class Recorded:
         if not THREADS:  # nobody has captured anything
             G = reverse.pull(self.tape, seeds)
         else:
-            with opened(), mine() as own:
+            with scope_block(), mine() as own:
                 if own.stashed or len(THREADS) > 1:
                     protect(self.tape.records)
                 G = reverse.pull(self.tape, seeds)
@@ -513,10 +513,10 @@ class Recorded:
 
 
 def scalar_error(call: str, f: AnyFunction, y: Any) -> NotScalarError:
-    name, what = name_of(f), call.partition("(")[0]
+    name, what = user_name(f), call.partition("(")[0]
     if is_node(y):
         pair = " (has_aux=True allows a pair)" if what in ("grad", "value_and_grad") else ""
-        return NotScalarError(f"{call}: {name}{where_of(f)} returned {structure(y)}; {what} needs one real scalar{pair}")
+        return NotScalarError(f"{call}: {name}{where_of(f)} returned {describe_tree(y)}; {what} needs one real scalar{pair}")
     if y is None or isinstance(y, str):
         return NotScalarError(f"{call}: {name}{where_of(f)} returned {y!r}; {what} needs a real scalar: is a return missing?")
     if shape(y) != ():
@@ -539,9 +539,9 @@ def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
         raise scalar_error(call, f, y)
 
 
-def cast(call: str, what: str, w: Any, y: Any) -> Any:
+def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
     """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real raises."""
-    w = number(w)
+    w = numpy_number(w)
     if not isinstance(w, (Variable, np.generic, int)) and not is_array(w):
         w = np.asarray(w)
     if isinstance(w, Variable):
@@ -579,14 +579,14 @@ def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyL
         places = zip(members, children(tree), steps(tree), strict=True)
         return [leaf for a, b, step in places for leaf in leaves_like(call, what, a, b, path + step)]
     if path and is_node(w) and is_active(tree) and not isinstance(w, (tuple, list)):
-        raise ArgumentError(f"{call}: the {what} at {path} is {form(w)}, the primal is {structure(tree)}; they must be alike")
+        raise ArgumentError(f"{call}: the {what} at {path} is {form(w)}, the primal is {describe_tree(tree)}; they must be alike")
     return [w]
 
 
 def form(x: Any) -> str:
     """The structure of a tree, with the names of its fields."""
     named = is_node(x) and [s[1:] for s in steps(x) if s[0] == "."]
-    return structure(x) + (f" with fields {', '.join(named)}" if named else "")
+    return describe_tree(x) + (f" with fields {', '.join(named)}" if named else "")
 
 
 # --- forward mode ---
@@ -606,16 +606,16 @@ def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple
         t = flat[key]
         if t is None:
             return value
-        t = cast(call, "tangent", t, value)
-        return dual.watch(value, taken(live(t)) if isinstance(t, Variable) else t)
+        t = cast_to_primal(call, "tangent", t, value)
+        return dual.watch(value, writable_value(live(t)) if isinstance(t, Variable) else t)
 
     found: AnyList = []
 
     def read(y: Any) -> None:
         y = returned(y)
-        found.extend((y, [lowered(v, dual) for v in leaves(y)]))
+        found.extend((y, [lowered_leaf(v, dual) for v in leaves(y)]))
 
-    with opened():
+    with scope_block():
         run_once(f, dual, inputs, inputs.enter(watch), {}, read, lift).finish()
     return tuple(found)
 
@@ -627,6 +627,6 @@ def value_and_tangent(tree: Any, pairs: AnyList) -> AnyTuple:
     def tangent(_: Any) -> Any:
         y, t = next(slopes)
         t = t if t is None else free_of_gauge(y, t)
-        return derivative_out(t, number(y)) if is_differentiable(layout_of(y)) else None
+        return derivative_out(t, numpy_number(y)) if is_differentiable(layout_of(y)) else None
 
     return value, tree_map(tangent, tree)

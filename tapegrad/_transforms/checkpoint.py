@@ -11,23 +11,23 @@ from .._capture import MAKERS, Shadow
 from .._capture.objects import content_of, is_same, put_back, restore
 from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.primitive import Primitive, bind, layout_of, primal_of
-from .._core.scope import OPEN, at_the_end_of_an_object, opened
-from .._core.trees import leaves, structure, tree_map
+from .._core.scope import OPEN, at_the_end_of_an_object, scope_block
+from .._core.trees import describe_tree, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, frozen, variable
 from ..ops.declare import dtype, shape
 from ..ops.shaping import copy
-from .call import check_function, full_like, name_of, value_out
-from .rebind import Rebind, confirm, drawn, ended, out_of, taken, with_all
+from .call import check_function, constant_like, user_name, value_out
+from .rebind import Rebind, captured_generators, captured_result, confirm, ended, out_of, with_all
 from .transforms import jvp, vjp
 
 P = ParamSpec("P")
 Y = TypeVar("Y")
 
 
-class inplace(Remade, Generic[Y]):
+class inplace(PickledByCall, Generic[Y]):
     """Make a function with a result from a function that fills its first argument.
 
     Parameters
@@ -60,28 +60,28 @@ class inplace(Remade, Generic[Y]):
     def __init__(self, f: AnyFunction, like: Y):
         check_function("inplace", f)
         self.f, self.like = f, like
-        self.__name__ = f"inplace({name_of(f)})"
+        self.__name__ = f"inplace({user_name(f)})"
 
     def _made(self) -> AnyTuple:
         return inplace, (self.f, self.like)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Y:
-        out = tree_map(fresh, self.like)
+        out = tree_map(fresh_zeros, self.like)
         self.f(out, *args, **kwargs)
         return out  # type: ignore[no-any-return]
 
 
-def fresh(a: Any) -> Any:
+def fresh_zeros(a: Any) -> Any:
     """Zeros like a, as a Variable where a transform is open."""
     if not (is_array(a) or isinstance(a, Variable)):
         return a
-    zeros = full_like(a, 0)
+    zeros = constant_like(a, 0)
     if not is_array(zeros):
         zeros = layout_of(a).dtype.type(0)
     return variable(zeros) if OPEN.depth and zeros.dtype.kind in "fc" else zeros
 
 
-class stateful(Remade, Generic[Y]):
+class stateful(PickledByCall, Generic[Y]):
     """Make inputs and outputs of the arrays that f captured.
 
     Parameters
@@ -117,10 +117,10 @@ class stateful(Remade, Generic[Y]):
     def __init__(self, f: Callable[..., Y], *arrays: Any):
         check_function("stateful", f)
         self.f, self.arrays = f, arrays
-        self.__name__ = f"stateful({name_of(f)})"
+        self.__name__ = f"stateful({user_name(f)})"
         for a in arrays:
             if not (is_array(a) or isinstance(a, Variable)):
-                raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {structure(a)}")
+                raise ArgumentError(f"{self.__name__}: name the captured arrays themselves, not {describe_tree(a)}")
 
     def _made(self) -> AnyTuple:
         return stateful, (self.f, *self.arrays)
@@ -128,14 +128,14 @@ class stateful(Remade, Generic[Y]):
     def __call__(self, state: Any, *args: Any, **kwargs: Any) -> tuple[Y, AnyTuple]:
         if not all(isinstance(a, Variable) for a in self.arrays):
             shadow = Shadow(self, list(args))
-            with opened():
+            with scope_block():
                 with shadow as (g, inner):
                     y, after = g(state, *inner, **kwargs)
                 y, after = tree_map(value_out, y), tuple([value_out(a) for a in after])
                 shadow.finish()
             return y, after
         if not isinstance(state, (tuple, list)) or len(state) != len(self.arrays):
-            raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {structure(state)}")
+            raise ArgumentError(f"{self.__name__}: the state must be a tuple of {len(self.arrays)} arrays, got {describe_tree(state)}")
         before = [frozen(a) for a in self.arrays]
         try:
             for a, s in zip(self.arrays, state, strict=True):
@@ -152,7 +152,7 @@ class stateful(Remade, Generic[Y]):
                 a._saved = True
 
 
-class checkpoint(Remade, Generic[P, Y]):
+class checkpoint(PickledByCall, Generic[P, Y]):
     """Recompute f in the backward sweep instead of keeping its records.
 
     Captured arrays that f writes are followed as usual. Captured random generators draw the same numbers
@@ -188,7 +188,7 @@ class checkpoint(Remade, Generic[P, Y]):
     def __init__(self, f: Callable[P, Y]):
         check_function("checkpoint", f)
         self.f = f
-        self.__name__ = f"checkpoint({name_of(f)})"
+        self.__name__ = f"checkpoint({user_name(f)})"
 
     def _made(self) -> AnyTuple:
         return checkpoint, (self.f,)
@@ -199,13 +199,13 @@ class checkpoint(Remade, Generic[P, Y]):
         first = Rebind(self.f, [*args, kwargs])
         with first as (g, (*own_args, own_kwargs)):
             first.arrays = []
-        step = Step(first, (self.f, args, kwargs), (g, own_args, own_kwargs), self.__name__)
+        step = CheckpointCall(first, (self.f, args, kwargs), (g, own_args, own_kwargs), self.__name__)
         handles, outs = with_all(first, lambda values: bind(step.primitive(), values, {}))
         confirm(step.kept_floats, handles, step)
         for k, x in enumerate(handles):
             out = outs[step.count + k]
             if step.written[k] and isinstance(out, Variable):
-                taken(x, out)
+                captured_result(x, out)
         members = iter(outs[: step.count])
         return tree_map(lambda v: next(members) if v is OUTPUT else v, step.tree)  # type: ignore[no-any-return]
 
@@ -225,7 +225,7 @@ def mark(v: Any) -> AnyTuple:
     return a.shape, a.dtype, xp.stack([(flat * xp.linspace(1, 2, flat.size)).sum(), abs(flat).sum(), (finite * xp.arange(flat.size)).sum()])
 
 
-def alike(first: AnyTuple, now: AnyTuple) -> Any:
+def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
     """Are two marks of one output?  On a device the answer stays there."""
     (shape_, kind, a), (shape_now, _, b) = first, now
     if shape_ != shape_now or a is None or b is None:
@@ -235,7 +235,7 @@ def alike(first: AnyTuple, now: AnyTuple) -> Any:
     return bool(same) if xp_of(a) is np else same
 
 
-class Present:
+class CurrentNumbers:
     """What captured numbers are now: `end` sets them to it again."""
 
     def __init__(self, numbers: AnyList):
@@ -249,7 +249,7 @@ class Present:
 OUTPUT = object()  # stands in the tree of a step's result for one of its outputs
 
 
-class Step:
+class CheckpointCall:
     """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
     returns and to what it leaves in them.  The first run is that of the function itself.  Later ones are of it and its arguments
     as `first` rebuilt them before, with stand-ins for these Variables and other objects as they were, and hand nothing back; so a
@@ -272,7 +272,7 @@ class Step:
     def __call__(self, *inputs: Any) -> AnyTuple:
         if self.marks is None:
             return self.ran(inputs)
-        with opened():
+        with scope_block():
             self.as_before()
             return self.ran(inputs)
 
@@ -281,7 +281,7 @@ class Step:
         again = self.marks is not None
         shadow = Rebind(f, [*args, kwargs], self.first, inputs)
         with shadow as (g, (*args, kwargs)):
-            later = drawn(shadow)
+            later = captured_generators(shadow)
             if again:
                 for r, state in self.draws:
                     restore(r, state)
@@ -331,7 +331,7 @@ class Step:
                     "its own copy"
                 )
         altered = [(x, before) for x, before, altered in self.before if altered]
-        OPEN.unfinished = (*OPEN.unfinished, Present([x for x, _ in altered]))
+        OPEN.unfinished = (*OPEN.unfinished, CurrentNumbers([x for x, _ in altered]))
         for x, before in altered:
             put_back(x, before)
 
@@ -344,7 +344,7 @@ class Step:
             )
 
     def check_values(self, marks: AnyList) -> None:
-        same = [len(marks) == len(self.marks), *[alike(a, b) for a, b in zip(self.marks, marks, strict=False)]]
+        same = [len(marks) == len(self.marks), *[same_mark(a, b) for a, b in zip(self.marks, marks, strict=False)]]
         if any([s is False for s in same]):
             self.refuse_values()
         for s in same:
@@ -371,12 +371,12 @@ class Step:
 
         def reverse_rule(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
             y, pullback = vjp(self, *inputs)
-            seeds = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
+            seeds = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
             terms = pullback(seeds)
             return self.spoiled(terms if len(inputs) > 1 else (terms,))
 
         def forward_rule(t: Any, out: Any, *inputs: Any) -> Any:
-            tangents = tuple([full_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
+            tangents = tuple([constant_like(v, 0) if d is None else d for d, v in zip(t, inputs, strict=True)])
             return self.spoiled(jvp(self, inputs, tangents)[1])
 
         prim.vjp, prim.jvp = (reverse_rule,), forward_rule

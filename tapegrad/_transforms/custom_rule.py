@@ -7,11 +7,11 @@ from typing import Any, ParamSpec, TypeVar
 
 import numpy as np
 
-from .._batching.rules import Way, spread
+from .._batching.rules import CustomRule, as_stack
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, heard, take_back
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.primitive import SAMPLED, Primitive, bind, is_tracked, layout_of, live, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
@@ -19,7 +19,7 @@ from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import shape
-from .call import check_function, full_like, name_of, where_of
+from .call import check_function, constant_like, user_name, where_of
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
 from .vmap import vmap
 
@@ -68,7 +68,7 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
     """
     check_function("rule", f)
     if vjp is None and jvp is None:
-        raise ArgumentError(f"rule({name_of(f)}): give vjp=, jvp=, or both")
+        raise ArgumentError(f"rule({user_name(f)}): give vjp=, jvp=, or both")
     return Rule(f, vjp, jvp)
 
 
@@ -77,18 +77,18 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
         if isinstance(g, list):
-            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
         if vjp is None:
             return transposed_jvp(jvp, g, out, need, args, params)
         if not OPEN.hiding:
             return checked_terms(name, vjp(g, out, *args, **params), args)
-        return taken(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
+        return batched_rule(lambda g, out, *xs: checked_terms(name, vjp(g, out, *xs, **params), xs), (g, out, *args))
 
     def push(t: Any, out: Any, *args: Any, **params: Any) -> Any:
         if jvp is not None:
             if not OPEN.hiding:
                 return jvp(tuple(t), out, *args, **params)
-            return taken(*without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args))
+            return batched_rule(*without_none(lambda t, out, *xs: jvp(t, out, *xs, **params), tuple(t), out, args))
         return transposed_vjp(vjp, name, t, out, args, params)
 
     return (pull,), push
@@ -96,35 +96,35 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
 
 # --- many samples ---
 
-FEW = 4  # samples that are done one after another as soon
+FEW_SAMPLES = 4  # samples that are done one after another as soon
 
 
-def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> Way:
+def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule:
     """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples at once where they take
     what `vmap` gives them, else for one after another."""
     (pull,), push = rules
 
     def pull_all(g: Any, out: Any, need: Any, *stacks: Any, **params: Any) -> Any:
         if isinstance(g, list):
-            g = tuple([full_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
-        return each(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
+            g = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, out, strict=True)])
+        return per_sample(lambda g, out, *xs: pull(g, out, need, *xs, **params), (g, out, *stacks))
 
     def push_all(t: Any, out: Any, *stacks: Any, **params: Any) -> Any:
-        return each(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
+        return per_sample(*without_none(lambda t, out, *xs: push(t, out, *xs, **params), t, out, stacks))
 
     prim = Primitive(name, together)
     prim.holomorphic, prim.joint = False, True
     prim.keep_spec = lambda active: (tuple(range(len(active))), True)
     prim.vjp, prim.jvp = (pull_all,), push_all
-    return Way(lambda trace, _, operands, params: bind(prim, [spread(trace, v, b) for v, b in operands], params))
+    return CustomRule(lambda trace, _, operands, params: bind(prim, [as_stack(trace, v, b) for v, b in operands], params))
 
 
-def each(f: AnyFunction, stacks: AnyTuple) -> Any:
+def per_sample(f: AnyFunction, stacks: AnyTuple) -> Any:
     """The results of f for each sample, stacked."""
     count = shape(leaves(stacks)[0])[0]
     sample: AnyFunction = lambda k: tree_map(lambda x: x[k], stacks)
     first = f(*sample(0)) if count else None
-    if count >= FEW:
+    if count >= FEW_SAMPLES:
         known = heard()
         try:
             together = vmap(Const(f))(*stacks)
@@ -132,10 +132,10 @@ def each(f: AnyFunction, stacks: AnyTuple) -> Any:
                 return together
         except Exception:  # it takes plain arrays only
             take_back(known)
-    return stacked([first, *[f(*sample(k)) for k in range(1, count)]])
+    return stack_results([first, *[f(*sample(k)) for k in range(1, count)]])
 
 
-def stacked(results: AnyList) -> Any:
+def stack_results(results: AnyList) -> Any:
     found, first = [leaves(y) for y in results], results[0]
     columns = iter([None if c[0] is None else shaping.stack(list(c)) for c in zip(*found, strict=True)])
     return tree_map(lambda _: next(columns), first)
@@ -152,7 +152,7 @@ def without_none(push: AnyFunction, t: AnyTuple, out: Any, args: AnyTuple) -> An
     return pushed, (out, *args, *[d for d in t if d is not None])
 
 
-def taken(f: AnyFunction, args: AnyTuple) -> Any:
+def batched_rule(f: AnyFunction, args: AnyTuple) -> Any:
     """What a rule gives under `vmap`; where it takes plain arrays only, of one sample after another."""
     known = heard()
     try:
@@ -164,7 +164,7 @@ def taken(f: AnyFunction, args: AnyTuple) -> Any:
         take_back(known)
     trace = max(traces, key=lambda t: t.level)
     stacks = tree_map(trace.stacked, args)
-    y = stacked([taken(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])
+    y = stack_results([batched_rule(f, tree_map(lambda x, k=k: x[k], stacks)) for k in range(trace.count)])
     return tree_map(lambda v: None if v is None else trace.made(v), y)
 
 
@@ -181,28 +181,30 @@ def is_first(first: Any, together: Any) -> bool:
     return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
 
 
-def checked(f: AnyFunction, y: Any) -> Any:
+def checked_result(f: AnyFunction, y: Any) -> Any:
     """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
-            f"rule({name_of(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "
+            f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "
             "function did not get as an argument; its derivative would be lost: pass it as an argument, or take tg.value of it"
         )
     return y
 
 
-class Rule(Remade):
+class Rule(PickledByCall):
     """A function with a derivative of the user's own."""
 
     def __init__(self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | None):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
-        self.__name__ = name_of(f)
-        self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked(f, f(*args, **params)))
+        self.__name__ = user_name(f)
+        self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked_result(f, f(*args, **params)))
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
         prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
-        prim.batch = for_samples(self.__name__, lambda *stacks, **params: checked(f, each(lambda *xs: f(*xs, **params), stacks)), rules)
+        prim.batch = for_samples(
+            self.__name__, lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)), rules
+        )
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         for n, a in enumerate(args):

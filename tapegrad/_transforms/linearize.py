@@ -8,12 +8,12 @@ from .._core.arrays import is_differentiable
 from .._core.errors import ArgumentError, NoRuleError
 from .._core.forward import Dual
 from .._core.primitive import layout_of, watched
-from .._core.scope import OPEN, opened
+from .._core.scope import OPEN, scope_block
 from .._core.trees import tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from ..ops.linalg.degenerate_spectra import free_of_gauge
 from ..ops.shaping import transpose
-from .call import Recorded, cast, derivative_out, full_like, leaves_like, lowered, name_of, number
+from .call import RecordedCall, cast_to_primal, constant_like, derivative_out, leaves_like, lowered_leaf, numpy_number, user_name
 
 Y = TypeVar("Y")
 
@@ -24,7 +24,7 @@ class Products:
     The records give w -> J^H w.  It is linear in w, so J v is its transpose: it is recorded once, when the first J v is asked for, at
     w = 0, and pulled back through, which costs one sweep as J^H w does."""
 
-    def __init__(self, r: Recorded):
+    def __init__(self, r: RecordedCall):
         self.recorded = r
         self.again: Any = None
 
@@ -45,19 +45,19 @@ class Products:
                 found.append(None)
                 continue
             t = G[w._slot] if w._slot < len(G) else None
-            found.append(derivative_out(t if t is None else free_of_gauge(y, t), number(y)))
+            found.append(derivative_out(t if t is None else free_of_gauge(y, t), numpy_number(y)))
         return found
 
     def transposed(self) -> AnyTuple:
         tape = watched(reverse.Tape())
-        ws = [tape.watch(full_like(number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
+        ws = [tape.watch(constant_like(numpy_number(y), 0)) if is_differentiable(layout_of(y)) else None for y, _ in self.recorded.low]
         pulled = self.recorded.pull(ws)
-        slots = {key: None if pulled.get(key) is None else lowered(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
+        slots = {key: None if pulled.get(key) is None else lowered_leaf(pulled[key], tape)[1] for key in self.recorded.inputs.watched}
         tape.close()
         return tape, ws, slots
 
 
-class Kept:
+class RetainedRecord:
     """A record, and the values that it keeps, each with the slot that it is the value of.
 
     `turned`: which of them are the transposes of the values at these slots."""
@@ -99,7 +99,7 @@ LINEAR = (reverse.REGION, reverse.ELEMENT, reverse.PART)  # records that keep no
 
 
 def is_kept(slot: int | None, value: Any, turned: bool) -> bool:
-    return slot is not None and type(value) is not reverse.Like and is_differentiable(layout_of(value))
+    return slot is not None and type(value) is not reverse.ShapeStandIn and is_differentiable(layout_of(value))
 
 
 def is_turned(rule: Any) -> bool:
@@ -115,7 +115,11 @@ def is_declared(record: AnyTuple) -> bool:
         return False
     if record[2] is reverse.MANY:
         return True
-    rules = [r.rule if type(r) is reverse.Fold else r for r in (record[0], record[2]) if r is not None and type(r) is not reverse.Form]
+    rules = [
+        r.rule if type(r) is reverse.AdaptedRule else r
+        for r in (record[0], record[2])
+        if r is not None and type(r) is not reverse.RecordMark
+    ]
     return all([r in prim.vjp or hasattr(r, "turned") or r is reverse.NONE for r in rules])
 
 
@@ -135,7 +139,7 @@ class SecondOrder:
                     f"{call}: the tape holds {name}, whose record does not tell second derivatives; put what was computed into a function "
                     "f, and call tapegrad.hvp(f, x, v)"
                 )
-        self.kept = [Kept(k, record) for k, record in enumerate(records)]
+        self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]
 
     def product(self, y: Any, slot: int, directions: AnyList) -> AnyList:
         """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y being the value at `slot`."""
@@ -148,9 +152,9 @@ class SecondOrder:
 
         try:
             again.records = [kept.with_values(with_tangent) for kept in self.kept]
-            seed = dual.watch(full_like(y, 1), full_like(y, 0))  # a Variable: rules take no short ways of plain arrays
+            seed = dual.watch(constant_like(y, 1), constant_like(y, 0))  # a Variable: rules take no short ways of plain arrays
             G = reverse.pull(again, [(slot, seed)])
-            found = [None if s >= len(G) or G[s] is None else lowered(G[s], dual)[1] for s, _ in directions]
+            found = [None if s >= len(G) or G[s] is None else lowered_leaf(G[s], dual)[1] for s, _ in directions]
         finally:
             dual.close()
             again.close()
@@ -161,9 +165,9 @@ class SecondOrder:
         values = {s: transpose(v, axes=(1, 0)) if turned else v for kept in self.kept for s, v, turned in kept.by_slot()}
         over = watched(reverse.Tape())
         try:
-            seeds = [(s, over.watch(full_like(number(value), 0))) for s, value in values.items()]
+            seeds = [(s, over.watch(constant_like(numpy_number(value), 0))) for s, value in values.items()]
             G = reverse.pull(self.tape, seeds) if seeds else []
-            pulled = [(lowered(G[s], over)[1], v) for s, v in directions if v is not None and s < len(G) and G[s] is not None]
+            pulled = [(lowered_leaf(G[s], over)[1], v) for s, v in directions if v is not None and s < len(G) and G[s] is not None]
         finally:
             over.close()
         pulled = [(s, v) for s, v in pulled if s is not None]
@@ -171,12 +175,12 @@ class SecondOrder:
         return {s: G[w._slot] for s, w in seeds if w._slot < len(G) and G[w._slot] is not None}
 
 
-def recorded(
+def record_linear(
     call: str, f: AnyFunction, argnums: Any, args: AnyTuple, lift: AnyFunction | None = None, read: AnyFunction | None = None
-) -> Recorded:
+) -> RecordedCall:
     """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
-    with opened():
-        r = Recorded(call, f, argnums, args, {}, lift=lift, swept=False)
+    with scope_block():
+        r = RecordedCall(call, f, argnums, args, {}, lift=lift, swept=False)
         if read is not None:
             read(r)
         r.shadow.release(r.tape.records)
@@ -220,7 +224,7 @@ class LinearMap(Generic[Y]):
         return tree_map(lambda _: next(each), r.tree)  # type: ignore[no-any-return]
 
     def checked(self, what: str, given: AnyList, primals: AnyList) -> AnyList:
-        return [None if v is None or p is None else cast(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]
+        return [None if v is None or p is None else cast_to_primal(repr(self), what, v, p) for v, p in zip(given, primals, strict=True)]
 
     def __repr__(self) -> str:
         return self.name if self.forward else f"{self.name}.T"
@@ -264,11 +268,11 @@ def linearize(f: Callable[..., Y], *primals: object) -> tuple[Y, LinearMap[Y]]:
     >>> J(np.array([1.0, 10.0])), J.T(np.array([1.0, 1.0]))
     (array([ 2., 60.]), array([2., 6.]))
     """
-    call = f"linearize({name_of(f)})"
+    call = f"linearize({user_name(f)})"
     if OPEN.inside is not None:
         raise ArgumentError(f"{call}: a kernel has no linear maps that outlive a call; write tg.jvp or tg.vjp there")
     if not primals:
         raise ArgumentError(f"{call}: give the primals, linearize(f, x)")
     values: AnyList = []
-    r = recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, read=lambda r: values.append(r.value()))
+    r = record_linear(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, read=lambda r: values.append(r.value()))
     return values[0], LinearMap(call, Products(r))

@@ -8,46 +8,46 @@ from .._batching.trace import Batch
 from .._core.arrays import is_array, xp_of
 from .._core.errors import TapegradError, heard, take_back
 from .._core.primitive import layout_of
-from .._core.scope import opened
+from .._core.scope import scope_block
 from .._core.typing import AnyDict, AnyFunction, AnyList
 from ..ops import shaping
 from ..ops.declare import dtype, shape, xp
-from .call import Recorded
+from .call import RecordedCall
 
-FEW = 8  # sweeps that are done one after another sooner than at once
-ROOM = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
+FEW_SWEEPS = 8  # sweeps that are done one after another sooner than at once
+SWEEP_BYTES = 1 << 19  # bytes of an array for all samples of a sweep; beyond, nothing is gained
 IN_TURN = 16  # directions of which a replay does one after another sooner
 
 
-def few_or_many(call: str, r: Recorded, sweep: AnyFunction, V: Any) -> AnyDict:
+def few_or_many(call: str, r: RecordedCall, sweep: AnyFunction, V: Any) -> AnyDict:
     """`for_each` of a recording that is replayed: there a few directions are one text."""
     if shape(V)[0] > IN_TURN:
         return for_each(call, r, sweep, [V])
-    return in_turn(sweep, [V], shape(V)[0])
+    return sweep_in_turn(sweep, [V], shape(V)[0])
 
 
 def empty_rows(x: Any) -> Any:
     return xp_of(layout_of(x)).zeros((0, *shape(x)), dtype(x))
 
 
-def for_each(call: str, r: Recorded, sweep: AnyFunction, rows: AnyList) -> AnyDict:
+def for_each(call: str, r: RecordedCall, sweep: AnyFunction, rows: AnyList) -> AnyDict:
     """key -> stacked results of `sweep`, which takes one of the rows of each array and gives a dict."""
     count = shape(rows[0])[0]
-    if count >= FEW:
-        at_once = max(1, ROOM // max(largest(r), 1))
-        if at_once >= FEW:
+    if count >= FEW_SWEEPS:
+        at_once = max(1, SWEEP_BYTES // max(largest_cotangent(r), 1))
+        if at_once >= FEW_SWEEPS:
             found = swept_at_once(call, sweep, rows, count, at_once)
             if found is not None:
                 return found
-    return in_turn(sweep, rows, count)
+    return sweep_in_turn(sweep, rows, count)
 
 
-def in_turn(sweep: AnyFunction, rows: AnyList, count: int) -> AnyDict:
+def sweep_in_turn(sweep: AnyFunction, rows: AnyList, count: int) -> AnyDict:
     each = [sweep([v[n] for v in rows]) for n in range(count)]
     return {key: shaping.stack([found[key] for found in each]) for key in each[0]}
 
 
-def largest(r: Recorded) -> int:
+def largest_cotangent(r: RecordedCall) -> int:
     """Bytes of the largest cotangent of the sweep, as far as its records tell."""
     most = max([8 * int(np.prod(shape(x))) for x in r.inputs.watched.values()], default=1)
     for record in r.tape.records:
@@ -68,7 +68,7 @@ def swept_at_once(call: str, sweep: AnyFunction, rows: AnyList, count: int, at_o
     for start in range(0, count, at_once):
         some = [v[start : start + at_once] for v in rows]
         try:
-            with opened():
+            with scope_block():
                 trace = Batch(call, shape(some[0])[0])
                 found = sweep([trace.watch(v, 0) for v in some])
                 parts.append({key: trace.stacked(v) for key, v in found.items()})

@@ -12,24 +12,24 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import Globals, Module, Names, Shadow, names_in
-from .._capture.ambient import Ambient
+from .._capture import GlobalNames, ModuleGlobals, ModuleShadow, Shadow, names_in
+from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
-from .._capture.iterators import ITERATORS, Passed
+from .._capture.iterators import ITERATORS, UserIterator
 from .._capture.kinds import is_foreign, module_of, put_state, state_of
 from .._capture.objects import GENERATORS, Reference, content_of, put_back, restore, snapshot
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
-from .._core.arrays import is_array, is_differentiable, kept
+from .._core.arrays import copy_with_layout, is_array, is_differentiable
 from .._core.errors import ArgumentError, GuardError
-from .._core.primitive import handle, is_tracked, live, own, primal_of, view
+from .._core.primitive import handle, is_tracked, live, own_memory, primal_of, view
 from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import HANDLES, Variable, View, bottom, frozen, variable
 from .._dispatch import stand_ins
-from ..ops.indexing.flat import Flat
-from .call import number
+from ..ops.indexing.flat import FlatIterator
+from .call import numpy_number
 from .transforms import vjp
 
 
@@ -119,18 +119,18 @@ class Rebind(Shadow):
         return new
 
     def drawn(self, x: Any) -> Any:
-        if type(x) is Drawn:
-            return Drawn(self, x, True)
+        if type(x) is RecordedIterator:
+            return RecordedIterator(self, x, True)
         if self.of is None:
-            return Drawn(self, x, False)
+            return RecordedIterator(self, x, False)
         self.iterator(getattr(x, "real", x))  # what it walks along
-        return Drawn(self, self.of(x), False)
+        return RecordedIterator(self, self.of(x), False)
 
     def along(self, x: Any) -> Any:
         """A run of the function itself goes on with an iterator where it is; those after it begin where that began."""
         if self.of is None:
-            return Along(self(x.base), [*x.place])
-        return Flat(self(x.base), [*x.place] if type(x) is Along else x.place)
+            return FlatSnapshot(self(x.base), [*x.place])
+        return FlatIterator(self(x.base), [*x.place] if type(x) is FlatSnapshot else x.place)
 
     def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
@@ -138,14 +138,14 @@ class Rebind(Shadow):
     def globals_of(self, space: AnyDict) -> AnyDict:
         found = self.seen.get(id(space))
         if found is None:
-            found = self.seen[id(space)] = Globals(space, self)
-            self.changes.append((Names, space, found))
+            found = self.seen[id(space)] = ModuleGlobals(space, self)
+            self.changes.append((GlobalNames, space, found))
             self.hold.append(space)
         return found
 
     def function(self, f: Any) -> Any:
         g = super().function(f)
-        if g is not f and type(g.__globals__) is Globals:
+        if g is not f and type(g.__globals__) is ModuleGlobals:
             names = names_in(f.__code__)
             if "random" in names:
                 self.generators += [np.random.mtrand._rand, random._inst]
@@ -156,7 +156,7 @@ class Rebind(Shadow):
         """Were all captured Variables known?"""
         if len(self.of.handles) > len(self.values):
             ended(self)
-            raise Late(
+            raise LateVariable(
                 f"{call}: run again, the function reads an array that it did not read at first. It reads something that has changed (an "
                 "attribute, a file, an unseeded random generator): pass it as an argument"
             )
@@ -183,7 +183,7 @@ def is_lost(x: Variable) -> bool:
     return trace is not None and trace.lost
 
 
-def ask(space: Globals, names: set[Any]) -> None:
+def ask(space: ModuleGlobals, names: set[Any]) -> None:
     """The names that a function may read, and, as attributes, those of its modules."""
     met = {id(space)}
     todo: AnyList = [space]
@@ -193,19 +193,19 @@ def ask(space: Globals, names: set[Any]) -> None:
                 found = space[name]
             except KeyError:
                 continue
-            if type(found) is Module and id(vars(found)) not in met:
+            if type(found) is ModuleShadow and id(vars(found)) not in met:
                 met.add(id(vars(found)))
                 todo.append(vars(found))
 
 
-class Drawn(Passed):
+class RecordedIterator(UserIterator):
     """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one over this one."""
 
     __slots__ = ("again", "at", "items")
 
     def __init__(self, shadow: Rebind, real: Any, again: bool):
         super().__init__(real, shadow)
-        self.items: AnyList = real.items if type(real) is Drawn else []
+        self.items: AnyList = real.items if type(real) is RecordedIterator else []
         self.at, self.again = 0, again
 
     def __next__(self) -> Any:
@@ -221,17 +221,17 @@ class Drawn(Passed):
         raise ArgumentError("checkpoint: the function sends values to a generator made outside: make the generator inside")
 
 
-class Along(Flat):
+class FlatSnapshot(FlatIterator):
     """One as it was when the function was called."""
 
     __slots__ = ()
 
 
 REPLACED: AnyDict = {  # what a shadow has put in the place of an object, which another one is to replace again
-    **dict.fromkeys((*ITERATORS, Passed, Drawn), Rebind.drawn),
-    Ambient: Rebind.ambient,
-    Flat: Rebind.along,
-    Along: Rebind.along,
+    **dict.fromkeys((*ITERATORS, UserIterator, RecordedIterator), Rebind.drawn),
+    ContextValue: Rebind.ambient,
+    FlatIterator: Rebind.along,
+    FlatSnapshot: Rebind.along,
     Reference: lambda shadow, x: Reference(shadow(x.target)),
 }
 
@@ -279,7 +279,7 @@ def ended(shadow: Shadow) -> None:
         shadow.on = False
 
 
-def drawn(shadow: Rebind) -> AnyList:
+def captured_generators(shadow: Rebind) -> AnyList:
     """The generators that a function draws from, with their states."""
     return [(r, snapshot(r)) for r in shadow.generators]
 
@@ -302,29 +302,29 @@ def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
         return
     shadow = Rebind(functions, [])
     with shadow as (again, _):
-        draws, OPEN.again = drawn(shadow), True
+        draws, OPEN.again = captured_generators(shadow), True
         try:
             yield again
             for x, y in shadow.handles:
                 if arrays and getattr(y, "_version", 0) > 0:
-                    taken(x, handle(out_of(y)))
+                    captured_result(x, handle(out_of(y)))
         finally:
             OPEN.again = False
             shadow.arrays = []
             forgotten(shadow, draws)
 
 
-def taken(x: Variable, out: Any) -> None:
+def captured_result(x: Variable, out: Any) -> None:
     """A captured array is what a run has left in its stand-in."""
     if not getattr(x, "_version", 0):
-        own(x)
+        own_memory(x)
     if out._trace is not None and out._trace is not x._trace:
         out._trace.risen.append(x)
     x._become(out)
     x._saved = True
 
 
-class Late(GuardError):
+class LateVariable(GuardError):
     """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
 
 
@@ -337,7 +337,7 @@ def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
         handles = [x for x, _ in first.handles]
         try:
             return handles, run([live(x) for x in handles])
-        except Late as error:
+        except LateVariable as error:
             late = error
             if len(first.handles) == len(handles):
                 break
@@ -347,9 +347,9 @@ def with_all(first: Rebind, run: AnyFunction) -> AnyTuple:
 def out_of(v: Any) -> Any:
     """A value that leaves the step: of this level as a Variable, untracked ones as plain copies."""
     if not isinstance(v, Variable):
-        return kept(v) if is_array(v) else number(v)
+        return copy_with_layout(v) if is_array(v) else numpy_number(v)
     v = live(v)
     if v._trace is not None:
         return frozen(v)
     b = bottom(v)
-    return kept(b) if is_array(b) else b
+    return copy_with_layout(b) if is_array(b) else b

@@ -20,18 +20,18 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.captured_marks import Buffer, Marks
-from .._batching.rules import room_for
+from .._batching.captured_marks import CapturedBuffer, Marks
+from .._batching.rules import empty_stack
 from .._batching.trace import Batch
-from .._capture.ambient import Ambient
-from .._capture.builtin import Names
+from .._capture.ambient import ContextValue
+from .._capture.builtin import GlobalNames
 from .._capture.classes import Members
 from .._capture.containers import Contents
 from .._capture.functions import Cell
 from .._capture.kinds import HELD, is_user_class, module_of, put_state, state_of
 from .._capture.objects import kind_of, parts_of, put_back
 from .._capture.snapshots import CONTAINERS as COUNTED
-from .._capture.snapshots import Held, content_of, is_same
+from .._capture.snapshots import ObjectSnapshot, content_of, is_same
 from .._capture.type_queries import METAS
 from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.errors import BatchError, TapegradError
@@ -78,7 +78,7 @@ def inside(x: Any) -> AnyList:
     return [*parts, *state_of(x).values()] if is_user_class(type(x)) or type(x) in HELD else parts
 
 
-def held(x: Any, met: AnyDict) -> Iterator[Any]:
+def flatten_graph(x: Any, met: AnyDict) -> Iterator[Any]:
     """x and all that it holds, each once; then again as the number under which it was met."""
     todo = [x]
     while todo:
@@ -86,14 +86,14 @@ def held(x: Any, met: AnyDict) -> Iterator[Any]:
         if type(x) in IMMUTABLE:
             yield x
         elif id(x) in met:
-            yield Again(met[id(x)][0])
+            yield BackReference(met[id(x)][0])
         else:
             met[id(x)] = len(met), x
             yield x
             todo += reversed(inside(x))
 
 
-class Again(int):
+class BackReference(int):
     """The number of an object that was met before."""
 
 
@@ -104,7 +104,7 @@ def changes() -> AnyList:
 NUMBERS = frozenset((float, complex, np.float64))
 
 
-def is_followed(x: Any) -> bool:
+def is_tracked_value(x: Any) -> bool:
     """A value that a loop might show to the next sample: also one that is the same for all."""
     return isinstance(x, Variable) or type(x) in NUMBERS or is_array(x) or is_value(x)
 
@@ -127,8 +127,8 @@ def kept_in(trace: Batch) -> AnyTuple:
     where = ""
     for change in changes():
         for v in put_by(change, trace):
-            for x in held(v, met):
-                if is_followed(x):
+            for x in flatten_graph(v, met):
+                if is_tracked_value(x):
                     where = where or change[0].words.format(change[1])
                     if lies_on(x, trace):
                         found.append(x)
@@ -216,7 +216,7 @@ def frozen_count(x: Any) -> AnyTuple:
 
 def counts_of(change: AnyTuple, trace: Batch) -> AnyList:
     """Those among the values, and in objects and collections of other things."""
-    return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else held(v, {})) if is_count(x)]
+    return [x for v in put_by(change, trace) for x in ([v] if is_count(v) else flatten_graph(v, {})) if is_count(x)]
 
 
 def counts_before(trace: Batch) -> AnyDict:
@@ -234,11 +234,11 @@ def counted_in(trace: Batch, before: AnyDict) -> str:
 
 def bind_in(change: AnyTuple, name: str, v: Any) -> None:
     kind, _, new, *_ = change
-    if kind is Names:
+    if kind is GlobalNames:
         dict.__setitem__(new, name, v)
     elif kind is Cell:
         new.cell_contents = v
-    elif kind is Ambient:
+    elif kind is ContextValue:
         new.set(v)
     elif kind is Members:
         setattr(new, name, v)
@@ -249,7 +249,7 @@ def bind_in(change: AnyTuple, name: str, v: Any) -> None:
 # --- the same in another run? ---
 
 
-class Stack:
+class SampleStack:
     """A value of each sample."""
 
     __slots__ = ("values",)
@@ -263,12 +263,12 @@ def seen_as(trace: Batch, x: Any) -> Any:
     if isinstance(x, Variable):
         y = live(x)
         base = x._base if type(x) is View else x
-        if base._trace is trace and type(base._slot) is Buffer:
+        if base._trace is trace and type(base._slot) is CapturedBuffer:
             return "captured", id(base), x._path if type(x) is View else ()
-        if y._trace is trace and type(y._slot) is not Buffer:
-            return Stack(primal_of(y._slot))
+        if y._trace is trace and type(y._slot) is not CapturedBuffer:
+            return SampleStack(primal_of(y._slot))
         return ("followed", id(y)) if y._trace is not trace and lies_on(y, trace) else primal_of(y)
-    if type(x) in IMMUTABLE or isinstance(x, Again):
+    if type(x) in IMMUTABLE or isinstance(x, BackReference):
         return type(x), repr(x)
     if is_array(x) and x.dtype.kind != "O":
         return x.copy()
@@ -285,9 +285,9 @@ def equal(a: Any, b: Any) -> bool:
     return truth_of(same.all() if ndim(same) else same)
 
 
-def alike(a: Any, b: Any) -> bool:
-    if type(a) is Stack or type(b) is Stack:
-        a, b = [v.values if type(v) is Stack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
+def same_structure(a: Any, b: Any) -> bool:
+    if type(a) is SampleStack or type(b) is SampleStack:
+        a, b = [v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
         if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
             return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and equal(a, b)
     if type(a) is tuple or type(b) is tuple:
@@ -295,17 +295,17 @@ def alike(a: Any, b: Any) -> bool:
     return shape(a) == shape(b) and dtype(a) == dtype(b) and equal(a, b)
 
 
-class Run:
+class RunOutcome:
     """What a run has given and left: its result, what is kept in holders, and captured arrays."""
 
     def __init__(self, trace: Batch, y: Any, members: AnyList, adopted: AnyList):
         self.met: AnyDict = {}
         kept = [[v for v in put_by(change, trace) if not is_count(v)] for change in members]
-        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in held(v, self.met)]
+        self.seen = [seen_as(trace, x) for v in (y, *kept) for x in flatten_graph(v, self.met)]
         self.arrays = [(x._slot.value, x._slot.batched, *x._slot.marks.begun()) for x, *_ in adopted]
 
-    def agrees(self, other: "Run", adopted: AnyList) -> bool:
-        if len(self.seen) != len(other.seen) or not all([alike(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
+    def agrees(self, other: "RunOutcome", adopted: AnyList) -> bool:
+        if len(self.seen) != len(other.seen) or not all([same_structure(a, b) for a, b in zip(self.seen, other.seen, strict=True)]):
             return False
         return all([left_alike(x._slot.marks, a, b) for (x, *_), a, b in zip(adopted, self.arrays, other.arrays, strict=True)])
 
@@ -313,7 +313,11 @@ class Run:
 def left_alike(marks: Marks, first: AnyTuple, second: AnyTuple) -> bool:
     """Is a captured array after two runs what a loop leaves there?"""
     value, batched, written, _ = first
-    if batched != second[1] or not alike(primal_of(value), primal_of(second[0])) or marks.overlap(True, marks.read, ~_mask(written)):
+    if (
+        batched != second[1]
+        or not same_structure(primal_of(value), primal_of(second[0]))
+        or marks.overlap(True, marks.read, ~_mask(written))
+    ):
         return False
     if not batched:
         return True
@@ -328,7 +332,7 @@ def _mask(some: Any) -> Any:
     return np.asarray(some)
 
 
-class Told(Dual):
+class DependenceTrace(Dual):
     """Who depends on what was kept?  A tangent that is zero, whatever outer transforms vary, is none."""
 
     __slots__ = ()
@@ -354,7 +358,9 @@ class Counts:
     def __init__(self, trace: Batch):
         self.left = [(change, [(name, v) for name, v in change[0].named(change) if is_count(v)]) for change in changes()]
         found = [*[x for x, _ in trace.noted.values()], *[v for _, pairs in self.left for _, v in pairs]]
-        self.noted = [(x, content_of(x)) for x in [*found, *inner([v for x in found for v in parts_of(x)])] if content_of(x) is not None]
+        self.noted = [
+            (x, content_of(x)) for x in [*found, *nested_collections([v for x in found for v in parts_of(x)])] if content_of(x) is not None
+        ]
         self.mixed = [(new, kind_of(new).parts(new)) for kind, _, new, *first in changes() if kind is Contents and first != [None]]
         self.last = self.now(trace)
         self.asked: AnyList = []
@@ -385,7 +391,7 @@ class Counts:
 
     def went_on(self) -> bool:
         """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as they are after many."""
-        return any([not is_same(x, content) for x, content in self.noted if type(content) is Held or not isinstance(x, COUNTED)])
+        return any([not is_same(x, content) for x, content in self.noted if type(content) is ObjectSnapshot or not isinstance(x, COUNTED)])
 
     def put_back(self) -> None:
         """A function that counts its runs has counted one."""
@@ -393,7 +399,7 @@ class Counts:
             for name, v in found:
                 bind_in(change, name, v)
         for x, content in self.noted:
-            if type(content) is Held:
+            if type(content) is ObjectSnapshot:
                 continue
             if not isinstance(x, COUNTED) or not objects_in(x) + objects_in(content):
                 put_back(x, content)
@@ -403,12 +409,12 @@ class Counts:
                 kind_of(new).put(new, flat)
 
 
-def inner(values: AnyList) -> Iterator[Any]:
+def nested_collections(values: AnyList) -> Iterator[Any]:
     """The collections among these and in them."""
     for x in values:
         if type(x) in COLLECTIONS and is_count(x):
             yield x
-            yield from inner(parts_of(x))
+            yield from nested_collections(parts_of(x))
 
 
 def objects_in(x: Any) -> AnyList:
@@ -418,7 +424,7 @@ def objects_in(x: Any) -> AnyList:
 
 # --- the runs ---
 
-MOST = 32  # samples, for each of which the function is run to see that what it counts does not matter
+MOST_TRIED_SAMPLES = 32  # samples, for each of which the function is run to see that what it counts does not matter
 
 
 def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
@@ -427,7 +433,7 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
     for x in handles:
         base = x._base if type(x) is View else x
         y = live(base)
-        if id(base) in met or y._trace is not trace or type(y._slot) is Buffer:
+        if id(base) in met or y._trace is not trace or type(y._slot) is CapturedBuffer:
             continue
         met.add(id(base))
         stack = y._slot
@@ -437,7 +443,7 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
         if varied:
             stack = primal_of(stack)
             stack = stack * library.asarray(1 + 0.1 * noise.normal(size=shape(stack))).astype(dtype(stack)) + 0.01
-        new = trace.made(like_layout(stack, room_for(trace.count, y._value)), is_array(y._value))
+        new = trace.made(like_layout(stack, empty_stack(trace.count, y._value)), is_array(y._value))
         if varied:
             to = shape(new)
             t = library.asarray(noise.normal(size=to)).astype(dtype(new)) if is_array(y._value) else dtype(new).type(noise.normal())
@@ -455,9 +461,9 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
         refuse(trace, where)
     members, counts = changes(), Counts(trace)
     adopted = [*trace.adopted]
-    for x in (*[v for v in held(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
+    for x in (*[v for v in flatten_graph(first, {}) if isinstance(v, Variable)], *[x for x, *_ in adopted]):
         (x._base if type(x) is View else x)._saved = True
-    before = Run(trace, first, members, adopted)
+    before = RunOutcome(trace, first, members, adopted)
     told, runs = None, 1
     try:
         counts.hide()
@@ -465,7 +471,7 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
             handed_on(trace, handles, told)
             with np.errstate(all="ignore"):
                 try:
-                    after = Run(trace, again(), members, adopted)
+                    after = RunOutcome(trace, again(), members, adopted)
                 except Exception as error:
                     if isinstance(error, TapegradError) or runs > 1:
                         raise
@@ -476,12 +482,12 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
                 refuse(trace, where)
             runs += 1
             if counts.moved(trace) and told is None and runs < trace.count:  # the next sample finds others again
-                if trace.count > MOST:
+                if trace.count > MOST_TRIED_SAMPLES:
                     raise refusal_of_counts(trace, where)
                 continue
             if told is not None or OPEN.depth < 2:
                 return
-            told = Told()
+            told = DependenceTrace()
     finally:
         counts.put_back()
         if told is not None:
@@ -493,7 +499,8 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
 def refusal_of_counts(trace: Batch, where: str) -> BatchError:
     return BatchError(
         f"{trace.call}: the function counts on in {where}, which outlives the call, and its code may read what it has counted: for "
-        f"{trace.count} samples that cannot be tried (for {MOST} it is). Pass what depends on the number of the sample as an argument, "
+        f"{trace.count} samples that cannot be tried (for {MOST_TRIED_SAMPLES} it is). Pass what depends on the number of the sample as an "
+        "argument, "
         "np.arange(n), or count outside"
     )
 

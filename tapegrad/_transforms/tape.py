@@ -21,8 +21,8 @@ from ..ops import shaping
 from ..ops import variable_methods as variable_methods  # it gives Variables their methods
 from ..ops.declare import dtype, shape
 from ..ops.linalg.degenerate_spectra import free_of_gauge
-from .call import Inputs, Recorded, cast, check_scalar, derivative_out, entered, full_like, leaves_like, value_out
-from .linearize import Kept, Products, SecondOrder
+from .call import Inputs, RecordedCall, cast_to_primal, check_scalar, constant_like, derivative_out, enter_leaf, leaves_like, value_out
+from .linearize import Products, RetainedRecord, SecondOrder
 from .transforms import Mode, check_mode, jacobian_of
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ class Snapshot:
         return f"<{self.bytes} bytes, {what}, kept by {self.record or 'a view or another name'}, copied at {self.line}>"
 
 
-class OnTape(Recorded):
+class TapeCall(RecordedCall):
     """Values y and watched leaves x of a tape by hand, as a transform has its outputs and inputs."""
 
     def __init__(self, call: str, tape: "Tape", y: Any, x: Any):
@@ -79,7 +79,7 @@ class OnTape(Recorded):
     def cast(self, call: str, what: str, given: Any, tree: Any, primals: AnyList) -> AnyList:
         """One tangent or cotangent, or None, for each leaf of `tree`."""
         pairs = zip(leaves_like(call, what, given, tree), primals, strict=True)
-        return [None if w is None or p is None else cast(call, what, w, p) for w, p in pairs]
+        return [None if w is None or p is None else cast_to_primal(call, what, w, p) for w, p in pairs]
 
 
 class Tape:
@@ -149,7 +149,7 @@ class Tape:
         """
         held: AnyDict = {}
         for k, record in enumerate(self._trace.records):
-            for value in Kept(k, record).values:
+            for value in RetainedRecord(k, record).values:
                 held.setdefault(id(bottom(value)), f"{k}: {reverse.primitive_of(record).name}")  # type: ignore[union-attr]
         found = []
         for reference, line, size in self._copies:
@@ -167,7 +167,7 @@ class Tape:
         inputs = Inputs("tape.watch", 0, (array,))
         if self._trace.over:
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
-        value = entered(inputs.args[0])
+        value = enter_leaf(inputs.args[0])
         x: Variable = self._trace.watch(value)
         self._leaves[x._slot] = value
         return x
@@ -201,7 +201,7 @@ class Tape:
         if seed is not None:
             return self._pulled("tape.grad(y, x)", "seed", y, seed, x)
         check_scalar("tape.grad", self.grad, y)
-        return self._pulled("tape.grad(y, x)", "seed", y, full_like(y, 1), x)
+        return self._pulled("tape.grad(y, x)", "seed", y, constant_like(y, 1), x)
 
     def _found(self, y: Any) -> AnyTuple:
         """The value of y below this tape, and its slot, or None."""
@@ -219,7 +219,7 @@ class Tape:
         return (value, slot) if x is y and x._version == version else (values_of(y), None)
 
     def _pulled(self, call: str, what: str, y: Any, w: Any, x: Any) -> Any:
-        r = OnTape(call, self, y, x)
+        r = TapeCall(call, self, y, x)
         primals = [v if s is not None else None for v, s in r.low]
         return r.results(r.gradient(r.cast(call.partition("(")[0], what, w, y, primals)))
 
@@ -251,7 +251,7 @@ class Tape:
         >>> tape.jvp(y, x, np.array([1.0, 10.0]))
         array([ 2., 60.])
         """
-        r = OnTape("tape.jvp(y, x, v)", self, y, x)
+        r = TapeCall("tape.jvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.jvp", "tangent", v, x, list(r.watched.values()))
         each = iter(Products(r).forward(dict(zip(r.watched, tangents, strict=True))))
         return tree_map(lambda _: next(each), y)  # type: ignore[no-any-return]
@@ -270,7 +270,7 @@ class Tape:
                [0., 6.]])
         """
         check_mode("tape.jacobian", mode)
-        return jacobian_of("tape.jacobian", self.jacobian, OnTape("tape.jacobian(y, x)", self, y, x), mode, holomorphic)
+        return jacobian_of("tape.jacobian", self.jacobian, TapeCall("tape.jacobian(y, x)", self, y, x), mode, holomorphic)
 
     def hvp(self, y: Any, x: Y, v: Any) -> Y:
         """Compute H v for the Hessian H of the scalar y with respect to x; v has the tree and shapes of x.
@@ -291,7 +291,7 @@ class Tape:
         array([  6., 180.])
         """
         check_scalar("tape.hvp", self.hvp, y)
-        r = OnTape("tape.hvp(y, x, v)", self, y, x)
+        r = TapeCall("tape.hvp(y, x, v)", self, y, x)
         tangents = r.cast("tape.hvp", "direction", v, x, list(r.watched.values()))
         ((value, slot),) = r.low
         found = SecondOrder("tape.hvp(y, x, v)", self._trace, slot).product(value, slot, list(zip(r.slots.values(), tangents, strict=True)))
@@ -321,20 +321,20 @@ class Backward:
     def __call__(self, seed: Any = None) -> None:
         if seed is None:
             check_scalar("y.backward", self, self.y)
-        seed = full_like(self.y, 1) if seed is None else cast("y.backward", "seed", seed, self.y)
+        seed = constant_like(self.y, 1) if seed is None else cast_to_primal("y.backward", "seed", seed, self.y)
         G, gradients = reverse.pull(self.trace, [(self.y._slot, seed)]), self.trace.gradients
         for slot, value in self.trace.leaves.items():
             g = derivative_out(G[slot] if slot < len(G) else None, value)
             gradients[slot] = g if slot not in gradients else gradients[slot] + g
 
 
-def gradient(x: Variable) -> Any:
+def accumulated_gradient(x: Variable) -> Any:
     """What `y.backward()` has added up for this x, or None."""
     g = by_hand(x, "x.grad").gradients.get(x._slot)
     return g if g is None else value_out(g)
 
 
-late.backward, late.gradient = Backward, gradient
+late.backward, late.gradient = Backward, accumulated_gradient
 
 
 # --- dual numbers ---
@@ -352,7 +352,7 @@ class Traces:
         traces = self.traces
         while len(traces) < order:
             trace = watched(forward.Dual())
-            trace.risen, trace.lower = Forgetful(), traces
+            trace.risen, trace.lower = DiscardingList(), traces
             traces = (*traces, trace)
         return Traces(traces)
 
@@ -365,7 +365,7 @@ class Traces:
 
     def takes(self, d: "Dual") -> bool:
         """May d be moved to these?"""
-        return self.have(d) or all([self.holds(p) for p in parts(d._x, d.traces)])
+        return self.have(d) or all([self.holds(p) for p in dual_parts(d._x, d.traces)])
 
     def moved(self, x: Any, traces: AnyTuple) -> Any:
         """x, a Variable of `traces`, as one of these."""
@@ -376,23 +376,23 @@ class Traces:
         return mine.watch(self.moved(x._value, traces), self.moved(x._slot, traces))
 
 
-class Forgetful(list[Any]):
+class DiscardingList(list[Any]):
     """The handles that rose to a trace that never ends need not fall."""
 
     def append(self, x: Any) -> None:
         pass
 
 
-def parts(x: Any, traces: AnyTuple) -> AnyList:
+def dual_parts(x: Any, traces: AnyTuple) -> AnyList:
     """The values and tangents of all orders that x is made of."""
     x = live(x) if isinstance(x, Variable) else x
-    return parts(x._value, traces) + parts(x._slot, traces) if isinstance(x, Variable) and x._trace in traces else [x]
+    return dual_parts(x._value, traces) + dual_parts(x._slot, traces) if isinstance(x, Variable) and x._trace in traces else [x]
 
 
 OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
 
 
-def fitting(xs: AnyList, order: int) -> Traces:
+def common_traces(xs: AnyList, order: int) -> Traces:
     """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or those of plain arrays, or new
     ones."""
     duals = [x for x in xs if isinstance(x, Dual)]
@@ -406,10 +406,10 @@ def fitting(xs: AnyList, order: int) -> Traces:
     return Traces(()).extended(order)
 
 
-def applied(f: Any, *args: Any, **kwargs: Any) -> Any:
+def apply_to_duals(f: Any, *args: Any, **kwargs: Any) -> Any:
     """f of Variables in the place of dual numbers."""
     met = [x for x in leaves((args, kwargs)) if isinstance(x, (Dual, Variable))]
-    to = fitting(met, max([len(x.traces) for x in met if isinstance(x, Dual)]))
+    to = common_traces(met, max([len(x.traces) for x in met if isinstance(x, Dual)]))
     used: AnyDict = {}  # id of a handle -> the dual number, the handle
 
     def lowered(x: Any) -> Any:
@@ -466,10 +466,10 @@ class Dual(Attached):
 
     def __init__(self, value: Any, tangent: Any):
         members = [x for x in (value, tangent) if isinstance(x, (Dual, Variable))]
-        to = fitting(members, 1 + max([len(x.traces) for x in members if isinstance(x, Dual)], default=0))
+        to = common_traces(members, 1 + max([len(x.traces) for x in members if isinstance(x, Dual)], default=0))
         value, tangent = [to.moved(x._x, x.traces) if isinstance(x, Dual) else x for x in (value, tangent)]
-        value = entered(Inputs("Dual", 0, (value,)).args[0], "Dual")
-        self._x, self._traces = to.traces[-1].watch(value, cast("Dual", "tangent", tangent, value)), to.traces
+        value = enter_leaf(Inputs("Dual", 0, (value,)).args[0], "Dual")
+        self._x, self._traces = to.traces[-1].watch(value, cast_to_primal("Dual", "tangent", tangent, value)), to.traces
 
     @classmethod
     def _of(cls, x: Variable, traces: AnyTuple) -> "Dual":
@@ -500,7 +500,7 @@ class Dual(Attached):
         *lower, top = self.traces
         x = live(self._x)
         v, t = (x._value, x._slot) if x._trace is top else (x, None)
-        p = v if k == 0 else full_like(v, 0) if t is None else free_of_gauge(v, t)
+        p = v if k == 0 else constant_like(v, 0) if t is None else free_of_gauge(v, t)
         if not lower:
             return value_out(p) if k == 0 else derivative_out(p, v)
         return Dual._of(frozen(p) if isinstance(p, Variable) else variable(p), tuple(lower))
@@ -510,7 +510,7 @@ class Dual(Attached):
             raise AttributeError(name)
         found = getattr(self._x, name)
         if callable(found):
-            return lambda *args, **kwargs: applied(getattr(type(self._x), name), self, *args, **kwargs)
+            return lambda *args, **kwargs: apply_to_duals(getattr(type(self._x), name), self, *args, **kwargs)
         return Dual._of(found, self.traces) if isinstance(found, Variable) else found
 
     @property
@@ -518,7 +518,7 @@ class Dual(Attached):
         return FlatDual(self)
 
     def __setattr__(self, name: str, y: Any) -> None:
-        object.__setattr__(self, name, y) if name in Dual.__slots__ else applied(setattr, self, name, y)
+        object.__setattr__(self, name, y) if name in Dual.__slots__ else apply_to_duals(setattr, self, name, y)
 
     def __repr__(self) -> str:
         return f"Dual({self.value!r}, {self.tangent!r})"
@@ -536,16 +536,16 @@ class Dual(Attached):
         return (self[i] for i in range(len(self)))
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
-        return applied(getattr(ufunc, method), *inputs, **kwargs)
+        return apply_to_duals(getattr(ufunc, method), *inputs, **kwargs)
 
     def __array_function__(self, f: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        return applied(f, *args, **kwargs)
+        return apply_to_duals(f, *args, **kwargs)
 
     def __cupy_override_elementwise_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        return applied(kernel, *args, **kwargs)
+        return apply_to_duals(kernel, *args, **kwargs)
 
     def __cupy_override_reduction_kernel__(self, kernel: Any, *args: Any, **kwargs: Any) -> Any:
-        return applied(kernel, self, *args, **kwargs)
+        return apply_to_duals(kernel, self, *args, **kwargs)
 
 
 class FlatDual:
@@ -557,10 +557,10 @@ class FlatDual:
         self.d = d
 
     def __getitem__(self, at: Any) -> Dual:
-        return applied(lambda x: x.flat[at], self.d)  # type: ignore[no-any-return]
+        return apply_to_duals(lambda x: x.flat[at], self.d)  # type: ignore[no-any-return]
 
     def __setitem__(self, at: Any, y: Any) -> None:
-        applied(lambda x, y: operator.setitem(x.flat, at, y), self.d, y)
+        apply_to_duals(lambda x, y: operator.setitem(x.flat, at, y), self.d, y)
 
     def __len__(self) -> int:
         return self.d.size
@@ -594,7 +594,7 @@ def special_method(name: str) -> AnyFunction:
             return NotImplemented
         if f is None:
             raise TypeError(f"a tapegrad.Dual of a number has no {name}, as numpy.float64 has none")
-        return applied(f, d, *args)
+        return apply_to_duals(f, d, *args)
 
     return method
 
@@ -693,7 +693,7 @@ def ravel(tree: Y) -> tuple[Array, Callable[[Array], Y]]:
             piece = shaping.reshape(piece, to=s)
             if not isinstance(piece, Variable) and issubclass(kind, (float, complex, np.generic)):
                 piece = piece[()]
-            made.append(piece if dtype(piece) == dt else shaping.fit(piece, s, dt))
+            made.append(piece if dtype(piece) == dt else shaping.fit_to_shape(piece, s, dt))
         parts = iter(made)
         return tree_map(lambda _: next(parts), tree)
 

@@ -12,28 +12,28 @@ from .._capture import MAKERS
 from .._core import reverse as reverse
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, NotScalarError, ShapeError
-from .._core.pickling import Remade, named_like
+from .._core.pickling import PickledByCall, named_like
 from .._core.primitive import layout_of, watched
-from .._core.scope import OPEN, opened
-from .._core.trees import Const, structure, tree_map
+from .._core.scope import OPEN, scope_block
+from .._core.trees import Const, describe_tree, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Array, Node, Number
 from .._core.variable import Variable
 from ..ops import shaping
 from ..ops.declare import dtype, shape
 from .call import (
-    Recorded,
-    cast,
+    RecordedCall,
+    cast_to_primal,
     check_argnums,
     check_function,
     check_scalar,
+    constant_like,
     derivative_out,
-    full_like,
     leaves_like,
-    lowered,
-    name_of,
-    number,
+    lowered_leaf,
+    numpy_number,
     plain_tree,
     run_forward,
+    user_name,
     value_and_tangent,
     where_of,
 )
@@ -50,7 +50,7 @@ N = TypeVar("N", bound=Node)
 P = ParamSpec("P")
 
 
-class Transform(Remade):
+class Transform(PickledByCall):
     """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that they were given, and the
     name of the call for messages."""
 
@@ -58,7 +58,7 @@ class Transform(Remade):
         check_function(prefix, f)
         named_like(self, f)
         self.prefix, self.body, self.of, self.settings = prefix, body, f, settings
-        name = name_of(f)
+        name = user_name(f)
         self.__name__ = self.call = f"{prefix}({name})"
         self.__doc__ = f"{prefix} of {name}, by tapegrad."
 
@@ -79,13 +79,13 @@ class Transform(Remade):
         return Transform, (self.prefix, self.body, self.of, *self.settings)
 
 
-def _shadowed(shadow: Any, x: Transform) -> Transform:
+def transform_of_shadow(shadow: Any, x: Transform) -> Transform:
     """The same transform of the function whose captured arrays an outer transform follows."""
     f = shadow(x.of)
     return x if f is x.of else Transform(x.prefix, x.body, f, *x.settings)
 
 
-MAKERS[Transform] = _shadowed
+MAKERS[Transform] = transform_of_shadow
 
 
 # --- reverse and forward mode ---
@@ -180,11 +180,11 @@ def _value_and_grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTupl
 
 def _pulled(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict, valued: bool) -> AnyTuple:
     argnums, has_aux = settings
-    with opened():
-        r = Recorded(call, f, argnums, args, kwargs, has_aux)
+    with scope_block():
+        r = RecordedCall(call, f, argnums, args, kwargs, has_aux)
         check_scalar(call, f, r.tree)
         value = r.value() if valued else None
-        gradient = r.inputs.results(r.gradient([full_like(r.low[0][0], 1)]))
+        gradient = r.inputs.results(r.gradient([constant_like(r.low[0][0], 1)]))
         r.finish()
         return value, plain_tree(r.aux) if has_aux else None, gradient
 
@@ -257,7 +257,7 @@ def _grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs:
     return (gradient, aux) if settings[1] else gradient
 
 
-class Named:
+class NamedCall:
     """A context: what is wrong with the value is told of the transform that was called, not of the gradient that it takes."""
 
     __slots__ = ("call", "f")
@@ -270,7 +270,7 @@ class Named:
 
     def __exit__(self, kind: Any, error: Any, traceback: Any) -> None:
         if kind is NotScalarError:
-            inner, paren, rest = str(error).partition(f"({name_of(self.f)})")
+            inner, paren, rest = str(error).partition(f"({user_name(self.f)})")
             if inner in ("grad", "value_and_grad"):
                 rest = rest.replace(f"; {inner} needs", f"; {self.call.partition('(')[0]} needs")
                 raise NotScalarError(self.call + rest.replace(" (has_aux=True allows a pair)", "")) from None
@@ -323,18 +323,20 @@ def vjp(f: AnyFunction, *primals: Any) -> AnyTuple:
     inside = OPEN.inside
     if inside is not None:
         return inside.vjp(f, *primals)  # type: ignore[no-any-return]
-    call = f"vjp({name_of(f)})"
+    call = f"vjp({user_name(f)})"
     if not primals:
         raise ArgumentError(f"{call}: give the primals, vjp(f, x)")
-    with opened():
-        r = Recorded(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
+    with scope_block():
+        r = RecordedCall(call, f, 0 if len(primals) == 1 else tuple(range(len(primals))), primals, {}, swept=False)
         value = r.value()
         r.shadow.release(r.tape.records)
         r.shadow.finish()
 
     def pullback(w: Any) -> Any:
         ws = leaves_like("pullback", "cotangent", w, r.tree)
-        gs = [None if s is None or c is None else cast("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+        gs = [
+            None if s is None or c is None else cast_to_primal("pullback", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)
+        ]
         return r.inputs.results(r.gradient(gs))
 
     return value, pullback
@@ -381,7 +383,7 @@ def jvp(f: Callable[..., Y], primals: tuple[object, ...], tangents: tuple[object
     inside = OPEN.inside
     if inside is not None:
         return inside.jvp(f, primals, tangents)  # type: ignore[no-any-return]
-    return value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, primals, tangents))
+    return value_and_tangent(*run_forward(f"jvp({user_name(f)})", f, primals, tangents))
 
 
 # --- second order ---
@@ -430,8 +432,8 @@ def value_grad_hvp(f: Callable[..., Y], x: X, v: X, args: tuple[object, ...] = (
     inside = OPEN.inside
     if inside is not None:
         return inside.value_grad_hvp(f, x, v, args)  # type: ignore[no-any-return]
-    call = f"hvp({name_of(f)})"
-    with Named(call, f):
+    call = f"hvp({user_name(f)})"
+    with NamedCall(call, f):
         pairs = run_forward(call, f, (x,), (v,), _inner(value_and_grad, f, args), args)
     (value, gradient), (_, hv) = value_and_tangent(*pairs)
     return value, gradient, hv
@@ -518,18 +520,18 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     inside = OPEN.inside
     if inside is not None:
         return inside.hmp(f, x, V, args)  # type: ignore[no-any-return]
-    call = f"hmp({name_of(f)})"
-    with Named(call, f), opened():
-        r = Recorded(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
+    call = f"hmp({user_name(f)})"
+    with NamedCall(call, f), scope_block():
+        r = RecordedCall(call, f, 0, (x, *args), {}, lift=_inner(grad, f, args))
         rows = leaves_like(call, "matrix V", V, x)
         sizes = {shape(v)[0] if shape(v) else -1 for v, (_, s) in zip(rows, r.low, strict=True) if v is not None}
         if len(sizes) != 1 or -1 in sizes:
-            raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {structure(V)}")
+            raise ShapeError(f"{call}: every leaf of V needs the same leading axis of directions, got {describe_tree(V)}")
         count = sizes.pop()
 
         def product(given: Any) -> Any:
             each = iter(given)
-            seeds = [None if v is None else cast(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
+            seeds = [None if v is None else cast_to_primal(call, "direction", next(each), y) for v, (y, _) in zip(rows, r.low, strict=True)]
             return r.gradient(seeds)
 
         results = for_each(call, r, product, [v for v in rows if v is not None]) if count else {}
@@ -537,13 +539,13 @@ def hmp(f: Callable[..., object], x: X, V: X, args: tuple[object, ...] = ()) -> 
     return r.inputs.results({key: results[key] if count else empty_rows(x) for key, x in r.inputs.watched.items()})  # type: ignore[no-any-return]
 
 
-WIDE = 1 << 23  # bytes of all directions that are pushed forward in one run
+FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in one run
 
 
 def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
     """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
-    call, count = f"jmp({name_of(f)})", shape(V)[0]
-    if count > IN_TURN and count * x.nbytes <= WIDE:
+    call, count = f"jmp({user_name(f)})", shape(V)[0]
+    if count > IN_TURN and count * x.nbytes <= FORWARD_BYTES:
 
         def pushed(given: Any) -> Any:
             return {0: value_and_tangent(*run_forward(call, f, (x,), (given[0],), None, args))[1]}
@@ -551,18 +553,18 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
         found = swept_at_once(call, pushed, [V], count, count)
         if found is not None:
             return found[0]
-    with opened():
-        r = Recorded(call, f, 0, (x, *args), {})
+    with scope_block():
+        r = RecordedCall(call, f, 0, (x, *args), {})
         ((y, _),) = r.low
         tape = watched(reverse.Tape())
-        w = tape.watch(full_like(number(y), 0))
+        w = tape.watch(constant_like(numpy_number(y), 0))
         pulled = r.pull([w]).get(0)
-        slot = None if pulled is None else lowered(pulled, tape)[1]
+        slot = None if pulled is None else lowered_leaf(pulled, tape)[1]
         tape.close()
 
         def swept(given: Any) -> Any:
-            G = [] if slot is None else reverse.pull(tape, [(slot, cast(call, "direction", given[0], x))])
-            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, number(y))}
+            G = [] if slot is None else reverse.pull(tape, [(slot, cast_to_primal(call, "direction", given[0], x))])
+            return {0: derivative_out(G[w._slot] if w._slot < len(G) else None, numpy_number(y))}
 
         found = few_or_many(call, r, swept, V)
         tape.release()
@@ -572,11 +574,11 @@ def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
 
 def vmp(f: AnyFunction, x: Any, W: Any, args: AnyTuple = ()) -> Any:
     """J^H times each of the rows of W, for f of one array that gives one."""
-    call = f"vmp({name_of(f)})"
-    with opened():
-        r = Recorded(call, f, 0, (x, *args), {})
+    call = f"vmp({user_name(f)})"
+    with scope_block():
+        r = RecordedCall(call, f, 0, (x, *args), {})
         ((y, _),) = r.low
-        found = few_or_many(call, r, lambda given: r.gradient([cast(call, "cotangent", given[0], y)]), W)
+        found = few_or_many(call, r, lambda given: r.gradient([cast_to_primal(call, "cotangent", given[0], y)]), W)
         r.finish()
     return r.inputs.results(found)
 
@@ -679,14 +681,14 @@ def _jacobian_of(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, 
 
 
 def _jacobian(call: Any, f: Any, argnums: Any, args: Any, kwargs: Any, mode: Any, holomorphic: Any, lift: Any = None) -> Any:
-    with opened():
-        r = Recorded(call, f, argnums, args, kwargs, lift=lift)
+    with scope_block():
+        r = RecordedCall(call, f, argnums, args, kwargs, lift=lift)
         found = jacobian_of(call, f, r, mode, holomorphic)
         r.finish()
     return found
 
 
-def jacobian_of(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: bool) -> Any:
+def jacobian_of(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> Any:
     """The output's tree of the input's trees; `f` is named in errors."""
     blocks, numbers = _blocks(call, f, r, mode, holomorphic), iter(range(len(r.low)))
 
@@ -697,10 +699,10 @@ def jacobian_of(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: 
     return tree_map(block, r.tree)
 
 
-def _blocks(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: bool) -> AnyDict:
+def _blocks(call: str, f: AnyFunction, r: RecordedCall, mode: str, holomorphic: bool) -> AnyDict:
     for y, _ in r.low:
         if not (y is None or is_array(layout_of(y)) or isinstance(layout_of(y), (int, float, complex, np.generic))):
-            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(r.tree)}, not arrays")
+            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(r.tree)}, not arrays")
     complex_in = any(dtype(x).kind == "c" for x in r.inputs.watched.values())
     if complex_in and any(y is not None and dtype(y).kind == "c" for y, _ in r.low) and not holomorphic:
         raise ArgumentError(f"{call}: complex function of complex arguments; say holomorphic=True, or split into real and imaginary parts")
@@ -711,7 +713,7 @@ def _blocks(call: str, f: AnyFunction, r: Recorded, mode: str, holomorphic: bool
     return _rows(r, holomorphic)
 
 
-def _rows(r: Recorded, holomorphic: bool) -> AnyDict:
+def _rows(r: RecordedCall, holomorphic: bool) -> AnyDict:
     """Blocks (output leaf, input key) by one reverse sweep for each output element."""
     blocks = {}
     for k, (y, _) in enumerate(r.low):
@@ -727,7 +729,7 @@ def _rows(r: Recorded, holomorphic: bool) -> AnyDict:
                 return {key: row + 1j * turned[key] for key, row in found.items()}
             return {key: shaping.conj(row) for key, row in found.items()} if holomorphic else found
 
-        units = basis(number(y))
+        units = basis(numpy_number(y))
         rows = for_each("jacobian", r, swept, [units]) if len(units) else {}
         for key, x in r.inputs.watched.items():
             blocks[k, key] = _assembled(rows.get(key), shape(y), shape(x), x)
@@ -739,21 +741,21 @@ def _assembled(rows: Any, first: AnyTuple, second: AnyTuple, like: Any) -> Any:
         return xp_of(layout_of(like)).zeros(first + second, dtype(like))
     if first == ():
         return rows[0]
-    return unshared(shaping.reshape(rows, to=first + second))
+    return unshared_result(shaping.reshape(rows, to=first + second))
 
 
-def unshared(a: Any) -> Any:
+def unshared_result(a: Any) -> Any:
     """A plain result in memory of its own."""
     return a if isinstance(a, Variable) or a.base is None else a.copy()
 
 
-def _columns(r: Recorded) -> AnyDict:
+def _columns(r: RecordedCall) -> AnyDict:
     """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
     back, which gives J v without running f again."""
     tape = watched(reverse.Tape())
-    ws = [None if y is None else tape.watch(full_like(number(y), 0)) for y, _ in r.low]
+    ws = [None if y is None else tape.watch(constant_like(numpy_number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)
-    outputs = {key: (None, None) if pulled.get(key) is None else lowered(pulled[key], tape) for key in r.inputs.watched}
+    outputs = {key: (None, None) if pulled.get(key) is None else lowered_leaf(pulled[key], tape) for key in r.inputs.watched}
     tape.close()
     blocks = {}
     for key, x in r.inputs.watched.items():
@@ -765,7 +767,7 @@ def _columns(r: Recorded) -> AnyDict:
             for k, (y, _) in enumerate(r.low):
                 if (w := ws[k]) is not None:
                     s = w._slot
-                    found[k] = derivative_out(G[s] if s < len(G) else None, number(y))
+                    found[k] = derivative_out(G[s] if s < len(G) else None, numpy_number(y))
             return found
 
         units = basis(x)
@@ -780,7 +782,7 @@ def _columns(r: Recorded) -> AnyDict:
             else:
                 n = len(shape(y))
                 turned = shaping.transpose(columns[k], axes=(*range(1, n + 1), 0))
-                blocks[k, key] = unshared(shaping.reshape(turned, to=shape(y) + shape(x)))
+                blocks[k, key] = unshared_result(shaping.reshape(turned, to=shape(y) + shape(x)))
     tape.release()
     return blocks
 
@@ -838,5 +840,5 @@ def hessian(f: AnyFunction, argnums: int | tuple[int, ...] = 0, *, shadow: bool 
 
 def _hessian(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     wrap, (argnums,) = _wrapping(f), settings
-    with Named(call, f):
+    with NamedCall(call, f):
         return _jacobian(call, f, argnums, args, kwargs, "reverse", False, lambda g: grad(wrap(g), argnums))

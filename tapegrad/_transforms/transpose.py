@@ -6,7 +6,7 @@ from .._core import reverse as reverse
 from .._core.errors import ArgumentError, ShapeError
 from .._core.typing import AnyFunction, AnyList, AnyTuple, Params
 from ..ops.declare import shape
-from .call import full_like, lowered
+from .call import constant_like, lowered_leaf
 
 
 def checked_terms(name: str, terms: Any, args: AnyTuple) -> AnyTuple:
@@ -23,17 +23,17 @@ def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: Any
     """J t from w -> J^T w, which is linear in w: record it and pull t back through it."""
     outs = out if isinstance(out, tuple) else (out,)
     tape = reverse.Tape()
-    ws = [tape.watch(full_like(o, 0)) for o in outs]
+    ws = [tape.watch(constant_like(o, 0)) for o in outs]
     terms = checked_terms(name, vjp(tuple(ws) if isinstance(out, tuple) else ws[0], out, *args, **params), args)
     seeds = []
     for c, d in zip(terms, t, strict=True):
-        _, slot = lowered(c, tape)
+        _, slot = lowered_leaf(c, tape)
         if d is not None and slot is not None:
             seeds.append((slot, d))
     tape.close()
     G = reverse.pull(tape, seeds) if seeds else []
     tangents = tuple(
-        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else full_like(o, 0) for w, o in zip(ws, outs, strict=True)]
+        [G[w._slot] if w._slot < len(G) and G[w._slot] is not None else constant_like(o, 0) for w, o in zip(ws, outs, strict=True)]
     )
     return tangents if isinstance(out, tuple) else tangents[0]
 
@@ -41,10 +41,10 @@ def transposed_vjp(vjp: AnyFunction, name: str, t: AnyTuple, out: Any, args: Any
 def transposed_jvp(jvp: AnyFunction, g: Any, out: Any, need: AnyTuple, args: AnyTuple, params: Params) -> AnyList:
     """J^T g from t -> J t, likewise."""
     tape = reverse.Tape()
-    ts = [tape.watch(full_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]
+    ts = [tape.watch(constant_like(a, 0)) if n else None for a, n in zip(args, need, strict=True)]
     d = jvp(tuple(ts), out, *args, **params)
     pairs = zip(d if isinstance(d, tuple) else (d,), g if isinstance(g, tuple) else (g,), strict=True)
-    seeds = [(slot, c) for (_, slot), c in [(lowered(v, tape), c) for v, c in pairs] if slot is not None]
+    seeds = [(slot, c) for (_, slot), c in [(lowered_leaf(v, tape), c) for v, c in pairs] if slot is not None]
     tape.close()
     G = reverse.pull(tape, seeds) if seeds else []
     return [None if t is None or t._slot >= len(G) else G[t._slot] for t in ts]

@@ -10,13 +10,13 @@ from .._batching.trace import Batch
 from .._core.arrays import is_array
 from .._core.errors import ArgumentError, BatchError, ShapeError, TapegradError, heard, take_back
 from .._core.primitive import layout_of, live
-from .._core.scope import OPEN, opened
-from .._core.trees import Const, children, is_node, leaves, structure, tree_map
+from .._core.scope import OPEN, scope_block
+from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Array, Node, Number
 from .._core.variable import Variable, copied, frozen, variable
 from ..ops import shaping
 from ..ops.declare import ndim, shape
-from .call import Inputs, entered, name_of, overlapping, returned, run_once, value_out, where_of
+from .call import Inputs, enter_leaf, overlapping, returned, run_once, user_name, value_out, where_of
 from .side_effects import counted_in, counts_before, kept_in, lies_on, run_beside
 from .transforms import Transform
 
@@ -80,20 +80,20 @@ def vmap(f: AnyFunction, in_axes: Any = 0, out_axes: Any = 0, chunk: int | None 
            [27., 48.]])
     """
     if chunk is not None and (isinstance(chunk, bool) or not isinstance(chunk, (int, np.integer)) or chunk < 1):
-        raise ArgumentError(f"vmap({name_of(f)}): chunk={chunk!r}; it is None, or how many samples to take at a time")
+        raise ArgumentError(f"vmap({user_name(f)}): chunk={chunk!r}; it is None, or how many samples to take at a time")
     return Transform("vmap", _vmap, f if shadow else Const(f), in_axes, out_axes, chunk)
 
 
 def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs: AnyDict) -> Any:
     in_axes, out_axes, chunk = settings
     axes = axes_of_arguments(call, in_axes, args)
-    count = count_of(call, args, axes)
+    count = sample_count(call, args, axes)
     if chunk is None or count <= chunk:
         return batched(call, f, args, axes, kwargs, count, out_axes)
     parts = []
     for start in range(0, count, chunk):
         stop = min(start + chunk, count)
-        some = tuple([part(a, x, start, stop) for a, x in zip(args, axes, strict=True)])
+        some = tuple([sample_slice(a, x, start, stop) for a, x in zip(args, axes, strict=True)])
         parts.append(batched(call, f, some, axes, kwargs, stop - start, out_axes))
     return tree_map(lambda axis, *ys: ys[0] if axis is None else shaping.concatenate(*ys, axis=axis), *out_tree(call, out_axes, parts))
 
@@ -101,14 +101,14 @@ def _vmap(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs:
 def out_tree(call: str, out_axes: Any, parts: AnyList) -> AnyTuple:
     """The results of chunks, behind the tree of their axes."""
     flat = iter(axes_of_results(call, out_axes, parts[0]))
-    return tree_map(lambda y: None if y is None else next_axis(next(flat), y), parts[0]), *parts
+    return tree_map(lambda y: None if y is None else mapped_axis(next(flat), y), parts[0]), *parts
 
 
-def next_axis(axis: int | None, y: Any) -> int | None:
+def mapped_axis(axis: int | None, y: Any) -> int | None:
     return axis if axis is None else axis % ndim(y)
 
 
-def part(a: Any, axes: AnyList, start: int, stop: int) -> Any:
+def sample_slice(a: Any, axes: AnyList, start: int, stop: int) -> Any:
     """The samples from `start` to `stop` of an argument."""
     each = iter(axes)
     if isinstance(a, Const):
@@ -136,7 +136,7 @@ def axes_of_tree(call: str, what: str, axes: Any, tree: Any) -> AnyList:
         raise ArgumentError(f"{call}: {what} is {axes!r}; an axis is an int, or None")
     alike = is_node(tree) and isinstance(axes, dict) == isinstance(tree, dict) and len(children(axes)) == len(children(tree))
     if not alike or (isinstance(axes, dict) and set(axes) != set(tree)):
-        raise ArgumentError(f"{call}: {what} is {axes!r}, which does not fit {structure(tree)}")
+        raise ArgumentError(f"{call}: {what} is {axes!r}, which does not fit {describe_tree(tree)}")
     pairs = [(axes[k], tree[k]) for k in tree] if isinstance(tree, dict) else zip(children(axes), children(tree), strict=True)
     return [axis for a, t in pairs for axis in axes_of_tree(call, what, a, t)]
 
@@ -154,7 +154,7 @@ def axes_of_arguments(call: str, in_axes: Any, args: AnyTuple) -> AnyList:
     ]
 
 
-def count_of(call: str, args: AnyTuple, axes: AnyList) -> int:
+def sample_count(call: str, args: AnyTuple, axes: AnyList) -> int:
     """How many samples there are."""
     sizes: dict[int, AnyTuple] = {}
     for n, (a, each) in enumerate(zip(args, axes, strict=True)):
@@ -180,7 +180,7 @@ def count_of(call: str, args: AnyTuple, axes: AnyList) -> int:
 # --- one run ---
 
 
-class Samples(Inputs):
+class MappedInputs(Inputs):
     """The arguments of a call whose leaves are mapped by `axes`."""
 
     def __init__(self, call: str, args: AnyTuple, axes: AnyList):
@@ -189,7 +189,7 @@ class Samples(Inputs):
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
         pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
-        self.stacks = [entered(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
+        self.stacks = [enter_leaf(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
 
     def enter(self, watch: AnyFunction) -> AnyList:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()
@@ -225,13 +225,13 @@ class Samples(Inputs):
 
 
 def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: AnyDict, count: int, out_axes: Any) -> Any:
-    inputs = Samples(call, args, axes)
+    inputs = MappedInputs(call, args, axes)
     found: AnyList = []
 
     def read(y: Any) -> Any:
         y = returned(y)
         each = iter(axes_of_results(call, out_axes, y))
-        found.extend((y, [result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
+        found.extend((y, [stacked_result(call, f, trace, v, next(each)) for v in leaves(y) if v is not None]))
 
     def lift(g: Any) -> Any:
         def run(*given: Any, **named: Any) -> Any:
@@ -247,7 +247,7 @@ def batched(call: str, f: AnyFunction, args: AnyTuple, axes: AnyList, kwargs: An
 
         return run
 
-    with opened():
+    with scope_block():
         trace = Batch(call, count)
         waiting = OPEN.unfinished
         OPEN.unfinished = (*waiting, trace)
@@ -287,7 +287,7 @@ def axes_of_results(call: str, out_axes: Any, y: Any) -> AnyList:
     return [axis for axis, v in zip(axes_of_tree(call, "out_axes", out_axes, y), leaves(y), strict=True) if v is not None]
 
 
-def result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) -> Any:
+def stacked_result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) -> Any:
     """One leaf of what f returned, for all samples."""
     if isinstance(y, Variable):
         y = live(y)
@@ -296,7 +296,7 @@ def result(call: str, f: AnyFunction, trace: Batch, y: Any, axis: int | None) ->
     else:
         a = y if is_array(y) else np.asarray(y)
         if a.dtype.kind not in "biufc":
-            raise ArgumentError(f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, of which there is no stack")
+            raise ArgumentError(f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, of which there is no stack")
         y = a
     if axis is None:
         if lies_on(y, trace):

@@ -10,7 +10,7 @@ from ..ops.declare import dtype
 from .transforms import grad, jvp
 
 
-def inner(a: Any, b: Any) -> Any:
+def inner_product(a: Any, b: Any) -> Any:
     """Re <a, b> over the leaves of two alike trees; leaves that are None in a count as zero."""
     total = 0.0
     for u, v in zip(leaves(a), leaves(b), strict=True):
@@ -24,7 +24,7 @@ def inner(a: Any, b: Any) -> Any:
     return total
 
 
-def placed(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
+def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
     rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]  # the former are not captured
@@ -39,14 +39,14 @@ def placed(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     return call
 
 
-def weighted(f: AnyFunction, w: Any) -> AnyFunction:
+def weighted_output(f: AnyFunction, w: Any) -> AnyFunction:
     """Re <w, f>: one number."""
-    return lambda *xs: inner(w, f(*xs))
+    return lambda *xs: inner_product(w, f(*xs))
 
 
-def along(phi: AnyFunction, v: AnyTuple, letter: str) -> AnyFunction:
+def directional(phi: AnyFunction, v: AnyTuple, letter: str) -> AnyFunction:
     """The derivative of the scalar function phi along v, forward (F) or in reverse (R): a scalar function."""
     if letter == "F":
         return lambda *xs: jvp(phi, xs, v)[1]
     nums = tuple(range(len(v)))
-    return lambda *xs: inner(v, grad(phi, nums)(*xs))
+    return lambda *xs: inner_product(v, grad(phi, nums)(*xs))

@@ -5,31 +5,31 @@ The user supplies the solver; the derivative follows from the implicit function 
 linear system with A or its adjoint. The solution of that system is another operation; its rules solve
 systems with the same A. The rules are written with operations, which gives derivatives of any order.
 
-Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `Problem`, one call of
-it, with the two operations; `Samples`, the same for many samples. implicit.systems solves the linear
+Reading order: `root`, `fixed_point`, `minimum`; `Implicit`, what they return; `ImplicitProblem`, one call of
+it, with the two operations; `BatchedProblem`, the same for many samples. implicit.systems solves the linear
 systems."""
 
 from typing import Any
 
 import numpy as np
 
-from .._batching.rules import Way, spread
+from .._batching.rules import CustomRule, as_stack
 from .._capture import MAKERS
-from .._core.arrays import is_array, is_differentiable, kept, same_bits, xp_of
+from .._core.arrays import copy_with_layout, is_array, is_differentiable, same_bits, xp_of
 from .._core.errors import ArgumentError, BatchError, ConvergenceError, ShapeError, heard, take_back
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.primitive import READ, Primitive, bind, handle, is_tracked, layout_of, primal_of, values_of
 from .._core.scope import OPEN, at_the_end_of_an_object, changed
-from .._core.trees import Const, leaves, structure, tree_map
+from .._core.trees import Const, describe_tree, leaves, tree_map
 from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable
-from .._transforms.call import full_like, name_of, value_out, where_of
-from .._transforms.rebind import Rebind, confirm, drawn, forgotten, out_of, with_all
+from .._transforms.call import constant_like, user_name, value_out, where_of
+from .._transforms.rebind import Rebind, captured_generators, confirm, forgotten, out_of, with_all
 from .._transforms.transforms import grad, jvp, vjp
 from .._transforms.vmap import vmap
 from ..ops import shaping
 from ..ops.declare import dtype, shape
-from .systems import System
+from .systems import LinearSystem
 
 __all__ = ["fixed_point", "minimum", "root"]
 
@@ -38,7 +38,7 @@ def __dir__() -> list[str]:
     return __all__
 
 
-KEPT = 32  # the number of points whose linear systems are kept
+KEPT_SYSTEMS = 32  # the number of points whose linear systems are kept
 
 
 def root(F: AnyFunction, solver: AnyFunction, *, tol: float | None = None, solve: Any = None) -> "Implicit":
@@ -188,11 +188,11 @@ def is_float(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
-def floats(tree: Any) -> AnyList:
+def float_leaves(tree: Any) -> AnyList:
     return [v for v in leaves(tree) if is_float(v)]
 
 
-class Implicit(Remade):
+class Implicit(PickledByCall):
     """The callable that `root`, `fixed_point` and `minimum` return. `apart`: the solution was found
     elsewhere. Then runs of F restore everything that F changes, except captured arrays."""
 
@@ -200,7 +200,7 @@ class Implicit(Remade):
 
     def __init__(self, kind: str, F: AnyFunction, solver: AnyFunction, tol: float | None, solve: Any):
         self.kind, self.F, self.solver, self.tol, self.solve = kind, F, solver, tol, solve
-        self.__name__ = f"implicit.{kind}({name_of(F)})"
+        self.__name__ = f"implicit.{kind}({user_name(F)})"
         if not callable(F) or not callable(solver):
             raise ArgumentError(f"implicit.{kind}: give two functions, F(x, *params) and solver(F, x0, *params)")
         if not (tol is None or (isinstance(tol, (int, float)) and not isinstance(tol, bool) and tol >= 0)):
@@ -221,14 +221,14 @@ class Implicit(Remade):
             raise ArgumentError(f"{self.__name__}: a kernel has no solver; call it outside and pass the solution")
         params = tuple([a.value if isinstance(a, Const) else a for a in params])
         x0 = x0.value if isinstance(x0, Const) else x0
-        if not floats(x0):
-            kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else structure(x0)
+        if not float_leaves(x0):
+            kind = f"of dtype {dtype(x0)}" if hasattr(x0, "dtype") else describe_tree(x0)
             raise ArgumentError(f"{self.__name__}: x0 is {kind}, which has no derivative; give x0 as floats, x0.astype(float) or float(x0)")
         if not OPEN.depth:
-            x = self.solved(self.F, self.solver, tree_map(held, x0), tuple([tree_map(held, a) for a in params]))
+            x = self.solved(self.F, self.solver, tree_map(owned_argument, x0), tuple([tree_map(owned_argument, a) for a in params]))
             self.checked(self.residual(self.F, x0, x, params))
-            return filled(x0, x)
-        problem = Problem(self, x0, params)
+            return with_floats(x0, x)
+        problem = ImplicitProblem(self, x0, params)
         x = problem.solution()
         if problem.wrote:  # captured arrays end with the content that F leaves at the solution
             self.F(x, *params)
@@ -236,10 +236,10 @@ class Implicit(Remade):
 
     def solved(self, F: AnyFunction, solver: AnyFunction, x0: Any, params: AnyTuple) -> AnyTuple:
         """The float leaves of the solution, as plain arrays."""
-        found, wanted = floats(solver(F, x0, *params)), floats(x0)
+        found, wanted = float_leaves(solver(F, x0, *params)), float_leaves(x0)
         if shapes(found) != shapes(wanted):
             raise ShapeError(
-                f"{self.__name__}: {name_of(solver)}{where_of(solver)} returned floats of {shapes(found)}, and x0 has {shapes(wanted)}; "
+                f"{self.__name__}: {user_name(solver)}{where_of(solver)} returned floats of {shapes(found)}, and x0 has {shapes(wanted)}; "
                 "return the solution in the tree and shapes of x0 (of scipy.optimize.root the .x)"
             )
         return tuple([self.as_x(v, like) for v, like in zip(found, wanted, strict=True)])
@@ -260,10 +260,10 @@ class Implicit(Remade):
 
     def residual(self, F: AnyFunction, x0: Any, x: AnyTuple, params: AnyTuple) -> AnyTuple:
         """The float leaves of the residual R(x, params)."""
-        found = floats(EQUATIONS[self.kind](F)(filled(x0, x), *params))
+        found = float_leaves(EQUATIONS[self.kind](F)(with_floats(x0, x), *params))
         if shapes(found) != shapes(x):
             raise ShapeError(
-                f"{self.__name__}: {name_of(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
+                f"{self.__name__}: {user_name(F)}{where_of(F)} returned floats of {shapes(found)} for x of {shapes(x)}; there must be one "
                 "equation for each unknown, in the shapes of x"
             )
         return tuple([v - w for v, w in zip(x, found, strict=True)] if self.kind == "fixed_point" else found)
@@ -280,7 +280,7 @@ class Implicit(Remade):
         if not size <= self.limit(r):
             what = {"root": "|F(x)|", "fixed_point": "|x - F(x)|", "minimum": "the gradient of F"}[self.kind]
             raise ConvergenceError(
-                f"{self.__name__}: {name_of(self.solver)}{where_of(self.solver)} did not solve it: {what} is {size:.3g} there, and "
+                f"{self.__name__}: {user_name(self.solver)}{where_of(self.solver)} did not solve it: {what} is {size:.3g} there, and "
                 f"{self.limit(r):.3g} is allowed. The derivative is that of a solution: let the solver go on, or allow more with tol="
             )
 
@@ -294,7 +294,7 @@ def v_size(v: Any) -> int:
     return int(np.prod(shape(v)))
 
 
-def filled(x0: Any, x: Any) -> Any:
+def with_floats(x0: Any, x: Any) -> Any:
     """The tree of x0 with other floats."""
     each = iter(x)
     return tree_map(lambda v: next(each) if is_float(v) else v, x0)
@@ -306,12 +306,12 @@ MAKERS[Implicit] = lambda shadow, x: Implicit(x.kind, shadow(x.F), shadow(x.solv
 # --- one call ---
 
 
-def held(v: Any) -> Any:
+def owned_argument(v: Any) -> Any:
     """An argument as a value that no later write changes."""
-    return kept(v) if is_array(v) else v
+    return copy_with_layout(v) if is_array(v) else v
 
 
-class Problem:
+class ImplicitProblem:
     """One call: the solution as a function of `values`, the Variables that F, the solver and the
     arguments hold.
 
@@ -320,31 +320,31 @@ class Problem:
 
     def __init__(self, of: Implicit, x0: Any, params: AnyTuple):
         self.of, self.call = of, of.__name__
-        given = tuple([tree_map(held, a) for a in (x0, *params)])
+        given = tuple([tree_map(owned_argument, a) for a in (x0, *params)])
         self.first = first = Rebind((of.F, of.solver), [given])
         with first as (functions, args):
             first.arrays = []
         self.functions, self.args, self.x0, self.params = functions, args, x0, params
-        self.count = len(floats(x0))
+        self.count = len(float_leaves(x0))
         self.lead: AnyTuple = ()
         self.wrote = self.kept_floats = False
-        self.systems: list[System] = []
-        self.of_samples: AnyDict = {}  # what `Samples` keep: (how many, which values differ) -> systems
+        self.systems: list[LinearSystem] = []
+        self.of_samples: AnyDict = {}  # what `BatchedProblem` keep: (how many, which values differ) -> systems
 
     def __del__(self) -> None:
         at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions
 
     def linear(self, adjoint: bool) -> Primitive:
         rules = [method(adjoint) for method in (self.linear_run, self.linear_pulled, self.linear_pushed)]
-        prim = primitive(f"linear system of {self.call}", *rules)
-        prim.batch = Way(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
+        prim = implicit_primitive(f"linear system of {self.call}", *rules)
+        prim.batch = CustomRule(lambda trace, _, operands, params: self.linear_of_samples(trace, operands, adjoint))
         return prim
 
     def within(self, values: Any, run: AnyFunction) -> Any:
         """`run(F, solver, x0, params)` with these values of the Variables."""
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as ((F, solver), ((x0, *params),)):
-            draws = drawn(shadow) if self.of.apart else []
+            draws = captured_generators(shadow) if self.of.apart else []
             out = run(F, solver, x0, tuple(params))
             self.wrote = any([getattr(h, "_version", 0) > 0 for _, h in shadow.handles])
             shadow.check_all(self.call)
@@ -363,11 +363,11 @@ class Problem:
     def solution(self) -> Any:
         handles, x = with_all(self.first, lambda values: bind(self.solving(), values, {}))
         confirm(self.kept_floats, handles, lambda *values: self.residual(tuple([primal_of(v) for v in x]), values))
-        return filled(self.x0, [handle(v) for v in x])
+        return with_floats(self.x0, [handle(v) for v in x])
 
     def solving(self) -> Primitive:
-        prim = primitive(self.call, self.run, self.pulled, self.pushed)
-        prim.batch = Way(lambda trace, _, operands, params: self.solution_of_samples(trace, operands))
+        prim = implicit_primitive(self.call, self.run, self.pulled, self.pushed)
+        prim.batch = CustomRule(lambda trace, _, operands, params: self.solution_of_samples(trace, operands))
         return prim
 
     # --- under `vmap` ---
@@ -377,26 +377,26 @@ class Problem:
             return NotImplemented
         for outer in OPEN.hiding:
             outer.looped(f"the solver of {self.call}")
-        many = Samples(self, trace.count, [batched for _, batched in operands])
+        many = BatchedProblem(self, trace.count, [batched for _, batched in operands])
         return bind(many.solving(), [v for v, _ in operands], {})
 
     def linear_of_samples(self, trace: Any, operands: AnyList, adjoint: bool) -> Any:
         b, x, values = self.split(tuple(operands))
         if not trace.count or not any([batched for _, batched in (*x, *values)]):
             return NotImplemented  # one system with many right-hand sides
-        many = Samples(self, trace.count, [batched for _, batched in values])
-        return bind(many.linear(adjoint), [*[spread(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
+        many = BatchedProblem(self, trace.count, [batched for _, batched in values])
+        return bind(many.linear(adjoint), [*[as_stack(trace, *o) for o in (*b, *x)], *[v for v, _ in values]], {})
 
     # --- the solution: x as a function of the values ---
 
     def run(self, *values: Any) -> AnyTuple:
         def solved(F: Any, solver: Any, x0: Any, params: AnyTuple) -> Any:
             with changed(depth=0):
-                x = self.of.solved(F, solver, tree_map(plain, x0), tuple([tree_map(plain, a) for a in params]))
+                x = self.of.solved(F, solver, tree_map(solver_value, x0), tuple([tree_map(solver_value, a) for a in params]))
             r = self.of.residual(F, x0, x, params)
             if any([is_tracked(v) for v in r]):
                 raise ArgumentError(
-                    f"{self.call}: {name_of(F)}{where_of(F)} reads a tracked value by a way that is not followed; pass it as a parameter"
+                    f"{self.call}: {user_name(F)}{where_of(F)} reads a tracked value by a way that is not followed; pass it as a parameter"
                 )
             self.of.checked(r)
             return x
@@ -405,12 +405,12 @@ class Problem:
 
     def pulled(self, g: Any, out: Any, need: Any, *values: Any) -> Any:
         x = tuple(out)
-        w = bind(self.linear(True), [*given(g, x), *x, *values], {})
-        return negative(lambda *values: self.residual(x, values), values, need, w)
+        w = bind(self.linear(True), [*or_zeros(g, x), *x, *values], {})
+        return negative_pullback(lambda *values: self.residual(x, values), values, need, w)
 
     def pushed(self, t: Any, out: Any, *values: Any) -> Any:
         x = tuple(out)
-        d = pushed(lambda *values: self.residual(x, values), values, t)
+        d = push_outputs(lambda *values: self.residual(x, values), values, t)
         return bind(self.linear(False), [*[-v for v in d], *x, *values], {})
 
     # --- the linear system A y = b, or A^H y = b: y as a function of b, x and the values ---
@@ -427,12 +427,12 @@ class Problem:
 
         return run
 
-    def system(self, x: AnyTuple, values: AnyTuple) -> System:
+    def system(self, x: AnyTuple, values: AnyTuple) -> LinearSystem:
         point = (*x, *values)
         for known in self.systems:
-            if all([alike(a, b) for a, b in zip(known.point, point, strict=True)]):
+            if all([is_uniform(a, b) for a, b in zip(known.point, point, strict=True)]):
                 return known
-        self.systems[:] = [System(self, x, values), *self.systems[: KEPT - 1]]
+        self.systems[:] = [LinearSystem(self, x, values), *self.systems[: KEPT_SYSTEMS - 1]]
         return self.systems[0]
 
     def product(self, adjoint: bool, y: AnyTuple, x: AnyTuple, values: AnyTuple) -> Any:
@@ -447,8 +447,8 @@ class Problem:
         def pull(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
             _, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
-            w = bind(self.linear(not adjoint), [*given(g, y), *x, *values], {})
-            return (*w, *negative(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
+            w = bind(self.linear(not adjoint), [*or_zeros(g, y), *x, *values], {})
+            return (*w, *negative_pullback(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], need[n:], w))
 
         return pull
 
@@ -456,21 +456,21 @@ class Problem:
         def push(t: Any, out: Any, *inputs: Any) -> Any:
             b, x, values = self.split(inputs)
             y, n = tuple(out), len(x)
-            right = given(t[:n], b)
+            right = or_zeros(t[:n], b)
             if any([d is not None for d in t[n:]]):
-                d = pushed(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
+                d = push_outputs(lambda *xv: self.product(adjoint, y, xv[:n], xv[n:]), inputs[n:], t[n:])
                 right = [r - v for r, v in zip(right, d, strict=True)]
             return bind(self.linear(adjoint), [*right, *x, *values], {})
 
         return push
 
 
-class Samples(Problem):
+class BatchedProblem(ImplicitProblem):
     """The problems of many samples as one. The residuals of all samples are one function of all unknowns,
     by `vmap`. The solver runs for one sample after another. `differ`: which of the values have a first
     axis of samples. All unknowns have it."""
 
-    def __init__(self, of_one: Problem, number: int, differ: AnyList):
+    def __init__(self, of_one: ImplicitProblem, number: int, differ: AnyList):
         self.one, self.number, self.differ = of_one, number, differ
         self.of, self.call, self.count, self.x0 = of_one.of, of_one.call, of_one.count, of_one.x0
         self.lead = (number, *of_one.lead)
@@ -485,28 +485,28 @@ class Samples(Problem):
         axes = (*(0,) * n, *[0 if yes else None for yes in self.differ])
         return either(
             lambda: vmap(Const(lambda *xv: self.one.residual(xv[:n], xv[n:])), axes)(*x, *values),
-            lambda k: self.one.residual(tuple([sample(v, k) for v in x]), self.of_sample(k, values)),
+            lambda k: self.one.residual(tuple([sample_of(v, k) for v in x]), self.of_sample(k, values)),
             self.number,
             BatchError,
         )
 
     def of_sample(self, k: int, values: Any) -> AnyList:
-        return [sample(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
+        return [sample_of(v, k) if yes else v for v, yes in zip(values, self.differ, strict=True)]
 
     def run(self, *values: Any) -> AnyTuple:
-        return stacked([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
+        return stack_trees([self.one.run(*self.of_sample(k, values)) for k in range(self.number)])
 
     def linear_run(self, adjoint: bool) -> AnyFunction:
         together, one = super().linear_run(adjoint), self.one.linear_run(adjoint)
 
         def of_sample(k: Any, inputs: Any) -> Any:
             b, x, values = self.split(inputs)
-            return one(*[sample(v, k) for v in (*b, *x)], *self.of_sample(k, values))
+            return one(*[sample_of(v, k) for v in (*b, *x)], *self.of_sample(k, values))
 
         return lambda *inputs: either(lambda: together(*inputs), lambda k: of_sample(k, inputs), self.number, Exception)
 
 
-def sample(v: Any, k: int) -> Any:
+def sample_of(v: Any, k: int) -> Any:
     return bind(READ, (v,), {"path": (), "at": (k,) if len(shape(v)) == 1 else k, "copy": True})
 
 
@@ -518,14 +518,14 @@ def either(together: AnyFunction, of_sample: AnyFunction, number: int, failing: 
         return together()
     except failing:
         take_back(known)
-    return stacked([of_sample(k) for k in range(number)])
+    return stack_trees([of_sample(k) for k in range(number)])
 
 
-def stacked(each: AnyList) -> AnyTuple:
+def stack_trees(each: AnyList) -> AnyTuple:
     return tuple([shaping.stack(list(column)) for column in zip(*each, strict=True)])
 
 
-def primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction) -> Primitive:
+def implicit_primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction) -> Primitive:
     """An operation of this problem. (It refers to the problem, but not the reverse, so there is no
     reference cycle.)"""
     prim = Primitive(name, run)
@@ -535,7 +535,7 @@ def primitive(name: str, run: AnyFunction, pull: AnyFunction, push: AnyFunction)
     return prim
 
 
-def plain(v: Any) -> Any:
+def solver_value(v: Any) -> Any:
     """An argument as the solver gets it: plain."""
     if not isinstance(v, Variable):
         return v
@@ -543,9 +543,9 @@ def plain(v: Any) -> Any:
     return v.copy() if is_array(v) else v
 
 
-def given(t: Any, like: Any) -> AnyList:
+def or_zeros(t: Any, like: Any) -> AnyList:
     """Tangents or cotangents, with zeros for None."""
-    return [full_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
+    return [constant_like(v, 0) if d is None else d for d, v in zip(t if t is not None else [None] * len(like), like, strict=True)]
 
 
 def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
@@ -560,7 +560,7 @@ def of_some(f: AnyFunction, inputs: Any, wanted: AnyList) -> AnyTuple:
     return Const(of), tuple([inputs[k] for k in wanted])
 
 
-def negative(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
+def negative_pullback(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
     """The pullback of -w, a cotangent of f's outputs, to the inputs that need it."""
     wanted = [k for k, n in enumerate(need) if n]
     terms: AnyList = [None] * len(inputs)
@@ -572,14 +572,14 @@ def negative(f: AnyFunction, inputs: Any, need: Any, w: AnyTuple) -> AnyList:
     return terms
 
 
-def pushed(f: AnyFunction, inputs: Any, t: Any) -> Any:
+def push_outputs(f: AnyFunction, inputs: Any, t: Any) -> Any:
     """The tangents of the outputs of f."""
     wanted = [k for k, d in enumerate(t) if d is not None]
     of, some = of_some(f, inputs, wanted)
     return jvp(of, some, tuple([t[k] for k in wanted]))[1]
 
 
-def alike(a: Any, b: Any) -> bool:
+def is_uniform(a: Any, b: Any) -> bool:
     if a is b:
         return True
     if not is_array(a) or not is_array(b) or xp_of(a) is not np or xp_of(b) is not np:

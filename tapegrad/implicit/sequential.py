@@ -21,7 +21,7 @@ from .._core.variable import Variable
 from .._transforms.rebind import Rebind, out_of, with_all
 from .._transforms.transforms import jvp, vjp
 from ..ops.declare import shape
-from . import given, of_some
+from . import of_some, or_zeros
 
 OUTPUT = object()  # stands for a number in a result
 # flags and messages: a change between samples is detected at the call
@@ -29,7 +29,7 @@ SETTLED = (bool, np.bool_, str, type(None))
 APART = object()  # stands for a part of a result that is not a number and differs between samples
 
 
-def one_by_one(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
+def run_sequentially(name: str, f: Callable, args: tuple, kwargs: dict, by_steps: bool, each: Callable | None = None) -> Any:
     """f(*args, **kwargs) where a trace hides values. Under `vmap` it runs for one sample after another,
     if it cannot run for all at once.
 
@@ -75,22 +75,22 @@ class Call:
         if not callable(v):
             return v
         self.functions.append(v)
-        return Hole(len(self.functions) - 1)
+        return FunctionPlaceholder(len(self.functions) - 1)
 
     def result(self) -> Any:
-        outs = iter(with_all(self.first, lambda values: bind(primitive(self.name, self), values, {}))[1])
+        outs = iter(with_all(self.first, lambda values: bind(sequential_primitive(self.name, self), values, {}))[1])
         self.done = True
         return tree_map(lambda v: handle(next(outs)) if v is OUTPUT else v, self.tree)
 
     def __call__(self, *values: Any) -> tuple:
         shadow = Rebind(self.functions, self.args, self.first, values)
         with shadow as (functions, ((args, kwargs),)):
-            args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, Hole) else v, (args, kwargs))
+            args, kwargs = tree_map(lambda v: functions[v.place] if isinstance(v, FunctionPlaceholder) else v, (args, kwargs))
             with changed(of_one=True):
                 y = self.f(*args, **kwargs)
-            numbers = [v for v in leaves(y) if is_float(v)]
-            self.seen(tree_map(lambda v: OUTPUT if is_float(v) else v, y))
-            if any([is_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
+            numbers = [v for v in leaves(y) if is_float_value(v)]
+            self.seen(tree_map(lambda v: OUTPUT if is_float_value(v) else v, y))
+            if any([value_was_written(shadow.handles[n][1], values[k]) for k, n in shadow.places.items() if k < len(values)]):
                 raise BatchError(
                     f"{self.where}: {self.name} goes another way for each sample, and its function writes a captured array, which would "
                     "hand values from one to the next; make the array inside of the function"
@@ -141,21 +141,21 @@ class Call:
         return a if a is OUTPUT or (raises(a) and raises(b)) or (same(a, b) and (not self.replayed or type(a) in SETTLED)) else APART
 
 
-def is_written(x: Variable, before: Any) -> bool:
+def value_was_written(x: Variable, before: Any) -> bool:
     """Was x written since `before`? (Lent memory that is part of the result is compared by content.)"""
     if x._trace is not None and x._trace.lent:
         return not same_bits(values_of(x), values_of(before))
     return getattr(x, "_version", 0) > 0
 
 
-class Hole:
+class FunctionPlaceholder:
     """Stands for a function among the arguments."""
 
     def __init__(self, place: int):
         self.place = place
 
 
-def is_float(v: Any) -> bool:
+def is_float_value(v: Any) -> bool:
     return is_differentiable(layout_of(v))
 
 
@@ -190,12 +190,12 @@ EXACT = (*SETTLED, int, np.int32, np.int64)
 # --- the operation: numbers as a function of the values ---
 
 
-def primitive(name: str, f: Callable) -> Primitive:
+def sequential_primitive(name: str, f: Callable) -> Primitive:
     """f, from values to a tuple of numbers, as an operation without a batching rule. (It refers to f, but
     f not to it, so there is no reference cycle.)"""
 
     def pull(g, out, need, *values):
-        wanted, seeds = [k for k, n in enumerate(need) if n], given(g, out)
+        wanted, seeds = [k for k, n in enumerate(need) if n], or_zeros(g, out)
 
         def swept(*inputs):
             of, some = of_some(f, inputs[len(seeds) :], wanted)
@@ -203,7 +203,7 @@ def primitive(name: str, f: Callable) -> Primitive:
             return tuple([out_of(c) for c in (found if len(wanted) > 1 else (found,))])
 
         terms: list = [None] * len(need)
-        for k, c in zip(wanted, bind(primitive(f"pullback of {name}", swept), [*seeds, *values], {}), strict=True):
+        for k, c in zip(wanted, bind(sequential_primitive(f"pullback of {name}", swept), [*seeds, *values], {}), strict=True):
             terms[k] = c
         return terms
 
@@ -214,7 +214,7 @@ def primitive(name: str, f: Callable) -> Primitive:
             of, some = of_some(f, inputs[len(wanted) :], wanted)
             return tuple([out_of(d) for d in jvp(of, some, inputs[: len(wanted)])[1]])
 
-        return bind(primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {})
+        return bind(sequential_primitive(f"tangent of {name}", pushed), [*[t[k] for k in wanted], *values], {})
 
     prim = Primitive(name, f)
     prim.holomorphic, prim.joint = False, True

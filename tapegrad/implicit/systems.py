@@ -11,17 +11,17 @@ from .._core.errors import ConvergenceError, GuardError, ShapeError, SingularErr
 from .._core.primitive import layout_of
 from .._core.registry import load
 from .._core.trees import Const
-from .._transforms.call import Recorded, name_of, where_of
-from .._transforms.linearize import Products, recorded
+from .._transforms.call import RecordedCall, user_name, where_of
+from .._transforms.linearize import Products, record_linear
 from .._transforms.many_directions import for_each
 from ..ops.declare import dtype, shape
 
 # the number of unknowns up to which the Jacobian is formed and inverted, if `solve` is not given
-DENSE = 1000
-MOST = 2**27  # the number of elements in the inverses of all samples
+DENSE_JACOBIAN_UNKNOWNS = 1000
+MOST_INVERSE_NUMBERS = 2**27  # the number of elements in the inverses of all samples
 
 
-class Alone(Exception):
+class SequentialSystems(Exception):
     """Raised when these systems must be solved one after another."""
 
 
@@ -29,7 +29,7 @@ def kinds(parts: Any) -> str:
     return ", ".join([str(dtype(v)) for v in parts])
 
 
-class System:
+class LinearSystem:
     """A = dR/dx at a point, as a real matrix; a complex unknown counts as two. Each sample has a system
     of its own (`lead`: the shape of the samples). The equations of all samples are one function of all
     unknowns, whose Jacobian has these blocks."""
@@ -37,19 +37,20 @@ class System:
     def __init__(self, problem: Any, x: tuple, values: tuple):
         self.of, self.call, self.lead, self.point, self.x = problem.of, problem.call, problem.lead, (*x, *values), x
         nums = 0 if len(x) == 1 else tuple(range(len(x)))
-        self.recorded: Recorded = recorded(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
+        self.recorded: RecordedCall = record_linear(self.call, Const(lambda *x: problem.residual(x, values)), nums, x)
         self.products = Products(self.recorded)
         self.r = tuple([y for y, _ in self.recorded.low])
         if not self.of.size(self.r) <= 2 * self.of.limit(self.r):
             raise GuardError(
-                f"{self.call}: {name_of(self.of.F)}{where_of(self.of.F)} is not zero any more at the solution: it reads something that has "
+                f"{self.call}: {user_name(self.of.F)}{where_of(self.of.F)} is not zero any more at the solution: it reads something that "
+                "has "
                 "changed since (an attribute, a list, a file); pass it as a parameter"
             )
         self.xp = xp_of(layout_of(x[0]))
         self.size = self.vector(x).shape[-1]
         if self.vector(self.r).shape[-1] != self.size:
             raise ShapeError(
-                f"{self.call}: x has {kinds(x)}, {name_of(self.of.F)} gives {kinds(self.r)}: both must be real, or both complex"
+                f"{self.call}: x has {kinds(x)}, {user_name(self.of.F)} gives {kinds(self.r)}: both must be real, or both complex"
             )
         self.inverse: Any = None
 
@@ -94,9 +95,11 @@ class System:
         return tuple(self.parts(y, self.r if adjoint else self.x))
 
     def solution(self, right: Any, adjoint: bool) -> Any:
-        dense = self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE)
-        if self.lead and (right.size * self.size > MOST if dense else self.of.solve is not None or self.of.kind != "minimum"):
-            raise Alone
+        dense = self.of.solve == "dense" or (self.of.solve is None and self.size <= DENSE_JACOBIAN_UNKNOWNS)
+        if self.lead and (
+            right.size * self.size > MOST_INVERSE_NUMBERS if dense else self.of.solve is not None or self.of.kind != "minimum"
+        ):
+            raise SequentialSystems
         return self.refined(right, adjoint, self.dense(adjoint), 2) if dense else self.refined(right, adjoint, self.free(adjoint), 8)
 
     def refined(self, b: Any, adjoint: bool, solve: Callable, rounds: int) -> Any:
@@ -150,7 +153,7 @@ class System:
         if not condition < 0.1 / np.finfo(A.dtype).eps:
             what = "the Hessian of" if self.of.kind == "minimum" else "the derivative by x of the equations of"
             raise SingularError(
-                f"{self.call}: {what} {name_of(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
+                f"{self.call}: {what} {user_name(self.of.F)}{where_of(self.of.F)} is singular at the solution (condition {condition:.2g}): "
                 "the solution is no differentiable function of the parameters there"
             )
         return inverse

@@ -17,23 +17,23 @@ from .linalg.matrix_functions import eigvals
 from .piecewise import floor, maximum
 from .products import column, convolve, polyval, trace
 from .reductions import cumsum
-from .shaping import concatenate, embed, real, reshape, stacked, sum, zeros_like
+from .shaping import concatenate, embed, nested_to_array, real, reshape, sum, zeros_like
 from .special.bessel import i0
-from .special.declare import implements
+from .special.declare import implements_special
 
 
-def line(x: Any) -> Any:
+def as_vector(x: Any) -> Any:
     """x as a one-dimensional array."""
-    x = stacked(x) if isinstance(x, (list, tuple)) else x
+    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
     return x if ndim(x) == 1 else reshape(x if hasattr(x, "shape") else np.asarray(x), to=(-1,))
 
 
-@implements(np.poly)
+@implements_special(np.poly)
 def poly(seq_of_zeros):
-    z = stacked(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
+    z = nested_to_array(seq_of_zeros) if isinstance(seq_of_zeros, (list, tuple)) else seq_of_zeros
     if ndim(z) == 2:
-        return characteristic(z)
-    z = line(z)
+        return characteristic_polynomial(z)
+    z = as_vector(z)
     library = xp(z)
     p, none = library.ones(1, np.result_type(dtype(z), 0.0)), library.zeros(1)
     for k in range(shape(z)[0]):
@@ -44,14 +44,14 @@ def poly(seq_of_zeros):
     return real(p) if paired else p
 
 
-SMALL = 12  # the largest matrix for which the recursion loses no precision
+SMALL_MATRIX_ROWS = 12  # the largest matrix for which the recursion loses no precision
 
 
-def characteristic(a: Any) -> Any:
+def characteristic_polynomial(a: Any) -> Any:
     """The coefficients of det(x - A). The recursion c[k] = -tr(A M) / k, M <- A M + c[k]
     (Faddeev-LeVerrier) is smooth at equal eigenvalues. A large matrix takes the eigenvalues."""
     n = shape(a)[0]
-    if n > SMALL:
+    if n > SMALL_MATRIX_ROWS:
         p = poly(eigvals(a))
         return real(p) if dtype(p).kind == "c" and dtype(a).kind != "c" else p
     m = eye = xp(a).eye(n)
@@ -61,7 +61,7 @@ def characteristic(a: Any) -> Any:
         c = trace(m) / -k
         found.append(c)
         m = m + c * eye
-    return stacked(found)
+    return nested_to_array(found)
 
 
 @primitive()
@@ -82,11 +82,11 @@ def roots_of(p: Any) -> Any:
     return library.linalg.eigvals(companion) if len(p) > 1 else companion[0]
 
 
-@implements(np.roots)
+@implements_special(np.roots)
 def roots(p):
     """NumPy's roots as constants, followed by two Newton steps. The steps give derivatives up to the
     third order."""
-    p = line(p)
+    p = as_vector(p)
     values, slope = seen(primal_of(p)), polyder(p)
     if values is None:
         r = simple_roots(primal_of(p))
@@ -101,41 +101,41 @@ def roots(p):
     return r
 
 
-@implements(np.polyder)
+@implements_special(np.polyder)
 def polyder(p, m=1):
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of derivative must be positive (see polyint)")
     if m == 0 and hasattr(p, "shape"):
         return p  # p itself, as in NumPy
-    p = line(p)
+    p = as_vector(p)
     for _ in range(m):
         n = shape(p)[0]
         p = p[:-1] * xp(p).arange(n - 1, 0, -1)
     return p
 
 
-@implements(np.polyint)
+@implements_special(np.polyint)
 def polyint(p, m=1, k=None):
     m = operator.index(m)
     if m < 0:
         raise ValueError("Order of integral must be positive (see polyder)")
-    k = np.zeros(m) if k is None else line(k)
+    k = np.zeros(m) if k is None else as_vector(k)
     if shape(k)[0] == 1 and m > 1:
         k = k * np.ones(m)
     if shape(k)[0] < m:
         raise ValueError("k must be a scalar or a rank-1 array of length 1 or >m.")
     if m == 0 and hasattr(p, "shape"):
         return p
-    p = line(p)
+    p = as_vector(p)
     for j in range(m):
         p = concatenate(p / np.arange(shape(p)[0], 0, -1), k[j : j + 1])
     return p
 
 
-def widths(a: Any, b: Any) -> tuple:
+def pad_coefficients(a: Any, b: Any) -> tuple:
     """Two arrays of coefficients. The shorter one is padded with leading zeros."""
-    a, b = line(a), line(b)
+    a, b = as_vector(a), as_vector(b)
     library = xp(a) if xp(b) is np else xp(b)
     # (a number may have become an array)
     a, b = [library.asarray(x) if type(x) is np.ndarray else x for x in (a, b)]
@@ -143,45 +143,45 @@ def widths(a: Any, b: Any) -> tuple:
     return tuple([embed(x, axis=0, start=n - shape(x)[0], size=n) for x in (a, b)])
 
 
-@implements(np.polyadd)
+@implements_special(np.polyadd)
 def polyadd(a1, a2):
-    a, b = widths(a1, a2)
+    a, b = pad_coefficients(a1, a2)
     return a + b
 
 
-@implements(np.polysub)
+@implements_special(np.polysub)
 def polysub(a1, a2):
-    a, b = widths(a1, a2)
+    a, b = pad_coefficients(a1, a2)
     return a - b
 
 
-@implements(np.polymul)
+@implements_special(np.polymul)
 def polymul(a1, a2):
-    return convolve(line(a1), line(a2))
+    return convolve(as_vector(a1), as_vector(a2))
 
 
-@implements(np.polydiv)
+@implements_special(np.polydiv)
 def polydiv(u, v):
-    u, v = line(u), line(v)
+    u, v = as_vector(u), as_vector(v)
     n, m = shape(u)[0], shape(v)[0]
     rest, found = u + 0.0 * v[0], []
     for k in range(n - m + 1):
         q = rest[k] / v[0]
         found.append(q)
         rest = rest - embed(q * v, axis=0, start=k, size=n)
-    quotient = stacked(found) if found else zeros_like(v[:1])
+    quotient = nested_to_array(found) if found else zeros_like(v[:1])
     kept = values_of(rest[max(0, n - m + 1) :])
     first = next((k for k in range(len(kept) - 1) if abs(kept[k]) > 1e-14), max(0, len(kept) - 1))
     rest = rest[max(0, n - m + 1) + first :]
     return quotient, rest if shape(rest)[0] else zeros_like(v[:1])
 
 
-@implements(np.polyfit)
+@implements_special(np.polyfit)
 def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     """Least squares with columns scaled to equal length, as in NumPy."""
     if full:
         raise ArgumentError("numpy.polyfit: full=True is not supported on a tracked Variable; write numpy.linalg.lstsq with numpy.vander")
-    x, order = line(x), operator.index(deg) + 1
+    x, order = as_vector(x), operator.index(deg) + 1
     a = vander(x + 0.0, order)
     b = y + 0.0
     if w is not None:
@@ -198,14 +198,14 @@ def polyfit(x, y, deg, rcond=None, full=False, w=None, cov=False):
     return c, base
 
 
-@implements(np.kaiser)
+@implements_special(np.kaiser)
 def kaiser(M, beta):
     n = xp(beta).arange(M)
     half = (M - 1) / 2.0
     return i0(beta * np.sqrt(1 - ((n - half) / half) ** 2.0)) / i0(beta) if M > 1 else n + 1.0 + 0.0 * beta
 
 
-@implements(np.unwrap)
+@implements_special(np.unwrap)
 def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
     """Each element is shifted by a whole number of periods, which is a constant."""
     d, whole = diff(primal_of(p), 1, axis), primal_of(period)
@@ -219,13 +219,13 @@ def unwrap(p, discont=None, axis=-1, *, period=6.283185307179586):
 
 
 if hasattr(np, "row_stack"):
-    implements(np.row_stack)(vstack)
+    implements_special(np.row_stack)(vstack)
 
 
 # --- sets: each value that NumPy returns is gathered from its position in the input ---
 
 
-def taken(x: Any, values: Any) -> Any:
+def elements_with_values(x: Any, values: Any) -> Any:
     """Gather these values from the flat x."""
     plain = values_of(x)
     order = np.argsort(plain, kind="stable")
@@ -234,7 +234,7 @@ def taken(x: Any, values: Any) -> Any:
 
 def set_of_two(f: Any) -> None:
     def of(ar1, ar2, assume_unique=False, return_indices=False):
-        a, b = line(ar1), line(ar2)
+        a, b = as_vector(ar1), as_vector(ar2)
         more = {}
         if f is not np.union1d:
             more["assume_unique"] = assume_unique
@@ -243,10 +243,10 @@ def set_of_two(f: Any) -> None:
         y = f(values_of(a), values_of(b), **more)
         if return_indices:
             return a[y[1]], *y[1:]
-        return taken(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
+        return elements_with_values(a if f in (np.intersect1d, np.setdiff1d) else concatenate(a, b), y)
 
     of.__name__ = f.__name__
-    implements(f)(of)
+    implements_special(f)(of)
 
 
 for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
@@ -256,10 +256,10 @@ for _f in (np.union1d, np.intersect1d, np.setdiff1d, np.setxor1d):
 def unique_of(f: Any) -> None:
     def of(x):
         y = f(values_of(x))
-        return type(y)(taken(line(x), y[0]), *y[1:]) if isinstance(y, tuple) else taken(line(x), y)
+        return type(y)(elements_with_values(as_vector(x), y[0]), *y[1:]) if isinstance(y, tuple) else elements_with_values(as_vector(x), y)
 
     of.__name__ = f.__name__
-    implements(f)(of)
+    implements_special(f)(of)
 
 
 for _f in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):

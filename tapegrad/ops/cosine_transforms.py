@@ -20,7 +20,7 @@ from .fft import _array as floats
 from .fft import _fitted as fitted
 from .products import matmul
 from .shaping import conj
-from .special.declare import implements
+from .special.declare import implements_special
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -79,7 +79,7 @@ def _transposed(g, out, x, sine, kind, axis):
 rules(trigonometric, _transposed, jvp=linear)
 
 
-def _one(x, sine, kind, n, axis, norm, orthogonalize, inverse):
+def transform_axis(x, sine, kind, n, axis, norm, orthogonalize, inverse):
     """SciPy's transform along one axis."""
     if kind not in TRANSPOSED:
         raise ValueError(f"scipy.fft: type must be 1, 2, 3 or 4, not {kind!r}")
@@ -108,7 +108,7 @@ def _one(x, sine, kind, n, axis, norm, orthogonalize, inverse):
 
 def _declare(name, sine, inverse):
     def one(x, type=2, n=None, axis=-1, norm=None, overwrite_x=False, workers=None, orthogonalize=None):
-        return _one(x, sine, type, n, axis, norm, orthogonalize, inverse)
+        return transform_axis(x, sine, type, n, axis, norm, orthogonalize, inverse)
 
     def several(x, type=2, s=None, axes=None, norm=None, overwrite_x=False, workers=None, *, orthogonalize=None):
         if axes is None:
@@ -116,12 +116,12 @@ def _declare(name, sine, inverse):
         axes = np.atleast_1d(axes).tolist()
         lengths = [None] * len(axes) if s is None else np.atleast_1d(s).tolist()
         for axis, n in zip(axes, lengths, strict=True):
-            x = _one(x, sine, type, n, axis, norm, orthogonalize, inverse)
+            x = transform_axis(x, sine, type, n, axis, norm, orthogonalize, inverse)
         return x
 
     one.__name__, several.__name__ = name, name + "n"
-    implements(getattr(scipy.fft, name))(one)
-    implements(getattr(scipy.fft, name + "n"))(several)
+    implements_special(getattr(scipy.fft, name))(one)
+    implements_special(getattr(scipy.fft, name + "n"))(several)
 
 
 for _name, _sine, _inverse in (("dct", False, False), ("idct", False, True), ("dst", True, False), ("idst", True, True)):
@@ -164,7 +164,7 @@ def _declare_hermitian(name, f, default):
         return f(x, s, axes, norm)
 
     of.__name__ = name
-    implements(getattr(scipy.fft, name))(of)
+    implements_special(getattr(scipy.fft, name))(of)
 
 
 for _name, _f in (("hfft", _hermitian), ("ihfft", _to_hermitian)):
@@ -186,7 +186,7 @@ def _declare_hankel(inverse):
         return matmul(A, xp(A).asarray(scipys(np.eye(shape(A)[-1]), *given)))
 
     of.__name__ = scipys.__name__
-    implements(scipys)(of)
+    implements_special(scipys)(of)
 
 
 _declare_hankel(False)

@@ -1,6 +1,6 @@
 """Functions that make arrays.
 
-While a transform is open in this thread they return Variables of level 0 (`made`); so `buf =
+While a transform is open in this thread they return Variables of level 0 (`as_variable`); so `buf =
 np.zeros(3); buf[0] = x[0]` works. With `like=x`, or made from a Variable (`zeros_like(x)`), they
 always do."""
 
@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, shares_memory, xp_of
+from .._core.arrays import is_array, may_share_memory, xp_of
 from .._core.errors import ArgumentError
 from .._core.foreign import OBJECTS, argument
 from .._core.primitive import SAMPLED, handle, layout_of, nests_variable, primal_of, values_of
@@ -22,7 +22,7 @@ from .._core.variable import DIRECT, Variable, View, variable
 from .declare import NUMPY, implements, linear, primitive, rules
 from .declare import dtype as dtype_of
 from .declare import shape as dim
-from .shaping import array_of, astype, copy, joined, stacked
+from .shaping import array_of, astype, copy, joined, nested_to_array
 
 # Functions that run in NumPy or CuPy, and whose results become Variables while a transform is open.
 CREATORS = {
@@ -44,7 +44,7 @@ def room(f: Any, x: Any) -> Any:
     return variable(x) if of_samples else x
 
 
-def made(x: Any, given: Any = ()) -> Any:
+def as_variable(x: Any, given: Any = ()) -> Any:
     """A new array as a Variable of level 0, if a transform is open in this thread. An array that shares
     memory, with an argument or anything else, stays plain. Another holder may write that memory, so
     each use copies it (`_core.reverse.keep`)."""
@@ -64,7 +64,7 @@ def is_fresh(x: Any, given: Any) -> bool:
         if any([owner is a for a in given]):
             return False
         owner = owner.base
-    return owner is None and (x.base is None or not any([shares_memory(x, a) for a in given]))
+    return owner is None and (x.base is None or not any([may_share_memory(x, a) for a in given]))
 
 
 def plain_of(x: Any) -> Any:
@@ -109,10 +109,10 @@ def full(shape, fill_value, dtype=None, order="C", *, like=None):
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
     xp = xp_of(layout_of(y if like is None else like))
     to = dtype or (dtype_of(y) if hasattr(y, "dtype") else np.asarray(y).dtype)
-    return filled(handle(xp.empty(plain_of(shape), to, order)), y)
+    return fill_value_of(handle(xp.empty(plain_of(shape), to, order)), y)
 
 
-def filled(out: Any, y: Any) -> Any:
+def fill_value_of(out: Any, y: Any) -> Any:
     if not isinstance(out, Variable):
         out[...] = objects(y) if out.dtype == OBJECTS and isinstance(y, Variable) else values_of(y)
     else:
@@ -125,7 +125,7 @@ def full_like(a, fill_value, dtype=None, order="K", subok=True, shape=None, *, d
     a = argument(a)  # an object array becomes an array of its numbers
     x = late.shown(a) if isinstance(a, Variable) else a
     y = array(fill_value) if isinstance(fill_value, (list, tuple)) else fill_value
-    return filled(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
+    return fill_value_of(handle(xp_of(x).empty_like(x, dtype, order, shape=shape)), y)
 
 
 @implements(np.fromiter)
@@ -133,14 +133,14 @@ def fromiter(iter, dtype, count=-1, *, like=None):
     xs = list(iter if count < 0 else itertools.islice(iter, count))
     if len(xs) < count:
         raise ValueError(f"numpy.fromiter: the iterator has {len(xs)} elements for count={count}")
-    return _array(xs, dtype, None, 0, like)
+    return array_with_copy(xs, dtype, None, 0, like)
 
 
 @implements(np.array, layout="own")
 def array(object, dtype=None, *, copy=True, order="K", subok=False, ndmin=0, like=None):
     if dtype is None and copy is True and order == "K" and not ndmin and type(object) is list and nests_variable(object):
         return joined(object)
-    return ordered(_array(object, dtype, copy, ndmin), order)
+    return in_memory_order(array_with_copy(object, dtype, copy, ndmin), order)
 
 
 @implements(np.copy)
@@ -150,20 +150,20 @@ def copy_of(a, order="K", subok=False):
 
 @implements(np.asarray, np.asanyarray, layout="own")
 def asarray(a, dtype=None, order=None, *, device=None, copy=None, like=None):
-    return ordered(_array(a, dtype, copy, 0, like), order)
+    return in_memory_order(array_with_copy(a, dtype, copy, 0, like), order)
 
 
 @implements(np.ascontiguousarray, layout="own")
 def ascontiguousarray(a, dtype=None, *, like=None):
-    return ordered(_array(a, dtype, None, 1), "C")
+    return in_memory_order(array_with_copy(a, dtype, None, 1), "C")
 
 
 @implements(np.asfortranarray, layout="own")
 def asfortranarray(a, dtype=None, *, like=None):
-    return ordered(_array(a, dtype, None, 1), "F")
+    return in_memory_order(array_with_copy(a, dtype, None, 1), "F")
 
 
-def ordered(x: Any, order: str | None) -> Any:
+def in_memory_order(x: Any, order: str | None) -> Any:
     """x, or a copy if its memory is not in this order."""
     if order not in ("C", "F") or not getattr(x, "shape", ()) or (x.flags.f_contiguous if order == "F" else x.flags.c_contiguous):
         return x
@@ -174,7 +174,7 @@ def ordered(x: Any, order: str | None) -> Any:
 def asarray_chkfinite(a, dtype=None, order=None):
     plain = plain_of(a)
     xp_of(plain).asarray_chkfinite(plain, dtype, order)
-    return ordered(_array(a, dtype, None, 0), order)
+    return in_memory_order(array_with_copy(a, dtype, None, 0), order)
 
 
 @implements(np.require, layout="own")
@@ -183,7 +183,7 @@ def require(a, dtype=None, requirements=None, *, like=None):
     if wanted >= {"C", "F"}:
         raise ValueError("Cannot specify both 'C' and 'F' order")
     order = "F" if "F" in wanted else "C" if "C" in wanted else "A"
-    x = ordered(_array(a, dtype, None, 0), order)
+    x = in_memory_order(array_with_copy(a, dtype, None, 0), order)
     if "O" in wanted and type(x) in DIRECT and x is a:
         raise ArgumentError(
             "numpy.require: whether NumPy's array would own its memory is not known of a tracked one; leave out 'O', or write x.copy()"
@@ -191,7 +191,7 @@ def require(a, dtype=None, requirements=None, *, like=None):
     return copy(x, order) if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable) else x
 
 
-def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
+def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True), or only if needed (None, False)."""
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
@@ -217,7 +217,7 @@ def _array(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None
     return y
 
 
-class Boxed:
+class ObjectBox:
     """Wraps a tracked number on its way into an object array. NumPy would otherwise ask it for its
     memory."""
 
@@ -233,7 +233,7 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
 
     def boxed(e):
         if isinstance(e, Variable):
-            return [boxed(e[i]) for i in range(dim(e)[0])] if dim(e) else Boxed(e)
+            return [boxed(e[i]) for i in range(dim(e)[0])] if dim(e) else ObjectBox(e)
         return [boxed(v) for v in e] if isinstance(e, (list, tuple)) else e
 
     out = np.array(boxed(a), dtype=object, ndmin=ndmin)
@@ -241,7 +241,7 @@ def objects(a: Any, ndmin: int = 0) -> np.ndarray:
         out = out.reshape(dim(a))
 
     def unboxed(e):
-        return e.value if type(e) is Boxed else [unboxed(v) for v in e] if type(e) is list else e
+        return e.value if type(e) is ObjectBox else [unboxed(v) for v in e] if type(e) is list else e
 
     flat = out.reshape(-1)
     for i, e in enumerate(flat):
@@ -308,7 +308,7 @@ def logspace(start, stop, num=50, endpoint=True, base=10.0, dtype=None, axis=0):
 @implements(np.geomspace)
 def geomspace(start, stop, num=50, endpoint=True, dtype=None, axis=0):
     """start r^t for t from 0 to 1, with r = stop / start."""
-    start, stop = [stacked(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
+    start, stop = [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in (start, stop)]
     t = linspace(0.0, 1.0, num, endpoint)
     rank = max(np.ndim(layout_of(start)), np.ndim(layout_of(stop)))
     xp = xp_of(layout_of(start)) if is_array(layout_of(start)) else xp_of(layout_of(stop))
@@ -330,26 +330,26 @@ def to_device(x):
 
 
 @primitive(shapes=(0,), batch="elementwise")
-def to_host(x):
+def copy_to_host(x):
     return x.get()
 
 
-rules(to_device, lambda g, out, x: to_host(g), jvp=linear)
-rules(to_host, lambda g, out, x: to_device(g), jvp=linear)
+rules(to_device, lambda g, out, x: copy_to_host(g), jvp=linear)
+rules(copy_to_host, lambda g, out, x: to_device(g), jvp=linear)
 
 
 def on_device(x: Any) -> Any:
     """x with Variables over NumPy arrays moved to the device."""
     if isinstance(x, (list, tuple)) and nests_variable(x):
-        x = stacked(x)
+        x = nested_to_array(x)
     return to_device(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is np else x
 
 
 @nested
-def placed(x: Any) -> Any:
+def on_device_result(x: Any) -> Any:
     """The result of a CuPy function of numbers, with its arrays on the device."""
     return on_device(x) if isinstance(x, Variable) and is_array(layout_of(x)) else x
 
 
-def on_host(x: Any) -> Any:
-    return to_host(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is not np else x
+def host_value(x: Any) -> Any:
+    return copy_to_host(x) if isinstance(x, Variable) and xp_of(layout_of(x)) is not np else x

@@ -56,7 +56,7 @@ class Translation:
         return placed, named
 
 
-def translation(f: Callable, key: Callable) -> Translation | None:
+def translation_of(f: Callable, key: Callable) -> Translation | None:
     """The translation, or None if both functions take the same parameters or their signatures are
     unknown."""
     try:

@@ -30,7 +30,7 @@ from .._core.errors import DeviceError
 from .._core.foreign import operand
 from .._core.primitive import Primitive, bind, layout_of
 from .._core.registry import TABLES, late
-from .._core.reverse import Like
+from .._core.reverse import ShapeStandIn
 from .._core.typing import AnyDict, AnyFunction, AnyTuple, Shape
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 from .layouts import laid_as_library
@@ -78,7 +78,7 @@ def operand_for(a: Any, other: Any) -> Any:
 
 def shape(x: Any) -> AnyTuple:
     c = type(x)
-    if c is np.ndarray or c is View or c is Like:
+    if c is np.ndarray or c is View or c is ShapeStandIn:
         return x.shape  # type: ignore[no-any-return]
     if c in DIRECT:
         x = x._value
@@ -91,7 +91,7 @@ def shape(x: Any) -> AnyTuple:
 def dtype(x: Any) -> np.dtype:
     if type(x) is np.ndarray:
         return x.dtype  # type: ignore[no-any-return]
-    if type(x) is not Like:
+    if type(x) is not ShapeStandIn:
         x = layout_of(x)
     return x.dtype if getattr(x, "dtype", None) is not None else np.dtype(type(x))
 
@@ -142,7 +142,7 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
     return declare
 
 
-class Written:
+class ComposedScalar:
     """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
     stand there.  `value`: another function for its value alone."""
 
@@ -150,7 +150,7 @@ class Written:
         self.form, self.value = form, value or form
 
 
-class Gated(Written):
+class GatedProduct(ComposedScalar):
     """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it.
     `gates`: the number of operands for which it does.  The form may be the ufunc that does the same without a gate."""
 
@@ -233,8 +233,8 @@ def primitive(
 
     `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
     inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
-    which gives the value, while the rules give the derivatives; or `Written(function)`, of which the derivatives are those of what is
-    written there.
+    which gives the value, while the rules give the derivatives; or `ComposedScalar(function)`, of which the derivatives are those of what
+    is written there.
 
     `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor warns of its own.
     `rough`: kernels compute it less exactly than NumPy (a function of the settings, where they decide).  `reduces`: it combines
@@ -296,7 +296,7 @@ def rules(entry: Any, *vjp: AnyFunction, jvp: Any, joint: AnyFunction | None = N
     false."""
     prim = entry.prim
     signature = signature_of(prim.run)
-    prim.joint, prim.vjp = joint is not None, tuple([named(r, prim) for r in (vjp if joint is None else (joint,))])
+    prim.joint, prim.vjp = joint is not None, tuple([named_rule(r, prim) for r in (vjp if joint is None else (joint,))])
     prim.same, prim.linear = jvp is same, jvp is linear
     if prim.same and prim.batch is None:
         prim.batch = "elementwise"
@@ -312,7 +312,7 @@ def is_operator(prim: Primitive, signature: Signature) -> bool:
     )
 
 
-def named(rule: Any, prim: Primitive) -> Any:
+def named_rule(rule: Any, prim: Primitive) -> Any:
     """The rule as a function of this primitive alone; a record finds its primitive through its rule."""
     if getattr(rule, "prim", prim) is not prim:
         defaults = rule.__kwdefaults__

@@ -14,9 +14,9 @@ from .._core.arrays import xp_of
 from .._core.primitive import layout_of, view
 from .._core.variable import ArrayVariable, Variable, View
 from .declare import implements, ndim, primitive, rules, shape, xp
-from .layouts import laid
-from .products import T, diagonals, product, reordered, two
-from .shaping import argsort, arrays_of, fit, reshape, sum
+from .layouts import in_library_layout
+from .products import T, diagonals, product, reordered, two_operands
+from .shaping import argsort, arrays_of, fit_to_shape, reshape, sum
 
 
 def _contract_stacked(run, xs, params):
@@ -31,12 +31,12 @@ def contract(*xs, subscripts, optimize):
     """einsum, if every label is unique in its operand and occurs in the result or in another operand."""
     if len(xs) == 2 and type(xs[0]) is type(xs[1]) is ndarray:
         how = as_matrices(subscripts)
-        if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW:
+        if how is not None and math.prod(xs[0].shape) * math.prod([xs[1].shape[k] for k in how.free]) > FEW_MULTIPLICATIONS:
             return how(*xs)
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
 
 
-FEW = 4096  # multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
+FEW_MULTIPLICATIONS = 4096  # multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
 
 
 class AsMatrices:
@@ -158,12 +158,12 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
     if len(operands) == 3 and type(operands[0]) is str and out is dtype is None:
         y = _product_of(operands[0], *operands[1:])
         if y is not None:
-            return y if not optimize and xp(y) is np else laid(y, np.einsum, operands, {"optimize": optimize})
+            return y if not optimize and xp(y) is np else in_library_layout(y, np.einsum, operands, {"optimize": optimize})
     if type(operands[0]) is str and out is dtype is None and order == "K":
         text = _contracted(operands[0], operands[1:])
         if text is not None:
             y = contract(*operands[1:], subscripts=text, optimize=optimize)
-            return laid(y, np.einsum, operands, {"optimize": optimize} if optimize else {})
+            return in_library_layout(y, np.einsum, operands, {"optimize": optimize} if optimize else {})
     xs, labels, result = _parsed(operands)
     if len(set(result)) != len(result) or not set(result) <= {a for p in labels for a in p}:
         raise ValueError("einsum: a label of the result is repeated, or stands in no operand")
@@ -201,9 +201,9 @@ def einsum(*operands, out=None, optimize=False, dtype=None, order="K", casting="
         letter = dict(zip(size, LETTERS, strict=False))
         text = ",".join(["".join([letter[a] for a in p]) for p in labels]) + "->" + "".join([letter[a] for a in result])
         y = contract(*xs, subscripts=text, optimize=optimize)
-    y = y if dtype is None else fit(y, shape(y), np.dtype(dtype))
+    y = y if dtype is None else fit_to_shape(y, shape(y), np.dtype(dtype))
     named = {} if dtype is None and order == "K" else {"dtype": dtype, "order": order, "casting": casting}
-    return laid(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
+    return in_library_layout(y, np.einsum, operands, {"optimize": optimize, **named} if optimize else named)
 
 
 def _product_of(text: str, x: Any, y: Any) -> Any:
@@ -213,7 +213,7 @@ def _product_of(text: str, x: Any, y: Any) -> Any:
     if how is None:
         return None
     i, j = how.summed_x, how.summed_y
-    x, y = two(y, x) if how.swapped else two(x, y)
+    x, y = two_operands(y, x) if how.swapped else two_operands(x, y)
     s, r = shape(x), shape(y)
     if (len(s), len(r)) != how.ranks or min(s) < 2 or min(r) < 2 or s[i] != r[j]:
         return None

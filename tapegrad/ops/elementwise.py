@@ -2,7 +2,7 @@
 and rounding.
 
 Rules are written as transposes for real arrays; for complex arrays the engine conjugates
-(`_core.reverse.Fold`). Where a derivative is singular, the rule multiplies with `times0` or divides
+(`_core.reverse.AdaptedRule`). Where a derivative is singular, the rule multiplies with `times0` or divides
 with `over0`. Both keep a zero cotangent zero, so `where(x > 0, sqrt(x), 0)` has no nan."""
 
 import copy
@@ -16,11 +16,11 @@ from .._core.arrays import F8, is_array, xp_of
 from .._core.errors import NoRuleError, callers_line
 from .._core.primitive import primal_of, seen
 from .._core.registry import late
-from .._core.reverse import Fold, has_nan
+from .._core.reverse import AdaptedRule, has_nan
 from .._core.variable import Variable
-from .declare import Gated, Written, dtype, implements, primitive, rules, same, shape
-from .nondifferentiable import meets, note, warn
-from .shaping import astype, conj, imag, real, spread, zeros_like
+from .declare import ComposedScalar, GatedProduct, dtype, implements, primitive, rules, same, shape
+from .nondifferentiable import meets_nonzero, note_zero, warn_nondifferentiable
+from .shaping import astype, conj, imag, real, spread_over_axes, zeros_like
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -52,28 +52,28 @@ def negative(x):
     return xp_of(x).negative(x)
 
 
-@primitive(scalar=Gated(np.multiply), known_as="multiply")
+@primitive(scalar=GatedProduct(np.multiply), known_as="multiply")
 def times0(g, d):
     """g d, but zero where g is zero, for any d."""
     r = g * d
-    return r if finite(r) else settle(g, r)
+    return r if is_known_finite(r) else settle(g, r)
 
 
-@primitive(scalar=Gated(np.multiply, gates=2))
+@primitive(scalar=GatedProduct(np.multiply, gates=2))
 def times00(g, d):
     """g d, but zero where either is zero, for any value of the other."""
     r = g * d
-    return r if finite(r) else settle(g, settle(d, r))
+    return r if is_known_finite(r) else settle(g, settle(d, r))
 
 
-@primitive(scalar=Gated(np.true_divide))
+@primitive(scalar=GatedProduct(np.true_divide))
 def over0(g, d):
     """g / d, but zero where g is zero, for any d."""
     r = g / d
-    return r if type(d) is np.float64 and d != 0 == d - d or finite(r) else settle(g, r)
+    return r if type(d) is np.float64 and d != 0 == d - d or is_known_finite(r) else settle(g, r)
 
 
-def finite(r) -> bool:
+def is_known_finite(r) -> bool:
     """Is every element of r known to be finite? (False on a device, which would have to synchronise.)"""
     if type(r) is np.float64:
         return math.isfinite(r)
@@ -91,7 +91,7 @@ def settle(g, r):
     return xp.where(xp.asarray(g == 0), xp.zeros((), r.dtype), r)[()]
 
 
-@primitive(np.true_divide, scalar=Written(lambda x, y: x * np.reciprocal(y)), infix="/")
+@primitive(np.true_divide, scalar=ComposedScalar(lambda x, y: x * np.reciprocal(y)), infix="/")
 def divide(x, y):
     return xp_of2(x, y).true_divide(x, y)
 
@@ -102,7 +102,7 @@ def _divisor(g, out, x, y):
     if type(g) is type(out) is np.ndarray and g.dtype is out.dtype is F8 and g.shape == out.shape:
         r = out / y
         r *= g
-        if finite(r):
+        if is_known_finite(r):
             return np.negative(r, r)
     return -times0(g, out / y)
 
@@ -118,12 +118,12 @@ rules(over0, lambda c, out, g, d: over0(c, d), lambda c, out, g, d: -times00(g, 
 rules(divide, lambda g, out, x, y: over0(g, y), _divisor, jvp=same)
 
 
-@primitive(np.positive, scalar=Written(lambda x: x))
+@primitive(np.positive, scalar=ComposedScalar(lambda x: x))
 def positive(x):
     return xp_of(x).positive(x)
 
 
-@primitive(np.square, scalar=Written(lambda x: x * x))
+@primitive(np.square, scalar=ComposedScalar(lambda x: x * x))
 def square(x):
     return xp_of(x).square(x)
 
@@ -183,7 +183,7 @@ def careful(rule: Any) -> Any:
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite."""
     rule = getattr(rule, "general", rule)
-    if type(rule) is Fold:
+    if type(rule) is AdaptedRule:
         rule = copy.copy(rule)
         rule.rule = careful(rule.rule)
         return rule
@@ -208,7 +208,7 @@ def careful(rule: Any) -> Any:
                 if prim.batch == "elementwise":
                     reached = [mark] * len(terms)
                 elif "keepdims" in (given := {**dict(zip(rule.__code__.co_varnames[1:], values, strict=False)), **params}):
-                    reached = [spread(mark, shape(c), given["axis"], given["keepdims"]) for c in terms]
+                    reached = [spread_over_axes(mark, shape(c), given["axis"], given["keepdims"]) for c in terms]
                 else:
                     reached = pulled(mark, [filled(x, 1.0) for x in plain])
                 found = zip(terms, slopes, reached, strict=True)
@@ -229,7 +229,7 @@ def absolute(x):
     return xp_of(x).absolute(x)
 
 
-@primitive(np.sign, scalar=Written(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
+@primitive(np.sign, scalar=ComposedScalar(lambda x: np.where(x > 0.0, 1.0, np.where(x < 0.0, -1.0, abs(x)))))
 def sign(x):
     """The sign of real numbers; its derivative is zero."""
     if x.dtype.kind == "c":
@@ -238,7 +238,7 @@ def sign(x):
 
 
 @functools.cache
-def bounds_of(d: np.dtype) -> tuple:
+def safe_range(d: np.dtype) -> tuple:
     """Bounds for lengths of this dtype: between the first two a length is neither subnormal nor near
     infinity. The third is a power of 2 that scales lengths into that range."""
     info = np.finfo(d)
@@ -248,7 +248,7 @@ def bounds_of(d: np.dtype) -> tuple:
 def share_of(x: Any, r: Any, length: Any) -> Any:
     """x[0] / r for a length r = length(*x), all plain; 0 where r is 0. If r is infinite or subnormal, x
     is first scaled by a power of 2."""
-    (low, high, eps), xp = bounds_of(r.dtype), xp_of(r)
+    (low, high, eps), xp = safe_range(r.dtype), xp_of(r)
     if xp is np and (low < r < high if r.ndim == 0 else not r.size or (low < r.min() and r.max() < high)):
         return x[0] / r
     s = xp.where(r > high, r.dtype.type(eps), xp.where(r < low, r.dtype.type(1 / eps), r.dtype.type(1)))
@@ -281,14 +281,14 @@ rules(phase_of, _turned, jvp=lambda t, out, x: _turned(t[0], out, x))
 
 def _absolute_vjp(g, out, x):
     if dtype(x).kind == "c":
-        return note(g * phase_of(x), x, primal_of(out) == 0, "abs of complex numbers")
+        return note_zero(g * phase_of(x), x, primal_of(out) == 0, "abs of complex numbers")
     return g * sign(x)
 
 
 def _absolute_jvp(t, out, x):
     if dtype(x).kind == "c":
         u = conj(phase_of(x))
-        return note(real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
+        return note_zero(real(u * t[0]), x, primal_of(out) == 0, "abs of complex numbers", pulled=False, pushed=t[0])
     return t[0] * sign(x)
 
 
@@ -310,12 +310,12 @@ def quotient_and_rest(a: Any, b: Any) -> tuple:
     return q + np.where(long, 1.0, 0.0) - np.where(short, 1.0, 0.0), np.where(off, math.nan, rest)
 
 
-@primitive(np.floor_divide, scalar=Written(lambda x, y: quotient_and_rest(x, y)[0]), rough=True)
+@primitive(np.floor_divide, scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[0]), rough=True)
 def floor_divide(x, y):
     return xp_of2(x, y).floor_divide(x, y)
 
 
-@primitive(np.remainder, scalar=Written(lambda x, y: quotient_and_rest(x, y)[1]), rough=True)
+@primitive(np.remainder, scalar=ComposedScalar(lambda x, y: quotient_and_rest(x, y)[1]), rough=True)
 def remainder(x, y):
     return xp_of2(x, y).remainder(x, y)
 
@@ -341,7 +341,7 @@ def power_of(x, n):
     return xp_of2(x, n).power(x, n)
 
 
-@primitive(scalar=Written(lambda x, *, n: x**n), infix="**", rough=lambda n: n not in range(9), known_as="power")
+@primitive(scalar=ComposedScalar(lambda x, *, n: x**n), infix="**", rough=lambda n: n not in range(9), known_as="power")
 def power_n(x, *, n):
     """x ** n for a Python number n."""
     return x**n
@@ -406,7 +406,7 @@ def cbrt(x):
     return xp_of(x).cbrt(x)
 
 
-@primitive(batch="elementwise", scalar=Gated(lambda g, r: 0.5 * g / r))
+@primitive(batch="elementwise", scalar=GatedProduct(lambda g, r: 0.5 * g / r))
 def root_slope(g, r):
     """g / (2 r), the derivative of the root r; zero where g is zero. If both are zero, the limit is
     unknown."""
@@ -418,7 +418,7 @@ def _root_slope_vjp(c, g, r):
     c is nonzero, unless the direction is zero there. In that case the warning is superfluous."""
     gate = seen(unknown_limit(g, r))
     if gate is not None and seen(c) is not None and bool((gate & (seen(c) == 0)).any()):
-        warn("sqrt", callers_line())
+        warn_nondifferentiable("sqrt", callers_line())
     return root_slope(c, r)
 
 
@@ -427,8 +427,8 @@ def _root_slope_jvp(t, out, g, r):
     tangent is infinite, it is neither."""
     gate, (c, e) = unknown_limit(g, r), t
     if seen(gate) is not None and gate.any():
-        if (c is not None and meets(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
-            warn("sqrt", callers_line())
+        if (c is not None and meets_nonzero(c, gate)) or (e is not None and seen(e) is not None and bool((gate & (seen(e) == 0)).any())):
+            warn_nondifferentiable("sqrt", callers_line())
     a = None if c is None else root_slope(select(gate, zero_of(c), c), r)
     b = None if e is None else -times00(2.0 * e, over0(out, 2.0 * r))
     return b if a is None else a if b is None else a + b
@@ -475,12 +475,12 @@ def log(x):
     return xp_of(x).log(x)
 
 
-@primitive(np.log2, scalar=Written(lambda x: np.log(x) * (1 / LN2)))
+@primitive(np.log2, scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN2)))
 def log2(x):
     return xp_of(x).log2(x)
 
 
-@primitive(np.log10, scalar=Written(lambda x: np.log(x) * (1 / LN10)))
+@primitive(np.log10, scalar=ComposedScalar(lambda x: np.log(x) * (1 / LN10)))
 def log10(x):
     return xp_of(x).log10(x)
 
@@ -500,18 +500,18 @@ rules(log1p, lambda g, out, x: over0(g, 1.0 + x), jvp=same)
 
 # --- trigonometry ---
 
-BIG = 1e18  # 1 + x^2 = x^2 above this, in float64 and float32
+SQUARE_ABSORBS_ONE = 1e18  # 1 + x^2 = x^2 above this, in float64 and float32
 
 
 def arcsinh_in_kernels(x):
     a = abs(x)
-    y = np.where(a > BIG, np.log(a) + LN2, np.log1p(a + a * a / (1.0 + np.sqrt(1.0 + a * a))))
+    y = np.where(a > SQUARE_ABSORBS_ONE, np.log(a) + LN2, np.log1p(a + a * a / (1.0 + np.sqrt(1.0 + a * a))))
     return np.where(x == 0.0, x, np.where(x < 0.0, -y, y))
 
 
 def arccosh_in_kernels(x):
     t = np.where(x < 1.0, math.nan, x - 1.0)
-    return np.where(x > BIG, np.log(x) + LN2, np.log1p(t + np.sqrt(t * (t + 2.0))))
+    return np.where(x > SQUARE_ABSORBS_ONE, np.log(x) + LN2, np.log1p(t + np.sqrt(t * (t + 2.0))))
 
 
 @primitive(np.sin, scalar="sin")
@@ -597,7 +597,7 @@ def less_square(x):
     return (1.0 - x) * (1.0 + x)
 
 
-@primitive(scalar=Written(lambda x: 1.0 / (1.0 + x * x)))
+@primitive(scalar=ComposedScalar(lambda x: 1.0 / (1.0 + x * x)))
 def bell(x):
     """1 / (1 + x^2). Its derivative -2 x out^2 is multiplied in an order without overflow, if the product
     is finite."""
@@ -641,12 +641,12 @@ rules(arccosh, lambda g, out, x: over0(g, sqrt(x - 1.0) * sqrt(x + 1.0)), jvp=sa
 rules(arctanh, lambda g, out, x: over0(g, less_square(x)), jvp=same)
 
 
-@primitive(np.deg2rad, np.radians, scalar=Written(lambda x: x * (math.pi / 180)))
+@primitive(np.deg2rad, np.radians, scalar=ComposedScalar(lambda x: x * (math.pi / 180)))
 def deg2rad(x):
     return xp_of(x).deg2rad(x)
 
 
-@primitive(np.rad2deg, np.degrees, scalar=Written(lambda x: x * (180 / math.pi)))
+@primitive(np.rad2deg, np.degrees, scalar=ComposedScalar(lambda x: x * (180 / math.pi)))
 def rad2deg(x):
     return xp_of(x).rad2deg(x)
 

@@ -15,7 +15,7 @@ from numpy.lib.array_utils import normalize_axis_index
 from .._core.arrays import is_array, xp_of
 from .._core.primitive import layout_of
 from .declare import axes_of, dtype, implements, linear, ndim, primitive, rules, shape
-from .shaping import array_of, arrays_of, conj, embed, fit, rolled, slice_of
+from .shaping import array_of, arrays_of, conj, embed, fit_to_shape, rolled, slice_of
 
 
 @primitive(shapes=(0,), batch="axis")
@@ -51,7 +51,7 @@ rules(
 )
 rules(
     irdft,
-    lambda g, out, x, n, axis: fit(weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), shape(x), dtype(x)),
+    lambda g, out, x, n, axis: fit_to_shape(weighted(rdft(g, axis=axis), n=n, axis=axis, weight=2.0), shape(x), dtype(x)),
     jvp=linear,
 )
 rules(weighted, lambda g, out, x, n, axis, weight: weighted(g, n=n, axis=axis, weight=weight), jvp=linear)
@@ -60,7 +60,7 @@ FORWARD = {None: 0, "backward": 0, "ortho": -0.5, "forward": -1}
 INVERSE = {None: -1, "backward": -1, "ortho": -0.5, "forward": 0}
 
 
-def _scaled(y: Any, n: int, powers: dict, norm: Any) -> Any:
+def normalised(y: Any, n: int, powers: dict, norm: Any) -> Any:
     if norm not in powers:
         raise ValueError(f"fft: norm must be 'backward', 'ortho' or 'forward', not {norm!r}")
     power = powers[norm]
@@ -100,7 +100,7 @@ def _full(a, s, axes, norm, inverse):
     if not axes:  # a transform over no axes is the array itself
         return a if is_array(layout_of(a)) else array_of(a)
     y = dft(a, axes=axes, inverse=inverse)
-    return _scaled(y, n, INVERSE if inverse else FORWARD, norm)
+    return normalised(y, n, INVERSE if inverse else FORWARD, norm)
 
 
 @implements(np.fft.fft)
@@ -144,7 +144,7 @@ def rfftn(a, s=None, axes=None, norm=None, out=None):
         a = _fitted(a, axis, n)
     n = math.prod([shape(a)[i] for i in axes])
     y = rdft(a, axis=axes[-1])
-    return _scaled(dft(y, axes=axes[:-1]) if len(axes) > 1 else y, n, FORWARD, norm)
+    return normalised(dft(y, axes=axes[:-1]) if len(axes) > 1 else y, n, FORWARD, norm)
 
 
 @implements(np.fft.irfftn)
@@ -156,7 +156,7 @@ def irfftn(a, s=None, axes=None, norm=None, out=None):
         a = _fitted(a, axis, n)
     n = math.prod([shape(a)[i] for i in axes[:-1]]) * last
     y = dft(a, axes=axes[:-1], inverse=True) if len(axes) > 1 else a
-    return _scaled(irdft(y, n=last, axis=axes[-1]), n, INVERSE, norm)
+    return normalised(irdft(y, n=last, axis=axes[-1]), n, INVERSE, norm)
 
 
 @implements(np.fft.rfft)

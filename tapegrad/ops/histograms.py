@@ -10,23 +10,23 @@ from .._core.arrays import xp_of
 from .._core.primitive import values_of
 from .declare import ndim, shape
 from .reductions import sum
-from .shaping import reshape, stacked
+from .shaping import nested_to_array, reshape
 from .sorting import bincount
-from .special.declare import implements
+from .special.declare import implements_special
 from .statistics import histogram
 
 
-def columns(sample: Any) -> list:
+def sample_columns(sample: Any) -> list:
     """The columns of a sample: an array (n, axes) or a sequence of arrays (n)."""
     if not isinstance(sample, (list, tuple)) and ndim(sample) == 2:
         return [sample[:, k] for k in range(shape(sample)[1])]
     rows = sample if isinstance(sample, (list, tuple)) else [sample]
-    return [stacked(x) if isinstance(x, (list, tuple)) else x for x in rows]
+    return [nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in rows]
 
 
-@implements(np.histogramdd)
+@implements_special(np.histogramdd)
 def histogramdd(sample, bins=10, range=None, density=None, weights=None):
-    xs = columns(sample)
+    xs = sample_columns(sample)
     bins = [bins] * len(xs) if isinstance(bins, (int, np.integer)) else list(bins)
     limits = [None] * len(xs) if range is None else list(range)
     if len(bins) != len(xs) or len(limits) != len(xs):
@@ -42,7 +42,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
         at = at * n + library.clip(cell, 0, n - 1)
     w = inside * 1.0
     if weights is not None:
-        w = w * (stacked(weights) if isinstance(weights, (list, tuple)) else weights)
+        w = w * (nested_to_array(weights) if isinstance(weights, (list, tuple)) else weights)
     counts = reshape(bincount(at, w, math.prod(sizes)), to=tuple(sizes))
     if density:
         counts = counts / sum(counts)
@@ -51,7 +51,7 @@ def histogramdd(sample, bins=10, range=None, density=None, weights=None):
     return counts, edges
 
 
-@implements(np.histogram2d)
+@implements_special(np.histogram2d)
 def histogram2d(x, y, bins=10, range=None, density=None, weights=None):
     if not isinstance(bins, (int, np.integer)):
         bins = list(bins) * 2 if len(bins) == 1 else [bins, bins] if len(bins) > 2 else bins

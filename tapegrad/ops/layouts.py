@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import NUMBERS, is_array, room_laid, steps_of, xp_of
+from .._core.arrays import NUMBERS, is_array, packed_steps, room_laid, xp_of
 from .._core.registry import late
 from .._core.variable import DIRECT, HANDLES, Variable, View, bottom
 
@@ -44,11 +44,11 @@ def laid_as_library(function: Callable, ours: Callable, always: bool) -> Callabl
         if c in DIRECT:
             v = bottom(y)
             if is_array(v) and not v.ndim:
-                return laid(y, function, args, kwargs)
+                return in_library_layout(y, function, args, kwargs)
         elif not issubclass(c, (tuple, list)):
             return y
         if always or not all_usual(args) or (kwargs and not all_usual(kwargs.values())):
-            return laid(y, function, args, kwargs)
+            return in_library_layout(y, function, args, kwargs)
         return y
 
     return implemented
@@ -78,7 +78,7 @@ def all_usual(xs: Any) -> bool:
     return True
 
 
-def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
+def in_library_layout(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     """The result y of a composition, or each member of it, in the form of the library's result."""
     # (`isinstance` would ask a Variable for its class)
     several = type(y) not in HANDLES and issubclass(type(y), (tuple, list))
@@ -86,28 +86,28 @@ def laid(y: Any, function: Callable, args: tuple, kwargs: dict) -> Any:
     members = [None if type(m) is View or not hasattr(v := bottom(m), "dtype") else v for m in found]
     given: list = []
     try:
-        key = function, key_of(args, given), *[None if v is None else (v.shape, v.dtype.char) for v in members]
+        key = function, layout_key(args, given), *[None if v is None else (v.shape, v.dtype.char) for v in members]
         if kwargs:
-            key = key, *kwargs, key_of(tuple(kwargs.values()), given)
+            key = key, *kwargs, layout_key(tuple(kwargs.values()), given)
         known = KNOWN.get(key)
     except TypeError:  # an argument that may not be used twice
         return y
     if known is None:
         if len(KNOWN) > 999:
             KNOWN.clear()
-        known = KNOWN[key] = asked(function, args, kwargs, given)
+        known = KNOWN[key] = library_layout(function, args, kwargs, given)
     if len(known) != len(members):
         return y
     found = [m if v is None or form is None else like(m, v, *form) for m, v, form in zip(found, members, known, strict=True)]
     return found[0] if not several else type(y)(found) if type(y) in (tuple, list) else type(y)(*found)
 
 
-def key_of(x: Any, given: list) -> Any:
+def layout_key(x: Any, given: list) -> Any:
     """The part of an argument that decides the form of the result: the layout of arrays, which are
     appended to `given`. Raises TypeError for other objects than arrays and settings."""
     c = type(x)
     if c is tuple or c is list:
-        return c, *[key_of(e, given) for e in x]
+        return c, *[layout_key(e, given) for e in x]
     if c in NAMED:
         return x
     if c in SETTINGS:
@@ -124,11 +124,11 @@ def key_of(x: Any, given: list) -> Any:
     return xp_of(x), x.shape, x.strides, x.dtype.char
 
 
-def plain_of(x: Any, least: int) -> Any:
+def library_view(x: Any, least: int) -> Any:
     """x as the library takes it. Hidden values are replaced by dummy values, from `least` upwards."""
     c = type(x)
     if c is tuple or c is list:
-        return c([plain_of(e, least) for e in x])
+        return c([library_view(e, least) for e in x])
     if c in SETTINGS:
         return x
     if issubclass(c, Variable):
@@ -136,29 +136,29 @@ def plain_of(x: Any, least: int) -> Any:
     return x if type(x) is xp_of(x).ndarray or type(x).__module__ == "numpy" else stand_in(x, least)
 
 
-def asked(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
+def library_layout(function: Callable, args: tuple, kwargs: dict, given: list) -> list:
     """The forms (shape, strides, dtype; strides None: a number) of the library's results for such
     arguments. Empty if the library raises."""
     libraries = {xp_of(x) for x in given} or {np}
-    f = function if libraries == {np} else on_device(function)
+    f = function if libraries == {np} else device_function(function)
     for least in (0, 9):
         try:
             with warnings.catch_warnings(), np.errstate(all="ignore"):
                 warnings.simplefilter("ignore")
-                y = f(*[plain_of(a, least) for a in args], **{k: plain_of(v, least) for k, v in kwargs.items()})
+                y = f(*[library_view(a, least) for a in args], **{k: library_view(v, least) for k, v in kwargs.items()})
             break
         except Exception:  # because of the dummy values
             y = ()
-    return [form_of(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
+    return [array_form(v) for v in (y if isinstance(y, (tuple, list)) else [y])]
 
 
-def form_of(v: Any) -> tuple | None:
+def array_form(v: Any) -> tuple | None:
     if is_array(v):
         return v.shape, v.strides, v.dtype
     return ((), None, v.dtype) if isinstance(v, np.generic) else None
 
 
-def on_device(function: Callable) -> Any:
+def device_function(function: Callable) -> Any:
     """CuPy's function of the same name, or None."""
     library, dot, rest = (getattr(function, "__module__", None) or "numpy").partition("._")[0].partition(".")
     # (ufuncs do not name their module)
@@ -179,7 +179,7 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
     size = v.dtype.itemsize
     if dtype.itemsize != size:
         strides = tuple([s * size // dtype.itemsize for s in strides])
-    if v.strides == strides or steps_of(shape, v.strides, size, True) == steps_of(shape, strides, size, True):
+    if v.strides == strides or packed_steps(shape, v.strides, size, True) == packed_steps(shape, strides, size, True):
         return y
     return late.relaid(y, strides=strides)
 

@@ -56,12 +56,12 @@ REFUSED = {
 }
 
 
-def split(table: dict) -> dict:
+def by_namespace(table: dict) -> dict:
     """namespace -> name -> reason."""
     return {space: {name: why for why, names in kinds.items() for name in names.split()} for space, kinds in table.items()}
 
 
-WHY = split(REFUSED)
+WHY = by_namespace(REFUSED)
 NATURE = {space: frozenset(names.split()) for space, names in CONSTANT.items()}
 
 

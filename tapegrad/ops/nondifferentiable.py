@@ -38,7 +38,7 @@ def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
     return FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))(f, args, kwargs)
 
 
-def warn(what: str, line: str) -> None:
+def warn_nondifferentiable(what: str, line: str) -> None:
     warn_user(
         f"{what} at zero ({line}): a second derivative does not exist there, or cannot be told; it is taken as 0. If the function is "
         "smooth, write it without the root, as (x * x).sum() for norm(x)**2; else keep away from zero",
@@ -46,15 +46,15 @@ def warn(what: str, line: str) -> None:
     )
 
 
-def meets(v: Any, zero: Any) -> bool:
+def meets_nonzero(v: Any, zero: Any) -> bool:
     """Is v nonzero in any element where `zero` holds? (False if the values cannot be read.)"""
-    if is_hidden(v) or is_hidden(zero):
+    if is_unreadable(v) or is_unreadable(zero):
         return holds_somewhere((primal_of(v) != 0) & primal_of(zero))
     v, zero = looked(v), looked(zero)
     return v is not None and zero is not None and bool((np.asarray(v != 0) & zero).any())
 
 
-def is_hidden(v: Any) -> bool:
+def is_unreadable(v: Any) -> bool:
     return isinstance(primal_of(v), Variable)
 
 
@@ -93,13 +93,13 @@ def noted(y, x, *, zero, what, line, pulled, pushed):
 
 
 def _noted_vjp(g, zero, what, line, pulled, pushed):
-    if (pulled and meets(g, zero)) or (pushed is not None and meets(pushed, zero)):
-        warn(what, line)
+    if (pulled and meets_nonzero(g, zero)) or (pushed is not None and meets_nonzero(pushed, zero)):
+        warn_nondifferentiable(what, line)
 
 
 def _noted_jvp(t, zero, what, line, pulled, pushed):
-    if t[1] is not None and meets(t[1], zero) and (pulled or meets(pushed, zero)):
-        warn(what, line)
+    if t[1] is not None and meets_nonzero(t[1], zero) and (pulled or meets_nonzero(pushed, zero)):
+        warn_nondifferentiable(what, line)
     return t[0]
 
 
@@ -111,11 +111,11 @@ rules(
 )
 
 
-def note(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
+def note_zero(y: Any, x: Any, zero: Any, what: str, line: str | None = None, pulled: bool = True, pushed: Any = None) -> Any:
     """`noted` if it can matter: on the host, at a zero length, for a tracked x."""
     if not is_tracked(x):
         return y
-    if is_hidden(zero):
+    if is_unreadable(zero):
         if primal_of(x) is live(x) or not holds_somewhere(zero):
             return y
     elif (found := looked(zero)) is None or not found.any():

@@ -4,9 +4,9 @@ fast.
 Most implement SciPy's names, some NumPy's. `ops.protocols.function_for` loads them for a name that the
 families do not have."""
 
-from .._core.registry import Whole
+from .._core.registry import TableTransaction
 
-with Whole():
+with TableTransaction():
     from . import coefficients as coefficients
     from . import cosine_transforms as cosine_transforms
     from . import histograms as histograms

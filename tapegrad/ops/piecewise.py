@@ -16,7 +16,7 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, primal_of, seen, values_of
 from .._core.registry import load
-from .declare import Written, dtype, implements, primitive, rules, same
+from .declare import ComposedScalar, dtype, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -35,8 +35,8 @@ from .elementwise import (
     xp_of2,
     zero_of,
 )
-from .nondifferentiable import note
-from .shaping import array_of, imag, real, stacked
+from .nondifferentiable import note_zero
+from .shaping import array_of, imag, nested_to_array, real
 from .shaping import copy as copied
 
 
@@ -91,7 +91,7 @@ rules(
 def _hypot_part(g, out, x, y):
     r = primal_of(out)
     u, zero = g * part_of_hypot(x, y, r), r == 0
-    return note(note(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
+    return note_zero(note_zero(u, x, zero, "hypot", pushed=g), y, zero, "hypot", pushed=g)
 
 
 rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
@@ -115,7 +115,7 @@ def arctan2_in_kernels(y, x):
     return np.where(below, -a, a)
 
 
-@primitive(np.arctan2, scalar=Written(arctan2_in_kernels))
+@primitive(np.arctan2, scalar=ComposedScalar(arctan2_in_kernels))
 def arctan2(y, x):
     return xp_of2(y, x).arctan2(y, x)
 
@@ -125,7 +125,7 @@ def _angle_part(g, x, y):
     r = hypot(x, y)
     zero = primal_of(r) == 0
     d = times0(g, part_of_hypot(x, y, primal_of(r)) / unless_zero(r))
-    return note(note(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
+    return note_zero(note_zero(d, x, zero, "arctan2", pushed=g), y, zero, "arctan2", pushed=g)
 
 
 rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -_angle_part(g, y, x), jvp=same)
@@ -135,7 +135,7 @@ rules(arctan2, lambda g, out, y, x: _angle_part(g, x, y), lambda g, out, y, x: -
 
 @primitive(
     np.maximum,
-    scalar=Written(  # halved where both are equal, for the sake of derivatives
+    scalar=ComposedScalar(  # halved where both are equal, for the sake of derivatives
         lambda x, y: np.where(x > y, x, np.where(y > x, y, 0.5 * x + 0.5 * y)),
         lambda x, y: np.where(x > y, x, np.where(y >= x, y, x + y)),
     ),
@@ -146,7 +146,7 @@ def maximum(x, y):
 
 @primitive(
     np.minimum,
-    scalar=Written(
+    scalar=ComposedScalar(
         lambda x, y: np.where(x < y, x, np.where(y < x, y, 0.5 * x + 0.5 * y)),
         lambda x, y: np.where(x < y, x, np.where(y <= x, y, x + y)),
     ),
@@ -155,17 +155,17 @@ def minimum(x, y):
     return xp_of2(x, y).minimum(x, y)
 
 
-@primitive(np.fmax, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
+@primitive(np.fmax, scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.maximum(x, y)))))
 def fmax(x, y):
     return xp_of2(x, y).fmax(x, y)
 
 
-@primitive(np.fmin, scalar=Written(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
+@primitive(np.fmin, scalar=ComposedScalar(lambda x, y: np.where(np.isnan(x), y, np.where(np.isnan(y), x, np.minimum(x, y)))))
 def fmin(x, y):
     return xp_of2(x, y).fmin(x, y)
 
 
-def share(g: Any, x: Any, y: Any) -> Any:
+def tie_share(g: Any, x: Any, y: Any) -> Any:
     """The part of g that belongs to x in max(x, y): half at a tie, and zero (for any g) where y is
     larger. If one is nan, both get all of g."""
     x, y = primal_of(x), primal_of(y)
@@ -185,8 +185,8 @@ def share_f(g: Any, x: Any, y: Any) -> Any:
     return times0(part, g)
 
 
-rules(maximum, lambda g, out, x, y: share(g, x, y), lambda g, out, x, y: share(g, y, x), jvp=same)
-rules(minimum, lambda g, out, x, y: share(g, -x, -y), lambda g, out, x, y: share(g, -y, -x), jvp=same)
+rules(maximum, lambda g, out, x, y: tie_share(g, x, y), lambda g, out, x, y: tie_share(g, y, x), jvp=same)
+rules(minimum, lambda g, out, x, y: tie_share(g, -x, -y), lambda g, out, x, y: tie_share(g, -y, -x), jvp=same)
 rules(fmax, lambda g, out, x, y: share_f(g, x, y), lambda g, out, x, y: share_f(g, y, x), jvp=same)
 rules(fmin, lambda g, out, x, y: share_f(g, -x, -y), lambda g, out, x, y: share_f(g, -y, -x), jvp=same)
 
@@ -215,7 +215,7 @@ def where(condition, x=None, y=None):
     if x is None or y is None:
         raise ArgumentError("numpy.where: give both x and y, or neither")
     # (`isinstance` would ask a Variable for its class)
-    x, y = [stacked(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]
+    x, y = [nested_to_array(v) if issubclass(type(v), (list, tuple)) else v for v in (x, y)]
     r = select(condition, x, y)
     return r if is_array(layout_of(r)) else array_of(r)
 
@@ -234,17 +234,17 @@ def logaddexp_in_kernels(x, y):
     return np.where(infinite, 0.5 * x + 0.5 * y, high + np.log1p(np.exp(low - high)))
 
 
-@primitive(np.logaddexp, scalar=Written(logaddexp_in_kernels))
+@primitive(np.logaddexp, scalar=ComposedScalar(logaddexp_in_kernels))
 def logaddexp(x, y):
     return xp_of2(x, y).logaddexp(x, y)
 
 
-@primitive(np.logaddexp2, scalar=Written(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True)
+@primitive(np.logaddexp2, scalar=ComposedScalar(lambda x, y: np.logaddexp(x * LN2, y * LN2) * (1 / LN2)), rough=True)
 def logaddexp2(x, y):
     return xp_of2(x, y).logaddexp2(x, y)
 
 
-@primitive(scalar=Written(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
+@primitive(scalar=ComposedScalar(lambda x: scipy.special.expit(x) * scipy.special.expit(-x)))
 def logistic_slope(x):
     """The derivative of expit. It uses expit(-x), not 1 - expit(x), which is rounding error in the tail.
     Its logarithmic derivative is -tanh(x / 2)."""
@@ -288,13 +288,13 @@ def rint_in_kernels(x):
 
 
 floor = _constant(np.floor, "floor")
-ceil = _constant(np.ceil, Written(lambda x: -np.floor(-x)))
-trunc = _constant(np.trunc, Written(lambda x: np.where(x < 0.0, -np.floor(-x), np.floor(x))))
-rint = _constant(np.rint, Written(rint_in_kernels))
+ceil = _constant(np.ceil, ComposedScalar(lambda x: -np.floor(-x)))
+trunc = _constant(np.trunc, ComposedScalar(lambda x: np.where(x < 0.0, -np.floor(-x), np.floor(x))))
+rint = _constant(np.rint, ComposedScalar(rint_in_kernels))
 spacing, signbit = _constant(np.spacing), _constant(np.signbit)
 isnan = _constant(np.isnan, "isnan")
-isinf = _constant(np.isinf, Written(lambda x: abs(x) == np.inf))
-isfinite = _constant(np.isfinite, Written(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
+isinf = _constant(np.isinf, ComposedScalar(lambda x: abs(x) == np.inf))
+isfinite = _constant(np.isfinite, ComposedScalar(lambda x: abs(x) < np.inf))  # x - x would be simplified to 0
 less, less_equal, greater = _constant(np.less, "lt"), _constant(np.less_equal, "le"), _constant(np.greater, "gt")
 greater_equal, equal, not_equal = _constant(np.greater_equal, "ge"), _constant(np.equal, "eq"), _constant(np.not_equal, "ne")
 logical_and, logical_or = _constant(np.logical_and, "and"), _constant(np.logical_or, "or")
@@ -328,7 +328,7 @@ def fmod_in_kernels(x, y):
     return np.where(below, -r, r)
 
 
-@primitive(np.fmod, scalar=Written(fmod_in_kernels), rough=True)
+@primitive(np.fmod, scalar=ComposedScalar(fmod_in_kernels), rough=True)
 def fmod(x, y):
     return xp_of2(x, y).fmod(x, y)
 
@@ -366,7 +366,7 @@ def copysign(x, y):
     return xp_of2(x, y).copysign(x, y)
 
 
-@primitive(np.heaviside, scalar=Written(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
+@primitive(np.heaviside, scalar=ComposedScalar(lambda x, y: np.where(x < 0.0, 0.0, np.where(x > 0.0, 1.0, np.where(x == 0.0, y, x)))))
 def heaviside(x, y):
     return xp_of2(x, y).heaviside(x, y)
 

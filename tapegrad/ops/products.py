@@ -13,10 +13,10 @@ from .._core.arrays import xp_of
 from .._core.primitive import hook, layout_of, primal_of
 from .._core.variable import Variable
 from .declare import axes_of, implements, linear, ndim, primitive, rules, shape
-from .shaping import arrays_of, concatenate, conj, fit, reshape, slice_of, sum, transpose
+from .shaping import arrays_of, concatenate, conj, fit_to_shape, reshape, slice_of, sum, transpose
 
 
-def matrices(run: Any, xs: list, params: dict) -> Any:
+def matrix_batch(run: Any, xs: list, params: dict) -> Any:
     """The batching rule of operations on two matrices, or batches of matrices, where an operand with one
     axis is a vector."""
     n, m = [v.ndim - 1 for v in xs]
@@ -27,7 +27,7 @@ def matrices(run: Any, xs: list, params: dict) -> Any:
     return out[..., 0] if m == 1 else out
 
 
-@primitive(batch=matrices, total=True, infix="@", reduces="products")
+@primitive(batch=matrix_batch, total=True, infix="@", reduces="products")
 def matmul(x, y):
     return xp_of(y).matmul(x, y)
 
@@ -50,7 +50,7 @@ def column(x: Any) -> Any:
     return reshape(x, to=(*shape(x), 1))
 
 
-def row(x: Any) -> Any:
+def row_vector(x: Any) -> Any:
     s = shape(x)
     return reshape(x, to=(*s[:-1], 1, s[-1]))
 
@@ -62,12 +62,12 @@ def _matmul_left(g, out, x, y):
     if m == 1:
         if n == 1:
             return g * y
-        c = matmul(column(g), row(y))
+        c = matmul(column(g), row_vector(y))
     elif n == 1:
         c = matmul(y, g) if m == 2 else reshape(matmul(y, column(g)), to=shape(y)[:-1])
     else:
         c = matmul(g, T(y))
-    return fit(c, shape(x), None)
+    return fit_to_shape(c, shape(x), None)
 
 
 def _matmul_right(g, out, x, y):
@@ -77,14 +77,14 @@ def _matmul_right(g, out, x, y):
     if n == 1:
         if m == 1:
             return g * x
-        c = matmul(column(x), row(g))
+        c = matmul(column(x), row_vector(g))
     elif m == 1:
         c = matmul(flat_rows(g, 0), flat_rows(x, 1))
     elif m == 2 < n:
         c = matmul(T(flat_rows(x, 1)), flat_rows(g, 1))
     else:
         c = matmul(T(x), g)
-    return fit(c, shape(y), None)
+    return fit_to_shape(c, shape(y), None)
 
 
 def flat_rows(x: Any, kept: int) -> Any:
@@ -94,7 +94,7 @@ def flat_rows(x: Any, kept: int) -> Any:
     return x if n == 1 else reshape(x, to=(int(np.prod(s[:n])), *s[n:]))
 
 
-def bilinear(t, out, x, y):
+def bilinear_jvp(t, out, x, y):
     if t[1] is None:
         return matmul(t[0], y)
     if t[0] is None:
@@ -102,7 +102,7 @@ def bilinear(t, out, x, y):
     return matmul(t[0], y) + matmul(x, t[1])
 
 
-rules(matmul, _matmul_left, _matmul_right, jvp=bilinear)
+rules(matmul, _matmul_left, _matmul_right, jvp=bilinear_jvp)
 
 
 @implements(np.matmul, np.linalg.matmul, layout="own")
@@ -115,14 +115,14 @@ def product(x, y):
 # --- composed of matmul ---
 
 
-def two(a: Any, b: Any) -> tuple:
+def two_operands(a: Any, b: Any) -> tuple:
     """Two operands as arrays or Variables."""
     return (a, b) if isinstance(a, Variable) and isinstance(b, Variable) else tuple(arrays_of((a, b)))
 
 
 @implements(np.dot, layout="own")
 def dot(a, b, out=None):
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     n, m = ndim(a), ndim(b)
     if n == 0 or m == 0:
         return a * b
@@ -131,26 +131,26 @@ def dot(a, b, out=None):
 
 @implements(np.vdot)
 def vdot(a, b):
-    a, b = two(a, b)
-    return matmul(conj(flat(a)), flat(b))
+    a, b = two_operands(a, b)
+    return matmul(conj(flat_operand(a)), flat_operand(b))
 
 
-def flat(x: Any) -> Any:
+def flat_operand(x: Any) -> Any:
     s = shape(x)
     return x if len(s) == 1 else reshape(x, to=(int(np.prod(s)),))
 
 
 @implements(np.inner)
 def inner(a, b):
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     n, m = ndim(a), ndim(b)
     return a * b if n == 0 or m == 0 else tensordot(a, b, ((n - 1,), (m - 1,)))
 
 
 @implements(np.outer)
 def outer(a, b, out=None):
-    a, b = two(a, b)
-    return column(flat(a)) * flat(b)
+    a, b = two_operands(a, b)
+    return column(flat_operand(a)) * flat_operand(b)
 
 
 @implements(np.linalg.outer)
@@ -166,7 +166,7 @@ def reordered(x: Any, axes: tuple) -> Any:
 
 @implements(np.tensordot, np.linalg.tensordot)
 def tensordot(a, b, axes=2):
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     n, m = ndim(a), ndim(b)
     if isinstance(axes, (int, np.integer)):
         left, right = tuple(range(n - axes, n)), tuple(range(axes))
@@ -187,7 +187,7 @@ def tensordot(a, b, axes=2):
 
 @implements(np.kron)
 def kron(a, b):
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     s, r = shape(a), shape(b)
     n = max(len(s), len(r))
     s, r = (1,) * (n - len(s)) + s, (1,) * (n - len(r)) + r
@@ -196,7 +196,7 @@ def kron(a, b):
     return reshape(x * y, to=tuple([i * j for i, j in zip(s, r, strict=True)]))
 
 
-def moved(x: Any, source: int, to: int) -> Any:
+def move_axis(x: Any, source: int, to: int) -> Any:
     """np.moveaxis for one axis."""
     n = ndim(x)
     source, to = source % n, to % n
@@ -229,8 +229,8 @@ rules(put_last, lambda g, out, x, at, size: take_last(g, at=at), jvp=linear)
 def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
     if axis is not None:
         axisa = axisb = axisc = axis
-    a, b = two(a, b)
-    a, b = moved(a, axisa, -1), moved(b, axisb, -1)
+    a, b = two_operands(a, b)
+    a, b = move_axis(a, axisa, -1), move_axis(b, axisb, -1)
     n, m = shape(a)[-1], shape(b)[-1]
     if n not in (2, 3) or m not in (2, 3):
         raise ValueError(f"cross: vectors must have 2 or 3 elements, not {n} and {m}")
@@ -239,12 +239,12 @@ def cross(a, b, axisa=-1, axisb=-1, axisc=-1, axis=None):
         return reshape(slice_of(c, axis=ndim(c) - 1, start=0, stop=1) - slice_of(c, axis=ndim(c) - 1, start=1, stop=2), to=shape(c)[:-1])
     a, b = [x if k == 3 else put_last(x, at=(0, 1), size=3) for x, k in ((a, n), (b, m))]
     c = take_last(a, at=(1, 2, 0)) * take_last(b, at=(2, 0, 1)) - take_last(a, at=(2, 0, 1)) * take_last(b, at=(1, 2, 0))
-    return moved(c, -1, axisc)
+    return move_axis(c, -1, axisc)
 
 
 def _linalg_vecdot(x1, x2, axis=-1):
-    x1, x2 = two(x1, x2)
-    c = conj(moved(x1, axis, -1)) * moved(x2, axis, -1)
+    x1, x2 = two_operands(x1, x2)
+    c = conj(move_axis(x1, axis, -1)) * move_axis(x2, axis, -1)
     return sum(c, ndim(c) - 1)
 
 
@@ -254,13 +254,13 @@ if hasattr(np, "matvec"):
 
     @implements(np.matvec)
     def matvec(a, v):
-        c = matmul(*two(a, column(two(a, v)[1])))
+        c = matmul(*two_operands(a, column(two_operands(a, v)[1])))
         return reshape(c, to=shape(c)[:-1])
 
     @implements(np.vecmat)
     def vecmat(v, a):
-        v, a = two(v, a)
-        c = matmul(row(conj(v)), a)
+        v, a = two_operands(v, a)
+        c = matmul(row_vector(conj(v)), a)
         return reshape(c, to=(*shape(c)[:-2], shape(c)[-1]))
 
 
@@ -297,7 +297,7 @@ def trace(a, offset=0, axis1=0, axis2=1, dtype=None, out=None):
     t = sum(diagonals(a, offset=int(offset)), n - 2)
     if dtype is None:
         return t
-    return fit(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else primal_of(t).astype(dtype)
+    return fit_to_shape(t, shape(t), np.dtype(dtype)) if np.dtype(dtype).kind in "fc" else primal_of(t).astype(dtype)
 
 
 @implements(np.linalg.trace)
@@ -313,7 +313,7 @@ def multi_dot(arrays, *, out=None):
     """The product of a chain of matrices in the cheapest order."""
     xs = arrays_of(arrays)
     first, last = ndim(xs[0]) == 1, ndim(xs[-1]) == 1
-    xs[0] = row(xs[0]) if first else xs[0]
+    xs[0] = row_vector(xs[0]) if first else xs[0]
     xs[-1] = column(xs[-1]) if last else xs[-1]
     n, d = len(xs), [shape(x)[0] for x in xs] + [shape(xs[-1])[1]]
     cost: dict = {(i, i): (0, i) for i in range(n)}
@@ -385,14 +385,14 @@ def _moded(a: Any, v: Any, mode: Any, same_start: int) -> Any:
 
 @implements(np.convolve)
 def convolve(a, v, mode="full"):
-    a, v = [flat(x) if ndim(x) == 0 else x for x in two(a, v)]
+    a, v = [flat_operand(x) if ndim(x) == 0 else x for x in two_operands(a, v)]
     return _moded(a, v, mode, (min(shape(a)[0], shape(v)[0]) - 1) // 2)
 
 
 @implements(np.correlate)
 def correlate(a, v, mode="valid"):
     """sum_n a[n + k] conj(v[n]): the convolution with conj(v) read backwards."""
-    a, v = two(a, v)
+    a, v = two_operands(a, v)
     n, m = shape(a)[0], shape(v)[0]
     return _moded(a, conj(backwards(v)), mode, (m - 1) // 2 if n >= m else n // 2)
 

@@ -27,7 +27,7 @@ from . import shaping as s
 from .declare import NUMPY, shape
 from .indexing import overlaps
 from .indexing.traced_indices import is_hidden, with_added
-from .layouts import laid
+from .layouts import in_library_layout
 from .names import reason
 from .sorting import with_extremes
 
@@ -119,7 +119,7 @@ class Adapter:
         return self.ours(*first, **named)
 
     def pass_on(self, named: dict, name: str, value: Any, default: Any) -> None:
-        if value is NO_VALUE or same_value(value, default):
+        if value is NO_VALUE or same_argument(value, default):
             return
         if name in self.names:
             named[name] = value
@@ -141,7 +141,7 @@ def own_default(x: Any) -> bool:
     return x is NO_VALUE or x is None or x is inspect.Parameter.empty or isinstance(x, (bool, int, float, str, tuple, type))
 
 
-def same_value(a: Any, b: Any) -> bool:
+def same_argument(a: Any, b: Any) -> bool:
     return a is b or (type(a) is type(b) and isinstance(a, (bool, int, float, str, tuple)) and a == b)
 
 
@@ -159,7 +159,7 @@ ADAPTERS: dict = {}
 MISTAKES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
-class Hidden(Exception):
+class UnpassableArgument(Exception):
     """An argument cannot be passed to the library a second time."""
 
 
@@ -170,7 +170,7 @@ def again(x: Any) -> Any:
     if isinstance(x, Variable):
         x = seen(x)
     if x is None or (callable(x) and not isinstance(x, type)):
-        raise Hidden
+        raise UnpassableArgument
     return x.copy() if is_array(x) else x
 
 
@@ -182,7 +182,7 @@ def as_the_library(f: Any, args: Any, kwargs: dict, error: Exception) -> Excepti
         given = [x if x is None else again(x) for x in args], {k: x if x is None else again(x) for k, x in kwargs.items()}
         with np.errstate(all="ignore"), warnings.catch_warnings(action="ignore"):
             f(*given[0], **given[1])
-    except Hidden:
+    except UnpassableArgument:
         return error
     except Exception as theirs:
         return error if isinstance(error, type(theirs)) else theirs
@@ -193,14 +193,14 @@ def call(f: Any, args: tuple, kwargs: dict, key: Any = None) -> Any:
     """f(*args, **kwargs) for arguments with Variables. `key`: NumPy's function of the same meaning, if f
     is CuPy's."""
     try:
-        return called(f, args, kwargs, key)
+        return call_library(f, args, kwargs, key)
     except MISTAKES as error:
         if (other := as_the_library(f, args, kwargs, error)) is error:
             raise
         raise other from error
 
 
-def called(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
+def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
     key = f if key is None else key
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
@@ -257,7 +257,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if method in METHODS:
         return by_method(ufunc, method, inputs, params)
     if method == "outer" and len(inputs) == 2:
-        a, b = [s.stacked(x) if isinstance(x, (list, tuple)) else x for x in inputs]
+        a, b = [s.nested_to_array(x) if isinstance(x, (list, tuple)) else x for x in inputs]
         rank = len(shape(b))
         return ufunc_call(ufunc, "__call__", (reshape_any(a, shape(a) + (1,) * rank) if rank else a, b), params)
     if method != "__call__":
@@ -276,7 +276,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
     if params and not (params.keys() == {"signature"} and own_loop(ufunc, inputs, params["signature"])):
         raise ArgumentError(f"{public_name(ufunc)}: {', '.join(params)}= is not supported on a tracked Variable")
     # (`isinstance` would ask a Variable for its class)
-    inputs = [s.stacked(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
+    inputs = [s.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in inputs]
     given = inputs
     entry = function_for(ufunc)
     # from numpy.frompyfunc: a function of elements
@@ -293,7 +293,7 @@ def ufunc_call(ufunc: Any, method: str, inputs: Any, params: dict) -> Any:
         if where is not True:
             raise ArgumentError(f"numpy.{ufunc.__name__}: where= without out= leaves elements undefined; give out=")
         layout.update({k: v for k, v in (("dtype", dtype), ("casting", casting)) if v is not None})
-        return laid(y, ufunc, given, layout) if layout else y
+        return in_library_layout(y, ufunc, given, layout) if layout else y
     if ufunc.nout > 1:
         return tuple([v if o is None else store(o, v, where) for o, v in zip(out, y, strict=True)])
     return store(out, y, where)
@@ -342,7 +342,7 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     if (ufunc not in scans.FOLLOWED and (known is None or "dd->d" not in ufunc.types)) or not isinstance(x, Variable):
         raise no_rule(ufunc)
     dtype = params.get("dtype")
-    x = x if dtype is None else cast(x, np.dtype(dtype))
+    x = x if dtype is None else cast_result(x, np.dtype(dtype))
     axis = params.get("axis", 0)
     if method == "accumulate":
         y = scans.accumulated(ufunc, entry, x, axis)
@@ -352,11 +352,11 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     else:
         scans.refuse_where(ufunc, params.get("where"))
         initial = params.get("initial")
-        y = scans.reduced(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
+        y = scans.reduce_axis(ufunc, entry, x, axis, params.get("keepdims", False), None if initial is NO_VALUE else initial)
     if out is not None:
         return store(out, y)
     given = {k: v for k, v in params.items() if k == "axis" or not (v is None or v is NO_VALUE)}
-    return laid(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
+    return in_library_layout(s.copy(y) if type(y) is View else y, getattr(ufunc, method), inputs[:1], given)
 
 
 def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
@@ -368,11 +368,11 @@ def in_loop(ufunc: Any, inputs: Any, dtype: Any, casting: str | None) -> tuple:
     exact = all(d.kind in "fc" or not is_tracked(x) for d, x in zip(loop, inputs, strict=False))
     if exact and function_for(ufunc) is None and any(is_tracked(x) for x in inputs):
         raise no_rule(ufunc)
-    inputs = [x if given[k] == loop[k] else cast(x if exact else primal_of(x), loop[k]) for k, x in enumerate(inputs)]
+    inputs = [x if given[k] == loop[k] else cast_result(x if exact else primal_of(x), loop[k]) for k, x in enumerate(inputs)]
     return inputs, exact
 
 
-def cast(x: Any, to: np.dtype) -> Any:
+def cast_result(x: Any, to: np.dtype) -> Any:
     return call(np.astype, (x, to), {}) if isinstance(x, Variable) else xp_of(x).asarray(x).astype(to)[()]
 
 
@@ -381,7 +381,7 @@ def reshape_any(a: Any, to: tuple) -> Any:
 
 
 @hook
-def added_short(x: Variable, at: Any, y: Any) -> bool:
+def fast_add_at(x: Variable, at: Any, y: Any) -> bool:
     """Add with a fast path, if there is one. Returns whether it was done."""
     return False
 
@@ -391,10 +391,10 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
         if is_tracked(y) or (isinstance(y, (list, tuple)) and any_tracked(y)):
             raise DroppedDerivativeError(f"numpy.{ufunc.__name__}.at(a, i, x): a is a plain array, which cannot hold the derivative of x")
         return ufunc.at(x, lend(at), *(() if y is None else (lend(y),)))
-    if ufunc is np.add and added_short(x, at, y):
+    if ufunc is np.add and fast_add_at(x, at, y):
         return None
     if issubclass(type(y), (list, tuple)):
-        y = s.stacked(y)
+        y = s.nested_to_array(y)
     if ufunc in AT and is_hidden(at):
         late.write_value(x, with_added(x, y if AT[ufunc] > 0 else -y, at), Ellipsis)
         return None
@@ -463,7 +463,7 @@ RENAMED = {
 }  # fmt: skip
 
 
-def named(kernel: Any) -> Any:
+def library_name(kernel: Any) -> Any:
     """NumPy's or SciPy's function of the same meaning as a CuPy kernel."""
     name, module = kernel.name, np
     for prefix, home in PREFIXES:
@@ -479,7 +479,7 @@ def named(kernel: Any) -> Any:
 
 
 def cupy_elementwise(self, kernel, *args, **kwargs):
-    f = named(kernel)
+    f = library_name(kernel)
     if f is None:
         raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
     nin = kernel.nin
@@ -492,7 +492,7 @@ def cupy_elementwise(self, kernel, *args, **kwargs):
 
 
 def cupy_reduction(self, kernel, axis=None, dtype=None, out=None, keepdims=False):
-    f = named(kernel)
+    f = library_name(kernel)
     if f is None:
         raise no_rule(SimpleNamespace(__name__=kernel.name, __module__="cupy"))
     given = {"axis": axis, "dtype": dtype, "out": out, "keepdims": keepdims}

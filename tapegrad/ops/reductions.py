@@ -19,33 +19,33 @@ from .._core.variable import ArrayVariable, Variable
 from . import shaping as s
 from .declare import axes_of as axes_in
 from .declare import dtype, implements, linear, ndim, primitive, rules, shape, xp
-from .elementwise import add, exp, finite, log, multiply, select, sign, sqrt, square, times0, zero_of
-from .layouts import laid
-from .nondifferentiable import note
+from .elementwise import add, exp, is_known_finite, log, multiply, select, sign, sqrt, square, times0, zero_of
+from .layouts import in_library_layout
+from .nondifferentiable import note_zero
 from .piecewise import isnan, maximum, minimum
-from .shaping import astype, broadcast_to, conj, kept_dims, real, reshape, slice_of, spread, stacked, transpose
+from .shaping import astype, broadcast_to, conj, kept_dims, nested_to_array, real, reshape, slice_of, spread_over_axes, transpose
 from .zero_derivative import any_of
 
 
-def array_of(a: Any) -> Any:
-    return stacked(a) if issubclass(type(a), (list, tuple)) else a
+def array_operand(a: Any) -> Any:
+    return nested_to_array(a) if issubclass(type(a), (list, tuple)) else a
 
 
-def axes_of(a: Any, axis: Any) -> tuple:
+def reduction_axes(a: Any, axis: Any) -> tuple:
     """The axes as a tuple of non-negative integers."""
     return axes_in(axis, ndim(a))
 
 
-def count_of(a: Any, axis: Any) -> int:
+def element_count(a: Any, axis: Any) -> int:
     """The number of elements that a reduction over `axis` combines."""
     if axis is None:
         return math.prod(shape(a))
-    return math.prod([shape(a)[k] for k in axes_of(a, axis)])
+    return math.prod([shape(a)[k] for k in reduction_axes(a, axis)])
 
 
-def last(a: Any, axis: Any) -> tuple:
+def flatten_axes_last(a: Any, axis: Any) -> tuple:
     """(a with the axes flattened into one last axis, the shape of the rest)."""
-    axes = axes_of(a, axis)
+    axes = reduction_axes(a, axis)
     rest = tuple([k for k in range(ndim(a)) if k not in axes])
     if rest + axes != tuple(range(ndim(a))):
         a = transpose(a, axes=rest + axes)
@@ -54,11 +54,11 @@ def last(a: Any, axis: Any) -> tuple:
     return (a if shape(a) == to else reshape(a, to=to)), outer
 
 
-def restored(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
+def restore_axes(r: Any, a: Any, axis: Any, keepdims: bool) -> Any:
     """The result r of a reduction of a. With `keepdims` the reduced axes stay, with length one."""
     if not keepdims:
         return r
-    to = kept_dims(shape(a), axes_of(a, axis))
+    to = kept_dims(shape(a), reduction_axes(a, axis))
     return reshape(r, to=to) if shape(r) != to else r
 
 
@@ -73,7 +73,7 @@ def broadcast_plain(where: Any, to: tuple) -> Any:
     return broadcast_to(where if hasattr(where, "dtype") else np.asarray(where), to=to)
 
 
-def cast(a: Any, to: Any) -> Any:
+def cast_operand(a: Any, to: Any) -> Any:
     if to is not None and np.dtype(to).kind not in "biufc":
         raise TypeError(f"dtype={to!r}: numbers of tracked values cannot be of this type")
     return a if to is None or dtype(a) == np.dtype(to) else astype(a, to=np.dtype(to))
@@ -86,12 +86,12 @@ def cast(a: Any, to: Any) -> Any:
 def sum(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
     if dtype is None is initial and where is True and type(a) is ArrayVariable:
         return s.sum(a, axis, keepdims)
-    a = array_of(a)
-    r = s.sum(masked(cast(a, dtype), where, 0), axis, keepdims)
+    a = array_operand(a)
+    r = s.sum(masked(cast_operand(a, dtype), where, 0), axis, keepdims)
     settings = {"keepdims": keepdims, "where": where}
     if initial is not None:
         r, settings["initial"] = add(r, initial), initial
-    return laid(r, np.sum, (a, axis, dtype), settings)
+    return in_library_layout(r, np.sum, (a, axis, dtype), settings)
 
 
 def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any:
@@ -101,7 +101,7 @@ def _number_of(where: Any, total: Any, a: Any, axis: Any, keepdims: bool) -> Any
     return n.astype(d)
 
 
-def floating(name: str, to: Any) -> Any:
+def float_dtype(name: str, to: Any) -> Any:
     """The dtype= of a mean, which must be a floating-point one."""
     if to is not None and np.dtype(to).kind not in "fc":
         raise ArgumentError(f"numpy.{name}: dtype={np.dtype(to)} would lose the derivative; take the {name}, then astype")
@@ -110,13 +110,15 @@ def floating(name: str, to: Any) -> Any:
 
 @implements(np.mean, layout="own")
 def mean(a, axis=None, dtype=None, *, keepdims=False, where=True):
-    a, dtype = array_of(a), floating("mean", dtype)
+    a, dtype = array_operand(a), float_dtype("mean", dtype)
     if where is not True:
         total = sum(a, axis, dtype, keepdims=keepdims, where=where)
-        return laid(total / _number_of(where, total, a, axis, keepdims), np.mean, (a, axis, dtype), {"keepdims": keepdims, "where": where})
+        return in_library_layout(
+            total / _number_of(where, total, a, axis, keepdims), np.mean, (a, axis, dtype), {"keepdims": keepdims, "where": where}
+        )
     if dtype is None and _dtype_of(a).char == "e":
-        return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / count_of(a, axis), to=np.dtype("e"))
-    return s.sum(cast(a, dtype), axis, keepdims) / count_of(a, axis)
+        return astype(s.sum(astype(a, to=np.dtype("f")), axis, keepdims) / element_count(a, axis), to=np.dtype("e"))
+    return s.sum(cast_operand(a, dtype), axis, keepdims) / element_count(a, axis)
 
 
 _dtype_of = dtype
@@ -124,14 +126,14 @@ _dtype_of = dtype
 
 @implements(np.average)
 def average(a, axis=None, weights=None, returned=False, *, keepdims=False):
-    a = array_of(a)
+    a = array_operand(a)
     if weights is None:
         r = mean(a, axis, keepdims=keepdims)
-        total = float(count_of(a, axis))
+        total = float(element_count(a, axis))
     else:
-        w = array_of(weights)
+        w = array_operand(weights)
         if shape(w) != shape(a):
-            axes = axes_of(a, axis)
+            axes = reduction_axes(a, axis)
             if axis is None or shape(w) != tuple([shape(a)[k] for k in axes]):
                 raise ArgumentError(f"numpy.average: weights of shape {shape(w)} do not fit a of shape {shape(a)} along axis {axis}")
             order = tuple([int(k) for k in np.argsort(axes)])
@@ -177,7 +179,7 @@ def direction(x: Any, out: Any, axis: Any, keepdims: bool, norm: Callable, bound
     low, high = bounds[layout_of(x).real.dtype.itemsize]
     p = seen(out)
     if p is not None and (low < p < high if p.ndim == 0 else ((p > low) & (p < high)).all()):
-        return x, spread(out, shape(x), axis, keepdims), None
+        return x, spread_over_axes(out, shape(x), axis, keepdims), None
     y = x * to_scale(x, axis)
     length = norm(y)
     zero = primal_of(length) == 0
@@ -191,13 +193,13 @@ def _unit(x, out, axis, keepdims):
 
 def _rss_vjp(g, out, x, axis, keepdims, name, line):
     u, zero = _unit(x, out, axis, keepdims)
-    return note(spread(g, shape(x), axis, keepdims) * u, x, zero, name, line)
+    return note_zero(spread_over_axes(g, shape(x), axis, keepdims) * u, x, zero, name, line)
 
 
 def _rss_jvp(t, out, x, axis, keepdims, name, line):
     u, zero = _unit(x, out, axis, keepdims)
     y = s.sum(real(conj(u) * t[0]) if dtype(x).kind == "c" else u * t[0], axis, keepdims)
-    return note(y, x, zero, name, line, pulled=False, pushed=t[0])
+    return note_zero(y, x, zero, name, line, pulled=False, pushed=t[0])
 
 
 rules(root_sum_squares, _rss_vjp, jvp=_rss_jvp)
@@ -214,11 +216,11 @@ def length_of(x: Any, axis: Any = None, keepdims: bool = False, name: str = "nor
 
 def _deviation(a, axis, dtype, where, mean_given):
     """(a minus its mean, number of elements)."""
-    a = cast(array_of(a), dtype)
+    a = cast_operand(array_operand(a), dtype)
     m = mean(a, axis, keepdims=True, where=where) if mean_given is None else mean_given
     d = a - m
     if where is True:
-        return d, count_of(a, axis)
+        return d, element_count(a, axis)
     return masked(d, where, 0), _number_of(where, d, a, axis, False)
 
 
@@ -227,7 +229,7 @@ def _over(n: Any, ddof: float, keepdims: bool, a: Any, axis: Any) -> Any:
     if ndim(n) == 0:
         # (no test on a device, which would have to synchronise)
         return maximum(n, 0.0) if isinstance(n, Variable) or is_array(n) else max_of_zero(n)
-    return n.reshape(kept_dims(shape(a), axes_of(a, axis))) if keepdims else n
+    return n.reshape(kept_dims(shape(a), reduction_axes(a, axis))) if keepdims else n
 
 
 def max_of_zero(n: float) -> float:
@@ -236,19 +238,19 @@ def max_of_zero(n: float) -> float:
 
 @implements(np.var)
 def var(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    floating("var", dtype)
+    float_dtype("var", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     square_d = square(real(d)) + square(s.imag(d)) if _dtype_of(d).kind == "c" else square(d)
-    return cast(s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis), dtype)
+    return cast_operand(s.sum(square_d, axis, keepdims) / _over(n, ddof if correction is None else correction, keepdims, d, axis), dtype)
 
 
 @implements(np.std)
 def std(a, axis=None, dtype=None, *, ddof=0, keepdims=False, where=True, mean=None, correction=None):
-    floating("std", dtype)
+    float_dtype("std", dtype)
     d, n = _deviation(a, axis, dtype, where, mean)
     n = _over(n, ddof if correction is None else correction, keepdims, d, axis)
     root = math.sqrt(n) if type(n) in NUMBERS else sqrt(n)
-    return cast(length_of(d, axis, keepdims, "std") / root, dtype)
+    return cast_operand(length_of(d, axis, keepdims, "std") / root, dtype)
 
 
 # --- products, pairwise ---
@@ -271,12 +273,12 @@ def _product(x: Any) -> Any:
 
 @implements(np.prod)
 def prod(a, axis=None, dtype=None, *, keepdims=False, initial=None, where=True):
-    a = array_of(a)
+    a = array_operand(a)
     if _dtype_of(a).kind not in "fc":
         a = astype(a, to=np.dtype(dtype or (np.prod(np.zeros(1, _dtype_of(a))).dtype)))
-    a = masked(cast(a, dtype), where, 1)
+    a = masked(cast_operand(a, dtype), where, 1)
     axis = axis if ndim(a) or axis not in (0, -1) else None  # NumPy accepts this axis for a number
-    r = restored(_product(last(a, axis)[0]), a, axis, keepdims)
+    r = restore_axes(_product(flatten_axes_last(a, axis)[0]), a, axis, keepdims)
     return r if initial is None else multiply(r, initial)
 
 
@@ -297,19 +299,19 @@ rules(running_sum, lambda g, out, x, axis, back: running_sum(g, axis=axis, back=
 
 
 def _flat(a: Any, axis: Any) -> tuple:
-    a = array_of(a)
+    a = array_operand(a)
     if axis is None:
         return reshape(a, to=(math.prod(shape(a)),)), 0
     if ndim(a) == 0:
-        return reshape(a, to=(1,)), axes_of(np.zeros(1), operator.index(axis))[0]
-    return a, axes_of(a, operator.index(axis))[0]
+        return reshape(a, to=(1,)), reduction_axes(np.zeros(1), operator.index(axis))[0]
+    return a, reduction_axes(a, operator.index(axis))[0]
 
 
 @implements(np.cumsum, layout="own")
 def cumsum(a, axis=None, dtype=None):
     a, axis = _flat(a, axis)
-    y = running_sum(cast(a, dtype), axis=axis)
-    return y if dtype is None else laid(y, np.cumsum, (a, axis, dtype), {})
+    y = running_sum(cast_operand(a, dtype), axis=axis)
+    return y if dtype is None else in_library_layout(y, np.cumsum, (a, axis, dtype), {})
 
 
 @implements(np.cumprod)
@@ -319,7 +321,7 @@ def cumprod(a, axis=None, dtype=None):
     x, axis = _flat(a, axis)
     if _dtype_of(x).kind not in "fc":
         x = astype(x, to=np.cumprod(np.zeros(1, _dtype_of(x))).dtype)
-    x = cast(x, dtype)
+    x = cast_operand(x, dtype)
     n, k = shape(x)[axis], 1
     if n < 2:
         return s.copy(x)
@@ -332,13 +334,13 @@ def cumprod(a, axis=None, dtype=None):
 
 def _scan_method(f, total):
     def cumulative(x, /, *, axis=None, dtype=None, include_initial=False):
-        x = array_of(x)
+        x = array_operand(x)
         if axis is None and ndim(x) > 1:
             raise ArgumentError(f"numpy.{f.__name__}: axis= is needed for arrays of more than one dimension")
         r = total(x, axis if axis is not None else 0, dtype)
         if not include_initial:
             return r
-        k = axes_of(r, axis if axis is not None else 0)[0]
+        k = reduction_axes(r, axis if axis is not None else 0)[0]
         first = xp(r).full(tuple([1 if n == k else m for n, m in enumerate(shape(r))]), int(total is cumprod), _dtype_of(r))
         return s.concatenate(first, r, axis=k)
 
@@ -355,19 +357,19 @@ if hasattr(np, "cumulative_sum"):
 
 @primitive(batch="axis", reduces="max")
 def highest(x, *, axis=None, keepdims=False):
-    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
-        return rows_of(x, keepdims).max(axis=0)
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
+        return columns_as_rows(x, keepdims).max(axis=0)
     return x.max(axis=axis, keepdims=keepdims)
 
 
 @primitive(batch="axis", reduces="min")
 def lowest(x, *, axis=None, keepdims=False):
-    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
-        return rows_of(x, keepdims).min(axis=0)
+    if type(x) is np.ndarray and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
+        return columns_as_rows(x, keepdims).min(axis=0)
     return x.min(axis=axis, keepdims=keepdims)
 
 
-def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
+def columns_as_rows(x: np.ndarray, keepdims: bool) -> np.ndarray:
     """The columns of x as rows. NumPy reads short rows slowly (`shaping.SHORT`)."""
     r = x.transpose((x.ndim - 1, *range(x.ndim - 1))).copy()
     return r[..., None] if keepdims else r
@@ -376,7 +378,7 @@ def rows_of(x: np.ndarray, keepdims: bool) -> np.ndarray:
 def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     """The share of each element in the extreme: 1 / (number of ties), else 0. It has derivative zero."""
     x = primal_of(x)
-    hits = x == kept(primal_of(out), x, axis, keepdims)
+    hits = x == with_kept_axes(primal_of(out), x, axis, keepdims)
     if ndim(x) == 0:
         return dtype(x).type(1)
     if type(x) is np.ndarray and x.dtype is F8 and type(axis) is int and axis in (-1, x.ndim - 1):
@@ -384,7 +386,7 @@ def tied(x: Any, out: Any, axis: Any, keepdims: bool) -> Any:
     return (hits / s.sum(hits, axis, True)).astype(dtype(x))
 
 
-def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
+def with_kept_axes(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
     """The result r of a reduction of x, in a shape that broadcasts to that of x."""
     return r if keepdims or shape(r) == () else reshape(r, to=kept_dims(shape(x), axis))
 
@@ -392,11 +394,11 @@ def kept(r: Any, x: Any, axis: Any, keepdims: bool) -> Any:
 def _extreme_vjp(g, out, x, axis, keepdims):
     top = primal_of(out)
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and not isinstance(top, Variable):
-        hits = x == kept(top, x, axis, keepdims)
+        hits = x == with_kept_axes(top, x, axis, keepdims)
         # without ties nothing is shared: every result that is not nan has one hit
-        if np.count_nonzero(hits) == top.size and finite(top):
-            return times0(hits, kept(g, x, axis, keepdims))
-    return times0(tied(x, out, axis, keepdims), kept(g, x, axis, keepdims))
+        if np.count_nonzero(hits) == top.size and is_known_finite(top):
+            return times0(hits, with_kept_axes(g, x, axis, keepdims))
+    return times0(tied(x, out, axis, keepdims), with_kept_axes(g, x, axis, keepdims))
 
 
 def _extreme_jvp(t, out, x, axis, keepdims):
@@ -408,17 +410,19 @@ rules(lowest, _extreme_vjp, jvp=_extreme_jvp)
 
 
 def _extreme(reduce, combine, sign, name, a, axis, keepdims, initial, where):
-    given = a = array_of(a)
+    given = a = array_operand(a)
     if where is not True:
         if initial is None:
             raise ArgumentError(f"numpy.{name}: where= needs initial=")
         a = select(broadcast_plain(where, shape(a)), a, -sign * np.inf)
-    if initial is not None and count_of(a, axis) == 0:
+    if initial is not None and element_count(a, axis) == 0:
         return broadcast_to(xp(a).asarray(initial, dtype(a)), to=tuple(np.sum(np.empty(shape(a)), axis=axis, keepdims=keepdims).shape))
     r = reduce(a, axis=axis, keepdims=keepdims)
     if initial is None:
         return r
-    return laid(combine(r, initial), getattr(np, name), (given, axis), {"keepdims": keepdims, "initial": initial, "where": where})
+    return in_library_layout(
+        combine(r, initial), getattr(np, name), (given, axis), {"keepdims": keepdims, "initial": initial, "where": where}
+    )
 
 
 @implements(np.max, np.amax, layout="own")
@@ -440,7 +444,7 @@ def ptp(a, axis=None, *, keepdims=False):
 
 
 def _without_nan(a: Any, fill: Any) -> tuple:
-    a = array_of(a)
+    a = array_operand(a)
     gone = isnan(primal_of(a))
     return select(gone, zero_of(a) + fill, a), ~gone
 
@@ -498,12 +502,12 @@ def _nan_extreme(reduce, fill, a, axis, keepdims, initial, where):
 
 @implements(np.nanmax)
 def nanmax(a, axis=None, *, keepdims=False, initial=None, where=True):
-    return _nan_extreme(amax, -np.inf, array_of(a), axis, keepdims, initial, where)
+    return _nan_extreme(amax, -np.inf, array_operand(a), axis, keepdims, initial, where)
 
 
 @implements(np.nanmin)
 def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
-    return _nan_extreme(amin, np.inf, array_of(a), axis, keepdims, initial, where)
+    return _nan_extreme(amin, np.inf, array_operand(a), axis, keepdims, initial, where)
 
 
 # --- sums of exponentials ---
@@ -514,10 +518,10 @@ def nanmin(a, axis=None, *, keepdims=False, initial=None, where=True):
 def _from_top(x: Any, axis: Any) -> tuple:
     """(x less its largest real part, that part); infinite ones are not subtracted."""
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
-        if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT):
+        if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
             x = x.copy(order="F")  # NumPy reads short rows slowly (`shaping.SHORT`)
         top = np.maximum.reduce(x, axis, None, None, True)
-        if np.isfinite(top).all():  # (`finite` squares the elements, which may overflow with a warning)
+        if np.isfinite(top).all():  # (`is_known_finite` squares the elements, which may overflow with a warning)
             return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top
@@ -561,7 +565,7 @@ def _centred(g, out, x, axis):
 
 rules(
     log_sum_exp,
-    lambda g, out, x, axis, keepdims: times0(kept(g, x, axis, keepdims), weights_of(x, axis=axis)),
+    lambda g, out, x, axis, keepdims: times0(with_kept_axes(g, x, axis, keepdims), weights_of(x, axis=axis)),
     jvp=lambda t, out, x, axis, keepdims: s.sum(times0(t[0], weights_of(x, axis=axis)), axis, keepdims),
 )
 rules(weights_of, _centred, jvp=lambda t, out, x, axis: _centred(t[0], out, x, axis))
@@ -574,10 +578,10 @@ rules(
 
 @implements(scipy.special.logsumexp)
 def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
-    a = array_of(a)
+    a = array_operand(a)
     if b is None and not return_sign:
         return log_sum_exp(a, axis=axis, keepdims=keepdims)
-    b = array_of(b) if b is not None else 1.0
+    b = array_operand(b) if b is not None else 1.0
     on = primal_of(b) != 0 if hasattr(b, "dtype") else xp(a).asarray(b != 0)
     a = select(broadcast_plain(on, np.broadcast_shapes(shape(a), shape(b))), a, zero_of(a) - np.inf)
     top = top_of(primal_of(a), axis=axis)
@@ -591,9 +595,9 @@ def logsumexp(a, axis=None, b=None, keepdims=False, return_sign=False):
 
 @implements(scipy.special.log_softmax)
 def log_softmax(x, axis=None):
-    return log_weights_of(array_of(x), axis=axis)
+    return log_weights_of(array_operand(x), axis=axis)
 
 
 @implements(scipy.special.softmax)
 def softmax(x, axis=None):
-    return weights_of(array_of(x), axis=axis)
+    return weights_of(array_operand(x), axis=axis)

@@ -16,11 +16,11 @@ ASSOCIATIVE = {np.maximum, np.minimum, np.fmax, np.fmin, np.logaddexp, np.logadd
 FOLLOWED = ASSOCIATIVE | {np.subtract, np.divide}
 
 
-def part(x: Any, axis: int, start: int, stop: int) -> Any:
+def axis_slice(x: Any, axis: int, start: int, stop: int) -> Any:
     return slice_of(x, axis=axis, start=start, stop=stop)
 
 
-def one_axis(f: Any, x: Any, axis: Any) -> tuple:
+def merge_axes(f: Any, x: Any, axis: Any) -> tuple:
     """(x with the reduced axes joined into one, the place of that axis, the shape of the result with
     these axes as 1)."""
     n = ndim(x)
@@ -35,9 +35,9 @@ def one_axis(f: Any, x: Any, axis: Any) -> tuple:
     return reshape(x, to=(-1, *[shape(x)[k] for k in range(len(axes), n)])), 0, kept
 
 
-def reduced(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None) -> Any:
+def reduce_axis(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = False, initial: Any = None) -> Any:
     axes = axes_of(axis, ndim(x))
-    x, axis, kept = one_axis(f, x, axis)
+    x, axis, kept = merge_axes(f, x, axis)
     n = shape(x)[axis]
     to = kept if keepdims else tuple([k for a, k in enumerate(kept) if a not in axes])
     if n == 0:
@@ -46,12 +46,12 @@ def reduced(f: Any, entry: Callable, x: Any, axis: Any = 0, keepdims: bool = Fal
         return np.full(to, f.identity if initial is None else initial) + 0.0 * NUMPY[np.sum](x)
     while f in ASSOCIATIVE and n > 1:
         half = n // 2
-        y = entry(part(x, axis, 0, half), part(x, axis, half, 2 * half))
-        x, n = (concatenate(y, part(x, axis, n - 1, n), axis=axis), half + 1) if n % 2 else (y, half)
-    y = part(x, axis, 0, 1)
+        y = entry(axis_slice(x, axis, 0, half), axis_slice(x, axis, half, 2 * half))
+        x, n = (concatenate(y, axis_slice(x, axis, n - 1, n), axis=axis), half + 1) if n % 2 else (y, half)
+    y = axis_slice(x, axis, 0, 1)
     y = y if initial is None else entry(initial, y)
     for k in range(1, n):
-        y = entry(y, part(x, axis, k, k + 1))
+        y = entry(y, axis_slice(x, axis, k, k + 1))
     return reshape(y, to=to)[()]
 
 
@@ -61,12 +61,12 @@ def accumulated(f: Any, entry: Callable, x: Any, axis: int = 0) -> Any:
     if f in ASSOCIATIVE:
         k = 1
         while k < n:
-            x = concatenate(part(x, axis, 0, k), entry(part(x, axis, 0, n - k), part(x, axis, k, n)), axis=axis)
+            x = concatenate(axis_slice(x, axis, 0, k), entry(axis_slice(x, axis, 0, n - k), axis_slice(x, axis, k, n)), axis=axis)
             k *= 2
         return x
-    rows = [part(x, axis, 0, 1)]
+    rows = [axis_slice(x, axis, 0, 1)]
     for k in range(1, n):
-        rows.append(entry(rows[-1], part(x, axis, k, k + 1)))
+        rows.append(entry(rows[-1], axis_slice(x, axis, k, k + 1)))
     return concatenate(*rows, axis=axis) if n else x
 
 
@@ -80,7 +80,7 @@ def reduced_at(f: Any, reduce: Callable, x: Any, indices: Any, axis: int = 0) ->
         raise IndexError(f"numpy.{f.__name__}.reduceat: an index is out of range for {n} elements")
     at = [k % n for k in at]
     ends = [*at[1:], n]
-    pieces = [reduce(part(x, axis, a, b if a < b else a + 1)) for a, b in zip(at, ends, strict=True)]
+    pieces = [reduce(axis_slice(x, axis, a, b if a < b else a + 1)) for a, b in zip(at, ends, strict=True)]
     return concatenate(*pieces, axis=axis)
 
 

@@ -16,7 +16,7 @@ from .._core.foreign import argument
 from .._core.primitive import hook, layout_of, nests_variable
 from .._core.registry import late
 from .._core.variable import HANDLES, Variable
-from .declare import Written, dtype, implements, linear, ndim, primitive, rules, shape, xp
+from .declare import ComposedScalar, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from .declare import dtype as dtype_of
 
 # --- copies and casts ---
@@ -27,7 +27,7 @@ def _copied(run, stacks, params):
     return run(*stacks, order="K")
 
 
-@primitive(shapes=(0,), batch=_copied, scalar=Written(lambda x, order: x), total=True)
+@primitive(shapes=(0,), batch=_copied, scalar=ComposedScalar(lambda x, order: x), total=True)
 def copy(x, order="K"):
     return x if issubclass(type(x), np.generic) else x.copy(order)
 
@@ -37,7 +37,7 @@ def _relaid(run, stacks, params):
     return copy(stacks[0])
 
 
-@primitive(shapes=(0,), batch=_relaid, scalar=Written(lambda x, *, strides: x), total=True)
+@primitive(shapes=(0,), batch=_relaid, scalar=ComposedScalar(lambda x, *, strides: x), total=True)
 def relaid(x, *, strides):
     """x in the memory order given by the strides."""
     y = room_laid(xp_of(x), x.shape, strides, x.dtype)
@@ -45,13 +45,13 @@ def relaid(x, *, strides):
     return y
 
 
-@primitive(shapes=(0,), batch="elementwise", scalar=Written(lambda x: x))
+@primitive(shapes=(0,), batch="elementwise", scalar=ComposedScalar(lambda x: x))
 def array_of(x):
     """A writable 0-d array that holds the number x."""
     return np.array(x) if issubclass(type(x), np.generic) else x.copy()
 
 
-@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=Written(lambda x, *, to: x))
+@primitive(shapes=(0,), holomorphic=False, batch="elementwise", scalar=ComposedScalar(lambda x, *, to: x))
 def astype(x, *, to):
     return x.astype(to)
 
@@ -66,7 +66,7 @@ def imag(x):
     return x.imag.copy() if is_array(x) else x.imag
 
 
-@primitive(np.conjugate, shapes=(0,), holomorphic=False, scalar=Written(lambda x: x))
+@primitive(np.conjugate, shapes=(0,), holomorphic=False, scalar=ComposedScalar(lambda x: x))
 def conj(x):
     return xp_of(x).conj(x)
 
@@ -80,8 +80,8 @@ def imaginary(x):
 rules(copy, lambda g, out, x, order: g, jvp=linear)
 rules(relaid, lambda g, out, x, strides: g, jvp=linear)
 rules(array_of, lambda g, out, x: g, jvp=linear)
-rules(astype, lambda g, out, x, to: fit(g, shape(x), dtype(x)), jvp=linear)
-rules(real, lambda g, out, x: fit(g, shape(x), dtype(x)), jvp=linear)
+rules(astype, lambda g, out, x, to: fit_to_shape(g, shape(x), dtype(x)), jvp=linear)
+rules(real, lambda g, out, x: fit_to_shape(g, shape(x), dtype(x)), jvp=linear)
 rules(imag, lambda g, out, x: imaginary(g) if dtype(x).kind == "c" else zeros_like(g), jvp=linear)
 rules(imaginary, lambda g, out, x: -imaginary(g) if dtype(x).kind == "c" else imag(g), jvp=linear)
 rules(conj, lambda g, out, x: conj(g), jvp=linear)
@@ -101,10 +101,10 @@ def zeros_like(x: Any) -> Any:
 add_up = np.add.reduce
 # Below 8, NumPy starts a new loop for each number of the result. Adding column by column takes a tenth of
 # the time. The bits are equal, because NumPy adds so few elements one after another.
-SHORT, LONG = 8, 512
+SHORT_ROW_ELEMENTS, LONG = 8, 512
 
 
-def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT) -> bool:
+def has_short_rows(x: np.ndarray, axis: Any, below: int = SHORT_ROW_ELEMENTS) -> bool:
     return type(axis) is int and axis in (-1, x.ndim - 1) and 1 < x.shape[-1] < below and x.dtype is F8
 
 
@@ -123,7 +123,7 @@ def sum(x, axis=None, keepdims=False):
 @primitive(shapes=(0,), aliases=True, batch="moves")
 def broadcast_to(x, *, to):
     few = math.prod(to) <= 4096
-    if type(x) is np.ndarray and x.size > LONG // SHORT and x.shape == (*to[:-1], 1) and (few or to[-1] < SHORT):
+    if type(x) is np.ndarray and x.size > LONG // SHORT_ROW_ELEMENTS and x.shape == (*to[:-1], 1) and (few or to[-1] < SHORT_ROW_ELEMENTS):
         return x.reshape(-1).repeat(to[-1]).reshape(to)  # rows of stride 0 would slow down the next product
     if few and xp_of(x) is np:  # for so few elements NumPy's function takes ten times as long as filling
         r = np.empty(to, x.dtype)
@@ -151,7 +151,7 @@ def kept_dims(s: tuple, axis: Any) -> tuple:
     return tuple([1 if i in gone else k for i, k in enumerate(s)])
 
 
-def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
+def spread_over_axes(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
     """Undo a reduction of an array of shape s over `axis`: repeat g along it."""
     if s == ():
         return g
@@ -166,7 +166,7 @@ def spread(g: Any, s: tuple, axis: Any, keepdims: bool) -> Any:
     return broadcast_to(g, to=s)
 
 
-def fit(g: Any, to: tuple, dt: Any) -> Any:
+def fit_to_shape(g: Any, to: tuple, dt: Any) -> Any:
     """The adjoint of broadcasting and promotion: sum g to the shape `to`, which broadcasts to its own,
     and cast it to `dt`."""
     if type(g) is np.ndarray and g.dtype is dt and g.shape:
@@ -224,14 +224,14 @@ def argsort(axes: Any) -> tuple:
     return tuple(back)
 
 
-rules(sum, lambda g, out, x, axis, keepdims: spread(g, shape(x), axis, keepdims), jvp=linear)
-rules(broadcast_to, lambda g, out, x, to: fit(g, shape(x), None), jvp=linear)
+rules(sum, lambda g, out, x, axis, keepdims: spread_over_axes(g, shape(x), axis, keepdims), jvp=linear)
+rules(broadcast_to, lambda g, out, x, to: fit_to_shape(g, shape(x), None), jvp=linear)
 rules(reshape, lambda g, out, x, to: reshape(g, to=shape(x)), jvp=linear)
 rules(transpose, lambda g, out, x, axes: transpose(g, axes=argsort(axes)), jvp=linear)
-late.fit, late.conj = fit, conj
+late.fit, late.conj = fit_to_shape, conj
 
 
-def widened(t: Any, out: Any) -> Any:
+def broadcast_tangent(t: Any, out: Any) -> Any:
     """A tangent broadcast to the shape of the output. A NumPy number moves to the library of the output."""
     if is_scalar(t):
         library = xp(out)
@@ -240,7 +240,7 @@ def widened(t: Any, out: Any) -> Any:
     return broadcast_to(t, to=shape(out))
 
 
-late.widened = widened
+late.widened = broadcast_tangent
 
 
 def swapped(x: Any) -> Any:
@@ -306,7 +306,7 @@ def _concatenate_vjp(g, out, need, *xs, axis=0):
     return terms
 
 
-def filled(t: Any, x: Any) -> Any:
+def tangent_or_zeros(t: Any, x: Any) -> Any:
     """The tangent t of x, or zeros if it is None."""
     return zeros_like(x) if t is None else t
 
@@ -314,7 +314,7 @@ def filled(t: Any, x: Any) -> Any:
 rules(
     concatenate,
     joint=_concatenate_vjp,
-    jvp=lambda t, out, *xs, axis=0: concatenate(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
+    jvp=lambda t, out, *xs, axis=0: concatenate(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
 )
 rules(slice_of, lambda g, out, x, axis, start, stop: embed(g, axis=axis, start=start, size=shape(x)[axis]), jvp=linear)
 rules(embed, lambda g, out, x, axis, start, size: slice_of(g, axis=axis, start=start, stop=start + shape(x)[axis]), jvp=linear)
@@ -325,7 +325,7 @@ def arrays_of(xs: Any) -> list:
     xs = list(xs)
     if HANDLES.issuperset(map(type, xs)):
         return xs
-    xs = [stacked(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
+    xs = [nested_to_array(x) if issubclass(type(x), (list, tuple)) else x for x in xs]
     library = next((xp(x) for x in xs if isinstance(x, Variable)), None) or xp_of(xs[0])
     return [x if isinstance(x, Variable) or is_array(x) else numeric(library.asarray(x), x) for x in map(argument, xs)]
 
@@ -351,7 +351,7 @@ def _packed_vjp(g, out, need, *xs, to):
     return [g[i] if wanted else None for i, wanted in enumerate(need)]
 
 
-rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[filled(d, x) for d, x in zip(t, xs, strict=True)], to=to))
+rules(packed, joint=_packed_vjp, jvp=lambda t, out, *xs, to: packed(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], to=to))
 
 
 @primitive(shapes="*", batch="moves")
@@ -378,7 +378,7 @@ def as_layer(x, *, axis, at, size):
 rules(
     layered,
     joint=lambda g, out, need, *xs, axis: [layer(g, axis=axis, at=i) if wanted else None for i, wanted in enumerate(need)],
-    jvp=lambda t, out, *xs, axis: layered(*[filled(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
+    jvp=lambda t, out, *xs, axis: layered(*[tangent_or_zeros(d, x) for d, x in zip(t, xs, strict=True)], axis=axis),
 )
 rules(layer, lambda g, out, x, axis, at: as_layer(g, axis=axis, at=at, size=shape(x)[axis]), jvp=linear)
 rules(as_layer, lambda g, out, x, axis, at, size: layer(g, axis=axis, at=at), jvp=linear)
@@ -402,7 +402,7 @@ def stack(arrays, axis=0, dtype=None):
     return astype(y, to=np.dtype(dtype))
 
 
-def stacked(x: Any) -> Any:
+def nested_to_array(x: Any) -> Any:
     """A nested list, which may contain Variables, as one array."""
     return joined(x) if nests_variable(x) else np.asarray(x)
 
@@ -414,7 +414,7 @@ def joined(x: Any) -> Any:
     to = sizes_of(x, numbers)
     if to is not None:
         return packed(*arrays_of(numbers), to=to)
-    return stack([stacked(e) if isinstance(e, (list, tuple)) else e for e in x])
+    return stack([nested_to_array(e) if isinstance(e, (list, tuple)) else e for e in x])
 
 
 def sizes_of(x: Any, numbers: list) -> tuple | None:
@@ -433,4 +433,4 @@ def sizes_of(x: Any, numbers: list) -> tuple | None:
     return None if of_one is None else (len(x), *of_one)
 
 
-late.stacked, late.relaid, late.astype, late.array_of = stacked, relaid, astype, array_of
+late.stacked, late.relaid, late.astype, late.array_of = nested_to_array, relaid, astype, array_of

@@ -15,7 +15,7 @@ from .declare import axis_of, dtype, implements, linear, ndim, primitive, rules,
 from .elementwise import select
 from .indexing.regions import scatter_add
 from .piecewise import floor, maximum, minimum
-from .products import flat
+from .products import flat_operand
 from .shaping import arrays_of, astype, broadcast_to, concatenate, reshape, zeros_like
 from .zero_derivative import argpartition, argsort, searchsorted
 
@@ -65,7 +65,7 @@ def added_by(x, at, *, axis, like):
     return added_at(x, at=at, axis=axis, like=like)
 
 
-def taken(x: Any, at: Any, axis: int) -> Any:
+def take_sorted(x: Any, at: Any, axis: int) -> Any:
     return taken_by(x, at, axis=axis) if isinstance(at, Variable) else taken_at(x, at=at, axis=axis)
 
 
@@ -74,16 +74,16 @@ def taken_back(x: Any, at: Any, axis: int, like: tuple) -> Any:
 
 
 rules(taken_at, lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)), jvp=linear)
-rules(added_at, lambda g, out, x, at, axis, like: taken(g, at, axis), jvp=linear)
+rules(added_at, lambda g, out, x, at, axis, like: take_sorted(g, at, axis), jvp=linear)
 rules(
     taken_by,
     lambda g, out, x, at, axis: taken_back(g, at, axis, shape(x)),
     lambda g, out, x, at, axis: None,
-    jvp=lambda t, out, x, at, axis: taken(t[0], at, axis),
+    jvp=lambda t, out, x, at, axis: take_sorted(t[0], at, axis),
 )
 rules(
     added_by,
-    lambda g, out, x, at, axis, like: taken(g, at, axis),
+    lambda g, out, x, at, axis, like: take_sorted(g, at, axis),
     lambda g, out, x, at, axis, like: None,
     jvp=lambda t, out, x, at, axis, like: taken_back(t[0], at, axis, like),
 )
@@ -101,16 +101,16 @@ def extreme_at(x, y, *, at, largest):
     return out
 
 
-def shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
+def tie_shares(out: Any, x: Any, y: Any, at: Any) -> tuple:
     """The shares of x and of y in each result."""
     out, x, y = primal_of(out), primal_of(x), primal_of(y)
-    own, brought = (x == out) * 1.0, (y == taken(out, at, 0)) * 1.0
+    own, brought = (x == out) * 1.0, (y == take_sorted(out, at, 0)) * 1.0
     count = maximum(own + taken_back(brought, at, 0, shape(x)), 1.0)
-    return own / count, brought / taken(count, at, 0)
+    return own / count, brought / take_sorted(count, at, 0)
 
 
-def _extreme_jvp(t, out, x, y, at, largest):
-    parts = [None if d is None else d * s for d, s in zip(t, shares(out, x, y, at), strict=True)]
+def masked_extreme_jvp(t, out, x, y, at, largest):
+    parts = [None if d is None else d * s for d, s in zip(t, tie_shares(out, x, y, at), strict=True)]
     if parts[1] is None:
         return parts[0]
     brought = taken_back(parts[1], at, 0, shape(x))
@@ -119,17 +119,17 @@ def _extreme_jvp(t, out, x, y, at, largest):
 
 rules(
     extreme_at,
-    lambda g, out, x, y, at, largest: g * shares(out, x, y, at)[0],
-    lambda g, out, x, y, at, largest: taken(g, at, 0) * shares(out, x, y, at)[1],
-    jvp=_extreme_jvp,
+    lambda g, out, x, y, at, largest: g * tie_shares(out, x, y, at)[0],
+    lambda g, out, x, y, at, largest: take_sorted(g, at, 0) * tie_shares(out, x, y, at)[1],
+    jvp=masked_extreme_jvp,
 )
 
 
 def with_extremes(x: Any, y: Any, places: Any, largest: bool) -> Any:
     """x after numpy.maximum.at, or minimum.at, at the elements with these numbers."""
     y = y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y)
-    y = flat(broadcast_to(astype(y, to=dtype(x)), to=places.shape))
-    return reshape(extreme_at(flat(x), y, at=places.ravel(), largest=largest), to=shape(x))
+    y = flat_operand(broadcast_to(astype(y, to=dtype(x)), to=places.shape))
+    return reshape(extreme_at(flat_operand(x), y, at=places.ravel(), largest=largest), to=shape(x))
 
 
 @implements(np.bincount)
@@ -150,7 +150,7 @@ def bincount(x, /, weights=None, minlength=0):
 def take_along_axis(arr, indices, axis=-1):
     at = primal_of(indices)
     if axis is None:
-        return taken(flat(arr), at, 0)
+        return take_sorted(flat_operand(arr), at, 0)
     n = ndim(arr)
     axis = axis_of(axis, n)
     s, r = list(shape(arr)), list(shape(at))
@@ -163,7 +163,7 @@ def take_along_axis(arr, indices, axis=-1):
         if both != s:
             both[axis] = shape(arr)[axis]
             arr = broadcast(arr, tuple(both))
-    return taken(arr, at, axis)
+    return take_sorted(arr, at, axis)
 
 
 def broadcast(x: Any, to: tuple) -> Any:
@@ -186,7 +186,7 @@ def _along(a: Any, axis: Any) -> tuple:
     """(array, axis) with NumPy's axis=None made axis 0 of the flat array."""
     a = a if hasattr(a, "shape") else arrays_of([a])[0]
     if axis is None:
-        return flat(a), 0
+        return flat_operand(a), 0
     return a, axis_of(axis, ndim(a))
 
 
@@ -200,7 +200,7 @@ def sort(a, axis=-1, kind=None, order=None, *, stable=None, descending=None):
     """The sorted array. (NumPy has `descending=` from 2.5 on.)"""
     without_fields("sort", order)
     a, axis = _along(a, axis)
-    return taken(a, _order(a, axis, **({"descending": True} if descending else {})), axis)
+    return take_sorted(a, _order(a, axis, **({"descending": True} if descending else {})), axis)
 
 
 @implements(np.sort_complex)
@@ -214,7 +214,7 @@ def partition(a, kth, axis=-1, kind="introselect", order=None):
     if kind != "introselect":
         raise ArgumentError(f"numpy.partition: kind={kind!r}; it is 'introselect'")
     a, axis = _along(a, axis)
-    return taken(a, argpartition(primal_of(a), kth, axis), axis)
+    return take_sorted(a, argpartition(primal_of(a), kth, axis), axis)
 
 
 @primitive(multi=3)
@@ -232,14 +232,14 @@ def unique(ar, return_index=False, return_inverse=False, return_counts=False, ax
         raise ArgumentError("numpy.unique: of a tracked number; make it an array of one element")
     axis = None if axis is None else range(ndim(ar))[axis]
     first, inverse, counts = [values_of(k) for k in places_of_unique(primal_of(ar), equal_nan=equal_nan, axis=axis)]
-    values = taken(flat(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
+    values = take_sorted(flat_operand(ar), first, 0) if axis is None else ar[(slice(None),) * axis + (first,)]
     out = [values] + [k for k, on in ((first, return_index), (inverse, return_inverse), (counts, return_counts)) if on]
     return tuple(out) if len(out) > 1 else values
 
 
-def elements(x: Any, at: Any, to: tuple) -> Any:
+def gather_elements(x: Any, at: Any, to: tuple) -> Any:
     """The elements of the vector x at the indices `at`, a vector, in the shape `to`."""
-    r = taken(x, at, 0)
+    r = take_sorted(x, at, 0)
     return reshape(r, to=to) if to else r[0]
 
 
@@ -254,7 +254,7 @@ def interp(x, xp, fp, left=None, right=None, period=None):
         period = abs(period)
         x, xp = x - period * floor(x / period), xp - period * floor(xp / period)
         order = _order(xp, 0)
-        xp, fp = taken(xp, order, 0), taken(fp, order, 0)
+        xp, fp = take_sorted(xp, order, 0), take_sorted(fp, order, 0)
         n = shape(xp)[0]
         xp = concatenate(xp[n - 1 :] - period, xp, xp[:1] + period)
         fp = concatenate(fp[n - 1 :], fp, fp[:1])
@@ -266,6 +266,6 @@ def interp(x, xp, fp, left=None, right=None, period=None):
     else:
         at = minimum(maximum(searchsorted(nodes, values, "right") - 1, 0), n - 2)
         at = reshape(at, to=(-1,))
-        a, b, u, v = [elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
+        a, b, u, v = [gather_elements(w, k, shape(x)) for w in (fp, xp) for k in (at, at + 1)]
         y = a + (x - u) * ((b - a) / (v - u))
     return select(values > nodes[n - 1], right, select(values < nodes[0], left, y))

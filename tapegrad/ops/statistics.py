@@ -17,10 +17,10 @@ from .creation import linspace
 from .declare import dtype, implements, ndim, shape, xp
 from .elementwise import select, sqrt, zero_of
 from .piecewise import isnan, maximum, minimum
-from .products import flat
-from .reductions import amax, amin, array_of, axes_of, cast, cumsum, floating, last, mean, restored
+from .products import flat_operand
+from .reductions import amax, amin, array_operand, cast_operand, cumsum, flatten_axes_last, float_dtype, mean, reduction_axes, restore_axes
 from .shaping import arrays_of, conj, real, reshape, slice_of, swapped
-from .sorting import bincount, taken
+from .sorting import bincount, take_sorted
 
 # --- order statistics ---
 
@@ -67,19 +67,19 @@ def q_value(q: Any) -> float:
 def _of_rows(x: Any, at: Any) -> Any:
     """One element of each row of x."""
     if isinstance(at, Variable):
-        return reshape(taken(x, reshape(at, to=(-1, 1)), 1), to=shape(at))
+        return reshape(take_sorted(x, reshape(at, to=(-1, 1)), 1), to=shape(at))
     return x[xp_of(at).arange(len(at)), at]
 
 
 def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     """The order found on primal values determines the two elements of each row that are read. `nan`:
     ignore nan, which a sort puts last."""
-    a = array_of(a)
+    a = array_operand(a)
     if type(q) is float and type(a) is ArrayVariable and not nan and not keepdims and (axis is None or axis == 0):
         values = primal_of(a)
         if type(values) is np.ndarray and values.ndim == 1 and values.dtype is F8 and values.size and 0 <= q <= factor:
             return _of_vector(name, a, q / factor, method)
-    q = array_of(q)
+    q = array_operand(q)
     if keepdims and not ndim(a) and not ndim(q):
         return s.array_of(_quantile(name, a, q, axis, method, False, factor, nan))
     if ndim(q):
@@ -92,11 +92,11 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     q = q / factor
     if not 0 <= values_of(q) <= 1:
         raise ValueError(f"numpy.{name}: q must lie in [0, {factor:g}]")
-    rows, outer = last(a, axis)
+    rows, outer = flatten_axes_last(a, axis)
     library, values = xp(rows), primal_of(rows)
     if type(values) is np.ndarray and not nan and values.ndim == 1 and values.size:
         r = _of_vector(name, rows, q, method)
-        return restored(cast(r, to), a, axis, keepdims)
+        return restore_axes(cast_operand(r, to), a, axis, keepdims)
     gone = isnan(values)
     order = library.argsort(values, axis=-1, **({"kind": "stable"} if library is np else {})).reshape(-1, shape(rows)[-1])
     # the number of elements that count: one number on the host, unless rows differ in their nan
@@ -113,7 +113,7 @@ def _quantile(name, a, q, axis, method, keepdims, factor=1.0, nan=False):
     bad = n == 0 if nan else gone.reshape(order.shape).any(axis=-1)
     r = select(bad, zero_of(r) + np.nan, r)
     r = reshape(r, to=outer) if outer else r[0]
-    return restored(cast(r, to), a, axis, keepdims)
+    return restore_axes(cast_operand(r, to), a, axis, keepdims)
 
 
 def _of_vector(name: str, x: Any, q: Any, method: str) -> Any:
@@ -153,7 +153,7 @@ def _place(n: int, q: float) -> tuple:
 
 
 def _weight(w: Any, x: Any) -> Any:
-    return cast(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
+    return cast_operand(w, np.dtype(dtype(x).char.lower()) if dtype(x).kind in "fc" else None)
 
 
 def _between(down: Any, up: Any, w: Any) -> Any:
@@ -169,18 +169,18 @@ def _between(down: Any, up: Any, w: Any) -> Any:
 def _weighted(f, a, q, axis, method, keepdims, weights):
     """The result of NumPy's own function f, which picks an element of each row. The first equal element
     gets the derivative."""
-    a, w = array_of(a), values_of(array_of(weights))
+    a, w = array_operand(a), values_of(array_operand(weights))
     if xp(a) is not np:
         raise ArgumentError(f"numpy.{f.__name__}: weights= is not supported by CuPy; sort, and search in the sum of the weights")
-    found = f(values_of(a), values_of(array_of(q)), axis, method=method, weights=w)
+    found = f(values_of(a), values_of(array_operand(q)), axis, method=method, weights=w)
     whole, found = isinstance(found, np.ndarray), np.asarray(found)
-    rows, outer = last(a, axis)
+    rows, outer = flatten_axes_last(a, axis)
     flat, picked = reshape(rows, to=(-1, shape(rows)[-1])), found.reshape(-1, math.prod(outer))
     rs = []
     for values in picked:
         hit = values_of(flat) == values[:, None]
         r = select(hit.any(-1), flat[np.arange(len(values)), hit.argmax(-1)], dtype(a).type(np.nan))
-        rs.append(restored(cast(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
+        rs.append(restore_axes(cast_operand(reshape(r, to=outer) if outer or whole else r[0], found.dtype), a, axis, keepdims))
     many = np.ndim(layout_of(q))
     return reshape(s.stack(rs), to=(*np.shape(layout_of(q)), *shape(rs[0]))) if many else rs[0]
 
@@ -229,16 +229,16 @@ def nanmedian(a, axis=None, *, keepdims=False):
 @implements(np.cov)
 def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=None, *, dtype=None):
     """The covariance matrix. Rows are variables."""
-    x = _rows(m, rowvar, not rowvar and _turns_one_row())
+    x = observation_rows(m, rowvar, not rowvar and _turns_one_row())
     if y is not None:
-        x = s.concatenate(x, _rows(y, rowvar), axis=0)
-    x = cast(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else floating("cov", dtype))
+        x = s.concatenate(x, observation_rows(y, rowvar), axis=0)
+    x = cast_operand(x, np.result_type(_dtype_of(x), np.float64) if dtype is None else float_dtype("cov", dtype))
     n = shape(x)[1]
     ddof = (0 if bias else 1) if ddof is None else ddof
     w = None
     for given in (fweights, aweights):
         if given is not None:
-            given = array_of(given)
+            given = array_operand(given)
             w = given * 1.0 if w is None else w * given
     if w is None:
         d = x - mean(x, 1, keepdims=True)
@@ -250,7 +250,7 @@ def cov(m, y=None, rowvar=True, bias=False, ddof=None, fweights=None, aweights=N
                 "d = x - x @ w / w.sum(); (d * w) @ d.T / w.sum()"
             )
         total = s.sum(w)
-        norm = total - ddof if aweights is None or ddof == 0 else total - ddof * s.sum(w * array_of(aweights)) / total
+        norm = total - ddof if aweights is None or ddof == 0 else total - ddof * s.sum(w * array_operand(aweights)) / total
         d = x - s.sum(x * w, 1, True) / total
         right = conj(swapped(d * w)) if _complex(d) else swapped(d * w)
         c = d @ right / norm
@@ -264,9 +264,9 @@ def _complex(x: Any) -> bool:
     return dtype(x).kind == "c"
 
 
-def _rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
+def observation_rows(m: Any, rowvar: bool, turned: bool = False) -> Any:
     """`turned`: a single row, too, becomes a column of observations if rows are not variables."""
-    m = array_of(m)
+    m = array_operand(m)
     if ndim(m) > 2:
         raise ArgumentError("numpy.cov: m has more than 2 dimensions")
     x = m if ndim(m) == 2 else reshape(m, to=(1, math.prod(shape(m))))
@@ -303,13 +303,15 @@ def _steps(a: Any, axis: int) -> Any:
 
 @implements(np.ediff1d)
 def ediff1d(ary, to_end=None, to_begin=None):
-    a = array_of(ary)
+    a = array_operand(ary)
     parts = [_steps(reshape(a, to=(math.prod(shape(a)),)), 0)]
     for end, place in ((to_begin, 0), (to_end, len(parts) + 1)):
         if end is not None:
-            if not np.can_cast(np.result_type(end if type(end) in (int, float, complex) else dtype(array_of(end))), dtype(a), "same_kind"):
+            if not np.can_cast(
+                np.result_type(end if type(end) in (int, float, complex) else dtype(array_operand(end))), dtype(a), "same_kind"
+            ):
                 raise TypeError("numpy.ediff1d: the dtype of to_begin and to_end must be compatible with that of the array")
-            parts.insert(place, cast(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
+            parts.insert(place, cast_operand(reshape(s.arrays_of([a, end])[1], to=(-1,)), dtype(a)))
     return s.concatenate(*parts) if len(parts) > 1 else parts[0]
 
 
@@ -317,7 +319,7 @@ def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
     """The widths of the intervals, in a shape that broadcasts along `axis`."""
     if x is None:
         return dx
-    x = array_of(x)
+    x = array_operand(x)
     if ndim(x) == 1:
         d = _steps(x, 0)
         return reshape(d, to=tuple([-1 if k == axis else 1 for k in range(ndim(y))]))
@@ -326,16 +328,16 @@ def _widths(y: Any, x: Any, dx: Any, axis: int) -> Any:
 
 @implements(np.trapezoid)
 def trapezoid(y, x=None, dx=1.0, axis=-1):
-    y = array_of(y)
-    axis = axes_of(y, operator.index(axis))[0]
+    y = array_operand(y)
+    axis = reduction_axes(y, operator.index(axis))[0]
     n = shape(y)[axis]
     return s.sum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
 
 
 @implements()
 def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
-    y = array_of(y)
-    axis = axes_of(y, operator.index(axis))[0]
+    y = array_operand(y)
+    axis = reduction_axes(y, operator.index(axis))[0]
     n = shape(y)[axis]
     r = cumsum(_widths(y, x, dx, axis) * (_cut(y, axis, 1, n) + _cut(y, axis, 0, n - 1)) / 2.0, axis)
     if initial is None:
@@ -346,8 +348,8 @@ def cumulative_trapezoid(y, x=None, dx=1.0, axis=-1, initial=None):
 
 @implements(np.gradient)
 def gradient(f, *varargs, axis=None, edge_order=1):
-    f = array_of(f)
-    axes = axes_of(f, axis)
+    f = array_operand(f)
+    axes = reduction_axes(f, axis)
     spacing = list(varargs) * len(axes) if len(varargs) == 1 else list(varargs) or [1.0] * len(axes)
     if len(spacing) != len(axes):
         raise ArgumentError(f"numpy.gradient: {len(varargs)} spacings for {len(axes)} axes")
@@ -359,7 +361,7 @@ def _gradient(f: Any, h: Any, axis: int, edge_order: int) -> Any:
     n = shape(f)[axis]
     if n < edge_order + 1:
         raise ValueError(f"numpy.gradient: the axis has {n} elements, edge_order={edge_order} needs {edge_order + 1}")
-    h = array_of(h)
+    h = array_operand(h)
     if ndim(h) == 1:
         d = _steps(h, 0)
     else:
@@ -407,7 +409,7 @@ def histogram(a, bins=10, range=None, density=None, weights=None):
         same = 0.5 * (values_of(low) == values_of(high))
         moved = linspace(low - same, high + same, len(edges))
     if any_tracked([weights]):
-        x, w = x.ravel(), flat(arrays_of([weights])[0])
+        x, w = x.ravel(), flat_operand(arrays_of([weights])[0])
         if not is_differentiable(layout_of(w)) or layout_of(w).dtype.kind == "c":
             raise ArgumentError("numpy.histogram: weights of complex numbers; take the histograms of their real and imaginary parts")
         inside = (x >= edges[0]) & (x <= edges[-1])

@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.abstract_arrays import Text, shown_class
+from .._core.abstract_arrays import AbstractText, shown_class
 from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
 from .._core.foreign import asked_by
@@ -33,10 +33,10 @@ from . import shaping as s
 from .declare import NUMPY, shape
 from .declare import dtype as dtype_of
 from .indexing import views
-from .indexing.flat import Flat, fill
+from .indexing.flat import FlatIterator, assign_flat
 from .indexing.traced_indices import is_hidden, is_hidden_mask, with_written
-from .indexing.traced_masks import Selected, written
-from .indexing.views import index, shown
+from .indexing.traced_masks import SelectedElements, masked_write
+from .indexing.views import index, layout_source
 from .indexing.writes import refuse_lost, write_value
 from .protocols import call as call
 from .protocols import no_rule
@@ -95,7 +95,7 @@ V.__abs__ = _entry(np.absolute)
 V.__round__ = lambda x, digits=None: round(values_of(x)) if digits is None else call(np.round, (x, digits), {})
 
 
-def is_number(x: Any) -> bool:
+def is_plain_number(x: Any) -> bool:
     """Is x a plain number of the caller (`Trace.is_number`)?"""
     return bool(OPEN.hiding) and (t := live(x))._trace is not None and t._trace.is_number(t)
 
@@ -107,7 +107,7 @@ def _primal_operator(op: Callable, f: Any) -> Callable:
 
     def method(a, b):
         if isinstance(b, (list, tuple)):
-            b = s.stacked(b)
+            b = s.nested_to_array(b)
         a, b = primal_of(a), primal_of(b)
         # None or a text: the content of a does not matter
         if isinstance(a, Variable) and type(b) not in NUMBERS and type(b).__module__ == "builtins":
@@ -153,10 +153,10 @@ def _iter(x):
 
 
 def _setitem(x, at, y):
-    if type(y) is Selected:
-        y, at = written(x, y, at)
+    if type(y) is SelectedElements:
+        y, at = masked_write(x, y, at)
     if type(at) is not int and (is_hidden(at) or is_hidden_mask(x, at, y)):
-        y = with_written(x, s.stacked(y) if isinstance(y, (list, tuple)) else y, at)
+        y = with_written(x, s.nested_to_array(y) if isinstance(y, (list, tuple)) else y, at)
         at = Ellipsis
     write_value(x, y, index(at))
 
@@ -173,8 +173,8 @@ V.__delitem__ = lambda x, at: operator.delitem(layout_of(x), at)  # raises as Nu
 
 def _class_of(x):
     """NumPy's class of the value. (CuPy would take its own class as permission to read the memory.)"""
-    kind = shown_class(type(shown(x)))
-    if is_number(x):
+    kind = shown_class(type(layout_source(x)))
+    if is_plain_number(x):
         return complex if issubclass(kind, complex) else float
     return kind if issubclass(kind, (np.ndarray, np.generic)) or kind in NUMBERS else type(x)
 
@@ -188,7 +188,7 @@ def _set(view: Callable) -> Callable:
 
 def _shape(x):
     if type(x) is View and x._seen != x._base._version:
-        return shown(x).shape
+        return layout_source(x).shape
     v = x._value
     while isinstance(v, Variable):
         v = v._value
@@ -197,7 +197,7 @@ def _shape(x):
 
 def _set_shape(x, to):
     """Accept the present shape only; another shape would change it for all holders of x."""
-    if not is_array(shown(x)):
+    if not is_array(layout_source(x)):
         raise AttributeError("attribute 'shape' of 'numpy.generic' objects is not writable")
     if np.empty(_shape(x), bool).reshape(to).shape != _shape(x):
         raise ArgumentError("x.shape = s: the shape of a tracked Variable stays; write x = x.reshape(s)")
@@ -216,18 +216,18 @@ V.ndim = property(lambda x: len(x.shape))
 V.size = property(lambda x: int(np.prod(x.shape)))
 V.itemsize = property(lambda x: dtype_of(x).itemsize)
 V.nbytes = property(lambda x: x.size * x.itemsize)
-V.strides = property(lambda x: shown(x).strides)
-V.flags = property(lambda x: shown(x).flags)
+V.strides = property(lambda x: layout_source(x).strides)
+V.flags = property(lambda x: layout_source(x).flags)
 V.base = property(lambda x: x._base if type(x) is View else None)
-V.device = property(lambda x: getattr(shown(x), "device", "cpu"))
+V.device = property(lambda x: getattr(layout_source(x), "device", "cpu"))
 V.grad = property(lambda x: late.gradient(x))  # these two are for a manual tape
 V.backward = property(lambda x: late.backward(x))
-V.T = property(views.turned)
+V.T = property(views.reversed_axes)
 V.mT = property(views.matrix_transpose)
 V.real = property(views.real, _set(views.real))
 V.imag = property(views.imag, _set(views.imag))
-V.flat = property(Flat, fill)
-V.__len__ = lambda x: len(shown(x))
+V.flat = property(FlatIterator, assign_flat)
+V.__len__ = lambda x: len(layout_source(x))
 V.__array_namespace__ = lambda x, api_version=None: xp_of(layout_of(x))
 
 
@@ -266,8 +266,8 @@ def _astype(x, dtype, order="K", casting="unsafe", subok=True, copy=True):
         raise TypeError(f"astype: {dtype_of(x)} cannot be cast to {np.dtype(dtype)} by the rule {casting!r}")
     y = call(np.astype, (x, dtype), {"copy": copy})
     if order == "A":
-        order = "F" if shown(x).flags.f_contiguous and not shown(x).flags.c_contiguous else "C"
-    return creation.ordered(y, order)
+        order = "F" if layout_source(x).flags.f_contiguous and not layout_source(x).flags.c_contiguous else "C"
+    return creation.in_memory_order(y, order)
 
 
 def _in_place(f: Any) -> Callable:
@@ -306,7 +306,7 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
     """A method that drops the derivative. `run` gets the array, or (`lent`) the handle."""
 
     def method(x, *args, **kwargs):
-        if is_tracked(x) and not is_number(x):
+        if is_tracked(x) and not is_plain_number(x):
             raise DroppedDerivativeError(
                 f"{name}{of} would drop its derivative in silence; use numpy's functions, which keep it, or "
                 f"tapegrad.value(x) where the plain number is wanted"
@@ -337,7 +337,7 @@ V.__dlpack_device__ = lambda x: layout_of(x).__dlpack_device__()
 # take the memory first.
 
 
-def _array(x, dtype=None, copy=None):
+def array_method(x, dtype=None, copy=None):
     if is_tracked(x) and layout_of(x).dtype.kind in "biu":
         raise BatchError(
             "integers or truth values that differ between samples cannot be stored in an array made outside of the function, which holds "
@@ -354,7 +354,7 @@ def _array(x, dtype=None, copy=None):
     return np.array(lend(x), dtype=dtype, copy=copy) if not copy else np.array(a, dtype=dtype)
 
 
-V.__array__ = _array
+V.__array__ = array_method
 STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") if name in dis.opmap)
 
 
@@ -405,7 +405,7 @@ def _text(write: Callable) -> Callable:
         if isinstance(p, Variable):
             t = p._trace
             if not (t.visibility == RECORDED or t.over or t.visibility == SAMPLED and t.is_plain(p)):
-                return Text(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
+                return AbstractText(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
             p = values_of(p)
         return write(p, *spec)
 
@@ -444,7 +444,7 @@ def _view(x, dtype=None, type=None):
     """A view for an equal dtype and class, else plain memory."""
     dtype, type = [None if k is np.ndarray or getattr(k, "real", k) is np.ndarray else k for k in (dtype, type)]
     if type is None and (dtype is None or np.dtype(dtype) == dtype_of(x)):
-        return views.part(x, (Ellipsis,)) if is_array(shown(x)) else x
+        return views.slice_of(x, (Ellipsis,)) if is_array(layout_source(x)) else x
     return plain_view(x, *[k for k in (dtype, type) if k is not None])
 
 

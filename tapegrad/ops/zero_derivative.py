@@ -40,10 +40,10 @@ NAMES = OF_LAYOUT + OF_VALUES + OF_PRIMALS + OF_MEMORY
 STEPS = (np.fix,)  # floats, but piecewise constant
 
 
-def library_of(xs: Any) -> Any:
+def array_library(xs: Any) -> Any:
     for x in xs:
         if type(x) in (list, tuple):
-            found = library_of(x)
+            found = array_library(x)
             if found is not np:
                 return found
         elif is_array(x) and xp_of(x) is not np:
@@ -58,7 +58,7 @@ def has_floats(y: Any) -> bool:
     return is_differentiable(layout_of(y))
 
 
-class Place:
+class ArgumentPlaceholder:
     """Stands for the k-th hidden argument of a call."""
 
     __slots__ = ("k",)
@@ -67,8 +67,8 @@ class Place:
         self.k = k
 
 
-def hides(x: Any) -> bool:
-    return any([hides(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
+def is_abstract(x: Any) -> bool:
+    return any([is_abstract(v) for v in x]) if type(x) in (list, tuple) else isinstance(x, Variable)
 
 
 # Batching rules (`Primitive.batch`), for stacks with the samples along the first axis.
@@ -76,7 +76,7 @@ def hides(x: Any) -> bool:
 
 def _stacked_ufunc(run: Callable, stacks: list, params: dict) -> Any:
     given = [*params["args"], *params["kwargs"].values()]
-    rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not Place])
+    rank = max([ndim(x) - 1 for x in stacks] + [np.ndim(a) for a in given if type(a) is not ArgumentPlaceholder])
     return run(*[reshape(x, to=shape(x)[:1] + (1,) * (rank + 1 - ndim(x)) + shape(x)[1:]) for x in stacks], **params)
 
 
@@ -90,7 +90,12 @@ def _stacked_reduction(name: str) -> Callable:
         x, args, kwargs = stacks[0], list(params["args"]), dict(params["kwargs"])
         axis = args.pop(1) if len(args) > 1 else kwargs.pop("axis", ONE_AXIS.get(name))
         n = ndim(x) - 1
-        if type(args[0]) is not Place or len(args) > 1 or not n or (axis is None and kwargs.get("keepdims") and name in ONE_AXIS):
+        if (
+            type(args[0]) is not ArgumentPlaceholder
+            or len(args) > 1
+            or not n
+            or (axis is None and kwargs.get("keepdims") and name in ONE_AXIS)
+        ):
             return NotImplemented
         if axis is None and name in ONE_AXIS:
             x, n, axis = reshape(x, to=(shape(x)[0], -1)), 1, 0
@@ -102,7 +107,7 @@ def _stacked_reduction(name: str) -> Callable:
 
 
 def emptied(tree: Any) -> tuple:
-    """(the Variables in arguments; the arguments with a `Place` for each)"""
+    """(the Variables in arguments; the arguments with a `ArgumentPlaceholder` for each)"""
     hidden: list = []
 
     @nested
@@ -110,23 +115,23 @@ def emptied(tree: Any) -> tuple:
         if not isinstance(x, Variable):
             return x
         hidden.append(x)
-        return Place(len(hidden) - 1)
+        return ArgumentPlaceholder(len(hidden) - 1)
 
     tree = held(tree)
     return hidden, tree
 
 
 def filled(hidden: Any, tree: Any) -> Any:
-    return nested(lambda x: hidden[x.k] if type(x) is Place else x)(tree)
+    return nested(lambda x: hidden[x.k] if type(x) is ArgumentPlaceholder else x)(tree)
 
 
-def constant(f: Callable, of: Callable = primal_of) -> Callable:
+def zero_derivative_of(f: Callable, of: Callable = primal_of) -> Callable:
     """The operation of a function without a derivative. `of`: what it gets of its arguments."""
     name, values = f.__name__, nested(of)
 
     def run(*hidden, args, kwargs):
         args, kwargs = filled(hidden, (args, kwargs))
-        return getattr(library_of(args), name, f)(*args, **kwargs)
+        return getattr(array_library(args), name, f)(*args, **kwargs)
 
     prim = Primitive(name, run)
     prim.ufunc = f if isinstance(f, np.ufunc) else None  # type: ignore[assignment]
@@ -141,10 +146,10 @@ def constant(f: Callable, of: Callable = primal_of) -> Callable:
 
     def on_values(*args, **kwargs):
         given, named = values([*args]), values(kwargs)
-        if hides(given) or hides(list(named.values())):
+        if is_abstract(given) or is_abstract(list(named.values())):
             y = call(given, named)
         else:
-            y = getattr(library_of(given), name, f)(*given, **named)
+            y = getattr(array_library(given), name, f)(*given, **named)
         if has_floats(y) and f not in STEPS and any_tracked((args, kwargs)):
             raise NoRuleError(
                 f"numpy.{name} gives floats here, which depend on a tracked Variable, and has no derivative rule for them; compose it "
@@ -160,7 +165,7 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
     for _name in _names:
         _f = getattr(np, _name)
         if _f not in NUMPY:
-            NUMPY[_f] = constant(_f, _of)
+            NUMPY[_f] = zero_derivative_of(_f, _of)
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)
 argsort, argpartition, searchsorted, any_of, lies_in, argmax = [
     NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin, np.argmax)

@@ -21,27 +21,27 @@ TEXTS = {
     CURVATURE: "not converged: the second derivative is not finite at the start",
 }
 FINISHED = 0.2  # share of finished rows at which they are removed
-SMALL = 1e-9  # of |f|: below this gain a step is judged by its gradient
-LEAST = 1e-12  # of |f|: below this gain, without a lower gradient, rounding is reached
+SMALL_GAIN = 1e-9  # of |f|: below this gain a step is judged by its gradient
+LEAST_GAIN = 1e-12  # of |f|: below this gain, without a lower gradient, rounding is reached
 POOR, HOPE, BEND = 0.25, 0.25, 0.5  # actual by expected gain, gain by length: when to bend a step; the most
-FLAT = 0.1  # of |f| or 1: above this, gradient times x exceeds rounding
+FLAT_GRADIENT = 0.1  # of |f| or 1: above this, gradient times x exceeds rounding
 CALM = 1e-5  # of |f| or 1: if no step helps, rounding can hide a gradient up to this
 
 
-def dot(a: Any, b: Any) -> Any:
+def row_dot(a: Any, b: Any) -> Any:
     return (a * b).sum(axis=1)
 
 
-def times(A: Any, b: Any) -> Any:
+def batched_matvec(A: Any, b: Any) -> Any:
     """Return the product of each matrix with its vector."""
     return (A @ b[:, :, None])[:, :, 0]
 
 
-def largest(a: Any) -> Any:
+def row_maximum(a: Any) -> Any:
     return abs(a).max(axis=1)
 
 
-class Problems:
+class BatchState:
     """The unfinished problems.
 
     `value_and_grad(X, which)` returns values (b,) and gradients (p, b) at the points X (p, b) of the problems
@@ -84,7 +84,7 @@ class Problems:
         """Return whether rounding can hide the descent.
 
         It cannot if the gradient times x is as large as the value; then f decreases without bound."""
-        return largest(self.g * self.x) <= FLAT * self.xp.maximum(1.0, abs(self.f))
+        return row_maximum(self.g * self.x) <= FLAT_GRADIENT * self.xp.maximum(1.0, abs(self.f))
 
     def end(self, which: Any, status: int) -> None:
         which = which & self.flat if status == ROUNDING else which
@@ -111,7 +111,7 @@ class Problems:
         raise NotImplementedError
 
 
-class Newton(Problems):
+class Newton(BatchState):
     """Newton's method in trust regions, with the eigenvalues of exact Hessians (Moré and Sorensen).
 
     The step minimises the quadratic model within a ball. With H = Q diag(w) Q' and a = Q' g, the step is -Q a
@@ -134,7 +134,7 @@ class Newton(Problems):
             self.end(~self.curved(self.x, self.running), CURVATURE)
             self.measure()
             self.bent, self.is_bent = xp.zeros((n, p)), xp.zeros(n, bool)
-            self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(dot(self.D * self.x, self.D * self.x)))
+            self.radius = xp.maximum(1.0, 0.1 * xp.sqrt(row_dot(self.D * self.x, self.D * self.x)))
             self.look()
 
     def measure(self) -> None:
@@ -169,33 +169,33 @@ class Newton(Problems):
 
     def look(self) -> None:
         """End at minima; go on where the gradient is zero and the curvature negative."""
-        scale = largest(self.w)
-        self.end((largest(self.g) <= self.gtol) & (self.w[:, 0] >= -1e-8 * scale), GRADIENT)
+        scale = row_maximum(self.w)
+        self.end((row_maximum(self.g) <= self.gtol) & (self.w[:, 0] >= -1e-8 * scale), GRADIENT)
 
     def step(self) -> tuple:
         """Return (step, expected gain, shift)."""
         xp, w, radius = self.xp, self.w, self.radius
-        a = times(self.Q.swapaxes(1, 2), self.g / self.D)
-        scale = largest(w)
+        a = batched_matvec(self.Q.swapaxes(1, 2), self.g / self.D)
+        scale = row_maximum(w)
         least = w.shape[1] * self.eps * scale + 1e-300
         shift = xp.maximum(least - w[:, 0], 0.0)
         first = xp.maximum((abs(a) / radius[:, None] - w).max(axis=1), shift)
         s = -a / (w + shift[:, None])
-        outside = dot(s, s) > radius**2
+        outside = row_dot(s, s) > radius**2
         shift = xp.where(outside, first, shift)
         for _ in range(10):  # Newton's method on 1 / length = 1 / radius, which approaches the root from the left
             d = w + shift[:, None]
             s = -a / d
-            size = dot(s, s)
+            size = row_dot(s, s)
             length = xp.sqrt(size)
-            more = size / dot(s, s / d) * (length - radius) / radius
+            more = size / row_dot(s, s / d) * (length - radius) / radius
             shift = xp.where(outside & (more > 0), shift + more, shift)
         s = -a / (w + shift[:, None])
-        missing = radius**2 - dot(s, s)
+        missing = radius**2 - row_dot(s, s)
         along = (w[:, 0] < -least) & (missing > 0)  # the hard case: go to the edge along the lowest eigenvector
         s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
-        gain = -dot(s, a + 0.5 * w * s)
-        return times(self.Q, s) / self.D, gain, shift
+        gain = -row_dot(s, a + 0.5 * w * s)
+        return batched_matvec(self.Q, s) / self.D, gain, shift
 
     def bend(self, s: Any, shift: Any, f: Any, g: Any) -> tuple:
         """Return the step s (in units of D) bent along a curved valley, and the value expected there.
@@ -204,29 +204,29 @@ class Newton(Problems):
         remainder r is half the third derivative applied to s twice. The step s - (H + shift)^-1 r follows the
         valley to second order."""
         h = g / self.D
-        r = times(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * times(self.Q.swapaxes(1, 2), s)
+        r = batched_matvec(self.Q.swapaxes(1, 2), h - self.g / self.D) - self.w * batched_matvec(self.Q.swapaxes(1, 2), s)
         c = -r / (self.w + shift[:, None])
-        c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(dot(s, s))[:, None], c, 0.0)
-        expected = f + dot(times(self.Q.swapaxes(1, 2), h) + 0.5 * self.w * c, c)
-        return times(self.Q, c), expected
+        c = self.xp.where(abs(c) <= BEND * self.xp.sqrt(row_dot(s, s))[:, None], c, 0.0)
+        expected = f + row_dot(batched_matvec(self.Q.swapaxes(1, 2), h) + 0.5 * self.w * c, c)
+        return batched_matvec(self.Q, c), expected
 
     def advance(self) -> None:
         xp, running, bent = self.xp, self.running, self.is_bent
         s, gain, shift = self.step()
-        free = shift <= 1e-6 * largest(self.w)
+        free = shift <= 1e-6 * row_maximum(self.w)
         x = self.rounded(self.x + xp.where(running[:, None], xp.where(bent[:, None], self.bent, s), 0.0))
         s = self.D * (x - self.x)
-        length = xp.sqrt(dot(s, s))
+        length = xp.sqrt(row_dot(s, s))
         f, g = self.evaluated(x)
         finite = self.finite(f, g)
         size = abs(self.f)
         noise = 10 * self.eps * size
         ratio = xp.where(finite, (self.f - f + noise) / (gain + noise), -1.0)
         c, expected = self.bend(s, shift, f, g)
-        again = running & finite & ~bent & (ratio < POOR) & (self.f - expected > HOPE * gain) & (gain > SMALL * size)
+        again = running & finite & ~bent & (ratio < POOR) & (self.f - expected > HOPE * gain) & (gain > SMALL_GAIN * size)
         self.is_bent, self.bent = again, (s + c) / self.D
-        calmer = (largest(g) < 0.5 * largest(self.g)) & (f <= self.f + SMALL * size)
-        taken = running & finite & ~again & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL * size) & calmer)
+        calmer = (row_maximum(g) < 0.5 * row_maximum(self.g)) & (f <= self.f + SMALL_GAIN * size)
+        taken = running & finite & ~again & ((ratio > 1e-4) & (gain > noise) | free & (gain <= SMALL_GAIN * size) & calmer)
         fine = self.curved(x, taken)
         taken &= fine
         ratio = xp.where(taken, ratio, -1.0)
@@ -238,14 +238,14 @@ class Newton(Problems):
         self.iterations += running
         self.look()
         failed = ~taken & ~again
-        self.end(failed & free & (gain <= LEAST * size), ROUNDING)
-        lost = failed & (self.radius <= self.eps * (largest(self.D * self.x) + 1e-300))
-        self.end(lost & (largest(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
+        self.end(failed & free & (gain <= LEAST_GAIN * size), ROUNDING)
+        lost = failed & (self.radius <= self.eps * (row_maximum(self.D * self.x) + 1e-300))
+        self.end(lost & (row_maximum(self.g) <= CALM * xp.maximum(1.0, size)), ROUNDING)
         self.end(lost, STUCK)
         self.end(self.iterations >= self.maxiter, LIMIT)
 
 
-class Bfgs(Problems):
+class Bfgs(BatchState):
     """BFGS on the inverse Hessian; each line search meets Wolfe's conditions in a bracket of its own."""
 
     own = ("B", "d", "slope", "t", "low", "high", "tries", "fresh", "idle", "lowest", "calmest")
@@ -259,21 +259,21 @@ class Bfgs(Problems):
         self.d, self.slope, self.t = xp.zeros((n, p)), xp.zeros(n), xp.zeros(n)
         self.low, self.high, self.tries = xp.zeros(n), xp.zeros(n), xp.zeros(n, int)
         self.idle = xp.zeros(n, int)  # consecutive steps with neither a lower value nor half the gradient
-        self.lowest, self.calmest = self.f.copy(), largest(self.g)
+        self.lowest, self.calmest = self.f.copy(), row_maximum(self.g)
         with np.errstate(all="ignore"):
             self.search(self.running)
 
     def search(self, at: Any) -> None:
         """Start new line searches for the rows `at`, or end them."""
         xp = self.xp
-        self.end(at & (largest(self.g) <= self.gtol), GRADIENT)
-        d = -times(self.B, self.g)
-        slope = dot(d, self.g)
+        self.end(at & (row_maximum(self.g) <= self.gtol), GRADIENT)
+        d = -batched_matvec(self.B, self.g)
+        slope = row_dot(d, self.g)
         lost = at & ~(slope < 0)
         self.forget(lost)
         d = xp.where(lost[:, None], -self.g, d)
-        slope = xp.where(lost, -dot(self.g, self.g), slope)
-        first = xp.minimum(1.0, 1.0 / xp.sqrt(dot(self.g, self.g)))
+        slope = xp.where(lost, -row_dot(self.g, self.g), slope)
+        first = xp.minimum(1.0, 1.0 / xp.sqrt(row_dot(self.g, self.g)))
         self.d, self.slope = xp.where(at[:, None], d, self.d), xp.where(at, slope, self.slope)
         self.t = xp.where(at, xp.where(self.fresh, first, 1.0), self.t)
         self.low, self.high = xp.where(at, 0.0, self.low), xp.where(at, np.inf, self.high)
@@ -291,20 +291,20 @@ class Bfgs(Problems):
         finite = self.finite(f, g)
         size = abs(self.f)
         low_enough = finite & (f <= self.f + 1e-4 * self.t * self.slope + 10 * self.eps * size)
-        flat_enough = dot(g, self.d) >= 0.9 * self.slope
+        flat_enough = row_dot(g, self.d) >= 0.9 * self.slope
         self.tries += running
         taken = running & low_enough & (flat_enough | (self.tries >= 12) & (f < self.f))
         self.update(taken, x - self.x, g - self.g)
         self.bracket(running & ~taken, low_enough, f, finite)
-        lower, calmer = taken & (f < self.lowest), taken & (largest(g) < 0.5 * self.calmest)
-        self.lowest, self.calmest = xp.where(lower, f, self.lowest), xp.where(calmer, largest(g), self.calmest)
+        lower, calmer = taken & (f < self.lowest), taken & (row_maximum(g) < 0.5 * self.calmest)
+        self.lowest, self.calmest = xp.where(lower, f, self.lowest), xp.where(calmer, row_maximum(g), self.calmest)
         self.idle = xp.where(lower | calmer, 0, self.idle + taken)
         self.x, self.g = xp.where(taken[:, None], x, self.x), xp.where(taken[:, None], g, self.g)
         self.f = xp.where(taken, f, self.f)
         self.iterations += taken
-        little = -self.slope <= LEAST * size
+        little = -self.slope <= LEAST_GAIN * size
         failed = running & ~taken & ((self.tries >= 40) | little & (self.tries >= 8))
-        small = largest(self.g) <= CALM * xp.maximum(1.0, size)
+        small = row_maximum(self.g) <= CALM * xp.maximum(1.0, size)
         lost = failed & self.fresh | (self.idle >= 3)
         self.end(failed & little | lost & small, ROUNDING)
         self.end(lost, STUCK)
@@ -329,14 +329,14 @@ class Bfgs(Problems):
         """Update B after the steps s, which changed the gradients by y; the first update scales the
         identity."""
         xp = self.xp
-        sy, yy = dot(s, y), dot(y, y)
-        at = xp.flatnonzero(taken & (sy > self.eps * xp.sqrt(yy * dot(s, s))))
+        sy, yy = row_dot(s, y), row_dot(y, y)
+        at = xp.flatnonzero(taken & (sy > self.eps * xp.sqrt(yy * row_dot(s, s))))
         if not len(at):
             return
         s, y, sy, yy = s[at], y[at], sy[at], yy[at]
         B = xp.where(self.fresh[at][:, None, None], (sy / yy)[:, None, None] * xp.eye(s.shape[1]), self.B[at])
-        By = times(B, y)
+        By = batched_matvec(B, y)
         cross = By[:, :, None] * s[:, None, :] / sy[:, None, None]
-        outer = s[:, :, None] * s[:, None, :] * ((1 + dot(y, By) / sy) / sy)[:, None, None]
+        outer = s[:, :, None] * s[:, None, :] * ((1 + row_dot(y, By) / sy) / sy)[:, None, None]
         self.B[at] = B - cross - cross.swapaxes(1, 2) + outer
         self.fresh[at] = False

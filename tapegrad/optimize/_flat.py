@@ -15,7 +15,7 @@ from .._core.errors import ArgumentError
 from .._core.foreign import check_constants
 from .._core.primitive import is_tracked, layout_of, values_of
 from .._core.registry import load
-from .._core.trees import Const, children, is_node, leaves, structure, tree_map
+from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.variable import Variable
 from .._transforms.tape import ravel
 from .._transforms.transforms import hessian, jacobian
@@ -33,7 +33,7 @@ def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:
             raise ArgumentError(f"{call}: {name}= is no argument; what is for the method alone goes into options={{{name!r}: ...}}")
 
 
-class Flat:
+class FlatStart:
     """A tree of starting values as a float64 vector on the host, and the inverse map."""
 
     def __init__(self, call: str, x0: Any):
@@ -42,11 +42,11 @@ class Flat:
         marked = any(type(v) is Const for v in leaves(self.tree))
         self.restore = (lambda u: tree_map(lambda v: v.value if type(v) is Const else v, restore(u))) if marked else restore
         if not flat.size:
-            raise ArgumentError(f"{call}: x0 = {structure(x0)} holds no number to be varied: integers in a tree are constants")
+            raise ArgumentError(f"{call}: x0 = {describe_tree(x0)} holds no number to be varied: integers in a tree are constants")
         if flat.dtype.kind == "c":
             raise ArgumentError(f"{call}: x0 is complex; SciPy's optimisers vary real numbers: take real and imaginary parts")
         self.xp: ModuleType = xp_of(layout_of(flat))
-        self.start, self.dtype = on_host(flat).astype(np.float64), flat.dtype
+        self.start, self.dtype = host_result(flat).astype(np.float64), flat.dtype
 
     def place(self, u: np.ndarray) -> Any:
         """Return a copy of a vector in the library of the tree's arrays."""
@@ -57,7 +57,7 @@ class Flat:
         return self.restore(self.place(u))
 
 
-def on_host(x: Any) -> Any:
+def host_result(x: Any) -> Any:
     """Return a result as a plain array on the host; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
@@ -92,7 +92,7 @@ def _plain(x: Any) -> bool:
     return isinstance(x, (int, float)) or is_scalar(x)
 
 
-def flattened(tree: Any) -> Any:
+def flatten_result(tree: Any) -> Any:
     """Return the numbers of an array or tree as a vector."""
     pieces = []
     for x in leaves(tree):
@@ -101,7 +101,7 @@ def flattened(tree: Any) -> Any:
     return pieces[0] if len(pieces) == 1 else shaping.concatenate(*pieces)
 
 
-def opened(args: tuple) -> list:
+def plain_call(args: tuple) -> list:
     """Return the function and its further arguments for a plain call, without the Const wrappers."""
     return [a.value if type(a) is Const else a for a in args]
 
@@ -111,7 +111,7 @@ class Values:
 
     The values are nan if a matrix is singular or indefinite (`numpy.linalg.LinAlgError`)."""
 
-    def __init__(self, call: str, f: Callable, flat: Flat, args: tuple = (), kwargs: dict | None = None):
+    def __init__(self, call: str, f: Callable, flat: FlatStart, args: tuple = (), kwargs: dict | None = None):
         self.call, self.flat, self.kwargs = call, flat, kwargs or {}
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
         # function. `_f` must therefore capture no object that leads to them.
@@ -119,17 +119,17 @@ class Values:
         restore = flat.restore
 
         def values(u: Any, f: Callable, *rest: Any, **more: Any) -> Any:
-            return flattened(f(restore(u), *rest, **more))
+            return flatten_result(f(restore(u), *rest, **more))
 
         self._f, self._jacobian = values, jacobian(values)
         self._hessian = hessian(lambda u, v, *rest, **more: (v * values(u, *rest, **more)).sum())
         self._size = 1
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
-        f, *rest = opened(self.args)
+        f, *rest = plain_call(self.args)
         try:
             with np.errstate(all="ignore"):
-                y = on_host(flattened(f(self.flat(u), *rest, **self.kwargs)))
+                y = host_result(flatten_result(f(self.flat(u), *rest, **self.kwargs)))
         except np.linalg.LinAlgError:
             return np.full(self._size, np.nan)
         if y.dtype.kind == "c":
@@ -141,7 +141,7 @@ class Values:
 
     def jacobian(self, u: np.ndarray) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return on_host(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
+            return host_result(self._jacobian(self.flat.place(u), *self.args, **self.kwargs)).astype(np.float64)
 
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
@@ -159,15 +159,15 @@ class Values:
         """Return the Hessian of v times the values."""
         with np.errstate(all="ignore"):
             H = self._hessian(self.flat.place(u), self.flat.xp.asarray(v), *self.args, **self.kwargs)
-        return on_host(H).astype(np.float64)
+        return host_result(H).astype(np.float64)
 
 
-def bounds_of(call: str, flat: Flat, bounds: Any) -> Any:
+def flat_bounds(call: str, flat: FlatStart, bounds: Any) -> Any:
     """Convert bounds to SciPy's for the vector; a dict maps names of the tree to (low, high)."""
     if not isinstance(bounds, dict):
         return bounds
     if not isinstance(flat.tree, dict):
-        raise ArgumentError(f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {structure(flat.tree)}")
+        raise ArgumentError(f"{call}: bounds is a dict of names, so x0 must be a dict, too; it is {describe_tree(flat.tree)}")
     low, high = _limits(call, "bounds", flat.tree, bounds)
     return scipy.optimize.Bounds(np.concatenate(low), np.concatenate(high))
 
@@ -182,10 +182,10 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
     elif is_node(tree) and given is None:
         parts = [_limits(call, path, member, None) for member in children(tree)]
     elif is_node(tree):
-        raise ArgumentError(f"{call}: {path} must be a dict of names to (low, high), for x0 has {structure(tree)} there")
+        raise ArgumentError(f"{call}: {path} must be a dict of names to (low, high), for x0 has {describe_tree(tree)} there")
     elif not is_differentiable(tree):
         if given is not None:
-            raise ArgumentError(f"{call}: {path} is for a constant of x0, {structure(tree)}; a number that is varied is a float")
+            raise ArgumentError(f"{call}: {path} is for a constant of x0, {describe_tree(tree)}; a number that is varied is a float")
         return [], []
     else:
         try:
@@ -200,10 +200,10 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
 
 
 def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
-    return np.broadcast_to(np.asarray(default if x is None else on_host(x), float), shape).ravel()
+    return np.broadcast_to(np.asarray(default if x is None else host_result(x), float), shape).ravel()
 
 
-def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any:
+def constraints_of(call: str, flat: FlatStart, constraints: Any, second: bool) -> Any:
     """Convert constraints on trees to SciPy's constraints on vectors.
 
     Missing derivatives are exact ones. `second` adds Hessians, for methods that take them."""
@@ -212,7 +212,7 @@ def constraints_of(call: str, flat: Flat, constraints: Any, second: bool) -> Any
     return [_constraint(call, flat, c, second) for c in constraints]
 
 
-def _constraint(call: str, flat: Flat, given: Any, second: bool) -> Any:
+def _constraint(call: str, flat: FlatStart, given: Any, second: bool) -> Any:
     if isinstance(given, dict) and callable(given.get("fun")):
         g = Values(call, given["fun"], flat, given.get("args", ()))
         made = {"type": given.get("type"), "fun": g}
@@ -225,7 +225,7 @@ def _constraint(call: str, flat: Flat, given: Any, second: bool) -> Any:
     return given
 
 
-def callback_of(flat: Flat, callback: Callable | None) -> Callable | None:
+def callback_of(flat: FlatStart, callback: Callable | None) -> Callable | None:
     """Convert a callback that takes trees to one that SciPy calls with vectors."""
     if callback is None:
         return None

@@ -12,13 +12,13 @@ from .._core.errors import ArgumentError, NotScalarError, ShapeError
 from .._core.scope import entry
 from .._core.trees import leaves
 from .._transforms.transforms import hmp, vjp
-from ..kernels.generated.arguments import as_float, batch_of, name_of, rows_of
-from ..kernels.generated.kernel import Generated, likelihood, of_rows
-from ..kernels.generated.map import Map
-from ..kernels.trace.surroundings import through
+from ..kernels.generated.arguments import as_float, batch_of, kernel_name, stacked_rows
+from ..kernels.generated.kernel import GeneratedKernel, likelihood, of_rows
+from ..kernels.generated.map import MapKernel
+from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.symbolic import Sym
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
-from ._flat import opened
+from ._flat import plain_call
 
 
 @dataclass(frozen=True)
@@ -130,7 +130,7 @@ def minimize_many(
         raise ArgumentError(f"minimize_many: method={method!r}; it is 'newton' or 'bfgs'")
     if not isinstance(args, tuple):
         args = (args,)
-    rows, restore = _starts(X0)
+    rows, restore = start_columns(X0)
     objective = _objective(f, rows, restore, args, vectorized)
     return solve_many(objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore)
 
@@ -182,7 +182,7 @@ def _inverse(xp: Any, H: Any) -> Any:
     return (Q / w[:, None, :]) @ Q.swapaxes(1, 2)
 
 
-def _starts(X0: Any) -> tuple:
+def start_columns(X0: Any) -> tuple:
     """Return the starting points as rows, (p, B), and the function from rows to a tree like X0."""
     tree = X0 if isinstance(X0, dict) or hasattr(X0, "_fields") or hasattr(X0, "__dataclass_fields__") else None
     parts = [as_float(x, "minimize_many: X0") for x in (leaves(X0) if tree is not None else [X0])]
@@ -195,17 +195,17 @@ def _starts(X0: Any) -> tuple:
             )
         return rows.copy(), lambda rows: rows
     batch, xp = batch_of("minimize_many: X0", parts), next((xp_of(x) for x in parts if xp_of(x) is not np), np)
-    return rows_of(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), of_rows(parts, tree)[1]
+    return stacked_rows(parts, batch, np.result_type(*[x.dtype for x in parts]), xp), of_rows(parts, tree)[1]
 
 
 def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorized: bool) -> Any:
-    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(opened(args))]
+    given = [as_float(a, f"minimize_many: args[{k}]") for k, a in enumerate(plain_call(args))]
     given = [a if a.ndim else xp_of(rows).asarray(a) for a in given]  # numbers fit any library
     batch = rows.shape[1]
-    if isinstance(f, Generated) and not vectorized:
+    if isinstance(f, GeneratedKernel) and not vectorized:
         if len(given) != 1:
             raise ArgumentError(f"minimize_many: {f!r} takes its data by args=(data,), and got {len(given)} arguments")
-        return OnKernel(f, given[0])
+        return KernelProblem(f, given[0])
     for k, a in enumerate(given):
         if a.ndim and a.shape[-1] != batch:
             raise ShapeError(
@@ -213,9 +213,9 @@ def _objective(f: Callable, rows: Any, restore: Callable, args: tuple, vectorize
                 "problems share is captured: leave it out of args"
             )
     if vectorized:
-        return Vectorized(lambda X, *more: f(restore(X), *more), given)
-    f = f.f if isinstance(f, Map) else f  # a kernel of one problem
-    return OnKernel(*_kernel(f, restore, given, batch, xp_of(rows)))
+        return VectorizedProblem(lambda X, *more: f(restore(X), *more), given)
+    f = f.f if isinstance(f, MapKernel) else f  # a kernel of one problem
+    return KernelProblem(*_kernel(f, restore, given, batch, xp_of(rows)))
 
 
 def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> tuple:
@@ -230,19 +230,19 @@ def _kernel(f: Callable, restore: Callable, args: list, batch: int, xp: Any) -> 
         y = f(restore(theta), *given)
         if isinstance(y, Sym) and y.size != 1:
             raise NotScalarError(
-                f"minimize_many: {name_of(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()"
+                f"minimize_many: {kernel_name(f)} returned shape {y.shape}; it gives one number for one problem, such as y.sum()"
             )
         return y
 
-    through(one, f).__name__ = name_of(f)
-    data = rows_of(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
+    rebuilt_with(one, f).__name__ = kernel_name(f)
+    data = stacked_rows(args, batch, np.dtype(float), xp)[:, None, :] if cuts[-1] else xp.zeros(1)
     return likelihood(one, missing="step", invalid="nan"), data
 
 
-class OnKernel:
+class KernelProblem:
     """A kernel and its data; each problem may have data of its own."""
 
-    def __init__(self, kernel: Generated, data: Any):
+    def __init__(self, kernel: GeneratedKernel, data: Any):
         self.kernel, self.data = kernel, data
         self.last: tuple = (None, None)
 
@@ -260,7 +260,7 @@ class OnKernel:
         return self.kernel.hessian(X, self.of(which))
 
 
-class Vectorized:
+class VectorizedProblem:
     """A differentiable function of the whole batch; value b depends on column b of the parameters alone."""
 
     def __init__(self, f: Callable, args: list):

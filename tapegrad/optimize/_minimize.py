@@ -11,7 +11,7 @@ from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
 from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
-from ._flat import Flat, bounds_of, callback_of, constraints_of, on_host, opened, refuse_derivatives
+from ._flat import FlatStart, callback_of, constraints_of, flat_bounds, host_result, plain_call, refuse_derivatives
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -45,7 +45,7 @@ class Objective:
     """
 
     def __init__(self, f: Callable, x: Any, args: tuple = (), call: str = "minimize"):
-        self.flat = Flat(call, x)
+        self.flat = FlatStart(call, x)
         self.restore, self.place, self.start = self.flat.restore, self.flat.place, self.flat.start
         restore = self.restore
         # f is an argument of the transforms, so its captured arrays are treated as those of a differentiated
@@ -62,10 +62,10 @@ class Objective:
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
         self.evaluations += 1
-        f, *rest = opened(self.args)
+        f, *rest = plain_call(self.args)
         try:
             with np.errstate(all="ignore"):
-                y = on_host(f(self.flat(u), *rest))
+                y = host_result(f(self.flat(u), *rest))
         except np.linalg.LinAlgError:
             return np.inf
         if y.size != 1 or y.dtype.kind not in "fiu":
@@ -81,8 +81,8 @@ class Objective:
         try:
             with np.errstate(all="ignore"):
                 y, g = self._value_and_grad(self.place(u), *self.args)
-            if np.isfinite(on_host(y)) and np.isfinite(on_host(g)).all():
-                value, gradient = float(on_host(y)), on_host(g).astype(np.float64)
+            if np.isfinite(host_result(y)) and np.isfinite(host_result(g)).all():
+                value, gradient = float(host_result(y)), host_result(g).astype(np.float64)
         except np.linalg.LinAlgError:
             pass
         if self.watch is not None:
@@ -96,7 +96,7 @@ class Objective:
         if not np.isfinite(self(u)[0]):  # SciPy's trust regions ask before they reject the step
             return np.eye(u.size)
         with np.errstate(all="ignore"):
-            H = on_host(self._hessian(self.place(u), *self.args)).astype(np.float64)
+            H = host_result(self._hessian(self.place(u), *self.args)).astype(np.float64)
         self._require_finite(H, u)
         return (H + H.T) * 0.5
 
@@ -122,7 +122,7 @@ class Objective:
         """Compute the Hessian at u times v."""
         self.products += 1
         with np.errstate(all="ignore"):
-            Hv = on_host(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
+            Hv = host_result(hvp(self._f, self.place(u), self.place(v), self.args)).astype(np.float64)
         self._require_finite(Hv, u)
         return Hv
 
@@ -205,16 +205,16 @@ def minimize(
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
     more = {
-        "bounds": bounds_of("minimize", objective.flat, bounds),
+        "bounds": flat_bounds("minimize", objective.flat, bounds),
         "constraints": constraints_of("minimize", objective.flat, constraints, str(method).lower() == "trust-constr"),
         "callback": callback_of(objective.flat, callback),
     }
-    result = run(objective, method, hess, tol=tol, options=options, **more)
+    result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
     result.x = objective.flat(result.flat)
     return result
 
 
-def run(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
+def minimize_flat(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
@@ -224,7 +224,7 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
     if hess == "sparse" and name not in WITH_PRODUCT:
         raise ArgumentError(f"hess='sparse' with method={method!r}: those that take a sparse matrix are {', '.join(sorted(WITH_PRODUCT))}")
-    start = inside(objective.start, options.get("bounds"))
+    start = moved_inside_bounds(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
         raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
     derivatives: dict[str, Any] = {}
@@ -244,7 +244,7 @@ def run(objective: Objective, method: str | Callable, hess: str = "auto", **opti
     return result
 
 
-def inside(start: np.ndarray, bounds: Any) -> np.ndarray:
+def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
     if bounds is None:
         return start

@@ -12,7 +12,7 @@ from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.scope import entry
 from .._core.trees import is_node
 from .._transforms.transforms import jacobian
-from ._flat import Flat, Values, bounds_of, callback_of, flattened, on_host, refuse_derivatives
+from ._flat import FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 
@@ -71,12 +71,12 @@ def least_squares(
     (2.0, 0.693147)
     """
     refuse_derivatives("least_squares", options)
-    flat = Flat("least_squares", x0)
+    flat = FlatStart("least_squares", x0)
     f = Values("least_squares", fun, flat, args, kwargs)
     first = f(flat.start)
     if not np.isfinite(first).all():
         raise ConvergenceError(f"least_squares: residual {int(np.argmin(np.isfinite(first)))} is not finite at x0; start elsewhere")
-    limits = bounds_of("least_squares", flat, bounds)
+    limits = flat_bounds("least_squares", flat, bounds)
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
@@ -135,7 +135,7 @@ def root(
     array([1., 2.])
     """
     refuse_derivatives("root", unknown, all_else=True)
-    flat = Flat("root", x0)
+    flat = FlatStart("root", x0)
     f = Values("root", fun, flat, args)
     first = f(flat.start)
     if first.size != flat.start.size and str(method).lower() != "lm":
@@ -212,23 +212,23 @@ def curve_fit(
     for name, x in (("xdata", xdata), ("ydata", ydata), ("sigma", sigma)):
         if xp_of(x) is not np:
             raise ArgumentError(f"curve_fit: {name} is a CuPy array, and SciPy's curve_fit computes on the host: pass {name}.get()")
-    flat = Flat("curve_fit", p0) if is_node(p0) and not isinstance(p0, (list, tuple)) or hasattr(p0, "_fields") else None
+    flat = FlatStart("curve_fit", p0) if is_node(p0) and not isinstance(p0, (list, tuple)) or hasattr(p0, "_fields") else None
 
     def model(p: Any, f: Callable, x: Any) -> Any:
-        return flattened(f(x, *p) if flat is None else f(x, flat.restore(p)))
+        return flatten_result(f(x, *p) if flat is None else f(x, flat.restore(p)))
 
     by_parameters = jacobian(model)
 
     def fitted(x: Any, *p: float) -> np.ndarray:
-        return on_host(f(x, *p) if flat is None else f(x, flat(np.array(p))))
+        return host_result(f(x, *p) if flat is None else f(x, flat(np.array(p))))
 
     def jac(x: Any, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return on_host(by_parameters(np.array(p, float), f, x)).astype(np.float64)
+            return host_result(by_parameters(np.array(p, float), f, x)).astype(np.float64)
 
     start, limits = p0, bounds
     if flat is not None:
-        start, limits = flat.start, bounds_of("curve_fit", flat, bounds)
+        start, limits = flat.start, flat_bounds("curve_fit", flat, bounds)
     of = f if flat is None else fitted  # SciPy counts the parameters of f if p0 is not given
     given = {"check_finite": check_finite, "nan_policy": nan_policy, "full_output": full_output, **options}
     try:

@@ -28,7 +28,7 @@ def unfit(program: Program, values: list) -> str | None:
     return None
 
 
-def captured(cp: Any, stream: Any, body: Any) -> Any:
+def capture_graph(cp: Any, stream: Any, body: Any) -> Any:
     """The graph of what `body` launches."""
     stream.begin_capture()
     try:
@@ -38,7 +38,7 @@ def captured(cp: Any, stream: Any, body: Any) -> Any:
     return graph
 
 
-class Graph:
+class CudaGraph:
     """A program, run by `run`, as a graph; raises what CuPy raises where it cannot be one."""
 
     def __init__(self, program: Program, run: Any, values: list):
@@ -56,7 +56,7 @@ class Graph:
                 array[...] = v
             self.results = []
             stream.synchronize()
-            self.graph = captured(cp, stream, self.body)
+            self.graph = capture_graph(cp, stream, self.body)
 
     def body(self) -> None:
         results, written = self.run(*self.inputs)

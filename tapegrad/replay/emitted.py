@@ -15,15 +15,15 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import F8, is_array, kept, owned, room_like
+from .._core.arrays import F8, copy_with_layout, is_array, owned, room_like
 from .._core.primitive import ADD_AT, ASSIGN, READ, Primitive
 from .._core.registry import load
 from .._core.scope import now, put
 from ..ops import shaping
-from ..ops.declare import NUMPY, Gated
+from ..ops.declare import NUMPY, GatedProduct
 from ..ops.einsum import contract
 from ..ops.indexing.regions import PLAIN_INDEX, basic
-from ..ops.zero_derivative import Place
+from ..ops.zero_derivative import ArgumentPlaceholder
 from .buffer_pool import Frames
 from .contraction import product_text
 from .costs import (
@@ -39,9 +39,9 @@ from .costs import (
     TEXT_ELEMENT_NS,
 )
 from .interpreter.arena import Arena
-from .interpreter.blocks import Block, is_whole, runs
-from .interpreter.loop_rerolling import is_rolled, repeated, rolled
-from .program import GROUP, HEARD, LAID, PART, Instruction, Program, laid, same_value, setting_of
+from .interpreter.blocks import InstructionBlock, block_ranges, is_whole
+from .interpreter.loop_rerolling import is_rolled, repeated_instructions, reroll_blocks
+from .program import GROUP, HEARD, LAID, PART, Instruction, Program, copy_with_strides, guard_holds, setting_of
 from .record.instructions import is_pure, ufunc_of
 
 END = math.inf
@@ -65,7 +65,7 @@ class Storage:
         self.members, self.outside, self.until, self.framed = [k], outside, until, False
 
 
-class Emitted:
+class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it have those?"""
 
     def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
@@ -76,7 +76,7 @@ class Emitted:
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
-        self.space: dict = {"H": HEARD, "same": same_value, "now": now, "put": put}
+        self.space: dict = {"H": HEARD, "same": guard_holds, "now": now, "put": put}
         self.name: dict = {}
         self.storage: dict = {}
         self.frames = Frames(self.storage)
@@ -114,7 +114,7 @@ class Emitted:
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
-        looped = sum([len(repeated(self.program, start, stop)) for start, stop in self.found])
+        looped = sum([len(repeated_instructions(self.program, start, stop)) for start, stop in self.found])
         saved = sum(
             [
                 BLOCK_ELEMENT_NS * size - GROUP_SHARE_NS if within else TEXT_ELEMENT_NS * size
@@ -215,7 +215,7 @@ class Emitted:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        found = runs(program) if self.in_blocks else []
+        found = block_ranges(program) if self.in_blocks else []
         self.found, self.rolling = found, self.compiled and is_rolled(program, found)
         self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
         self.within = within = {n for start, stop in found for n in range(start, stop)}
@@ -247,7 +247,7 @@ class Emitted:
             head.append(f"F = {self.given(self.frames, 'F')}()")
             end.append(f"{self.given(self.frames.give_back, 'F')}(F)")
         if self.rolling:
-            self.loops, self.refused = rolled(self.arena, self.made)
+            self.loops, self.refused = reroll_blocks(self.arena, self.made)
         if self.made:
             self.arena.settle()
             head.append(f"M = {self.given(self.arena.take, 'M')}()")
@@ -287,7 +287,7 @@ class Emitted:
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
 
     def block(self, start: int, stop: int) -> None:
-        block = Block(self.arena, start, stop, self.outside)
+        block = InstructionBlock(self.arena, start, stop, self.outside)
         self.made.append(block)
         self.inside += stop - start
         call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
@@ -334,7 +334,7 @@ class Emitted:
                 return
         flat = ufunc_of(i)
         if flat is not None:
-            names = [args[a.k] if type(a) is Place else self.given(a, "c") for a in i.params["args"]]
+            names = [args[a.k] if type(a) is ArgumentPlaceholder else self.given(a, "c") for a in i.params["args"]]
             self.storage[k] = Storage(k, self.last.get(k, -1))
             self.lines.append(f"{self.target(k)} = {self.given(flat, 'u')}({', '.join(names)})")
         elif prim is PART:
@@ -342,7 +342,7 @@ class Emitted:
             self.lines.append(f"{self.target(k)} = {args[0]}[{i.params}]")
         elif prim is LAID:
             self.storage[k] = Storage(k, self.last.get(k, -1))
-            f = functools.partial(laid, shape=i.params[0], strides=i.params[1])
+            f = functools.partial(copy_with_strides, shape=i.params[0], strides=i.params[1])
             self.lines.append(f"{self.target(k)} = {self.given(f, 'f')}({args[0]})")
         elif prim is READ:
             self.read(k, i, args[0])
@@ -382,7 +382,7 @@ class Emitted:
         """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the time."""
         _, shape, _, dtype, _ = layout
         second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
-        long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT
+        long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT_ROW_ELEMENTS
         return long and dtype == F8 and not keepdims and self.is_packed(k)
 
     def is_of_columns(self, k: int, i: Instruction) -> bool:
@@ -482,7 +482,9 @@ class Emitted:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
             unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
-            self.lines.append(f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(kept, 'u')}({args[0]})")
+            self.lines.append(
+                f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(copy_with_layout, 'u')}({args[0]})"
+            )
             self.put(i, x, args, path, at)
 
     def is_given_up(self, y: int, base: int, n: int) -> bool:
@@ -502,16 +504,16 @@ class Emitted:
 
     def index(self, at: Any) -> str:
         if type(at) is tuple and at and all([type(a) in PLAIN_INDEX and is_literal(a) for a in at]):
-            return ", ".join([plain_index(a) for a in at]) + ","
-        return plain_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
+            return ", ".join([literal_index(a) for a in at]) + ","
+        return literal_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
 
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    found = runs(program)
+    found = block_ranges(program)
     within = {k for start, stop in found for k, _ in program.code[start:stop]}
     looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
-    reader = load("tapegrad.replay.fusion.groups").read(program, looped, within)
+    reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
     if not reader.groups:
         return program, [], reader.alone
     program = copy.copy(program)
@@ -522,10 +524,10 @@ def with_groups(program: Program) -> tuple:
 VIEWS = {shaping.transpose.prim: "transpose", shaping.reshape.prim: "reshape"}
 
 
-def told(emitted: Emitted) -> str:
+def describe_program(emitted: EmittedProgram) -> str:
     """What runs in compiled loops, and what large instructions do not."""
     trips = ", ".join([f"{loop.trips} trips of {loop.period} rows" for loop in emitted.loops])
-    of_python = f"; {counted('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
+    of_python = f"; {count_phrase('rolled loop', len(emitted.loops))}: {trips}" if trips else ""
     of_python += "".join([f"; a loop stays with the interpreter: {reason}" for reason in emitted.refused])
     names: dict = {}
     for group in emitted.groups:
@@ -534,7 +536,7 @@ def told(emitted: Emitted) -> str:
     inside, outside = [", ".join([f"{n} {name}" if n > 1 else name for name, n in x.items()]) for x in (names, emitted.alone)]
     if names:
         return (
-            f"; {counted('compiled loop', len(emitted.groups))} with {inside}"
+            f"; {count_phrase('compiled loop', len(emitted.groups))} with {inside}"
             + (f"; by themselves {outside}" if outside else "")
             + of_python
         )
@@ -551,7 +553,7 @@ def by_columns(f: Callable, shape: tuple, x: np.ndarray, y: np.ndarray) -> np.nd
     return out
 
 
-def counted(what: str, n: int) -> str:
+def count_phrase(what: str, n: int) -> str:
     return f"{n} {what}{'s' if n > 1 else ''}"
 
 
@@ -565,14 +567,14 @@ def is_elementwise(prim: Any) -> bool:
 
 def without_gate(prim: Primitive) -> Primitive:
     """(NumPy notes the invalid operation, and then `Program.run` is asked.)"""
-    return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is Gated else prim
+    return getattr(NUMPY.get(prim.scalar.form), "prim", prim) if type(prim.scalar) is GatedProduct else prim
 
 
 def is_literal(at: Any) -> bool:
     return type(at) is not slice or all([type(a) in (int, type(None)) for a in (at.start, at.stop, at.step)])
 
 
-def plain_index(at: Any) -> str:
+def literal_index(at: Any) -> str:
     if type(at) is slice:
         return ":".join(["" if a is None else str(int(a)) for a in (at.start, at.stop, at.step)])
     return "..." if at is Ellipsis else str(at)

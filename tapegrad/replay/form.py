@@ -11,18 +11,18 @@ import numpy as np
 from .._capture import THREADS
 from .._capture.dependencies import may_catch
 from .._capture.objects import restore, snapshot
-from .._core.arrays import is_array, owned, shares_memory
+from .._core.arrays import is_array, may_share_memory, owned
 from .._core.errors import BatchError, DroppedDerivativeError, GuardError, ReplayWarning
-from .._core.float_errors import LOUD, Listening, warned
+from .._core.float_errors import LOUD, ErrorListener, warned
 from .._core.primitive import live, watching
 from .._core.registry import load
-from .._core.reverse import Pause, has_nan
-from .._core.scope import OPEN, now, opened
-from .._core.trees import Const, filled, is_node, leaves, tree_map
+from .._core.reverse import CollectorPause, has_nan
+from .._core.scope import OPEN, now, scope_block
+from .._core.trees import Const, is_node, leaves, tree_map, with_leaves
 from .._core.variable import Variable, frozen
 from .._dispatch.random import DRAW
-from .._transforms.call import Recorded as Swept
-from .._transforms.call import cast, leaves_like, name_of, overlapping, run_forward, value_and_tangent, value_out, where_of
+from .._transforms.call import RecordedCall as Swept
+from .._transforms.call import cast_to_primal, leaves_like, overlapping, run_forward, user_name, value_and_tangent, value_out, where_of
 from .._transforms.transforms import _wrapping, grad, hessian, hmp, hvp, jacobian, jmp, value_and_grad, value_grad_hvp, vmp
 from ..ops.linalg.factorizations import is_finite
 from .costs import (
@@ -36,11 +36,11 @@ from .costs import (
     REPLAYS_PER_RECORDING,
     VAIN_RECORDINGS,
 )
-from .cuda_graph import Graph, unfit
+from .cuda_graph import CudaGraph, unfit
 from .program import HEARD, Program
 from .record.instructions import is_pure
-from .record.recorder import Guard, Recorded, is_single
-from .signature import READ, Signature, Surroundings, flat_of
+from .record.recorder import Guard, Recording, is_single
+from .signature import READ, CallSignature, ReadEnvironment, flat_view
 
 EMITTER = "tapegrad.replay.emitted"
 
@@ -48,27 +48,27 @@ EMITTER = "tapegrad.replay.emitted"
 # --- what there is of a function: each is a function of it, and of `argnums` ---
 
 
-def _value(f: Callable, argnums: Any) -> Callable:
+def value_form(f: Callable, argnums: Any) -> Callable:
     return f
 
 
 def _jvp(f: Callable, argnums: Any) -> Callable:
-    return lambda x, v, *args: value_and_tangent(*run_forward(f"jvp({name_of(f)})", f, (x,), (v,), None, args))
+    return lambda x, v, *args: value_and_tangent(*run_forward(f"jvp({user_name(f)})", f, (x,), (v,), None, args))
 
 
 def _vjp(f: Callable, argnums: Any) -> Callable:
     def pulled(x, w, *args):
-        with opened():
-            r = Swept(f"vjp({name_of(f)})", f, 0, (x, *args), {})
+        with scope_block():
+            r = Swept(f"vjp({user_name(f)})", f, 0, (x, *args), {})
             ws = leaves_like("vjp", "cotangent", w, r.tree)
-            gs = [None if s is None or c is None else cast("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
+            gs = [None if s is None or c is None else cast_to_primal("vjp", "cotangent", c, y) for c, (y, s) in zip(ws, r.low, strict=True)]
             return r.value(), r.inputs.results(r.gradient(gs))
 
     return pulled
 
 
 METHODS = {
-    "value": _value,
+    "value": value_form,
     "grad": grad,
     "value_and_grad": value_and_grad,
     "jacobian": jacobian,
@@ -85,14 +85,14 @@ METHODS = {
 PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
 
 
-def given(args: tuple, themselves: bool) -> list:
+def call_arguments(args: tuple, themselves: bool) -> list:
     """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they share memory with what f
     writes."""
     kept: dict = {}  # one that is given twice is one
-    return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: value_of(x, kept), a) for a in args]
+    return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a) for a in args]
 
 
-def value_of(x: Any, kept: dict) -> Any:
+def result_value(x: Any, kept: dict) -> Any:
     if id(x) not in kept:
         if isinstance(x, Variable):
             kept[id(x)] = frozen(live(x))
@@ -105,14 +105,14 @@ def value_of(x: Any, kept: dict) -> Any:
     return kept[id(x)]
 
 
-def has_variable(args: tuple) -> bool:
+def any_variable(args: tuple) -> bool:
     for a in args:
         if type(a) is not np.ndarray and any([isinstance(x, Variable) for x in leaves(a)]):
             return True
     return False
 
 
-class Form:
+class TransformForm:
     """One of the functions above, and its programs, the last one used first."""
 
     def __init__(self, owner: Any, method: str):
@@ -132,13 +132,13 @@ class Form:
         """Without a program."""
         f = self.owner.f
         if self.method == "value" and watching() and not isinstance(f, Const):
-            with opened():
+            with scope_block():
                 return Swept(self.name, f, self.owner.argnums, args, {}).value()  # where it is seen
-        y = METHODS[self.method](f, self.owner.argnums)(*(given(args, themselves) if self.method == "value" else args))
+        y = METHODS[self.method](f, self.owner.argnums)(*(call_arguments(args, themselves) if self.method == "value" else args))
         return tree_map(value_out, y) if self.method == "value" else y
 
     def __call__(self, args: tuple) -> Any:
-        if OPEN.depth or OPEN.inside is not None or has_variable(args) or watching():
+        if OPEN.depth or OPEN.inside is not None or any_variable(args) or watching():
             return self.plain(args)
         if self.eager is not None:
             return self.plain(args)
@@ -186,8 +186,8 @@ class Form:
 
     def record(self, args: tuple, failed: Any) -> Any:
         """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
-        with opened():
-            Pause()
+        with scope_block():
+            CollectorPause()
             return self.recorded(args, failed)
 
     def recorded(self, args: tuple, failed: Any) -> Any:
@@ -198,14 +198,16 @@ class Form:
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
         # at first a number is what it is: once another comes, and the function is known to be recorded, it is an input
         numbers = (
-            self.numbers and bool(self.programs or owner.on_change == "raise") and not any([is_single(x) for a in args for x in flat_of(a)])
+            self.numbers
+            and bool(self.programs or owner.on_change == "raise")
+            and not any([is_single(x) for a in args for x in flat_view(a)])
         )
-        signature = Signature(args, active, numbers)
+        signature = CallSignature(args, active, numbers)
         f = owner.f
         wrap = _wrapping(f)
         lift = None if self.method == "value" else lambda g: METHODS[self.method](wrap(g), owner.argnums)
         roots = [*([] if isinstance(f, Const) else [f]), *signature.static]
-        surroundings = Surroundings(roots)
+        surroundings = ReadEnvironment(roots)
         if surroundings.unsure():
             self.stop(surroundings.unsure())
             return self.plain(args)
@@ -215,8 +217,8 @@ class Form:
         before = failed.kept if type(failed) is Departure else self.programs[0] if self.programs else None
         catches = warned() != "error" or may_catch(roots)
         try:
-            with Listening() as told:
-                recorded = Recorded(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
+            with ErrorListener() as told:
+                recorded = Recording(self.name, f, lift, args, signature.chosen, catches, lambda trace: self.check(args, trace, before))
         except Exception as error:
             if owner.on_change == "raise" and isinstance(error, (BatchError, DroppedDerivativeError)):
                 raise GuardError(self.refusal(str(error))) from error
@@ -258,10 +260,10 @@ class Form:
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
             failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
             return y
-        self.programs = [Kept(signature, surroundings, program, owner), *self.programs[: PROGRAMS_KEPT - 1]]
+        self.programs = [CachedProgram(signature, surroundings, program, owner), *self.programs[: PROGRAMS_KEPT - 1]]
         return y
 
-    def check(self, args: tuple, trace: Any, before: "Kept | None") -> None:
+    def check(self, args: tuple, trace: Any, before: "CachedProgram | None") -> None:
         """With on_change='raise': does a further recording take the way of the one before?"""
         if self.owner.on_change == "raise":
             if trace.unkept:
@@ -277,7 +279,7 @@ class Form:
         self.eager, self.programs = reason, []
 
     def refusal(self, reason: Any) -> str:
-        return f"{self.name}: {name_of(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
+        return f"{self.name}: {user_name(self.owner.f)}{where_of(self.owner.f)} cannot be recorded: {reason}"
 
     def report(self) -> list:
         if self.eager is not None:
@@ -295,7 +297,7 @@ OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Wa
 class Departure:
     """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the function may hear of it."""
 
-    def __init__(self, kept: "Kept", error: Exception | None = None):
+    def __init__(self, kept: "CachedProgram", error: Exception | None = None):
         self.kept, self.error = kept, error
 
     def __str__(self) -> str:
@@ -322,10 +324,10 @@ def broken(name: str, failure: Exception, then: str) -> None:
     warnings.warn(shown, stacklevel=2)
 
 
-class Kept:
+class CachedProgram:
     """A program, and what it holds for."""
 
-    def __init__(self, signature: Signature, surroundings: Surroundings, program: Program, owner: Any):
+    def __init__(self, signature: CallSignature, surroundings: ReadEnvironment, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         tree = program.tree
         self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
@@ -342,7 +344,7 @@ class Kept:
     def is_apart(self, values: list) -> bool:
         """Does nothing that is written share memory with an argument, or with what another thread follows?"""
         program = self.program
-        if program.written and (THREADS or any([shares_memory(v, array) for v in values for array, _ in program.written])):
+        if program.written and (THREADS or any([may_share_memory(v, array) for v in values for array, _ in program.written])):
             return False
         return not (program.writes_arguments and len(values) > 1 and overlapping(values))
 
@@ -376,22 +378,22 @@ class Kept:
         results, written = found
         for array, v in written:
             array[...] = v
-        return tuple(results) if self.several else filled(program.tree, iter(results))
+        return tuple(results) if self.several else with_leaves(program.tree, iter(results))
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
         if self.emitted is None and not wanted:
-            self.emitted = emitter.Emitted(program)
+            self.emitted = emitter.EmittedProgram(program)
         if self.compile == "auto":
             after = self.emitted.worthwhile(COMPILE_NS)
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            with opened():
-                Pause()
-                self.emitted = emitter.Emitted(program, True)
+            with scope_block():
+                CollectorPause()
+                self.emitted = emitter.EmittedProgram(program, True)
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
@@ -400,7 +402,7 @@ class Kept:
         if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
             self.refused, self.compile = True, False
             self.refusals, self.begun = 0, self.replays
-            self.emitted = load(EMITTER).Emitted(self.program, blocks=bool(self.emitted.groups))
+            self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:
         """The same where an operation may give a warning of which the function hears: that is another way through it."""
@@ -451,7 +453,7 @@ class Kept:
         self.graphless = unfit(self.program, values)
         if self.graphless is None:
             try:
-                self.graph = Graph(self.program, self.emitted.run, values)
+                self.graph = CudaGraph(self.program, self.emitted.run, values)
             except Exception as error:
                 self.graphless = f"{type(error).__name__}: {error}"
 
@@ -482,4 +484,4 @@ class Kept:
             return "; nothing compiled for it, for its values are often not finite" if self.refused else ""
         if self.emitted is None or (not self.emitted.groups and self.due != math.inf):
             return "" if self.compile is True else "; its large arrays in compiled loops once that pays"
-        return load(EMITTER).told(self.emitted)
+        return load(EMITTER).describe_program(self.emitted)

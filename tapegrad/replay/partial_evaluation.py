@@ -2,15 +2,15 @@
 
 from typing import Any
 
-from .._core.arrays import is_array, kept, xp_of
+from .._core.arrays import copy_with_layout, is_array, xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import watching
 from .._core.registry import load
 from .._core.reverse import has_nan
 from .._core.scope import OPEN
-from .._core.trees import is_node, leaves, structure, tree_map
-from .form import EMITTER, Form, Kept, broken, has_variable
-from .program import HEARD, Program, same_value
+from .._core.trees import describe_tree, is_node, leaves, tree_map
+from .form import EMITTER, CachedProgram, TransformForm, any_variable, broken
+from .program import HEARD, Program, guard_holds
 from .record.recorder import Guard
 
 
@@ -20,27 +20,27 @@ def filled_out(call: str, y: Any, out: Any) -> Any:
         return y
     if is_node(y) or is_node(out):
         if not is_node(out) or len(leaves(out)) != len(leaves(y)):
-            raise ArgumentError(f"{call}: out= is {structure(out)}, the result is {structure(y)}")
+            raise ArgumentError(f"{call}: out= is {describe_tree(out)}, the result is {describe_tree(y)}")
         return tree_map(lambda v, o: filled_out(call, v, o) if v is not None else o, y, out)
     if not is_array(out) or not is_array(y) or out.shape != y.shape or out.dtype != y.dtype or xp_of(out) is not xp_of(y):
-        raise ShapeError(f"{call}: out= is {structure(out)}, the result is {structure(y)} of dtype {getattr(y, 'dtype', None)}")
+        raise ShapeError(f"{call}: out= is {describe_tree(out)}, the result is {describe_tree(y)} of dtype {getattr(y, 'dtype', None)}")
     out[...] = y
     return out
 
 
-class Folded:
+class FoldedProgram:
     """A program of a product at a fixed point: what depends on the direction."""
 
-    def __init__(self, kept: Kept, program: Program):
+    def __init__(self, kept: CachedProgram, program: Program):
         self.kept, self.program = kept, program
         self.free = [n for n, owner in enumerate(kept.signature.owners) if owner == 1]
         self.used = [(array, array.copy(order="K")) for _, array in kept.program.captured]
-        self.run = load(EMITTER).Emitted(program, bool(kept.emitted is not None and kept.emitted.groups)).run
+        self.run = load(EMITTER).EmittedProgram(program, bool(kept.emitted is not None and kept.emitted.groups)).run
 
     def __call__(self, args: tuple) -> Any:
         """The result; None where the whole is to be asked."""
         values = self.kept.values(args)
-        if values is None or self.kept.surroundings.changed() or not all([same_value(a, b) for a, b in self.used]):
+        if values is None or self.kept.surroundings.changed() or not all([guard_holds(a, b) for a, b in self.used]):
             return None
         free = [values[n] for n in self.free]
         try:
@@ -59,20 +59,20 @@ class Folded:
         return tree_map(lambda _: next(each), self.program.tree)
 
 
-class At:
+class FixedPointProduct:
     """A prepared function at a fixed point: `p.at(x)`.  A product pays for what depends on its direction only.
 
     Where a captured array has changed since, or a branch, the product is that of now: it is worked out anew."""
 
     def __init__(self, p: Any, x: Any, args: tuple):
-        self.p, self.x, self.args = p, tree_map(lambda v: kept(v) if is_array(v) else v, x), args
+        self.p, self.x, self.args = p, tree_map(lambda v: copy_with_layout(v) if is_array(v) else v, x), args
         self.folded: dict = {}
         self.__name__ = f"{p.name}.at"
 
     def product(self, method: str, v: Any, out: Any, place: int | None) -> Any:
         form, args = self.p.forms[method], (self.x, v, *self.args)
         folded = self.folded.get(method)
-        y = None if folded is None or watching() or OPEN.depth or OPEN.inside is not None or has_variable(args) else folded(args)
+        y = None if folded is None or watching() or OPEN.depth or OPEN.inside is not None or any_variable(args) else folded(args)
         if y is None:
             y = self.p.product(method, self.x, v, self.args)
             self.folded[method] = self.fold(form, args)
@@ -81,7 +81,7 @@ class At:
         name = f"{self.__name__}(x).{method}"
         return filled_out(name, y, out) if place is None else (*y[:place], filled_out(name, y[place], out))
 
-    def fold(self, form: Form, args: tuple) -> Folded | None:
+    def fold(self, form: TransformForm, args: tuple) -> FoldedProgram | None:
         if (
             OPEN.depth
             or watching()
@@ -100,7 +100,7 @@ class At:
             fixed = program.fixed({k: v for k, v, owner in zip(program.arguments, values, owners, strict=True) if owner != 1})
         except Exception:
             return None  # an operation's, as in the call before, which dealt with it
-        return None if fixed is None else Folded(kept, fixed)
+        return None if fixed is None else FoldedProgram(kept, fixed)
 
     def value(self) -> Any:
         """f(x, *args)."""

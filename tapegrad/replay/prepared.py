@@ -5,19 +5,19 @@ from typing import Any, Concatenate, Generic, Literal, TypeAlias, TypeVar, overl
 
 from .._capture import MAKERS
 from .._core.errors import ArgumentError
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.trees import Const
-from .._transforms.call import Inputs, check_argnums, check_function, name_of
-from .form import METHODS, Form
-from .partial_evaluation import At, filled_out
-from .signature import Signature
+from .._transforms.call import Inputs, check_argnums, check_function, user_name
+from .form import METHODS, TransformForm
+from .partial_evaluation import FixedPointProduct, filled_out
+from .signature import CallSignature
 
 X = TypeVar("X")
 Y = TypeVar("Y")
 OnChange: TypeAlias = Literal["record", "raise"]
 
 
-class Prepared(Remade, Generic[X, Y]):
+class Prepared(PickledByCall, Generic[X, Y]):
     """A recorded function and its derivatives, made by `prepare`; each call replays a recording.
 
     The methods take the arguments of f. With ``out=`` the derivative is written there.
@@ -31,11 +31,11 @@ class Prepared(Remade, Generic[X, Y]):
         self.args, self.compile, self.cuda_graph = args, compile, cuda_graph
         self.of, self.argnums, self.on_change = f, argnums, on_change
         self.f = f
-        self.name = f"prepare({name_of(f)})"
+        self.name = f"prepare({user_name(f)})"
         self.__name__ = self.name
         self.nums = Inputs(self.name, argnums, args).nums
-        self.example = Signature(args, tuple([k in self.nums for k in range(len(args))]), True)
-        self.forms = {method: Form(self, method) for method in METHODS}
+        self.example = CallSignature(args, tuple([k in self.nums for k in range(len(args))]), True)
+        self.forms = {method: TransformForm(self, method) for method in METHODS}
 
     def _made(self) -> tuple:
         return Prepared, (self.of, self.args, self.argnums, self.on_change, self.compile, self.cuda_graph)
@@ -97,7 +97,7 @@ class Prepared(Remade, Generic[X, Y]):
             raise ArgumentError(f"{self.name}.{method}: a product is that of argument 0; prepare with argnums=0, not {self.argnums!r}")
         return self.forms[method]((x, v, *args))
 
-    def at(self, x: X, *args: object) -> At:
+    def at(self, x: X, *args: object) -> FixedPointProduct:
         """Fix the point x: a product then computes only what depends on its direction (partial evaluation).
 
         Parameters
@@ -119,7 +119,7 @@ class Prepared(Remade, Generic[X, Y]):
         >>> [here.hvp(v) for v in np.eye(2)]
         [array([6., 0.]), array([ 0., 12.])]
         """
-        return At(self, x, args)
+        return FixedPointProduct(self, x, args)
 
     def report(self) -> str:
         """Say what is recorded, and how it runs."""
@@ -213,11 +213,11 @@ def prepare(
     check_function("prepare", f)
     check_argnums("prepare", argnums)
     if not args:
-        raise ArgumentError(f"prepare({name_of(f)}): give arguments like those of the calls to come: prepare(f, x)")
+        raise ArgumentError(f"prepare({user_name(f)}): give arguments like those of the calls to come: prepare(f, x)")
     if on_change not in ("record", "raise"):
-        raise ArgumentError(f"prepare({name_of(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
+        raise ArgumentError(f"prepare({user_name(f)}): on_change={on_change!r}; it is 'record' or 'raise'")
     if not (type(compile) is bool or compile == "auto"):
-        raise ArgumentError(f"prepare({name_of(f)}): compile={compile!r}; it is True, False or 'auto'")
+        raise ArgumentError(f"prepare({user_name(f)}): compile={compile!r}; it is True, False or 'auto'")
     return Prepared(f if shadow else Const(f), args, argnums, on_change, compile, cuda_graph)
 
 

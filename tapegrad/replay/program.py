@@ -11,29 +11,29 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, kept, owned, room_laid, same_bits, xp_of
+from .._core.arrays import copy_with_layout, is_array, owned, room_laid, same_bits, xp_of
 from .._core.float_errors import LOUD
 from .._core.primitive import READ, Primitive
-from .._core.reverse import Pause
-from .._core.scope import now, opened, put, setting
+from .._core.reverse import CollectorPause
+from .._core.scope import now, put, scope_block, setting
 from .._dispatch.random import DRAW
 from .record.instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, is_total
-from .record.recorder import Guard, Instruction, Recorded
+from .record.recorder import Guard, Instruction, Recording
 
 GROUP = "group"  # an instruction that stands for several (fusion.groups.py)
 
 
-class Heard(threading.local):
+class ErrorNotes(threading.local):
     """What NumPy has noted in this thread since a replay began."""
 
     shown: Any = None  # a flag that a plain call would show; LOUD: the function may hear of it
     unsafe: Any = None  # an invalid operation in a product that was not guarded against 0 times inf
 
 
-HEARD = Heard()
+HEARD = ErrorNotes()
 
 
-def shown(kind: str, flag: int) -> None:
+def describe_kind(kind: str, flag: int) -> None:
     HEARD.shown = HEARD.shown or kind
 
 
@@ -54,10 +54,10 @@ def setting_of(watched: tuple) -> Any:
     if not watched:
         return QUIET
     modes = {kind: "call" if kind in watched else "ignore" for kind in ("divide", "over", "under", "invalid")}
-    return setting(**modes, call=loud if LOUD in watched else shown)
+    return setting(**modes, call=loud if LOUD in watched else describe_kind)
 
 
-def same_value(a: Any, b: Any) -> bool:
+def guard_holds(a: Any, b: Any) -> bool:
     """Does a guard hold?"""
     if xp_of(a) is not np or xp_of(b) is not np:
         return np.shape(a) == np.shape(b) and bool((a == b).all())
@@ -69,11 +69,11 @@ class Program:
     """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
     that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
     leaf is always); `written`: (array, number);
-    `may_raise`: numbers of what may raise, and in `asked` those that nobody reads;
+    `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
     `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
     must not overlap?"""
 
-    def __init__(self, recorded: Recorded):
+    def __init__(self, recorded: Recording):
         trace = recorded.trace
         what, operands, known, same = trace.what, trace.operands, trace.known, trace.same
         self.tree, self.recorded, self.by_samples = recorded.tree, len(what), [*trace.by_samples]
@@ -95,7 +95,7 @@ class Program:
         self.constants: dict = {}
         self.captured: list = []
         self.arguments = [k for k, w in enumerate(what[: recorded.inputs]) if w[0] is ARGUMENT]
-        numbers, self.may_raise = [], asked(trace)
+        numbers, self.may_raise = [], checked_instructions(trace)
         self.asked = []
         for k in range(self.size - 1, -1, -1):
             if k in self.may_raise and not needed[k]:
@@ -127,8 +127,8 @@ class Program:
     @functools.cached_property
     def code(self) -> list:
         """(A recording that is never replayed has no need of it.)"""
-        with opened():
-            Pause()
+        with scope_block():
+            CollectorPause()
             each = zip(self.numbers, self.what, self.operands, strict=True)
             return [(k, Instruction(prim, ks, params, watched)) for k, (prim, params, watched), ks in each]
 
@@ -171,10 +171,10 @@ class Program:
                 args = [env[j] for j in ks]
                 if type(prim) is Primitive and prim.writes:
                     in_place = ks[0] in own and last[ks[0]] == n and ks.count(ks[0]) == 1
-                    env[k] = prim.run(*args, **i.params) if in_place else done(i, args)
+                    env[k] = prim.run(*args, **i.params) if in_place else run_instruction(i, args)
                     own.add(k)
                 else:
-                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else done(i, args)
+                    env[k] = prim.run(*args, **i.params) if type(prim) is Primitive else run_instruction(i, args)
                     if own and (type(prim) is str or prim is READ or prim.aliases or not prim.declared) and is_of_another(env[k], args):
                         own.difference_update(ks)
                 failed = self.failing(k, env[k]) if k in guards else None
@@ -201,7 +201,7 @@ class Program:
                 before = now()
                 try:
                     put(setting_of(i.watched))
-                    env[k] = done(i, [env[j] for j in i.args])
+                    env[k] = run_instruction(i, [env[j] for j in i.args])
                 finally:
                     put(before)
             else:
@@ -219,18 +219,18 @@ class Program:
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
                 return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
-            if h is None or g.place != h.place or not same_value(g.value, h.value):
+            if h is None or g.place != h.place or not guard_holds(g.value, h.value):
                 return str(g)
         return None
 
     def failing(self, k: int, value: Any) -> Guard | None:
         for g in self.guards.get(k, ()):
-            if not (bool(value) is g.value if g.truth else same_value(value, g.value)):
+            if not (bool(value) is g.value if g.truth else guard_holds(value, g.value)):
                 return g
         return None
 
 
-def asked(trace: Any) -> set:
+def checked_instructions(trace: Any) -> set:
     """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
     whether it reads what they give or not."""
     what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
@@ -246,17 +246,17 @@ def asked(trace: Any) -> set:
     }
 
 
-def done(i: Instruction, args: list) -> Any:
+def run_instruction(i: Instruction, args: list) -> Any:
     if i.prim is PART:
         return args[0][i.params]
     if i.prim is LAID:
-        return laid(args[0], *i.params)
+        return copy_with_strides(args[0], *i.params)
     if i.prim.writes:
-        args[0] = kept(args[0])
+        args[0] = copy_with_layout(args[0])
     return i.prim.run(*args, **i.params)
 
 
-def laid(v: Any, shape: tuple, strides: tuple) -> Any:
+def copy_with_strides(v: Any, shape: tuple, strides: tuple) -> Any:
     """A copy of v with these strides."""
     fresh = room_laid(xp_of(v), shape, strides, v.dtype)
     fresh[...] = v

@@ -12,9 +12,9 @@ import numpy as np
 from .._core.errors import KernelError
 from ..kernels.emit import elementary
 from ..kernels.graph.nodes import OPERATIONS, Graph
-from ..kernels.trace.symbolic import ARRAYS, Sym, elementwise, lift, real
-from ..ops.declare import Gated, Written
-from ..ops.zero_derivative import Place
+from ..kernels.trace.symbolic import ARRAYS, Sym, as_real_symbol, broadcast_instruction, lift
+from ..ops.declare import ComposedScalar, GatedProduct
+from ..ops.zero_derivative import ArgumentPlaceholder
 from .record.instructions import ufunc_of
 from .record.recorder import Instruction
 
@@ -58,14 +58,14 @@ def scalar_of(g: Exact, i: Instruction, x: list, gates: bool = True) -> int:
     g.reciprocals.clear()
     flat, f, given = ufunc_of(i), i.prim.scalar, [Sym(g, n) for n in x]
     if flat is not None:
-        return settled(g, flat(*[given[a.k] if type(a) is Place else a for a in i.params["args"]]))
+        return settled(g, flat(*[given[a.k] if type(a) is ArgumentPlaceholder else a for a in i.params["args"]]))
     if i.prim in ARRAYS:
         return settled(g, ARRAYS[i.prim](*given, **i.params))
     if isinstance(f, (str, tuple)):
         name, n = f if isinstance(f, tuple) else (f, len(x))
-        return settled(g, elementwise(g, name, *given[:n]))
-    r = settled(g, (f.value if isinstance(f, Written) else f)(*given, **i.params))
-    for n in x[: f.gates] if gates and isinstance(f, Gated) else ():
+        return settled(g, broadcast_instruction(g, name, *given[:n]))
+    r = settled(g, (f.value if isinstance(f, ComposedScalar) else f)(*given, **i.params))
+    for n in x[: f.gates] if gates and isinstance(f, GatedProduct) else ():
         r = g.select(g.both(g.compare("eq", n, g.zero), g.isnan(r)), g.zero, r)
     return r
 
@@ -82,7 +82,7 @@ def of_graph(ask: Callable, i: Instruction, truths: tuple, gates: bool = True) -
     flat = ufunc_of(i) is not None
     if not flat and (prim.scalar is None or prim.multi or prim.writes or (prim.rough(**i.params) if callable(prim.rough) else prim.rough)):
         return None
-    setting = repr([a.k if type(a) is Place else a for a in i.params["args"]] if flat else i.params) if i.params else None
+    setting = repr([a.k if type(a) is ArgumentPlaceholder else a for a in i.params["args"]] if flat else i.params) if i.params else None
     key = ask, prim, setting, truths
     if key not in KNOWN:
         g = Exact()
@@ -101,7 +101,7 @@ BOUNDED = frozenset(("sin", "cos"))  # functions that end, with nan, where NumPy
 
 def steps_of(op: str) -> list:
     """The operations that a node is written out as."""
-    form = None if op in SLOW or op in elementary.FUNCTIONS or not elementary.written_out(op) else OPERATIONS[op].form
+    form = None if op in SLOW or op in elementary.FUNCTIONS or not elementary.is_expanded(op) else OPERATIONS[op].form
     return [op] if form is None else [step for name, _ in form.steps for step in steps_of(name)]
 
 
@@ -126,4 +126,4 @@ def as_number(v: Any) -> float | None:
 
 def of_truth(g: Exact, n: int) -> int:
     """0 or 1 of a truth."""
-    return int(real(Sym(g, n)).ids)
+    return int(as_real_symbol(Sym(g, n)).ids)

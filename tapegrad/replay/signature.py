@@ -6,11 +6,11 @@ from typing import Any
 import numpy as np
 
 from .._capture.arrays import acts_as_array
-from .._capture.dependencies import Environment, Status, state, walked
+from .._capture.dependencies import Environment, Status, state, walk_with_names
 from .._capture.objects import restore
-from .._core.arrays import IMMUTABLE, checksum, is_array, is_scalar, kept, settled, shares_memory, xp_of
-from .._core.trees import Const, Rest, children, flattened, is_node, leaves, structure, ways_of
-from .._transforms.call import number
+from .._core.arrays import IMMUTABLE, checksum, copy_with_layout, is_array, is_scalar, mark_immutable, may_share_memory, xp_of
+from .._core.trees import AuxiliaryData, Const, children, describe_tree, flattened, flattening_of, is_node, leaves
+from .._transforms.call import numpy_number
 from .record.recorder import WEAK, is_single
 
 NUMBERS = (float, complex)
@@ -31,7 +31,7 @@ def tree_of(x: Any) -> Any:
     """What two trees share that are alike."""
     if not is_node(x):
         return None
-    beside = tuple(x) if isinstance(x, dict) else None if ways_of(type(x)) is None else Rest(flattened(x)[1])
+    beside = tuple(x) if isinstance(x, dict) else None if flattening_of(type(x)) is None else AuxiliaryData(flattened(x)[1])
     return type(x), beside, tuple([tree_of(c) for c in children(x)])
 
 
@@ -46,7 +46,7 @@ class Leaf:
             self.value = None
             if is_array(x):
                 self.layout = x.shape, x.strides, x.dtype
-                self.packed = kept(x).strides == x.strides
+                self.packed = copy_with_layout(x).strides == x.strides
 
     def holds(self, x: Any) -> bool:
         if type(x) is not self.kind:
@@ -70,20 +70,20 @@ def layout_text(shape: tuple, strides: tuple, dtype: Any) -> str:
 def described(x: Any) -> str:
     if is_array(x):
         return layout_text(x.shape, x.strides, x.dtype)
-    return repr(x) if type(x) in IMMUTABLE else structure(x)
+    return repr(x) if type(x) in IMMUTABLE else describe_tree(x)
 
 
-class Signature:
+class CallSignature:
     """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
 
     def __init__(self, args: tuple, active: tuple, numbers: bool):
         """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python numbers inputs?"""
         self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
-        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_of(a)]
+        pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_view(a)]
         self.chosen = [is_input(x, on, numbers) for x, on in pairs]
         self.weak = WEAK in self.chosen
         self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
-        counts = [n for n, a in enumerate(args) for _ in flat_of(a)]
+        counts = [n for n, a in enumerate(args) for _ in flat_view(a)]
         self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
         self.single = all([t is None for t in self.trees])
         self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
@@ -97,14 +97,14 @@ class Signature:
         else:
             if tuple([None if isinstance(a, Const) else tree_of(a) for a in args]) != self.trees:
                 return None
-            flat = [x for a in args for x in flat_of(a)]
+            flat = [x for a in args for x in flat_view(a)]
         found = []
         for n, leaf in enumerate(self.leaves):
             x = flat[n]
             if not leaf.holds(x):
                 return None
             if leaf.chosen:
-                found.append(number(x) if leaf.layout is None else x if leaf.packed else kept(x))
+                found.append(numpy_number(x) if leaf.layout is None else x if leaf.packed else copy_with_layout(x))
         return found
 
     def difference(self, args: tuple) -> str:
@@ -113,9 +113,9 @@ class Signature:
             return f"{len(args)} arguments instead of {len(self.trees)}"
         start = 0
         for n, (a, tree) in enumerate(zip(args, self.trees, strict=True)):
-            flat = flat_of(a)
+            flat = flat_view(a)
             if (None if isinstance(a, Const) else tree_of(a)) != tree:
-                return f"argument {n} is {structure(a)}, a tree of another form"
+                return f"argument {n} is {describe_tree(a)}, a tree of another form"
             for x, leaf in zip(flat, self.leaves[start : start + len(flat)], strict=True):
                 if not leaf.holds(x):
                     return f"argument {n} is {leaf.differs(x)}"
@@ -123,23 +123,23 @@ class Signature:
         return "nothing"
 
 
-def flat_of(a: Any) -> list:
+def flat_view(a: Any) -> list:
     return [a] if isinstance(a, Const) else leaves(a)
 
 
-class Surroundings:
+class ReadEnvironment:
     """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays by their layout, which
     the program reads anew; other arrays by their content."""
 
     def __init__(self, roots: list):
         self.roots = roots
         self.content: list = []  # (array, checksum)
-        walk = walked(roots, self.noted)
+        walk = walk_with_names(roots, self.noted)
         self.form, self.unknown = walk.form, walk.unknown
         self.sources = [(x, state(x)) for x in walk.sources]
 
     def noted(self, x: Any) -> bool:
-        if not is_followed(x):
+        if not is_input_leaf(x):
             return False
         if type(x) is np.ndarray and x.flags.writeable and not any([x is y for y, _ in self.content]):
             self.content.append((x, checksum(x)))
@@ -151,7 +151,7 @@ class Surroundings:
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
         """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
         which it draws by operations, its state before the first)."""
-        if walked(self.roots, is_followed).form != self.form:
+        if walk_with_names(self.roots, is_input_leaf).form != self.form:
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
         for x, before in self.sources:
@@ -172,8 +172,8 @@ class Surroundings:
         the function.  (An array that was followed, and of which the program reads nothing, is compared.)"""
         read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
         known = {id(x) for x in read}
-        used = {k for k, x in anew.items() if k in known or any([shares_memory(x, y) for y in read])}
-        self.environment = Environment(self.roots, lambda x: id(x) in used or settled(x))
+        used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}
+        self.environment = Environment(self.roots, lambda x: id(x) in used or mark_immutable(x))
         self.unknown = self.environment.unknown
         reason = self.unsure() or self.disturbed(anew, drawn)
         self.content = self.sources = []
@@ -195,6 +195,6 @@ def bits_of(x: Any) -> Any:
     return getattr(x, "bit_generator", None) or getattr(x, "_bit_generator", x)
 
 
-def is_followed(x: Any) -> bool:
+def is_input_leaf(x: Any) -> bool:
     """(A masked array is left alone.)"""
     return x.dtype.kind in "fc" and (not isinstance(x, np.ndarray) or acts_as_array(x, type(x)))

@@ -10,20 +10,22 @@ import numpy as np
 from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, GuardError
 
-AWAY = 0.01  # distance of the second point, relative to each number
+SECOND_POINT_SHIFT = 0.01  # distance of the second point, relative to each number
 
 
-def require(plan: Any, args: tuple) -> None:
+def require_entries(plan: Any, args: tuple) -> None:
     """Raise if an entry is missing in the pattern."""
     x, *rest = args
     library = xp_of(x)
     random = np.random.default_rng(0)
-    nudged = x + library.asarray(random.uniform(-AWAY, AWAY, x.shape).astype(x.real.dtype)) * (1 + library.abs(x))
+    nudged = x + library.asarray(random.uniform(-SECOND_POINT_SHIFT, SECOND_POINT_SHIFT, x.shape).astype(x.real.dtype)) * (
+        1 + library.abs(x)
+    )
     v = library.asarray(random.uniform(0.5, 1.5, x.shape).astype(x.dtype))
     for point in (x, nudged):
         with np.errstate(all="ignore"):
             try:
-                wanted = to_host(product(plan, point, v, rest)).reshape(-1)
+                wanted = to_host(plan_product(plan, point, v, rest)).reshape(-1)
                 matrix = plan.matrix(plan.products((point, *rest)))
                 got = to_host(matrix @ v.reshape(-1))
                 size = to_host(abs(matrix) @ library.abs(v.reshape(-1))) + abs(wanted)
@@ -38,7 +40,7 @@ def require(plan: Any, args: tuple) -> None:
             name(plan, point, rest, missed)
 
 
-def product(plan: Any, x: Any, v: Any, rest: list) -> Any:
+def plan_product(plan: Any, x: Any, v: Any, rest: list) -> Any:
     forms = plan.prepared.forms
     return forms["hvp"]((x, v, *rest)) if plan.second else forms["jvp"]((x, v, *rest))[1]
 

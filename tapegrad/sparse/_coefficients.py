@@ -14,11 +14,11 @@ DIRECTION = "w"  # kind of the inputs that are elements of the direction
 ASKED = object()  # marks a condition that depends on the direction
 
 
-class Nonlinear(Exception):
+class NotLinear(Exception):
     """The graph cannot be shown to be linear in the direction."""
 
 
-class Coefficients:
+class LinearCoefficients:
     """The coefficients of each node: a dict from leaf to coefficient node, or None without a dependence."""
 
     def __init__(self, g: Exact):
@@ -31,7 +31,7 @@ class Coefficients:
                 self.known[m] = self.made(m)
         found = self.known[n]
         if found is ASKED:
-            raise Nonlinear("a truth that depends on the direction")
+            raise NotLinear("a truth that depends on the direction")
         return found or {}
 
     def made(self, n: int) -> Any:
@@ -45,7 +45,7 @@ class Coefficients:
             return ASKED
         rule = RULES.get(op)
         if rule is None:
-            raise Nonlinear(op)
+            raise NotLinear(op)
         return rule(self, args, x)
 
     def under(self, c: int, leaf: int) -> int:
@@ -56,7 +56,7 @@ class Coefficients:
         if self.known[c] is not ASKED:
             return self.known[c].get(leaf, g.zero)
         if op not in BOOLS:
-            raise Nonlinear(op)
+            raise NotLinear(op)
         return g.node(op, *[self.under(a, leaf) for a in args])
 
     def sum(self, args: tuple, x: list) -> dict:
@@ -76,14 +76,14 @@ class Coefficients:
 
     def product(self, args: tuple, x: list) -> dict:
         if None not in x:
-            raise Nonlinear("mul")
+            raise NotLinear("mul")
         if x[1] is None:
             return {leaf: self.g.mul(c, args[1]) for leaf, c in x[0].items()}
         return {leaf: self.g.mul(args[0], c) for leaf, c in x[1].items()}
 
     def quotient(self, args: tuple, x: list) -> dict:
         if x[1] is not None:
-            raise Nonlinear("div")
+            raise NotLinear("div")
         return {leaf: self.g.div(c, args[1]) for leaf, c in x[0].items()}
 
     def select(self, args: tuple, x: list) -> Any:
@@ -91,7 +91,7 @@ class Coefficients:
             return ASKED
         for a, p in zip(args[1:], x[1:], strict=True):
             if p is None and a != self.g.zero:
-                raise Nonlinear("select")
+                raise NotLinear("select")
         leaves = dict.fromkeys([*(x[1] or ()), *(x[2] or ())])
         one, two = [p or {} for p in x[1:]]
         zero = self.g.zero
@@ -99,10 +99,10 @@ class Coefficients:
 
 
 RULES = {
-    "add": Coefficients.sum,
-    "sub": Coefficients.difference,
-    "neg": Coefficients.negative,
-    "mul": Coefficients.product,
-    "div": Coefficients.quotient,
-    "select": Coefficients.select,
+    "add": LinearCoefficients.sum,
+    "sub": LinearCoefficients.difference,
+    "neg": LinearCoefficients.negative,
+    "mul": LinearCoefficients.product,
+    "div": LinearCoefficients.quotient,
+    "select": LinearCoefficients.select,
 }

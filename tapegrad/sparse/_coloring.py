@@ -50,7 +50,7 @@ def neighbours(ip, ix, jp, jx):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def put(heap, size, key):  # pragma: no cover (compiled)
+def heap_push(heap, size, key):  # pragma: no cover (compiled)
     """Insert a key into a binary min-heap of `size` numbers."""
     i = size
     while i > 0 and heap[(i - 1) // 2] > key:
@@ -88,7 +88,7 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
     for v in range(n):
         if last:
             degree[v] = bounds[v + 1] - bounds[v]
-        put(heap, size, step * degree[v] * n + v)
+        heap_push(heap, size, step * degree[v] * n + v)
         size += 1
     order = np.empty(n, np.int64)
     taken = np.zeros(n, np.bool_)
@@ -105,7 +105,7 @@ def by_degree(bounds, members, last):  # pragma: no cover (compiled)
             w = members[a]
             if not taken[w]:
                 degree[w] -= step
-                put(heap, size, step * degree[w] * n + w)
+                heap_push(heap, size, step * degree[w] * n + w)
                 size += 1
     return order
 
@@ -178,7 +178,7 @@ def star(ip, ix, order):  # pragma: no cover (compiled)
 
 
 @numba.njit(cache=True)
-def root(parent, e):  # pragma: no cover (compiled)
+def set_root(parent, e):  # pragma: no cover (compiled)
     while parent[e] != e:
         parent[e] = parent[parent[e]]
         e = parent[e]
@@ -209,7 +209,7 @@ def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
                 x = ix[b]
                 if x == v or x == w or colour[x] < 0 or mark[colour[x]] == v:
                     continue
-                tree = root(parent, edge[b])
+                tree = set_root(parent, edge[b])
                 if visited[tree] != v:
                     visited[tree], by[tree] = v, w
                 elif by[tree] != w:  # v would close a cycle
@@ -223,12 +223,12 @@ def acyclic(ip, ix, order, edge):  # pragma: no cover (compiled)
             if w == v or colour[w] < 0:
                 continue
             if met[colour[w]] == v:
-                parent[root(parent, edge[a])] = root(parent, first[colour[w]])
+                parent[set_root(parent, edge[a])] = set_root(parent, first[colour[w]])
             else:
                 met[colour[w]], first[colour[w]] = v, edge[a]
             for b in range(ip[w], ip[w + 1]):
                 if ix[b] != v and ix[b] != w and colour[ix[b]] == k:
-                    parent[root(parent, edge[a])] = root(parent, edge[b])
+                    parent[set_root(parent, edge[a])] = set_root(parent, edge[b])
     return colour
 
 
@@ -259,7 +259,7 @@ class Coloring:
         return f"<coloring ({self.kind}, {self.order}): {' and '.join(parts)}>"
 
 
-def ordered(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
+def vertex_order(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
     """Return the vertices in this order; `graph()` gives (bounds, members) of the neighbours."""
     if order == "natural":
         return np.arange(n)
@@ -271,15 +271,15 @@ def ordered(order: str, n: int, graph: Any, seed: int = 0) -> np.ndarray:
     return by_degree(bounds, members, order == "smallest_last")
 
 
-def transposed(p: scipy.sparse.csr_array) -> tuple:
+def transpose_pattern(p: scipy.sparse.csr_array) -> tuple:
     """Return (indptr, indices) of the columns."""
     t = p.tocsc()
     return t.indptr, t.indices
 
 
 def one_sided(p: scipy.sparse.csr_array, order: str) -> np.ndarray:
-    ip, ix, (jp, jx) = p.indptr, p.indices, transposed(p)
-    return greedy(ip, ix, jp, jx, ordered(order, p.shape[1], lambda: neighbours(ip, ix, jp, jx)))
+    ip, ix, (jp, jx) = p.indptr, p.indices, transpose_pattern(p)
+    return greedy(ip, ix, jp, jx, vertex_order(order, p.shape[1], lambda: neighbours(ip, ix, jp, jx)))
 
 
 def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
@@ -290,7 +290,7 @@ def without_diagonal(p: scipy.sparse.csr_array) -> tuple:
     return bounds, p.indices[off].astype(np.int64)
 
 
-def mirrored(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
+def mirror_positions(indptr: np.ndarray, indices: np.ndarray) -> np.ndarray:
     """Return the place of the mirror image of each entry of a symmetric pattern."""
     n = len(indptr) - 1
     numbered = scipy.sparse.csr_array((np.arange(len(indices)), indices, indptr), shape=(n, n))
@@ -305,18 +305,18 @@ def selected_rows(p: scipy.sparse.csr_array, chosen: np.ndarray) -> scipy.sparse
     return scipy.sparse.csr_array((p.data[keep], p.indices[keep], indptr), shape=p.shape)
 
 
-TRIES = 8  # thresholds for full rows that are tried
+TRIED_ROW_LIMITS = 8  # thresholds for full rows that are tried
 
 
-def two_sided(p: scipy.sparse.csr_array, order: str) -> tuple:
+def two_sided_coloring(p: scipy.sparse.csr_array, order: str) -> tuple:
     """Return (colours of columns, colours of rows) of a two-sided colouring.
 
     The fullest rows are computed as rows. Columns then need no colours for them. The number of such rows
     minimises the number of colours."""
     sizes = np.diff(p.indptr)
     limits = np.unique(sizes)[::-1]
-    if limits.size > TRIES:
-        limits = limits[np.unique(np.geomspace(1, limits.size, TRIES).astype(int) - 1)]
+    if limits.size > TRIED_ROW_LIMITS:
+        limits = limits[np.unique(np.geomspace(1, limits.size, TRIED_ROW_LIMITS).astype(int) - 1)]
     best = None
     for limit in [None, *limits.tolist()]:
         full = sizes >= limit if limit is not None else np.zeros(len(sizes), np.bool_)
@@ -341,17 +341,17 @@ def coloring_of(p: scipy.sparse.csr_array, kind: str, order: str) -> Coloring:
     if kind == "rows":
         return Coloring(kind, order, None, one_sided(csr(p.T), order))
     if kind == "both":
-        columns, rows = two_sided(p, order)
-        turned = two_sided(csr(p.T), order)
+        columns, rows = two_sided_coloring(p, order)
+        turned = two_sided_coloring(csr(p.T), order)
         if turned[0].max(initial=-1) + turned[1].max(initial=-1) < columns.max(initial=-1) + rows.max(initial=-1):
             rows, columns = turned
         return Coloring(kind, order, columns, rows)
     graph = without_diagonal(p)
-    vertices = ordered(order, p.shape[0], lambda: graph)
+    vertices = vertex_order(order, p.shape[0], lambda: graph)
     if kind == "star":
         colours = star(*graph, vertices)
     else:
-        places = mirrored(*graph)
+        places = mirror_positions(*graph)
         colours = acyclic(*graph, vertices, np.minimum(places, np.arange(places.size)))
     empty = np.diff(p.indptr) == 0
     return Coloring(kind, order, renumbered(np.where(empty, -1, colours)), None)

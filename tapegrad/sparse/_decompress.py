@@ -12,7 +12,7 @@ import numpy as np
 import scipy.sparse
 
 from .._core.arrays import xp_of
-from ._coloring import Coloring, mirrored
+from ._coloring import Coloring, mirror_positions
 
 
 @numba.njit(cache=True)
@@ -62,7 +62,7 @@ def peeled(ip, ix, rows, mirror, colour, colours):  # pragma: no cover (compiled
 
 
 @numba.njit(cache=True)
-def substituted(sums, steps, out):  # pragma: no cover (compiled)
+def substitute_sums(sums, steps, out):  # pragma: no cover (compiled)
     for k in range(steps.shape[0]):
         h = sums[steps[k, 2]]
         out[steps[k, 0]] = h
@@ -108,7 +108,10 @@ class Entries:
         else:
             self.structure = pattern.indices, pattern.indptr
         if coloring.kind == "acyclic":
-            rows, mirror = np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)), mirrored(pattern.indptr, pattern.indices)
+            rows, mirror = (
+                np.repeat(np.arange(pattern.shape[0]), np.diff(pattern.indptr)),
+                mirror_positions(pattern.indptr, pattern.indices),
+            )
             self.steps = peeled(pattern.indptr, pattern.indices, rows, mirror, coloring.columns, coloring.counts()[0])
         else:
             self.table = direct(pattern, coloring)
@@ -124,7 +127,7 @@ class Entries:
             return products.take(table)
         out = np.empty(self.pattern.nnz, products.dtype)
         sums = products.get() if xp_of(products) is not np else products.copy()
-        substituted(sums, self.steps, out)
+        substitute_sums(sums, self.steps, out)
         out = out if self.order is None else out[self.order]
         return out if xp_of(products) is np else xp_of(products).asarray(out)
 

@@ -13,24 +13,24 @@ import scipy.sparse
 
 from .._core.reverse import has_nan
 from ..replay.buffer_pool import packed
-from ..replay.form import Kept
-from ..replay.fusion.compiled_groups import Code, State
-from ..replay.fusion.loops import Access
+from ..replay.form import CachedProgram
+from ..replay.fusion.compiled_groups import CallMemory, GroupCode
+from ..replay.fusion.loops import ArrayAccess
 from ..replay.program import HEARD
 from ..replay.record.recorder import Guard
 from ..replay.scalar_graph import Exact
-from ._coefficients import DIRECTION, Coefficients, Nonlinear
+from ._coefficients import DIRECTION, LinearCoefficients, NotLinear
 from ._pattern import asked_of
-from ._rows import Rows, Unfit
+from ._rows import NotRowwise, RowwiseValues
 
-CELLS = 60  # expressions of loops, at most
-LONG = 20000  # nodes of all expressions, at most
+MOST_ENTRY_TEXTS = 60  # expressions of loops, at most
+MOST_TEXT_NODES = 20000  # nodes of all expressions, at most
 
 
-class Part:
+class GroupPart:
     """The interface of a replay group that the code of the loop reads."""
 
-    def __init__(self, rows: Rows, values: dict, given: list, data: int, loose: int, stored: list):
+    def __init__(self, rows: RowwiseValues, values: dict, given: list, data: int, loose: int, stored: list):
         self.kinds, self.shown, self.cuts, self.values = rows.kinds, rows.shown, rows.cuts, values
         self.watched = {k for k, i in rows.program.code if i.watched}
         self.forms = {k: rows.held[k] for k in stored if k in rows.held and rows.held[k] != rows.shape(k)}
@@ -64,16 +64,16 @@ def affine(first: int, steps: tuple, extents: tuple) -> np.ndarray:
     return found
 
 
-class Loop(Code):
+class CoefficientCode(GroupCode):
     """The code of a group that writes coefficients in place of values."""
 
-    def __init__(self, rows: Rows, part: Part, outputs: list, keys: np.ndarray, n: int, direction: int):
+    def __init__(self, rows: RowwiseValues, part: GroupPart, outputs: list, keys: np.ndarray, n: int, direction: int):
         self.group, self.shown, self.values, self.sums = part, part.shown, part.values, {}
         self.g, self.nests, self.direction, self.gathered = Exact(), {}, direction, rows.gathered
         self.is_sum = any([type(row) is np.ndarray for _, _, row in outputs])  # parts may add up
         self.table = {a: k for k, a in enumerate((*part.arrays, *part.written))}
         self.parts: dict = {}
-        self.linear = Coefficients(self.g)
+        self.linear = LinearCoefficients(self.g)
         self.keys, self.n = keys, n
         self.loose: list = []  # places of the entries in the buffer
         self.covered = np.zeros(keys.size, np.bool_)
@@ -83,8 +83,8 @@ class Loop(Code):
             self.store(k)
         for nest in self.nests.values():
             nest.checks = list(dict.fromkeys([m for c in nest.checks for m in (self.linear.of(c).values() or [c])]))
-        if len(self.g.op) > LONG:
-            raise Unfit(f"texts of {len(self.g.op)} operations")
+        if len(self.g.op) > MOST_TEXT_NODES:
+            raise NotRowwise(f"texts of {len(self.g.op)} operations")
 
     def finish(self, data: int, loose: int) -> None:
         self.shown[loose] = (True, (sum([p.size for p in self.loose]),), (self.group.dtype.itemsize,), self.group.dtype, True)
@@ -121,11 +121,11 @@ class Loop(Code):
             for e in found:
                 self.covered[e.places] = True
                 if e.is_regular and not met:
-                    access = Access(self.table[self.group.left[0]], e.first * size, tuple([s * size for s in e.steps]))
+                    access = ArrayAccess(self.table[self.group.left[0]], e.first * size, tuple([s * size for s in e.steps]))
                 else:
                     begin = sum([p.size for p in self.loose])
                     inner = [size * math.prod(nest.extents[d + 1 :]) for d in range(len(nest.extents))]
-                    access = Access(self.table[self.group.left[1]], begin * size, tuple(inner))
+                    access = ArrayAccess(self.table[self.group.left[1]], begin * size, tuple(inner))
                     self.loose.append(e.places.reshape(-1))
                 nest.stores.append((e.node, access))
 
@@ -134,29 +134,29 @@ class Loop(Code):
         asked = rows * self.n + columns
         found = np.searchsorted(self.keys, asked)
         if (found == self.keys.size).any() or (self.keys[found] != asked).any():
-            raise Unfit("an entry that the pattern does not have")
+            raise NotRowwise("an entry that the pattern does not have")
         return found
 
 
-class Direct:
+class DirectEntries:
     """The entries at a point: `entries(values)` returns them, or None if only products can compute them."""
 
-    def __init__(self, kept: Kept, pattern: scipy.sparse.csr_array, output: int, direction: int):
+    def __init__(self, kept: CachedProgram, pattern: scipy.sparse.csr_array, output: int, direction: int):
         """Build the loop; `output` and `direction` are the numbers of the product and of its argument."""
         self.kept, program = kept, kept.program
         if program.generators:
-            raise Unfit("random numbers")
+            raise NotRowwise("random numbers")
         k, w = program.outputs[output][0], program.arguments[direction]
         if k is None:
-            raise Unfit("a product that is always the same")
+            raise NotRowwise("a product that is always the same")
         written = [n for _, n in program.written]
-        rows = Rows(program, [k, *written], w)
+        rows = RowwiseValues(program, [k, *written], w)
         before = rows.again([k])
         outputs = rows.parts(k)
         if any([rows.cuts.get(a, ()) is None for a, _, _ in outputs]):
-            raise Unfit("a reshape of what is made of parts")
-        if sum([math.prod([len(c) + 1 for c in rows.cuts.get(a, ())]) for a, _, _ in outputs]) > CELLS:
-            raise Unfit("too many parts")
+            raise NotRowwise("a reshape of what is made of parts")
+        if sum([math.prod([len(c) + 1 for c in rows.cuts.get(a, ())]) for a, _, _ in outputs]) > MOST_ENTRY_TEXTS:
+            raise NotRowwise("too many parts")
         stored = [n for n in dict.fromkeys(written) if self.is_stored(rows, n, before)]
         values, given = rows.used([a for a, _, _ in outputs] + stored, before)
         inputs = {*program.arguments, *program.constants, *[c for c, _ in program.captured]}
@@ -166,35 +166,35 @@ class Direct:
         dtype = rows.shown[k][3]
         rows.shown[data] = (True, (pattern.nnz,), (dtype.itemsize,), dtype, True)
         rows.shown[loose] = (True, (0,), (dtype.itemsize,), dtype, True)
-        part = Part(rows, values, given, data, loose, stored)
+        part = GroupPart(rows, values, given, data, loose, stored)
         n = pattern.shape[1]
         keys = np.repeat(np.arange(pattern.shape[0]) * n, np.diff(pattern.indptr)) + pattern.indices
         try:
-            self.code = Loop(rows, part, outputs, keys, n, w)
-        except Nonlinear as error:
-            raise Unfit(f"{error} of the direction") from error
+            self.code = CoefficientCode(rows, part, outputs, keys, n, w)
+        except NotLinear as error:
+            raise NotRowwise(f"{error} of the direction") from error
         except AssertionError as error:
-            raise Unfit("a box that is not cut") from error
+            raise NotRowwise("a box that is not cut") from error
         self.code.finish(data, loose)
         part.code = self.code
         self.part, self.stored = part, stored
         self.loose = np.concatenate(self.code.loose) if self.code.loose else None
         if self.loose is None and self.code.is_sum:
-            raise Unfit("no entries")
+            raise NotRowwise("no entries")
         self.twice = self.loose is not None and np.unique(self.loose).size < self.loose.size
         self.rest = np.flatnonzero(~self.code.covered)
         self.given = given
         self.side = asked_of(program, self.before, program.guards)
         self.pool: list = []
 
-    def is_stored(self, rows: Rows, k: int, before: set) -> bool:
+    def is_stored(self, rows: RowwiseValues, k: int, before: set) -> bool:
         """Return whether the loop writes a value that a plain call writes into a captured array."""
         root = rows.root(k)
         if root not in rows.values or rows.cuts.get(root) is None or root != k:
             return False
         try:
             rows.used([k], before)
-        except Unfit:
+        except NotRowwise:
             return False
         return rows.held[k] == rows.shape(k) and k not in rows.depends
 
@@ -216,7 +216,7 @@ class Direct:
         try:
             state = self.pool.pop()
         except IndexError:
-            state = State(self.part)
+            state = CallMemory(self.part)
         out = self.code.call(state, *[env[a] for a in self.given], *[None] * len(self.part.written))
         self.pool.append(state)
         if out is None:

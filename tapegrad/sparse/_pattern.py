@@ -16,15 +16,15 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.scope import now, put
 from .._dispatch.random import DRAW
-from ..replay.program import LAID, PART, QUIET, Program, done
+from ..replay.program import LAID, PART, QUIET, Program, run_instruction
 from ..replay.record.recorder import Instruction
 from ._rules import names_of
-from ._sets import Sets
+from ._sets import IndexSets
 
 SCOPES = ("global", "local")
 
 
-class Look:
+class AbstractValue:
     """Shape and dtype of a value without its numbers."""
 
     __slots__ = ("shape", "dtype", "ndim")
@@ -33,7 +33,7 @@ class Look:
         self.shape, self.dtype, self.ndim = shape, dtype, len(shape)
 
 
-class Carried:
+class DependencySets:
     """The dependency sets of all values of a program, with respect to one of its inputs."""
 
     def __init__(self, program: Program, values: list, scope: str):
@@ -45,7 +45,7 @@ class Carried:
         self.env.update(program.constants)
         self.on_device = any([is_array(v) and xp_of(v) is not np for v in self.env.values()])
         x = values[0]
-        self.sets = Sets(int(np.prod(np.shape(x))))
+        self.sets = IndexSets(int(np.prod(np.shape(x))))
         self.names: dict = {program.arguments[0]: self.sets.singles(np.shape(x))}
         # the captured arrays that each value is made of; None: it depends on arguments
         self.sources: dict = {**dict.fromkeys(program.arguments), **{k: frozenset((k,)) for k, _ in program.captured}}
@@ -84,7 +84,7 @@ class Carried:
         if k in self.env:
             return self.env[k]
         _, shape, _, dtype, _ = self.program.shown[k]
-        return Look(shape, dtype)
+        return AbstractValue(shape, dtype)
 
     def value(self, k: int) -> Any:
         """Return the value of an instruction, computed on demand."""
@@ -100,7 +100,7 @@ class Carried:
                 put(QUIET)
                 for j in sorted(needed):  # operands have lower numbers than their instruction
                     i = self.at[j]
-                    self.env[j] = done(i, [self.env[a] for a in i.args])
+                    self.env[j] = run_instruction(i, [self.env[a] for a in i.args])
             finally:
                 put(before)
         return self.env[k]

@@ -10,7 +10,7 @@ from .._core.registry import load
 POINT = 6.0  # largest width of an entry, in points
 
 
-def plot(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
+def plot_pattern(pattern: Any, coloring: Any, title: str, ax: Any) -> Any:
     """Draw the entries of the pattern, each in the colour of its product."""
     try:
         pyplot = load("matplotlib.pyplot")

@@ -12,37 +12,37 @@ import scipy.sparse
 
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
-from .._core.pickling import Remade
+from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, live
 from .._core.registry import load
 from .._core.scope import changed
-from .._core.trees import leaves, structure
+from .._core.trees import describe_tree, leaves
 from .._core.variable import Variable
-from .._transforms.call import name_of, where_of
+from .._transforms.call import user_name, where_of
 from .._transforms.tape import value as value_of
 from ..ops.nondifferentiable import warn_user
-from ..replay.form import has_variable
+from ..replay.form import any_variable
 from ..replay.prepared import Prepared
-from ..replay.program import same_value
+from ..replay.program import guard_holds
 from ..replay.record.recorder import Guard
 from . import _check
 from ._coloring import KINDS, Coloring, best_coloring, checked_words, coloring_of
 from ._decompress import Entries
-from ._direct import Direct
-from ._pattern import SCOPES, Carried, asked_of, given_pattern
-from ._pictures import plot
-from ._rows import Unfit
+from ._direct import DirectEntries
+from ._pattern import SCOPES, DependencySets, asked_of, given_pattern
+from ._pictures import plot_pattern
+from ._rows import NotRowwise
 
 Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
-MOST = 8  # plans for other memory layouts, at most
+MOST_PLANS = 8  # plans for other memory layouts, at most
 AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: products, at least; a colour and entry; a compilation
-SMALL = 16  # unknowns below which no check asks whether a sparse matrix pays
+SMALL_SYSTEM_UNKNOWNS = 16  # unknowns below which no check asks whether a sparse matrix pays
 
 
-class Found:
+class FoundPattern:
     """The pattern of a recorded function at one point, with the conditions under which it holds."""
 
     def __init__(self, call: str, prepared: Prepared, args: tuple, second: bool, scope: str, check: Callable):
@@ -57,7 +57,7 @@ class Found:
         self.kept = form.programs[0]
         if self.kept.program.generators:
             raise GuardError(f"{call}: the function draws random numbers, others for each product; draw them outside, as an argument")
-        self.shape = (np.size(args[0]) if second else size_of(self.value), np.size(args[0]))
+        self.shape = (np.size(args[0]) if second else leaf_size(self.value), np.size(args[0]))
         carried = self.carried(args)
         self.pattern = self.read(carried)
         program = self.kept.program
@@ -65,8 +65,8 @@ class Found:
         self.asked = asked_of(program, sorted(carried.conditions))
         self.conditions = [carried.value(k).copy() for k in sorted(carried.conditions)]
 
-    def carried(self, args: tuple) -> Carried:
-        return Carried(self.kept.program, self.values(args), self.scope)
+    def carried(self, args: tuple) -> DependencySets:
+        return DependencySets(self.kept.program, self.values(args), self.scope)
 
     def values(self, args: tuple) -> list:
         values = self.kept.values(args)
@@ -74,7 +74,7 @@ class Found:
             raise GuardError(f"the call has {self.kept.signature.difference(args)}")
         return values
 
-    def read(self, carried: Carried) -> scipy.sparse.csr_array:
+    def read(self, carried: DependencySets) -> scipy.sparse.csr_array:
         p = carried.matrix(self.value.shape if is_array(self.value) else ())
         if self.form.method == "grad":  # symmetric, because it is a Hessian
             p = given_pattern(self.call, (p + p.T).tocsr(), p.shape)
@@ -88,25 +88,25 @@ class Found:
                 found = self.asked.run(values)
             except Exception:
                 return  # an operation raised; the products report it
-            if type(found) is Guard or not all([same_value(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
+            if type(found) is Guard or not all([guard_holds(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
                 raise GuardError(
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
                     "all branches of numpy.where)"
                     if self.scope == "local"
                     else "an index among the arguments differs from that at the point of the pattern"
                 )
-        if not all([same_value(a, b) for a, b in self.relied]):
+        if not all([guard_holds(a, b) for a, b in self.relied]):
             now = self.read(self.carried(args))
             if (now.astype(np.int8) - self.pattern.astype(np.int8) > 0).nnz:
                 raise GuardError("a captured array has changed, and with it the pattern")
             self.relied = [(a, a.copy(order="K")) for a, _ in self.relied]
 
 
-def size_of(y: Any) -> int:
+def leaf_size(y: Any) -> int:
     return int(np.prod(np.shape(y)))
 
 
-class Plan(Remade):
+class Plan(PickledByCall):
     """A sparse Jacobian or Hessian: pattern and colours are found once, values at each call.
 
     `prepare_jacobian` and `prepare_hessian` make plans. Call a plan as ``plan(x)``.
@@ -126,7 +126,7 @@ class Plan(Remade):
         self.given = call, f, tuple([a.copy() if is_array(a) else a for a in args]), second, settings
         self.call, self.second, self.format = call, second, settings["format"]
         self.argnum = argnum_of(call, settings["argnum"], args)
-        self.f, self.beside = (f, ()) if self.argnum == 0 else (turned(f, self.argnum), (f,))
+        self.f, self.beside = (f, ()) if self.argnum == 0 else (with_argument_first(f, self.argnum), (f,))
         self.dtype: Any = None
         args = self.entered(args)
         checked_input(call, args[0])
@@ -137,11 +137,11 @@ class Plan(Remade):
         with changed(depth=0):
             self.prepared = Prepared(self.f, args, 0, "record" if pattern is not None else "raise", settings["compile"])
             check = functools.partial(checked_output, call, f, self.dtype, settings["holomorphic"])
-            self.found = None if pattern is not None else Found(call, self.prepared, args, second, settings["scope"], check)
+            self.found = None if pattern is not None else FoundPattern(call, self.prepared, args, second, settings["scope"], check)
             value = self.found.value if self.found is not None else self.asked("grad" if second else "value", *args)
             check(value)
             self.like = value
-            shape = (np.size(args[0]) if second else size_of(value), np.size(args[0]))
+            shape = (np.size(args[0]) if second else leaf_size(value), np.size(args[0]))
             self.pattern = given_pattern(call, pattern, shape) if self.found is None else self.found.pattern
             if second and self.found is None and (self.pattern != self.pattern.T).nnz:
                 raise ArgumentError(f"{call}: the pattern of a Hessian is symmetric; the one given is not")
@@ -153,7 +153,7 @@ class Plan(Remade):
             self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             if settings["check"]:
-                _check.require(self, args)
+                _check.require_entries(self, args)
 
     def _made(self) -> tuple:
         return Plan, self.given
@@ -174,13 +174,13 @@ class Plan(Remade):
 
     def entered(self, args: tuple) -> tuple:
         """Return the arguments as the function takes them, the differentiated one first."""
-        x, *rest = entered(args, self.argnum, self.dtype)
+        x, *rest = enter_arguments(args, self.argnum, self.dtype)
         return (x, *self.beside, *rest)
 
     def colored(self, kind: str | None, order: str) -> Coloring:
         if self.second:
             return coloring_of(self.pattern, kind or "star", order)
-        if kind_of(self.like) == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
+        if leaf_dtype(self.like) == "c" and self.dtype.kind != "c":  # J^H w has no imaginary part
             if kind not in (None, "columns"):
                 raise ArgumentError(f"{self.call}: a complex function of real numbers is differentiated by columns; not kind={kind!r}")
             kind = "columns"
@@ -229,7 +229,7 @@ class Plan(Remade):
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
         with changed(depth=0):
             given, args = args, self.entered(args)
-            if has_variable(args):
+            if any_variable(args):
                 raise ArgumentError(HOLDS_NONE.format(self.call))
             layouts = layouts_of(args)
             if layouts != self.layouts and layouts[0] == self.layouts[0]:
@@ -272,7 +272,7 @@ class Plan(Remade):
         values = kept.values((x, self.direct.zeros, *rest))
         return None if values is None or kept.surroundings.changed() else self.direct(values)
 
-    def directed(self, form: Any, args: tuple) -> "Direct | str":
+    def directed(self, form: Any, args: tuple) -> "DirectEntries | str":
         """Return the loop, or the reason for having none."""
         x, _, *rest = args
         self.products((x, *rest))  # raise here if the recording takes another branch than the pattern
@@ -280,8 +280,8 @@ class Plan(Remade):
         if form.eager is not None or not form.programs:
             return "the product cannot be recorded"
         try:
-            direct = Direct(form.programs[0], self.pattern, 0 if self.second else 1, 1)
-        except Unfit as error:
+            direct = DirectEntries(form.programs[0], self.pattern, 0 if self.second else 1, 1)
+        except NotRowwise as error:
             return str(error)
         direct.zeros = args[1]
         return direct
@@ -289,7 +289,7 @@ class Plan(Remade):
     def alike(self, layouts: tuple, args: tuple) -> "Plan":
         """Return the plan for this memory layout: f may copy where it has a view here, as in `x.ravel()`."""
         if layouts not in self.others:
-            if len(self.others) >= MOST:
+            if len(self.others) >= MOST_PLANS:
                 self.others.clear()
             call, f, _, second, settings = self.given
             self.others[layouts] = Plan(call, f, args, second, settings)
@@ -302,7 +302,7 @@ class Plan(Remade):
     def warn_if_dense(self) -> None:
         m, n = self.shape
         full = int((2 * np.diff(self.pattern.indptr) >= n).sum())
-        if n > SMALL and full and 2 * self.colors >= min(m, n):
+        if n > SMALL_SYSTEM_UNKNOWNS and full and 2 * self.colors >= min(m, n):
             what = "hessian" if self.second else "jacobian"
             warn_user(
                 f"{self.call}: {full} of the {m} rows depend on at least half of the {n} unknowns, so a sparse matrix takes "
@@ -322,7 +322,7 @@ class Plan(Remade):
         -------
         matplotlib.axes.Axes
         """
-        return plot(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
+        return plot_pattern(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
 
 
 class Renewed:
@@ -349,12 +349,12 @@ def argnum_of(call: str, argnum: Any, args: tuple) -> int:
     return argnum % len(args)
 
 
-def entered(args: tuple, argnum: int, dtype: Any) -> tuple:
+def enter_arguments(args: tuple, argnum: int, dtype: Any) -> tuple:
     """Return the arguments, the differentiated one first; other numbers become NumPy scalars, which may
     vary."""
     args = tuple([value_of(a) if isinstance(a, Variable) and live(a)._trace is None else a for a in args])
     x = args[argnum]
-    if has_variable(args):
+    if any_variable(args):
         return (x, *[a for k, a in enumerate(args) if k != argnum])
     if not is_array(x):
         x = np.asarray(x, dtype)
@@ -370,7 +370,7 @@ def layouts_of(args: tuple) -> tuple:
     return tuple([a.shape for a in arrays]), tuple([a.strides for a in arrays])
 
 
-def turned(f: Callable, argnum: int) -> Callable:
+def with_argument_first(f: Callable, argnum: int) -> Callable:
     """Return f with that argument first, and f itself second.
 
     As an argument, f has its captured objects followed like those of any function."""
@@ -378,12 +378,12 @@ def turned(f: Callable, argnum: int) -> Callable:
     def first(x, f, *rest):
         return f(*rest[:argnum], x, *rest[argnum:])
 
-    first.__name__ = name_of(f)
+    first.__name__ = user_name(f)
     return first
 
 
 def checked_input(call: str, x: Any) -> None:
-    if has_variable((x,)):
+    if any_variable((x,)):
         raise ArgumentError(HOLDS_NONE.format(call))
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(f"{call}: x is a masked array, and masks have no derivative; pass x.filled(v)")
@@ -394,7 +394,8 @@ def checked_input(call: str, x: Any) -> None:
 def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any) -> None:
     if not (is_array(y) or isinstance(y, (np.generic, float, complex))):
         raise ArgumentError(
-            f"{call}: {name_of(f)}{where_of(f)} returned {structure(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one array: "
+            f"{call}: {user_name(f)}{where_of(f)} returned {describe_tree(y)}, {len(leaves(y))} leaves; a sparse matrix is that of one "
+            "array: "
             "join them by numpy.concatenate"
         )
     if dtype.kind == "c" and not (
@@ -403,12 +404,12 @@ def checked_output(call: str, f: Callable, dtype: Any, holomorphic: bool, y: Any
         raise ArgumentError(f"{call}: a function of complex arguments needs holomorphic=True, and a complex value; else split it in two")
 
 
-def kind_of(y: Any) -> str:
+def leaf_dtype(y: Any) -> str:
     return y.dtype.kind if hasattr(y, "dtype") else np.asarray(y).dtype.kind
 
 
-def made(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> Plan:
-    call = f"sparse.{call}({name_of(f)})"
+def make_plan(call: str, f: Callable, args: tuple, second: bool, settings: dict) -> Plan:
+    call = f"sparse.{call}({user_name(f)})"
     if not args:
         raise ArgumentError(f"{call}: give x, an array like those of the calls to come")
     kinds = OF_HESSIANS if second else OF_JACOBIANS
@@ -492,7 +493,7 @@ def prepare_jacobian(
     >>> plan.colors
     2
     """
-    plan = made("prepare_jacobian", f, args, False, settings_of(locals()))
+    plan = make_plan("prepare_jacobian", f, args, False, settings_of(locals()))
     plan.first = None
     return plan
 
@@ -548,7 +549,7 @@ def prepare_hessian(
            [ -6.,  18., -12.],
            [  0., -12.,  12.]])
     """
-    plan = made("prepare_hessian", f, args, True, settings_of(locals()))
+    plan = make_plan("prepare_hessian", f, args, True, settings_of(locals()))
     plan.first = None
     return plan
 
@@ -564,8 +565,8 @@ def settings_of(given: dict) -> dict:
 def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) -> Any:
     for name in options:
         if name not in OPTIONS or (second and name == "holomorphic"):
-            raise ArgumentError(f"sparse.{call}({name_of(f)}): there is no option {name!r}; see sparse.prepare_{call}")
-    plan = made(call, f, args, second, settings_of(options))
+            raise ArgumentError(f"sparse.{call}({user_name(f)}): there is no option {name!r}; see sparse.prepare_{call}")
+    plan = make_plan(call, f, args, second, settings_of(options))
     return plan.matrix(plan.first)
 
 
@@ -688,15 +689,17 @@ def pattern(
     array([[1, 1, 0],
            [0, 1, 1]])
     """
-    call = f"sparse.pattern({name_of(f)})"
+    call = f"sparse.pattern({user_name(f)})"
     if scope not in SCOPES:
         raise ArgumentError(f"{call}: scope={scope!r}; it is one of {', '.join(map(repr, SCOPES))}")
     if not args:
         raise ArgumentError(f"{call}: give x")
     k = argnum_of(call, argnum, args)
-    x, *rest = entered(args, k, None)
+    x, *rest = enter_arguments(args, k, None)
     checked_input(call, x)
     args = (x, *rest) if k == 0 else (x, f, *rest)
     with changed(depth=0):
         check = functools.partial(checked_output, call, f, np.dtype(float), True)
-        return Found(call, Prepared(f if k == 0 else turned(f, k), args, 0, "raise"), args, second, scope, check).pattern
+        return FoundPattern(
+            call, Prepared(f if k == 0 else with_argument_first(f, k), args, 0, "raise"), args, second, scope, check
+        ).pattern

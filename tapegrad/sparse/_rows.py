@@ -16,18 +16,18 @@ from ..ops.shaping import copy as copied
 from ..ops.shaping import reshape
 from ..replay.buffer_pool import packed
 from ..replay.costs import COSTLY_OPERATIONS
-from ..replay.fusion.groups import Kinds
-from ..replay.fusion.regions import STEPS, Added, Element, Moved, Piece, cuts_of, of_view, reach, spread_of, whole
+from ..replay.fusion.groups import GroupDefinitions
+from ..replay.fusion.regions import STEPS, Element, RegionPiece, RegionView, WrittenSum, cuts_of, identity_map, of_view, reach, spread_of
 from ..replay.program import LAID, Instruction, Program
 
 UNMOVED = frozenset((reshape.prim, copied.prim, LAID))  # what leaves elements where they are, in C order
 
 
-class Unfit(Exception):
+class NotRowwise(Exception):
     """The product has no row-by-row form."""
 
 
-class Turned:
+class ReshapedValue:
     """A value read in another shape, in C order."""
 
     cost = 0
@@ -49,11 +49,11 @@ class Turned:
             at = (first // stride if stride else 0, here)
             low, high = reach(at, extents)
             if low < 0 or high >= n:
-                raise Unfit("a reshape whose rows do not lie side by side")
+                raise NotRowwise("a reshape whose rows do not lie side by side")
             found.append(at)
             first %= max(stride, 1)
         if any(steps) or first:
-            raise Unfit("a reshape whose rows do not lie side by side")
+            raise NotRowwise("a reshape whose rows do not lie side by side")
         return [(self.k, tuple(found))]
 
     def node(self, g: Any, x: list) -> int:
@@ -69,14 +69,14 @@ class Turned:
         return None if any([c % stride for c in flat]) else (tuple([c // stride for c in flat]), *((),) * (len(self.to) - 1))
 
 
-class Rows:
+class RowwiseValues:
     """The values of a program that its `outputs` need.
 
     `values` maps a number to its definition, in order. `held` maps a number to the shape in which the value
     was made. `roots` maps a reshaped value to its source."""
 
     def __init__(self, program: Program, outputs: list, direction: int):
-        self.program, self.kinds = program, Kinds(program, 0)
+        self.program, self.kinds = program, GroupDefinitions(program, 0)
         self.shown, self.direction = self.kinds.shown, direction
         for k, _ in program.code:  # a number is an array without axes, unless it is in memory
             numpys, shape, strides, dtype, own = self.shown[k]
@@ -120,13 +120,13 @@ class Rows:
 
     def add(self, k: int, d: Any, held: tuple) -> None:
         sources = [s for s, _ in d.sources()]
-        if type(d) is Turned:
+        if type(d) is ReshapedValue:
             self.cuts[k], self.spread[k] = d.cuts(self.cuts.get(d.k, ())), self.spread.get(d.k, {})
         elif any([self.cuts.get(s, ()) is None for s in sources]):
             self.cuts[k], self.spread[k] = None, {}
         else:
             self.cuts[k] = cuts_of(d, held, self.cuts)
-            spread = {} if any([type(self.values.get(s)) is Turned for s in sources]) else spread_of(d, held, self.spread)
+            spread = {} if any([type(self.values.get(s)) is ReshapedValue for s in sources]) else spread_of(d, held, self.spread)
             if d.cost >= COSTLY_OPERATIONS and k not in self.depends:
                 spread[k] = {(0,) * len(held)}
             self.spread[k] = spread
@@ -141,7 +141,7 @@ class Rows:
         if math.prod(held) != math.prod(shape):
             raise AssertionError("another size")
         if (root, shape) not in self.turned:
-            self.turned[root, shape] = self.known(Turned(root, held, shape), shape, root)
+            self.turned[root, shape] = self.known(ReshapedValue(root, held, shape), shape, root)
         return self.turned[root, shape]
 
     def define(self, k: int, i: Instruction) -> None:
@@ -158,16 +158,16 @@ class Rows:
         d, shape = self.kinds.definition(k, i), self.shape(k)
         if type(d) is Element:
             self.element(k, d, shape)
-        elif type(d) is Moved:
+        elif type(d) is RegionView:
             self.moved(k, d, shape)
-        elif type(d) is Added:
+        elif type(d) is WrittenSum:
             d.terms = [(self.counted(a, self.shape(a)), m) for a, m in d.terms]
             self.add(k, d, shape)
 
-    def moved(self, k: int, d: Moved, shape: tuple) -> None:
+    def moved(self, k: int, d: RegionView, shape: tuple) -> None:
         form = lambda a: d.form if d.form and a == d.base else self.shape(a)
-        pieces = [Piece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces]
-        self.add(k, Moved(*pieces), d.form if d.form and d.turned else shape)
+        pieces = [RegionPiece(p.box, *[(self.counted(a, form(a)), m) for a, m in p.sources]) for p in d.pieces]
+        self.add(k, RegionView(*pieces), d.form if d.form and d.turned else shape)
 
     def is_view(self, kind: str, what: Any) -> bool:
         return kind in STEPS and (kind != "at" or basic(what))
@@ -185,7 +185,7 @@ class Rows:
         while n < len(path):
             kind, what = path[n]
             if kind == "reshape":
-                shape, n = full(what, math.prod(shape)), n + 1
+                shape, n = full_box(what, math.prod(shape)), n + 1
                 continue
             steps = []
             while n < len(path) and self.is_view(*path[n]):
@@ -196,7 +196,7 @@ class Rows:
                 return
             source = self.counted(now, shape)
             shape = found[0]
-            now = self.known(Moved(Piece(None, (source, found[1]))), shape, k)
+            now = self.known(RegionView(RegionPiece(None, (source, found[1]))), shape, k)
         self.roots[k] = self.root(now)
 
     def table(self, k: int, i: Instruction) -> np.ndarray:
@@ -226,7 +226,7 @@ class Rows:
                 m = m if held == shape else tuple([(0, (0,) * len(held))] * len(own))
                 found.append((self.counted(a, own), m))
             else:
-                found.append((self.counted(a, held), whole(held)))
+                found.append((self.counted(a, held), identity_map(held)))
         self.add(k, Element(d.i, found, d.cost), held)
 
     # --- queries ---
@@ -247,9 +247,9 @@ class Rows:
         if root in self.scattered:
             base, value, table = self.scattered[root]
             return [*self.parts(base), (self.counted(value, table.shape), table.shape, table)]
-        if type(d) is Turned:
+        if type(d) is ReshapedValue:
             return self.parts(d.k)
-        if type(d) is not Moved or len(d.pieces) < 2 or d.pieces[-1].box is None or not shape:
+        if type(d) is not RegionView or len(d.pieces) < 2 or d.pieces[-1].box is None or not shape:
             return [(root, shape, 0)]
         found, stride = [], packed(shape, 1)[0]
         for p in d.pieces:
@@ -257,7 +257,7 @@ class Rows:
             if p.box[1:] != tuple([(0, n) for n in shape[1:]]) or len(p.sources) != 1:
                 return [(root, shape, 0)]
             a, m = p.sources[0]
-            own, lies = self.shape_of(a), whole(shape)
+            own, lies = self.shape_of(a), identity_map(shape)
             if own != (stop - start, *shape[1:]) or m != ((-start, lies[0][1]), *lies[1:]):
                 return [(root, shape, 0)]
             found += [(b, held, rows + start * stride) for b, held, rows in self.parts(a)]
@@ -273,7 +273,7 @@ class Rows:
         rest = needed.difference(values)
         lost = [k for k in rest if k in self.depends and k != self.direction and k not in self.gathered]
         if lost:
-            raise Unfit(self.name(min(lost)))
+            raise NotRowwise(self.name(min(lost)))
         return dict(reversed(values.items())), rest
 
     def name(self, k: int) -> str:
@@ -289,6 +289,6 @@ def as_view(kind: str, what: Any) -> tuple:
     return kind, index if any([a is Ellipsis for a in index]) else (*index, Ellipsis)
 
 
-def full(to: Any, size: int) -> tuple:
+def full_box(to: Any, size: int) -> tuple:
     form = tuple(to) if type(to) in (tuple, list) else (to,)
     return tuple([size // -math.prod(form) if n == -1 else n for n in form])

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from .._batching.rules import Way
+from .._batching.rules import CustomRule
 from .._core.arrays import is_array, xp_of
 from .._core.primitive import Primitive
 from ..ops.declare import PRIMITIVES
@@ -22,12 +22,12 @@ from ..ops.indexing.regions import basic, region
 
 Names = Any  # an array of set names, or None
 
-MOST = 1 << 20  # products of elements up to which single zeros are exploited
+MOST_ZERO_PRODUCTS = 1 << 20  # products of elements up to which single zeros are exploited
 
 RULES: dict[Primitive, Callable] = {}
 
 
-def rule(*names: str) -> Callable:
+def dependence_rule(*names: str) -> Callable:
     def declare(f: Callable) -> Callable:
         for name in names:
             if name not in PRIMITIVES:
@@ -44,36 +44,36 @@ def names_of(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     if prim.vjp is None and prim.jvp is None:
         return None
     outs = out if type(out) is tuple or type(out) is list else [out]
-    if not any([kind_of(o) in "fc" for o in outs]):
+    if not any([value_dtype(o) in "fc" for o in outs]):
         return None
-    found = chosen(prim)(c, i, sets, values, out)
+    found = rule_of(prim)(c, i, sets, values, out)
     if type(out) is tuple or type(out) is list:
         return found if type(found) is tuple else (found,) * len(outs)
     return found
 
 
-def kind_of(x: Any) -> str:
+def value_dtype(x: Any) -> str:
     """Return the dtype kind; an unknown value, such as a Python number, counts as float."""
     dtype = getattr(x, "dtype", None)
     return "f" if dtype is None else dtype.kind
 
 
 @functools.cache
-def chosen(prim: Primitive) -> Callable:
+def rule_of(prim: Primitive) -> Callable:
     if prim in RULES:
         return RULES[prim]
     if prim.declared:
         if prim.batch == "elementwise":
-            return elementwise
+            return elementwise_dependence
         if prim.batch == "moves":
-            return moved
+            return permuted_names
         if prim.linear:
-            return linear
+            return linear_dependence
         return WORDS.get(prim.batch, everything) if type(prim.batch) is str else everything
-    return of_samples if type(prim.batch) is Way and prim.batch.kernel is not None else everything
+    return of_samples if type(prim.batch) is CustomRule and prim.batch.kernel is not None else everything
 
 
-def fresh(out: Any, names: Any) -> np.ndarray:
+def fresh_names(out: Any, names: Any) -> np.ndarray:
     return np.array(np.broadcast_to(names, np.shape(out)), order="C")
 
 
@@ -84,44 +84,44 @@ def everything(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Each element depends on all elements of all operands."""
     name = functools.reduce(c.sets.union, [c.sets.groups(np.array([0, s.size]), s.reshape(-1)) for s in sets if s is not None])
     if type(out) is tuple or type(out) is list:
-        return tuple([fresh(o, name[0]) for o in out])
-    return fresh(out, name[0])
+        return tuple([fresh_names(o, name[0]) for o in out])
+    return fresh_names(out, name[0])
 
 
-def elementwise(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def elementwise_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     united = functools.reduce(c.sets.union, [s for s in sets if s is not None])
-    return united if united.shape == np.shape(out) else fresh(out, united)
+    return united if united.shape == np.shape(out) else fresh_names(out, united)
 
 
-def laid_out(names: np.ndarray) -> np.ndarray:
+def row_offsets(names: np.ndarray) -> np.ndarray:
     return np.array(names)  # writable, in the memory order that bodies expect
 
 
-def on_host(x: Any) -> Any:
+def host_setting(x: Any) -> Any:
     """Return the settings with their arrays on the host."""
     if type(x) is tuple or type(x) is list:
-        return type(x)([on_host(v) for v in x])
+        return type(x)([host_setting(v) for v in x])
     return x.get() if is_array(x) and xp_of(x) is not np else x
 
 
 def run_on(c: Any, i: Any, arrays: list) -> Any:
     """Run the body of the operation on other arrays."""
-    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    params = {name: host_setting(p) for name, p in i.params.items()} if c.on_device else i.params
     return np.asarray(i.prim.run(*arrays, **params))
 
 
-def named(s: Names, value: Any) -> np.ndarray:
+def names_of_operand(s: Names, value: Any) -> np.ndarray:
     """Return the names of an operand; those of the empty set if it depends on nothing."""
-    return np.zeros(np.shape(value), np.int64) if s is None else laid_out(s)
+    return np.zeros(np.shape(value), np.int64) if s is None else row_offsets(s)
 
 
-@rule("concatenate")
-def moved(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+@dependence_rule("concatenate")
+def permuted_names(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Apply an operation that moves elements to the names; the zeros that it inserts are the empty set."""
-    return run_on(c, i, [named(s, v) for s, v in zip(sets, values, strict=True)])
+    return run_on(c, i, [names_of_operand(s, v) for s, v in zip(sets, values, strict=True)])
 
 
-def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
+def linear_dependence(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     """Test a linear map on distinct numbers: if it only moves them, move the names likewise."""
     (s,) = sets
     if not s.size:
@@ -141,7 +141,7 @@ def linear(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     )
 
 
-def axes_of(i: Any, rank: int) -> tuple:
+def reduced_axes(i: Any, rank: int) -> tuple:
     axes = i.params.get("axis", i.params.get("axes"))
     if axes is None:
         return tuple(range(rank))
@@ -154,12 +154,12 @@ def along_axes(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
     if len(sets) > 1 or type(out) is tuple or not tracked[0].ndim:
         return everything(c, i, sets, values, out)
     s = tracked[0]
-    axes = axes_of(i, s.ndim)
+    axes = reduced_axes(i, s.ndim)
     united, to = c.sets.over(s, axes), np.shape(out)
     if united.size == int(np.prod(to)) and (len(to) == s.ndim or len(to) == s.ndim - len(axes)):
         return united.reshape(to)
     if len(to) == s.ndim and all([k in axes or to[k] == s.shape[k] for k in range(s.ndim)]):
-        return fresh(out, united)
+        return fresh_names(out, united)
     return everything(c, i, sets, values, out)
 
 
@@ -178,7 +178,7 @@ def whole_matrices(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
             parts.append(united.reshape(s.shape[: s.ndim - len(axes)]))
     parts = [np.broadcast_to(p, stack) for p in parts]
     name = functools.reduce(c.sets.union, parts)
-    made = tuple([fresh(o, name.reshape(stack + (1,) * (np.ndim(o) - len(stack)))) for o in outs])
+    made = tuple([fresh_names(o, name.reshape(stack + (1,) * (np.ndim(o) - len(stack)))) for o in outs])
     return made if type(out) is tuple or type(out) is list else made[0]
 
 
@@ -206,69 +206,69 @@ def of_samples(c: Any, i: Any, sets: list, values: list, out: Any) -> Any:
         else:
             return everything(c, i, sets, values, out)
         name = part if name is None else c.sets.union(name, part)
-    made = tuple([fresh(o, name) for o in outs])
+    made = tuple([fresh_names(o, name) for o in outs])
     return made if type(out) is tuple else made[0]
 
 
 # --- rules by name ---
 
 
-@rule("copy")
+@dependence_rule("copy")
 def _copy(c, i, sets, values, out):
     return sets[0]
 
 
-@rule("noted")
+@dependence_rule("noted")
 def _noted(c, i, sets, values, out):
     return sets[0]  # the first operand; it only may warn
 
 
-@rule("select")
+@dependence_rule("select")
 def _select(c, i, sets, values, out):
     """Select: one branch if the condition is constant, or if the pattern is local; otherwise both."""
     if sets[1] is None and sets[2] is None:
         return None
-    x, y = [named(s, v) for s, v in zip(sets[1:], values[1:], strict=True)]
+    x, y = [names_of_operand(s, v) for s, v in zip(sets[1:], values[1:], strict=True)]
     if c.known(i.args[0], local=True):
-        return fresh(out, np.where(on_host(c.value(i.args[0])), x, y))
-    return fresh(out, c.sets.union(x, y))
+        return fresh_names(out, np.where(host_setting(c.value(i.args[0])), x, y))
+    return fresh_names(out, c.sets.union(x, y))
 
 
-@rule("taken_by")
+@dependence_rule("taken_by")
 def _taken_by(c, i, sets, values, out):
     s = sets[0]
     if s is None:
         return None
     axis = i.params["axis"] % s.ndim
     if c.known(i.args[1], local=True):
-        return np.take_along_axis(s, np.asarray(on_host(c.value(i.args[1]))), axis)
-    return fresh(out, c.sets.over(s, (axis,)))
+        return np.take_along_axis(s, np.asarray(host_setting(c.value(i.args[1]))), axis)
+    return fresh_names(out, c.sets.over(s, (axis,)))
 
 
-@rule("added_by")
+@dependence_rule("added_by")
 def _added_by(c, i, sets, values, out):
     s = sets[0]
     if s is None:
         return None
     axis, like = i.params["axis"] % len(i.params["like"]), i.params["like"]
     if c.known(i.args[1], local=True):
-        return added(c, s, np.asarray(on_host(c.value(i.args[1]))), axis, like)
-    return fresh(out, c.sets.over(s, (axis,))) if s.ndim == len(like) else everything(c, i, sets, values, out)
+        return add_along_axis(c, s, np.asarray(host_setting(c.value(i.args[1]))), axis, like)
+    return fresh_names(out, c.sets.over(s, (axis,))) if s.ndim == len(like) else everything(c, i, sets, values, out)
 
 
-@rule("added_at")
+@dependence_rule("added_at")
 def _added_at(c, i, sets, values, out):
-    return added(c, sets[0], np.asarray(on_host(i.params["at"])), i.params["axis"], i.params["like"])
+    return add_along_axis(c, sets[0], np.asarray(host_setting(i.params["at"])), i.params["axis"], i.params["like"])
 
 
-def added(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
+def add_along_axis(c: Any, s: np.ndarray, at: np.ndarray, axis: int, like: tuple) -> np.ndarray:
     """Scatter-add sets along one axis to the places `at`."""
     numbers = np.arange(int(np.prod(like))).reshape(like)
     places = np.take_along_axis(numbers, at, axis)
     return c.sets.at_places(*np.broadcast_arrays(places, s), numbers.size).reshape(like)
 
 
-@rule("gathered_back")
+@dependence_rule("gathered_back")
 def _gathered_back(c, i, sets, values, out):
     places = np.asarray(list(i.params["at"]), np.int64).reshape(-1)
     return c.sets.at_places(places, sets[0], i.params["size"]).reshape(np.shape(out))
@@ -278,49 +278,49 @@ PARTS = frozenset(("real", "imag"))
 VIEWS = frozenset(("at", "reshape", "transpose", "window"))  # steps that show no element twice
 
 
-def of_elements(c: Any, i: Any) -> tuple[dict, bool]:
+def whole_element_settings(c: Any, i: Any) -> tuple[dict, bool]:
     """Return (settings of a region operation without real and imaginary parts, whether it had such parts)."""
-    params = {name: on_host(p) for name, p in i.params.items()} if c.on_device else i.params
+    params = {name: host_setting(p) for name, p in i.params.items()} if c.on_device else i.params
     if PARTS.isdisjoint([kind for kind, _ in params["path"]]):
         return params, False
     return {**params, "path": tuple([step for step in params["path"] if step[0] not in PARTS])}, True
 
 
-@rule("read")
-def _read(c, i, sets, values, out):
-    return np.asarray(i.prim.run(sets[0], **of_elements(c, i)[0]))
+@dependence_rule("read")
+def read_rule(c, i, sets, values, out):
+    return np.asarray(i.prim.run(sets[0], **whole_element_settings(c, i)[0]))
 
 
-@rule("assign")
+@dependence_rule("assign")
 def _assign(c, i, sets, values, out):
     """Assign to a region: its names are replaced, but kept too if only a real or imaginary part is
     written."""
-    params, parts = of_elements(c, i)
+    params, parts = whole_element_settings(c, i)
     if parts:
         return _add_at(c, i, sets, values, out)
-    return i.prim.run(*[named(s, v) for s, v in zip(sets, values, strict=True)], **params)
+    return i.prim.run(*[names_of_operand(s, v) for s, v in zip(sets, values, strict=True)], **params)
 
 
-def spread(y: np.ndarray, to: tuple) -> np.ndarray:
+def spread_names(y: np.ndarray, to: tuple) -> np.ndarray:
     """Broadcast a written value to its region; surplus leading axes of length 1 are dropped."""
     return np.broadcast_to(y.reshape(y.shape[max(y.ndim - len(to), 0) :]), to)
 
 
-@rule("add_at")
+@dependence_rule("add_at")
 def _add_at(c, i, sets, values, out):
     """Scatter-add; indices may repeat."""
-    x, y = [named(s, v) for s, v in zip(sets, values, strict=True)]
+    x, y = [names_of_operand(s, v) for s, v in zip(sets, values, strict=True)]
     if sets[1] is None:
         return x
-    params = of_elements(c, i)[0]
+    params = whole_element_settings(c, i)[0]
     if basic(params["at"]) and VIEWS.issuperset([kind for kind, _ in params["path"]]):
         part = region(x, params["path"])[params["at"]]
         if isinstance(part, np.ndarray) and np.may_share_memory(part, x):  # each element once
-            part[...] = c.sets.union(part, spread(y, part.shape))
+            part[...] = c.sets.union(part, spread_names(y, part.shape))
             return x
     numbers = np.arange(x.size).reshape(x.shape)
     places = np.asarray(PRIMITIVES["read"].prim.run(numbers, path=params["path"], at=params["at"], copy=False))
-    y = spread(y, places.shape).reshape(-1)
+    y = spread_names(y, places.shape).reshape(-1)
     flat, places = x.reshape(-1), places.reshape(-1)
     count = np.bincount(places, minlength=x.size)
     if count.max(initial=0) <= 1:
@@ -331,7 +331,7 @@ def _add_at(c, i, sets, values, out):
     return flat.reshape(x.shape)
 
 
-@rule("running_sum")
+@dependence_rule("running_sum")
 def _running_sum(c, i, sets, values, out):
     s = np.moveaxis(sets[0], i.params["axis"], 0)
     s = s[::-1] if i.params.get("back") else s
@@ -342,7 +342,7 @@ def _running_sum(c, i, sets, values, out):
     return np.ascontiguousarray(np.moveaxis(y[::-1] if i.params.get("back") else y, 0, i.params["axis"]))
 
 
-@rule("convolve_full")
+@dependence_rule("convolve_full")
 def _convolve_full(c, i, sets, values, out):
     """Convolution: out[k] is a sum of x[j] y[k - j]."""
     parts = []
@@ -355,7 +355,7 @@ def _convolve_full(c, i, sets, values, out):
     return functools.reduce(c.sets.union, parts)
 
 
-@rule("matmul")
+@dependence_rule("matmul")
 def _matmul(c, i, sets, values, out):
     """Matrix product: rows meet columns; exact zeros of a constant factor are exploited."""
     x, y = sets
@@ -364,36 +364,36 @@ def _matmul(c, i, sets, values, out):
     wide = to[: len(to) - (a > 1) - (b > 1)] + (to[-1 - (b > 1)] if a > 1 else 1,) + (to[-1] if b > 1 else 1,)
     parts = []
     if x is not None:
-        other = factor(c, i.args[1], x.size) if y is None and b < 3 else None
+        other = matrix_factor(c, i.args[1], x.size) if y is None and b < 3 else None
         if other is not None:
             z = x[None, :] if a == 1 else x
             other = other.reshape(-1, 1) if b == 1 else other
-            return through(c, np.swapaxes(z, -1, -2), other.T, True).reshape(to)
+            return product_names(c, np.swapaxes(z, -1, -2), other.T, True).reshape(to)
         rows = c.sets.over(x, (x.ndim - 1,))
         parts.append(rows[None] if a == 1 else rows)
     if y is not None:
-        other = factor(c, i.args[0], y.size) if x is None and a < 3 else None
+        other = matrix_factor(c, i.args[0], y.size) if x is None and a < 3 else None
         if other is not None:
             z = y[:, None] if b == 1 else y
-            return through(c, z, other[None] if a == 1 else other, False).reshape(to)
+            return product_names(c, z, other[None] if a == 1 else other, False).reshape(to)
         z = y[:, None] if b == 1 else y
         parts.append(c.sets.over(z, (z.ndim - 2,)))
-    return fresh(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
+    return fresh_names(np.empty(wide, bool), functools.reduce(c.sets.union, parts)).reshape(to)
 
 
-def factor(c: Any, k: int, others: int) -> np.ndarray | None:
+def matrix_factor(c: Any, k: int, others: int) -> np.ndarray | None:
     """Return a constant matrix factor if it has enough zeros to exploit, given the size of the other one."""
     if c.sources[k] is None:
         return None
-    matrix = np.asarray(on_host(c.value(k)))
+    matrix = np.asarray(host_setting(c.value(k)))
     entries = np.count_nonzero(matrix)
-    if 2 * entries <= matrix.size or (entries < matrix.size and entries * others <= MOST):
+    if 2 * entries <= matrix.size or (entries < matrix.size and entries * others <= MOST_ZERO_PRODUCTS):
         c.known(k)
         return matrix
     return None
 
 
-def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
+def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarray:
     """Return the names of matrix @ z for a stack of z; with `turned`, those of the transpose."""
     stack = z.shape[:-2]
     row, column = np.nonzero(matrix)
@@ -404,7 +404,7 @@ def through(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np.ndarr
     return found if turned else np.swapaxes(found, -1, -2)
 
 
-@rule("contract")
+@dependence_rule("contract")
 def _contract(c, i, sets, values, out):
     labels, result = i.params["subscripts"].split("->")
     parts = []
@@ -416,10 +416,10 @@ def _contract(c, i, sets, values, out):
             s = s.reshape([n for k, n in enumerate(s.shape) if k not in gone])
             s = s.transpose([left.index(label) for label in result if label in left])
             parts.append(s.reshape([s.shape[[r for r in result if r in left].index(label)] if label in left else 1 for label in result]))
-    return fresh(out, functools.reduce(c.sets.union, parts))
+    return fresh_names(out, functools.reduce(c.sets.union, parts))
 
 
-@rule("solve_matrix", "solve_triangular")
+@dependence_rule("solve_matrix", "solve_triangular")
 def _solve(c, i, sets, values, out):
     """Solve: a column of the solution depends on its right-hand side and on the whole matrix."""
     a, b = sets
@@ -431,4 +431,4 @@ def _solve(c, i, sets, values, out):
         whole = c.sets.over(a, (a.ndim - 2, a.ndim - 1))
         parts.append(whole[..., 0] if len(to) < a.ndim else whole)
     name = functools.reduce(c.sets.union, parts)
-    return fresh(out, name) if np.broadcast_shapes(name.shape, to) == to else everything(c, i, sets, values, out)
+    return fresh_names(out, name) if np.broadcast_shapes(name.shape, to) == to else everything(c, i, sets, values, out)

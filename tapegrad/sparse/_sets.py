@@ -11,7 +11,7 @@ import numba
 import numpy as np
 
 DONE = -1  # otherwise the place where a loop stopped because an array was full
-RECENT = 1 << 12  # size of the cache of unions
+REMEMBERED_UNIONS = 1 << 12  # size of the cache of unions
 
 
 @numba.njit(cache=True)
@@ -125,7 +125,7 @@ def gather(bounds, members, out, first, start, items, count, full, n, mark, met,
 
 
 @numba.njit(cache=True)
-def written_out(names, start, items, full, n, indptr, indices):  # pragma: no cover (compiled)
+def expand_sets(names, start, items, full, n, indptr, indices):  # pragma: no cover (compiled)
     for k in range(names.size):
         p = indptr[k]
         if names[k] == full:
@@ -137,7 +137,7 @@ def written_out(names, start, items, full, n, indptr, indices):  # pragma: no co
                 p += 1
 
 
-class Sets:
+class IndexSets:
     """All sets of n numbers that have occurred."""
 
     def __init__(self, n: int):
@@ -150,7 +150,7 @@ class Sets:
         self.start[n + 2] = n
         self.items = np.empty(96 * n + 4096, np.int32)  # unwritten pages take no memory
         self.items[:n] = np.arange(n)
-        self.keys, self.names = np.zeros(RECENT, np.int64), np.zeros(RECENT, np.int64)
+        self.keys, self.names = np.zeros(REMEMBERED_UNIONS, np.int64), np.zeros(REMEMBERED_UNIONS, np.int64)
         self.mark, self.met, self.stamp = np.full(n, -1), np.zeros(self.start.size, np.int64), 0
 
     def singles(self, shape: tuple) -> np.ndarray:
@@ -215,5 +215,5 @@ class Sets:
         if indptr[-1] < 2**31:
             indptr = indptr.astype(np.int32)
         indices = np.empty(indptr[-1], np.int32)
-        written_out(names, self.start, self.items, self.full, self.n, indptr, indices)
+        expand_sets(names, self.start, self.items, self.full, self.n, indptr, indices)
         return indptr, indices

@@ -4,14 +4,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._fit import found
+from ._fit import maximise
 from ._model import Observations
 from ._problem import Prior
 from .results.result import FitResult
 
 
 @dataclass(frozen=True)
-class Specified:
+class BoundModel:
     """A model together with its data, as `sarimax`, `var` and `dynamic_factor` return it."""
 
     model: Any
@@ -33,4 +33,4 @@ class Specified:
     ) -> FitResult:
         """The maximum of the likelihood.  start, constraints, prior are dicts of some parameters; the rest as in `ss.fit`."""
         problem = self.model.problem(self.data, start, constraints, joseph, None if prior is None else Prior(prior))
-        return found(problem, method, options=options, progress=progress)
+        return maximise(problem, method, options=options, progress=progress)

@@ -16,7 +16,7 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
 from .._transforms.tape import value
 from ._constraints import interval, positive, stationary, unconstrained
-from ._parameters import Block
+from ._parameters import ParameterBlock
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Sample:
 
 
 @dataclass
-class States:
+class ComponentStates:
     """The states of a component.
 
     T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) and mean
@@ -50,7 +50,7 @@ def checked_variance(call: str, var: float | None) -> None:
 
 
 @dataclass(frozen=True)
-class Part:
+class ModelComponent:
     """A component: its `name`, its variance `var` if that is not estimated, and its `title`."""
 
     name: str
@@ -64,10 +64,10 @@ class Part:
     def variance_of(self, p: Mapping[str, Any]) -> Any:
         return p[self.variance] if self.var is None else float(self.var)
 
-    def variance_block(self, start: float) -> dict[str, Block]:
-        return {self.variance: Block(start, positive())} if self.var is None else {}
+    def variance_block(self, start: float) -> dict[str, ParameterBlock]:
+        return {self.variance: ParameterBlock(start, positive())} if self.var is None else {}
 
-    def readings(self, s: States) -> list[tuple[str, Any]]:
+    def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         """Return what is read from the component's states: names and loadings."""
         return [(self.name, s.z)]
 
@@ -77,69 +77,69 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Noise(Part):
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+class Noise(ModelComponent):
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return self.variance_block(sample.s2 / 4)
 
 
 @dataclass(frozen=True)
-class Trend(Part):
+class Trend(ModelComponent):
     """The slope of a level: nu[t+1] = nu[t] + zeta[t]."""
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return self.variance_block(sample.s2 / 100)
 
 
 @dataclass(frozen=True)
-class Level(Part):
+class Level(ModelComponent):
     """mu[t+1] = mu[t] + nu[t] + eta[t], with or without a slope nu (DK 3.2.1)."""
 
     slope: Trend | None = None
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return self.variance_block(sample.s2 / 4) | (self.slope.blocks(sample) if self.slope else {})
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         if self.slope is None:
-            return States(numpy.eye(1), numpy.ones(1), numpy.eye(1), [self.variance_of(p)])
+            return ComponentStates(numpy.eye(1), numpy.ones(1), numpy.eye(1), [self.variance_of(p)])
         variances = [self.variance_of(p), self.slope.variance_of(p)]
-        return States(numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances)
+        return ComponentStates(numpy.array([[1.0, 1.0], [0.0, 1.0]]), numpy.array([1.0, 0.0]), numpy.eye(2), variances)
 
     def state_names(self, k: int) -> list[str]:
         return [self.name, self.slope.name] if self.slope else [self.name]
 
-    def readings(self, s: States) -> list[tuple[str, Any]]:
+    def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         return [(part.name, row) for part, row in zip([self, self.slope], numpy.eye(2), strict=True)] if self.slope else [(self.name, s.z)]
 
 
 @dataclass(frozen=True)
-class Seasonal(Part):
+class Seasonal(ModelComponent):
     """The effects of a period sum to noise (DK 3.2.2)."""
 
     period: int
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return self.variance_block(sample.s2 / 50)
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.period - 1
         T = numpy.eye(k, k=-1)
         T[0] = -1.0
         first = numpy.eye(k)[0]
-        return States(T, first, first[:, None], [self.variance_of(p)])
+        return ComponentStates(T, first, first[:, None], [self.variance_of(p)])
 
 
 @dataclass(frozen=True)
-class Harmonics(Part):
+class Harmonics(ModelComponent):
     """A seasonal pattern of waves at the harmonics of the period, each a random rotation (DK 3.2.2); one variance."""
 
     period: float
     count: int
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return self.variance_block(sample.s2 / 200)
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         sizes = [1 if 2 * j == self.period else 2 for j in range(1, self.count + 1)]
         k, at = sum(sizes), 0
         T, z = numpy.zeros((k, k)), numpy.zeros(k)
@@ -149,14 +149,14 @@ class Harmonics(Part):
             T[at : at + size, at : at + size] = turn[:size, :size]
             z[at] = 1.0
             at += size
-        return States(T, z, numpy.eye(k), [self.variance_of(p)] * k)
+        return ComponentStates(T, z, numpy.eye(k), [self.variance_of(p)] * k)
 
     def state_names(self, k: int) -> list[str]:
         return [f"{self.name} (wave {i // 2 + 1})" for i in range(k)]
 
 
 @dataclass(frozen=True)
-class Cycle(Part):
+class Cycle(ModelComponent):
     """psi[t+1] = damping * rotation by 2 pi / period of psi[t], plus noise.
 
     The start is stationary, or diffuse without damping."""
@@ -164,16 +164,16 @@ class Cycle(Part):
     period: Any
     damping: float | None
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         found = self.variance_block(sample.s2 / 8)
         if not numpy.isscalar(self.period):
             low, high = self.period
-            found[f"period.{self.name}"] = Block(_main_period(sample.y, low, high), interval(low, high))
+            found[f"period.{self.name}"] = ParameterBlock(_main_period(sample.y, low, high), interval(low, high))
         if self.damping is None:
-            found[f"damping.{self.name}"] = Block(0.9, interval(0.0, 1.0))
+            found[f"damping.{self.name}"] = ParameterBlock(0.9, interval(0.0, 1.0))
         return found
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         period = self.period if numpy.isscalar(self.period) else p[f"period.{self.name}"]
         rho = p[f"damping.{self.name}"] if self.damping is None else float(self.damping)
         var, angle = self.variance_of(p), 2 * numpy.pi / period
@@ -182,30 +182,30 @@ class Cycle(Part):
         known = not (self.damping is not None and self.damping >= 1)
         scale = var / (1.0 - rho * rho) if known else None
         cov = np.stack([np.stack([scale, 0.0 * scale]), np.stack([0.0 * scale, scale])]) if known else None
-        return States(T, numpy.array([1.0, 0.0]), numpy.eye(2), [var, var], cov)
+        return ComponentStates(T, numpy.array([1.0, 0.0]), numpy.eye(2), [var, var], cov)
 
 
 @dataclass(frozen=True)
-class Autoregression(Part):
+class AutoregressiveComponent(ModelComponent):
     """A stationary autoregression about 0."""
 
     order: int
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         start = numpy.zeros(self.order)
         start[0] = 0.5
         labels = [f"{self.name}.L{i + 1}" for i in range(self.order)]
-        return {self.name: Block(start, stationary(), labels), **self.variance_block(sample.s2 / 4)}
+        return {self.name: ParameterBlock(start, stationary(), labels), **self.variance_block(sample.s2 / 4)}
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k, phi, var = self.order, p[self.name], self.variance_of(p)
         T = np.concatenate([phi[None, :], _beside(phi, numpy.eye(k - 1, k))], axis=0) if k > 1 else phi[:, None]
         first = numpy.eye(k)[0]
-        return States(T, first, first[:, None], [var], var * autocovariances(phi))
+        return ComponentStates(T, first, first[:, None], [var], var * autocovariances(phi))
 
 
 @dataclass(frozen=True)
-class Regression(Part):
+class RegressionComponent(ModelComponent):
     """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse start.
 
     Constant coefficients are also states that start from the parameters and stay. Only data vary over time
@@ -220,28 +220,28 @@ class Regression(Part):
     def labels(self) -> list[str]:
         return [f"{self.name}.{column}" for column in self.columns]
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         if not self.varying:
             seen = ~numpy.isnan(sample.y)
             design = numpy.column_stack([numpy.ones(len(sample.y)), self.X])[seen]
             start = numpy.linalg.lstsq(design, sample.y[seen], rcond=None)[0][1:]
-            return {self.name: Block(start, unconstrained(), self.labels)}
+            return {self.name: ParameterBlock(start, unconstrained(), self.labels)}
         if self.var is not None:
             return {}
         size = numpy.maximum(numpy.mean(self.X**2, axis=0), 1e-300)
-        return {self.variance: Block(sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels])}
+        return {self.variance: ParameterBlock(sample.s2 / (100 * size), positive(), [f"sigma2.{label}" for label in self.labels])}
 
-    def states(self, p: Mapping[str, Any]) -> States:
+    def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.X.shape[1]
         if not self.varying:
-            return States(numpy.eye(k), self.X, numpy.zeros((k, 0)), [], numpy.zeros((k, k)), p[self.name])
+            return ComponentStates(numpy.eye(k), self.X, numpy.zeros((k, 0)), [], numpy.zeros((k, k)), p[self.name])
         variances = [float(self.var)] * k if self.var is not None else [p[self.variance][i] for i in range(k)]
-        return States(numpy.eye(k), self.X, numpy.eye(k), variances)
+        return ComponentStates(numpy.eye(k), self.X, numpy.eye(k), variances)
 
     def state_names(self, k: int) -> list[str]:
         return self.labels
 
-    def readings(self, s: States) -> list[tuple[str, Any]]:
+    def readings(self, s: ComponentStates) -> list[tuple[str, Any]]:
         return [(self.name, s.z), *zip(self.labels, numpy.eye(len(self.labels)), strict=True)]
 
 

@@ -74,7 +74,7 @@ def unconstrained() -> Constraint:
     >>> print(ss.unconstrained().natural(np.array([-1.5])))
     [-1.5]
     """
-    return Constraint("unconstrained()", "finite numbers", _same, _same, _any)
+    return Constraint("unconstrained()", "finite numbers", identity_constraint, identity_constraint, _any)
 
 
 def positive() -> Constraint:
@@ -95,7 +95,7 @@ def positive() -> Constraint:
     >>> print(ss.positive().natural(np.array([0.0])))
     [1.]
     """
-    return Constraint("positive()", "numbers above 0", _exponential, numpy.log, partial(_between, 0.0, numpy.inf))
+    return Constraint("positive()", "numbers above 0", exponential_constraint, numpy.log, partial(logit_interval, 0.0, numpy.inf))
 
 
 def correlation() -> Constraint:
@@ -121,7 +121,7 @@ def correlation() -> Constraint:
         "numbers between -1 and 1",
         partial(_from_interval, 0.0, 1.0),
         partial(_to_interval, 0.0, 1.0),
-        partial(_between, -1.0, 1.0),
+        partial(logit_interval, -1.0, 1.0),
     )
 
 
@@ -161,7 +161,7 @@ def interval(low: float, high: float) -> Constraint:
         f"numbers between {low} and {high}",
         partial(_from_interval, middle, half),
         partial(_to_interval, middle, half),
-        partial(_between, low, high),
+        partial(logit_interval, low, high),
     )
 
 
@@ -227,7 +227,7 @@ def invertible() -> Constraint:
 # The maps have module-level names, so that a constraint can be pickled.
 
 
-def _same(x: Any) -> Any:
+def identity_constraint(x: Any) -> Any:
     return x
 
 
@@ -235,11 +235,11 @@ def _any(x: numpy.ndarray) -> bool:
     return True
 
 
-def _exponential(u: Any) -> Any:
+def exponential_constraint(u: Any) -> Any:
     return np.exp(u)
 
 
-def _between(low: float, high: float, x: numpy.ndarray) -> bool:
+def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
     return bool(((low < x) & (x < high)).all())
 
 
@@ -263,7 +263,7 @@ def _is_stationary(sign: float, x: numpy.ndarray) -> bool:
     return bool((abs(_partial_autocorrelations(sign * x)) < 1).all())
 
 
-MAPS = (_same, _exponential, _from_interval, _stationary)
+MAPS = (identity_constraint, exponential_constraint, _from_interval, _stationary)
 
 
 def _coefficients(r: Any) -> Any:

@@ -13,11 +13,11 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError
 from .._core.scope import entry
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
-from ._problem import Prior, Problem, Stop
-from ._search import SINGULAR, Shape, holding, maximised
+from ._problem import FitProblem, Prior, Stop
+from ._search import SINGULAR, Curvature, holding, maximised
 from ._structural import Structural
 from .filters.compiled import loglik
-from .results.result import FitResult, result
+from .results.result import FitResult, fit_result
 
 try:
     from tqdm import tqdm
@@ -103,9 +103,9 @@ def fit(
     elif start is None:
         raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
     else:
-        problem = Problem(build, data, Parameters(start, constraints), joseph, prior)
+        problem = FitProblem(build, data, Parameters(start, constraints), joseph, prior)
         require_model("fit", build, problem.parameters, data.xp)
-    return found(problem, method, hess, options, progress)
+    return maximise(problem, method, hess, options, progress)
 
 
 def require_function(call: str, build: Any, y: Any) -> None:
@@ -131,14 +131,16 @@ def require_model(call: str, build: Callable, parameters: Parameters, xp: Module
         raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives{sums}")
 
 
-def found(problem: Problem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> FitResult:
+def maximise(
+    problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
+) -> FitResult:
     """Return the maximum of a problem."""
     stop = _from_each_start(problem, method, hess, options, progress)
     _require_determined(problem, stop)
-    return result(problem, stop)
+    return fit_result(problem, stop)
 
 
-def _from_each_start(problem: Problem, *search: Any) -> Stop:
+def _from_each_start(problem: FitProblem, *search: Any) -> Stop:
     """Return where the search stops from the first start that leads to a maximum, or raise the first error.
 
     A maximum below the value where another search failed is rejected."""
@@ -157,7 +159,7 @@ def _from_each_start(problem: Problem, *search: Any) -> Stop:
     raise errors[0]
 
 
-def _require_determined(problem: Problem, stop: Stop) -> None:
+def _require_determined(problem: FitProblem, stop: Stop) -> None:
     """Raise if the log-likelihood is flat along a direction, and name the parameters there."""
     count = problem.data.count
     try:
@@ -168,13 +170,13 @@ def _require_determined(problem: Problem, stop: Stop) -> None:
         if still.any():  # otherwise a parameter would run into a bound
             names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
             raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
-        Shape(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
+        Curvature(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
     except DataError as error:
         holding(error, problem.parameters, stop.u, stop.value)
         raise
 
 
-def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
+def _maximised(problem: FitProblem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
     objective = problem.objective()
     if not numpy.isfinite(objective(objective.start)[0]):
         _refuse_start(problem)
@@ -183,7 +185,7 @@ def _maximised(problem: Problem, method: str, hess: str, options: Mapping[str, A
         return maximised(objective, problem.parameters, method, hess, options)
 
 
-def _refuse_start(problem: Problem) -> None:
+def _refuse_start(problem: FitProblem) -> None:
     """Raise the error that describes an invalid start."""
     u = problem.data.xp.asarray(problem.parameters.start)
     first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))

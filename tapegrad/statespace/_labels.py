@@ -15,7 +15,7 @@ from .._core.registry import load
 from ..ops.nondifferentiable import warn_user
 
 
-class OnLibrary:
+class LibraryBound:
     """A base class with an array library `xp`, which is pickled by its name."""
 
     xp: Any

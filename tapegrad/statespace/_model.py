@@ -3,7 +3,7 @@
     x[t+1] = T[t] x[t] + c[t] + R[t] eta[t],   eta[t] ~ N(0, Q[t])        transition
     y[t]   = Z[t] x[t] + d[t] + eps[t],        eps[t] ~ N(0, H[t])        observation
 
-`LinearGaussian` is what the user writes; `System` is the same model after the checks, every matrix in one
+`LinearGaussian` is what the user writes; `ModelMatrices` is the same model after the checks, every matrix in one
 form and in the array library of the data.  The letters are those of J. Durbin and S. J. Koopman, Time Series
 Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
 """
@@ -23,7 +23,7 @@ from .._core.scope import OPEN
 from .._core.trees import Const
 from .._core.variable import Variable
 from .._transforms.tape import value
-from ._labels import OnLibrary, labels_of
+from ._labels import LibraryBound, labels_of
 
 
 @dataclass(frozen=True)
@@ -227,7 +227,7 @@ def arma(ar: Any, ma: Any = (), var: Any = 1.0, mean: Any = 0.0, observation_var
     return LinearGaussian(T, numpy.eye(1, m)[0], var, observation_var, R[:, None], 0.0, mean, start)
 
 
-class Observations(OnLibrary):
+class Observations(LibraryBound):
     """Data after the checks, as a copy.
 
     `loglik` and the other functions accept it in place of y. The pattern of missing values is then found only
@@ -309,7 +309,7 @@ class Observations(OnLibrary):
 
 
 @dataclass
-class System:
+class ModelMatrices:
     """A model with all matrices in one form; `at(t, name)` reads a field.
 
     Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances."""
@@ -339,7 +339,7 @@ class System:
         return field if type(field) is numpy.ndarray else to_host(value(field))
 
 
-def given(call: str, model: LinearGaussian, y: Any) -> Observations:
+def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
     """Return the data of a call; raise if its model is not one."""
     if not isinstance(model, LinearGaussian):
         raise ArgumentError(
@@ -351,7 +351,7 @@ def given(call: str, model: LinearGaussian, y: Any) -> Observations:
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
     """Return the fields of a model by their letters, with checked shapes, and the number of states."""
     n, p = data.steps, data.width
-    field = {name: _placed(name, getattr(model, name), data.xp) for name in _FIELDS}
+    field = {name: in_library_of_data(name, getattr(model, name), data.xp) for name in _FIELDS}
     T, R = field["transition"], field["selection"]
     m = T.shape[-1] if T.ndim else 1
     r = m if R is None else R.shape[-1] if R.ndim else 1
@@ -370,12 +370,12 @@ def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str,
     return {_LETTER[name]: x for name, x in field.items()}, m
 
 
-def system(model: LinearGaussian, data: Observations) -> System:
+def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     """Check the shapes of a model against data, and bring its matrices into one form."""
     field, m = checked_fields(model, data)
     p, xp = data.width, data.xp
     varying = {_LETTER[name] for name, axes in _FIELDS.items() if getattr(field[_LETTER[name]], "ndim", 0) > axes}
-    T, Z, R = _matrix(field["T"], m, m, xp), _matrix(field["Z"], p, m, xp), field["R"]
+    T, Z, R = matrix_field(field["T"], m, m, xp), matrix_field(field["Z"], p, m, xp), field["R"]
     Q = _covariance(field["Q"], m if R is None else R.shape[-1], xp)
     if R is not None:
         Q = R @ Q @ np.swapaxes(R, -1, -2)
@@ -387,7 +387,7 @@ def system(model: LinearGaussian, data: Observations) -> System:
     names = tuple(model.state_names or [f"state {i}" for i in range(m)])
     if len(names) != m or not all(isinstance(name, str) for name in names):
         raise ShapeError(f"state_names: {names}; wanted {m} names, one for each state")
-    return System(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names)
+    return ModelMatrices(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names)
 
 
 def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:
@@ -410,8 +410,8 @@ def checked_start(start: Start, m: int, data: Observations) -> tuple[Any, Any, n
     if mark.shape not in ((), (m,)):
         raise ShapeError(f"start.diffuse: shape {mark.shape}; wanted one boolean or ({m},), for the model has {m} states")
     p = data.width
-    mean = _check("start.mean", _placed("start.mean", start.mean, data.xp), [(m,), ()], 0, m, p)
-    cov = _check("start.cov", _placed("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
+    mean = _check("start.mean", in_library_of_data("start.mean", start.mean, data.xp), [(m,), ()], 0, m, p)
+    cov = _check("start.cov", in_library_of_data("start.cov", start.cov, data.xp), [(m, m), (m,), ()], 0, m, p)
     cov = _required_covariance("start.cov", cov)
     return mean, cov, numpy.broadcast_to(mark, (m,))
 
@@ -433,13 +433,13 @@ def _first_state(start: Start, T: Any, Q: Any, c: Any, varying: bool, m: int, da
     return mean, cov, mark
 
 
-SMALL = 3  # states up to which P = T P T' + Q is solved as m^2 equations
+SMALL_STATE_COUNT = 3  # states up to which P = T P T' + Q is solved as m^2 equations
 
 
 def stationary_covariance(T: Any, Q: Any, xp: ModuleType) -> Any:
     """Return P = T P T' + Q, the sum of T^i Q T'^i; each pass of the loop doubles the number of terms."""
     m = T.shape[0]
-    if m <= SMALL:
+    if m <= SMALL_STATE_COUNT:
         shown = seen(T)
         if shown is not None and not _settles(shown):
             raise _not_stationary(shown)
@@ -524,7 +524,7 @@ def _of_numbers(x: Any) -> bool:
     return issubclass(type(x), (int, float, numpy.generic, numpy.ndarray))
 
 
-def _placed(name: str, x: Any, xp: ModuleType) -> Any:
+def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
     """Return x in the array library of the data: host constants are moved there, numbers fit anywhere."""
     if x is None:
         return None
@@ -587,7 +587,7 @@ def _is_covariance(x: Any) -> Any:
 ROUNDING = 1e-9
 
 
-def _matrix(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
+def matrix_field(x: Any, rows: int, columns: int, xp: ModuleType) -> Any:
     if x.ndim == 0:
         return x * xp.ones((rows, columns))
     return x.reshape((rows, columns)) if x.ndim == 1 else x

@@ -11,16 +11,16 @@ from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._transforms.tape import value
-from ._bound_model import Specified
+from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
-from ._labels import OnLibrary
+from ._labels import LibraryBound
 from ._model import LinearGaussian, Observations, Start
-from ._parameters import Block, parameters_of
-from ._problem import Problem
+from ._parameters import ParameterBlock, parameters_of
+from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
 
 
-def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> Specified:
+def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundModel:
     """Make a stationary vector autoregression, to be fitted with ``.fit()`` by the exact likelihood.
 
     The model is y[t] = c + A[1] y[t-1] + ... + beta x[t] + e[t].
@@ -69,10 +69,10 @@ def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> Specified
         raise ArgumentError(f"var: trend={trend!r}; wanted 'c' or 'n'")
     model = VectorAutoregression(data.labels.columns, int(order), trend, data.xp, *_regressors("var", exog, data, trend))
     _require_enough("var", data, model)
-    return Specified(model, data)
+    return BoundModel(model, data)
 
 
-def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> Specified:
+def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> BoundModel:
     """Make a dynamic factor model, to be fitted with ``.fit()``.
 
     The model is y = mean + loadings f + beta x + e. f is a vector autoregression whose noise has unit
@@ -131,7 +131,7 @@ def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 
     regressors = _regressors("dynamic_factor", exog, data, trend)
     model = DynamicFactor(data.labels.columns, int(factors), int(order), int(error_order), trend, data.xp, *regressors)
     _require_enough("dynamic_factor", data, model)
-    return Specified(model, data)
+    return BoundModel(model, data)
 
 
 def _several(call: str, Y: Any) -> Observations:
@@ -164,7 +164,7 @@ def _require_enough(call: str, data: Observations, model: Any) -> None:
         raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
 
 
-class _Process(OnLibrary):
+class _Process(LibraryBound):
     """The base class of both models."""
 
     remarks = ()
@@ -185,13 +185,13 @@ class _Process(OnLibrary):
         mean = found[0] if self.trend == "c" else numpy.zeros(k)
         return mean, found[found.shape[0] - r :].T, y - design @ found
 
-    def _beta(self, start: numpy.ndarray) -> dict[str, Block]:
+    def _beta(self, start: numpy.ndarray) -> dict[str, ParameterBlock]:
         labels = [f"beta.{x}.{name}" for name in self.columns for x in self.regressors]
-        return {"beta": Block(start, unconstrained(), labels)} if self.regressors else {}
+        return {"beta": ParameterBlock(start, unconstrained(), labels)} if self.regressors else {}
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
+    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> FitProblem:
         blocks = self.start(to_host(value(data.raw)))
-        return Problem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
+        return FitProblem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
 
     def extended(self, steps: int, exog: Any) -> Any:
         """Return the model with regressors for the steps after the data."""
@@ -212,7 +212,7 @@ class VectorAutoregression(_Process):
     def title(self) -> str:
         return f"VAR({self.order}) of {len(self.columns)} series" + "".join(f" + {name}" for name in self.regressors)
 
-    def start(self, y: numpy.ndarray) -> dict[str, Block]:
+    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
         """Start from least squares, pulled inside the stationary region."""
         names, k = self.columns, len(self.columns)
         mean, beta, rest = self._level(y)
@@ -220,13 +220,17 @@ class VectorAutoregression(_Process):
         L = numpy.linalg.cholesky(left)
         A_sum = sum([A[:, i * k : i * k + k] for i in range(self.order)])
         below = [(i, j) for i in range(k) for j in range(i)]
-        blocks = {"intercept": Block(mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names])} if self.trend == "c" else {}
+        blocks = (
+            {"intercept": ParameterBlock(mean - A_sum @ mean, unconstrained(), [f"intercept.{n}" for n in names])}
+            if self.trend == "c"
+            else {}
+        )
         blocks |= self._beta(beta - A_sum @ beta)
         labels = [f"L{lag}.{source}.{target}" for target in names for lag in range(1, self.order + 1) for source in names]
-        blocks["coefficients"] = Block(A, unconstrained(), labels)
-        blocks["sqrt.var"] = Block(numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names])
+        blocks["coefficients"] = ParameterBlock(A, unconstrained(), labels)
+        blocks["sqrt.var"] = ParameterBlock(numpy.diag(L).copy(), positive(), [f"sqrt.var.{n}" for n in names])
         covs = numpy.array([L[i, j] for i, j in below])
-        blocks["sqrt.cov"] = Block(covs, unconstrained(), [f"sqrt.cov.{names[j]}.{names[i]}" for i, j in below])
+        blocks["sqrt.cov"] = ParameterBlock(covs, unconstrained(), [f"sqrt.cov.{names[j]}.{names[i]}" for i, j in below])
         return blocks
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
@@ -274,7 +278,7 @@ class DynamicFactor(_Process):
         """Return (series, factor) of the nonzero loadings."""
         return [(i, j) for j in range(self.factors) for i in range(len(self.columns)) if i >= j]
 
-    def start(self, y: numpy.ndarray) -> dict[str, Block]:
+    def start(self, y: numpy.ndarray) -> dict[str, ParameterBlock]:
         """Start from principal components, their autoregression, and those of the residuals."""
         names, r = self.columns, self.factors
         mean, beta, x = self._level(y)
@@ -292,18 +296,18 @@ class DynamicFactor(_Process):
         W, loadings = turn.T @ W, loadings @ turn
         A = numpy.concatenate([W @ A[:, i * r : i * r + r] @ numpy.linalg.inv(W) for i in range(self.order)], axis=1)
         rest = full - f @ W.T @ loadings.T
-        blocks = {"mean": Block(mean, unconstrained(), [f"mean.{n}" for n in names])} if self.trend == "c" else {}
+        blocks = {"mean": ParameterBlock(mean, unconstrained(), [f"mean.{n}" for n in names])} if self.trend == "c" else {}
         blocks |= self._beta(beta)
         entries = numpy.array([loadings[i, j] for i, j in self._loaded])
-        blocks["loadings"] = Block(entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded])
+        blocks["loadings"] = ParameterBlock(entries, unconstrained(), [f"loading.f{j + 1}.{names[i]}" for i, j in self._loaded])
         variances = numpy.maximum(rest.var(axis=0), 0.05 * scale**2)
-        blocks["sigma2"] = Block(variances, positive(), [f"sigma2.{n}" for n in names])
+        blocks["sigma2"] = ParameterBlock(variances, positive(), [f"sigma2.{n}" for n in names])
         labels = [f"L{lag}.f{b + 1}.f{a + 1}" for a in range(r) for lag in range(1, self.order + 1) for b in range(r)]
-        blocks["transition"] = Block(A[0], stationary(), labels) if r == 1 else Block(A, unconstrained(), labels)
+        blocks["transition"] = ParameterBlock(A[0], stationary(), labels) if r == 1 else ParameterBlock(A, unconstrained(), labels)
         if self.error_order:
             for name, e in zip(names, rest.T, strict=True):
                 labels = [f"L{lag}.e({name}).e({name})" for lag in range(1, self.error_order + 1)]
-                blocks[f"error_ar.{name}"] = Block(_autoregression(e[:, None], self.error_order)[0][0], stationary(), labels)
+                blocks[f"error_ar.{name}"] = ParameterBlock(_autoregression(e[:, None], self.error_order)[0][0], stationary(), labels)
         return blocks
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:

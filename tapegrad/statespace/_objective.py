@@ -21,24 +21,24 @@ from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
 from ._model import LinearGaussian, Observations, system
 from ._parameters import Parameters
-from ._pattern import NotCompiled, Pattern, pattern
+from ._pattern import ModelPattern, NotCompiled, model_pattern
 from .filters.augmented import LostDigits
-from .filters.compiled import Run, kalman_filter, run
+from .filters.compiled import CompiledFilter, kalman_filter, run_filter
 from .filters.diffuse_start import loglik_on_arrays
-from .filters.host import brought, model_of, on_host
-from .filters.step_kernel import compiled, definition, key_of
+from .filters.host import brought, host_data, model_of
+from .filters.step_kernel import cache_key, compile_layout, definition
 
 
-class _Moved(Exception):
+class ChangedConstants(Exception):
     """Numbers that were assumed constant depend on the parameters."""
 
 
-class Whole:
+class CompiledObjective:
     """The filter as one kernel from the free parameters on, with the model function traced into it.
 
     It returns minus the value, less `offset`, and its derivatives."""
 
-    def __init__(self, name: str | None, p: Pattern, build: Callable, data: Observations, offset: float):
+    def __init__(self, name: str | None, p: ModelPattern, build: Callable, data: Observations, offset: float):
         parameters, still = p.numbers.parameters, numpy.flatnonzero(~p.free)
         maps = [(block, shape, constraint.key) for block, _, shape, constraint in parameters.blocks]
         if name is None or p.begins is not None or p.numbers.head is not None or None in [key for *_, key in maps]:
@@ -53,7 +53,7 @@ class Whole:
             return p.constant + p.slope @ x[p.used]
 
         affine = hashlib.sha256(b"".join([x.tobytes() for x in (p.free, p.known[still], p.constant, p.used)])).hexdigest()
-        key = f"{name} {parameters.keyed} {maps} {key_of(p.layout)} {affine}"
+        key = f"{name} {parameters.keyed} {maps} {cache_key(p.layout)} {affine}"
         self.kernel = named_recursion(key, lambda u: init(theta(u)), lambda carry, u, row: step(carry, theta(u), row))
         self.rows, self.offset = p.rows, offset
         self.value_and_grad(parameters.start)  # traces it, unless it is on disk
@@ -92,17 +92,17 @@ class ModelObjective(Objective):
         self._on_arrays = self._f
         self.pattern: Any = None
         self.lowest = numpy.inf, self.start  # the lowest value so far, and its point
-        self._xp, self._data = data.xp, on_host(data)
+        self._xp, self._data = data.xp, host_data(data)
         built = build if data.xp is numpy else lambda params: model_of(build, params, data.xp)
-        self._pattern_at = lambda u, depends=None: pattern(built, parameters, self._data, joseph, u, depends)
-        self._whole_of = lambda p: Whole(name if prior is None and data.xp is numpy else None, p, build, data, offset)
+        self._pattern_at = lambda u, depends=None: model_pattern(built, parameters, self._data, joseph, u, depends)
+        self._whole_of = lambda p: CompiledObjective(name if prior is None and data.xp is numpy else None, p, build, data, offset)
         self._adopt(self.start)
 
     def _adopt(self, u: numpy.ndarray, depends: numpy.ndarray | None = None) -> None:
         """Use the kernel for models near u, if there is one."""
         try:
             self.pattern = p = self._pattern_at(u, depends)
-            self.kernel, self._f = compiled(p.layout), self._by_kernel
+            self.kernel, self._f = compile_layout(p.layout), self._by_kernel
             q, n = p.constant.size, p.numbers.data.steps
             self.way = f"compiled filter: {p.layout.states} states, {q} numbers, {p.rows.shape[1]} of {n} steps"
         except (NotCompiled, KernelError) as error:
@@ -134,8 +134,8 @@ class ModelObjective(Objective):
         except (NotCompiled, KernelError) as error:
             self._f, self.way = self._on_arrays, f"filter on arrays: {error}"
 
-    def _run(self, build: Callable, params: Any) -> Run:
-        return run(system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True)
+    def _run(self, build: Callable, params: Any) -> CompiledFilter:
+        return run_filter(system(model_of(build, params, self._xp), self._data), self._data, self._joseph, always=True)
 
     def _by_model(self, u: Any, _: Callable, build: Callable, prior: Any, *__: Any) -> Any:
         """Return minus the log-likelihood, with a kernel put together for each model."""
@@ -159,7 +159,7 @@ class ModelObjective(Objective):
         x = p.numbers.of(model, self._data)
         moved = ~p.free & (value(x) != p.known)
         if moved.any():
-            raise _Moved(moved)
+            raise ChangedConstants(moved)
         return x
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
@@ -203,7 +203,7 @@ class ModelObjective(Objective):
         while True:
             try:
                 return f(u)
-            except _Moved as error:
+            except ChangedConstants as error:
                 self._adopt(u, self.pattern.free | error.args[0])
             except LostDigits:
                 self._adopt(u, self.pattern.free)

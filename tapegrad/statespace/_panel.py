@@ -12,19 +12,19 @@ from .._core.errors import ArgumentError, ConvergenceError, DataError, KernelErr
 from .._core.scope import entry
 from .._core.trees import Const
 from .._transforms.transforms import hvp, jvp, vjp
-from ..kernels.generated.map import Map, map_
+from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
 from ._fit import fit, require_function, require_model
-from ._model import SMALL, LinearGaussian, Observations, system
+from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, system
 from ._parameters import Parameters
-from ._pattern import Pattern, pattern
-from ._search import FLAT
+from ._pattern import ModelPattern, model_pattern
+from ._search import FLAT_CURVATURE
 from ._structural import Structural
 from .filters.arrays import NotCompiled
 from .filters.augmented import LostDigits, start_of
-from .filters.diffuse_start import Begin, begin_of, collapsed_path, last_step
-from .filters.step_kernel import FIELDS, compiled, path_of, triangle
+from .filters.diffuse_start import BeginPhase, begin_of, collapsed_path, last_step
+from .filters.step_kernel import FIELDS, compile_layout, path_of, triangle_places
 
 
 @dataclass(frozen=True)
@@ -114,13 +114,13 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     require_function("fit_many", build, Y)
     if isinstance(build, Structural):
         raise ArgumentError("fit_many: build is a sum of parts; wanted a function from the parameters to a LinearGaussian")
-    series = _series(Y)
+    series = padded_series(Y)
     parameters = Parameters(start, constraints)
     require_model("fit_many", build, parameters)
     try:
         together, least, found = None, 0, None
         while found is None:
-            together = _Together(build, series, parameters, least)
+            together = KernelGroup(build, series, parameters, least)
             try:
                 found = together.solved()
             except LostDigits:
@@ -129,11 +129,11 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     except (NotCompiled, KernelError) as error:
         found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
     for b in rest:
-        _one(found, b, build, series[b], start, constraints)
+        fit_one_series(found, b, build, series[b], start, constraints)
     return ManyFits(parameters.names, *found, way)
 
 
-def _series(Y: Any) -> numpy.ndarray:
+def padded_series(Y: Any) -> numpy.ndarray:
     """Return (k, T), with nan after the end of shorter series."""
     try:
         rows = [numpy.asarray(y, float) for y in (Y.values() if isinstance(Y, Mapping) else Y)]
@@ -161,7 +161,7 @@ def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:
     return [unknown, unknown.copy(), numpy.full(k, numpy.nan), numpy.zeros(k, bool), unknown.copy(), numpy.full(k, "", object)]
 
 
-def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any) -> None:
+def fit_one_series(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, start: Any, constraints: Any) -> None:
     """Fit one series by itself."""
     estimates, errors, loglik, converged, unconstrained, message = found
     try:
@@ -173,15 +173,17 @@ def _one(found: list[numpy.ndarray], b: int, build: Callable, y: numpy.ndarray, 
     loglik[b], converged[b], message[b] = r.loglik, True, r.message
 
 
-class _Group:
+class SeriesGroup:
     """Series that begin in one way; `members` are their numbers.
 
-    As in `Pattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse start,
+    As in `ModelPattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse start,
     they enter the constants, which then differ by series; the series of a group have them at the same steps.
     Otherwise all series are one group. `begins` then holds the beginning of each, and x is the theta of the
     filter over their first rows."""
 
-    def __init__(self, members: numpy.ndarray, p: Pattern, series: numpy.ndarray, numbers: Map, begins: Sequence[Begin] = ()):
+    def __init__(
+        self, members: numpy.ndarray, p: ModelPattern, series: numpy.ndarray, numbers: MapKernel, begins: Sequence[BeginPhase] = ()
+    ):
         self.members, self.pattern, self.numbers, m = members, p, numbers, p.layout.states
         self.steps = p.numbers.data.steps - p.rows.shape[1]
         self.constant = numpy.repeat(p.constant[:, None], len(members), axis=1)
@@ -192,7 +194,7 @@ class _Group:
         if self.start:
             A = self.start.columns
             centres = numpy.stack([A @ begin.start.centre for begin in begins], axis=1)
-            spreads = numpy.stack([((A * begin.start.spread) @ A.T).ravel()[triangle(m)[0]] for begin in begins], axis=1)
+            spreads = numpy.stack([((A * begin.start.spread) @ A.T).ravel()[triangle_places(m)[0]] for begin in begins], axis=1)
             self.known, self.rows = numpy.concatenate([centres, spreads]), rows_of_series(p, series[members], 0)[:, : self.steps + 1]
 
     def theta(self, which: numpy.ndarray) -> Callable:
@@ -211,12 +213,12 @@ class _Group:
         def theta(U: Any) -> Any:
             x = self.numbers(U, known)
             begun = collapsed_path(np.transpose(path.path(x, rows), (2, 1, 0)), k, 1, self.start, whole).T
-            return np.concatenate([begun[:-1], x[m * columns + triangle(m)[0].size :], begun[-1:]])
+            return np.concatenate([begun[:-1], x[m * columns + triangle_places(m)[0].size :], begun[-1:]])
 
         return theta
 
 
-def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
+def rows_of_series(p: ModelPattern, series: numpy.ndarray, begin: int) -> numpy.ndarray:
     """Return the data rows of a kernel for many series (k, T), (r, T - begin, k)."""
     rows = numpy.repeat(p.all_rows[:, begin:, None], len(series), axis=2)
     y = series[:, begin:]
@@ -226,7 +228,7 @@ def rows_of_series(p: Pattern, series: numpy.ndarray, begin: int) -> numpy.ndarr
     return rows
 
 
-class _Together:
+class KernelGroup:
     """All series that one kernel takes.
 
     `here` holds these, `rest` the others. The augmented filter runs over at least `least` steps."""
@@ -240,18 +242,18 @@ class _Together:
         self.place = numpy.concatenate([numpy.arange(g.members.size) for g in self.groups])
         self.natural = map_(parameters.flat)
         self.layout, self.count = self.groups[0].pattern.layout, len(self.here)
-        self.kernel, self.rows = compiled(self.layout), self._rows(series)
+        self.kernel, self.rows = compile_layout(self.layout), self._rows(series)
         self.way = f"one compiled filter for {self.count} series: {self.layout.states} states, {len(self.groups[0].constant)} numbers"
         if self.rest.size:
             self.way += f"; {self.rest.size} series that begin as few others do one by one"
 
-    def _grouped(self, series: numpy.ndarray) -> list[_Group]:
+    def _grouped(self, series: numpy.ndarray) -> list[SeriesGroup]:
         gaps = bool(numpy.isnan(series).any())
         p = self._pattern(series[0], gaps)
         if p.numbers.head is not None:
             return [self._one_group(series, gaps, p)]
         if p.begins is None:
-            return [_Group(numpy.arange(self.total), p, series, map_(_traced(self.build, self.parameters, p)))]
+            return [SeriesGroup(numpy.arange(self.total), p, series, map_(trace_build(self.build, self.parameters, p)))]
         s = system(self.build(self.parameters.tree(self.parameters.start)), Observations(numpy.nan_to_num(series[0])))
         members: dict[bytes, list[int]] = {}
         for b, here in enumerate(~numpy.isnan(series)):
@@ -262,14 +264,14 @@ class _Together:
                     continue
                 key = here[: begin.steps].tobytes()
             members.setdefault(key, []).append(b)
-        groups: list[_Group] = []
+        groups: list[SeriesGroup] = []
         for found in sorted(members.values(), key=lambda found: -len(found)):
             p = self._pattern(series[found[0]], gaps)
-            numbers = groups[0].numbers if groups else map_(_traced(self.build, self.parameters, p))
-            groups.append(_Group(numpy.array(found), p, series, numbers))
+            numbers = groups[0].numbers if groups else map_(trace_build(self.build, self.parameters, p))
+            groups.append(SeriesGroup(numpy.array(found), p, series, numbers))
         return groups
 
-    def _one_group(self, series: numpy.ndarray, gaps: bool, p: Pattern) -> _Group:
+    def _one_group(self, series: numpy.ndarray, gaps: bool, p: ModelPattern) -> SeriesGroup:
         """Return a group of the series whose data determine as much of the start.
 
         The augmented filter runs over the same steps of all."""
@@ -287,17 +289,17 @@ class _Together:
                     continue
                 if here not in known:
                     known[here] = last_step(s, data, start, False)
-                begin = Begin(known[here], None, start)
+                begin = BeginPhase(known[here], None, start)
             members.append(b)
             begins.append(begin)
         steps = max([begin.steps for begin in begins])
         p = self._pattern(series[members[0]], gaps, replace(head, steps=max(steps, self.least)))
-        return _Group(numpy.array(members), p, series, map_(_traced(self.build, self.parameters, p)), begins)
+        return SeriesGroup(numpy.array(members), p, series, map_(trace_build(self.build, self.parameters, p)), begins)
 
-    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: Begin | None = None) -> Pattern:
+    def _pattern(self, y: numpy.ndarray, gaps: bool, begin: BeginPhase | None = None) -> ModelPattern:
         y = y.copy()
         y[-1] = numpy.nan if gaps else y[-1]
-        return pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
+        return model_pattern(self.build, self.parameters, Observations(y), False, self.parameters.start, begin=begin)
 
     def _rows(self, series: numpy.ndarray) -> numpy.ndarray:
         """Return the data rows of all series after their first steps, padded with missing steps to one
@@ -386,7 +388,7 @@ class _Together:
         k, b = U.shape
         J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
         curvature = numpy.einsum("bii->bi", H)
-        bound = self.parameters.bounded & (curvature < FLAT)
+        bound = self.parameters.bounded & (curvature < FLAT_CURVATURE)
         free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)
         good = numpy.isfinite(free).all(axis=(1, 2))
         good[good] = numpy.linalg.eigvalsh(free[good])[:, 0] > 0
@@ -401,7 +403,7 @@ def _bent(f: Callable, U: numpy.ndarray, e: numpy.ndarray, w: numpy.ndarray) -> 
     return hvp(lambda U: (w * f(U)).sum(), U, e)
 
 
-def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable:
+def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) -> Callable:
     """Return a traceable function from u (p,) to the numbers that the kernel's theta is made of.
 
     It is `system` without the checks, which were made before. If the first steps depend on these numbers, it
@@ -417,12 +419,12 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable
     def numbers(u: Any, *known: Any) -> Any:
         model = build(parameters.tree(u))
         T, R = numpy.reshape(model.transition, (m, m)), model.selection
-        Q = _square(model.transition_cov, m if R is None else numpy.shape(R)[-1])
+        Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
         Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
         c = model.transition_offset * numpy.ones(m)
-        mean, cov = model.start.mean * keep, _square(model.start.cov, m) * numpy.outer(keep, keep)
+        mean, cov = model.start.mean * keep, covariance_of(model.start.cov, m) * numpy.outer(keep, keep)
         if model.start.stationary:
-            mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), _stationary(T, Q, m, passes)
+            mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), stationary_covariance(T, Q, m, passes)
         Z = model.observation * numpy.ones(m)
         fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": model.observation_offset}
         flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
@@ -430,25 +432,25 @@ def _traced(build: Callable, parameters: Parameters, found: Pattern) -> Callable
             return flat[used]
         if head.start is not None:
             mean = numpy.concatenate([(mean + known[0][:m])[:, None], head.start.columns], axis=1)
-            cov = cov + known[0][m:][triangle(m)[1]]
+            cov = cov + known[0][m:][triangle_places(m)[1]]
             c = numpy.concatenate([c[:, None], numpy.zeros((m, head.start.rank))], axis=1)
         if model.start.predict_first:
             mean, cov = predicted(mean, cov, T, Q, c)
         k = mean.size if hasattr(mean, "size") else m
-        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle(m)[0]]]
+        begun = [numpy.reshape(mean, (k,)), numpy.reshape(cov, (m * m,))[triangle_places(m)[0]]]
         return numpy.concatenate([*begun, flat[found.numbers.form.at]])
 
     return numbers
 
 
-def _square(x: Any, n: int) -> Any:
+def covariance_of(x: Any, n: int) -> Any:
     """Return a covariance matrix from a variance, variances or a matrix."""
     return x if numpy.ndim(x) == 2 else x * numpy.eye(n)
 
 
-def _stationary(T: Any, Q: Any, m: int, passes: int) -> Any:
+def stationary_covariance(T: Any, Q: Any, m: int, passes: int) -> Any:
     """P = T P T' + Q, as `_model._stationary_cov` finds it."""
-    if m <= SMALL:
+    if m <= SMALL_STATE_COUNT:
         P = numpy.linalg.solve(numpy.eye(m * m) - numpy.kron(T, T), numpy.reshape(Q, (m * m,)))
         return numpy.reshape(P, (m, m))
     A, P = T, Q
@@ -458,12 +460,14 @@ def _stationary(T: Any, Q: Any, m: int, passes: int) -> Any:
     return P
 
 
-def _passes(found: Pattern, model: LinearGaussian, m: int) -> int:
+def _passes(found: ModelPattern, model: LinearGaussian, m: int) -> int:
     """Return the number of doublings for the covariance of a stationary start."""
-    if m <= SMALL:
+    if m <= SMALL_STATE_COUNT:
         return 0
     if found.free[found.numbers.at["T"]].any():
-        raise NotCompiled(f"it starts in a stationary state of more than {SMALL} elements with a transition that depends on the parameters")
+        raise NotCompiled(
+            f"it starts in a stationary state of more than {SMALL_STATE_COUNT} elements with a transition that depends on the parameters"
+        )
     A, passes = numpy.reshape(model.transition, (m, m)), 0
     while numpy.linalg.norm(A) >= 1e-9:
         A, passes = A @ A, passes + 1

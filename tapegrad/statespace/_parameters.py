@@ -13,7 +13,7 @@ from ._constraints import Constraint, unconstrained
 
 
 @dataclass
-class Block:
+class ParameterBlock:
     """A parameter of a library model: its start, its constraint, and the names of a vector's elements."""
 
     start: Any
@@ -70,7 +70,7 @@ class Parameters:
         return np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
 
 
-def parameters_of(title: str, blocks: Mapping[str, Block], start: Any, constraints: Any) -> Parameters:
+def parameters_of(title: str, blocks: Mapping[str, ParameterBlock], start: Any, constraints: Any) -> Parameters:
     """Return the parameters of a library model, with the user's starts and constraints."""
     given = dict(start or {})
     for name in given:

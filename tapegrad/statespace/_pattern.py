@@ -1,7 +1,7 @@
 """From a model function to its kernel.
 
 A pattern says which numbers of the matrices depend on the parameters, which entries are 0 and 1, how the
-filter begins, and what the data rows hold. All numbers of a model form one vector (`Numbers`). The kernel's
+filter begins, and what the data rows hold. All numbers of a model form one vector (`ConstantFields`). The kernel's
 theta is an affine map of those that depend on the parameters.
 
 If as many observations as a diffuse start has elements determine it, under a transition without parameters,
@@ -19,19 +19,19 @@ from .._core.arrays import xp_of
 from .._core.errors import TapegradError
 from .._core.primitive import is_tracked
 from .._transforms.tape import value
-from ._model import LinearGaussian, Observations, System, system
+from ._model import LinearGaussian, ModelMatrices, Observations, system
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
-from .filters.data_rows import at_steps, flat, rows_of, upper
-from .filters.diffuse_start import Begin, Constants, begin_of
-from .filters.step_kernel import FIELDS, LETTERS, Form, Layout, codes_of, form_of, starts, triangle
+from .filters.data_rows import at_steps, field_vector, kernel_data_rows, upper
+from .filters.diffuse_start import BeginPhase, Constants, begin_of
+from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, kernel_form, starts, triangle_places
 
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
 
 
 @dataclass(frozen=True)
-class Numbers:
+class ConstantFields:
     """The numbers of a model that do not vary over time, as one vector: the fields of FIELDS, flat.
 
     If the filter does not begin by constants (`head`), mean, covariance (upper triangle) and log-likelihood
@@ -42,8 +42,8 @@ class Numbers:
     joseph: bool
     at: dict[str, slice]
     states: int
-    head: Begin | Any = None
-    form: Form | Any = None
+    head: BeginPhase | Any = None
+    form: KernelForm | Any = None
 
     def __call__(self, u: Any, build: Callable, data: Observations) -> Any:
         return self.of(build(self.parameters.tree(u)), data)
@@ -51,17 +51,17 @@ class Numbers:
     def of(self, model: LinearGaussian, data: Observations) -> Any:
         return self.of_system(system(model, data), data)
 
-    def of_system(self, s: System, data: Observations) -> Any:
+    def of_system(self, s: ModelMatrices, data: Observations) -> Any:
         for name in sorted(s.varying):
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
-        pieces = [flat(getattr(s, name), place.stop - place.start) for name, place in self.at.items()]
+        pieces = [field_vector(getattr(s, name), place.stop - place.start) for name, place in self.at.items()]
         x = np.concatenate(pieces)
         return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
 @dataclass(frozen=True)
-class Pattern:
+class ModelPattern:
     """theta = constant + slope @ numbers[used].
 
     The log-likelihood is the result of the kernel on `rows`, plus `begun` for the steps before these (with a
@@ -69,8 +69,8 @@ class Pattern:
     constant. `all_rows` includes the first steps. `begins` are the first steps, if the state after them is an
     affine map."""
 
-    numbers: Numbers
-    layout: Layout
+    numbers: ConstantFields
+    layout: EntryLayout
     known: numpy.ndarray
     free: numpy.ndarray
     used: numpy.ndarray
@@ -82,22 +82,22 @@ class Pattern:
     begins: Constants | None = None
 
 
-def pattern(
+def model_pattern(
     build: Callable,
     parameters: Parameters,
     data: Observations,
     joseph: bool,
     u: numpy.ndarray,
     depends: numpy.ndarray | None = None,
-    begin: Begin | None = None,
-) -> Pattern:
+    begin: BeginPhase | None = None,
+) -> ModelPattern:
     """Return the pattern of the models near the free parameters u; raise `NotCompiled` if there is none.
 
     `depends` marks numbers that are known to depend on u. `begin` is the beginning of the filter, if
     known."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
-    numbers = Numbers(parameters, data, joseph, starts(len(s.diffuse), data.width, s.varying), len(s.diffuse))
+    numbers = ConstantFields(parameters, data, joseph, starts(len(s.diffuse), data.width, s.varying), len(s.diffuse))
     known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
@@ -105,7 +105,7 @@ def pattern(
     begin = begin or begin_of(s, data, moving, joseph, anew=True)
     if moving and begin is not None and begin.start is not None and begin.start.rank < s.diffuse.sum():
         raise NotCompiled("what the data see of the diffuse start may depend on the parameters")
-    form = _form(s, numbers, known, free)
+    form = form_of_pattern(s, numbers, known, free)
     if begin is not None and begin.constants is None:
         numbers = replace(numbers, head=begin, form=form)
         known = numpy.asarray(numbers(u, build, data))
@@ -113,7 +113,7 @@ def pattern(
     return _laid_out(s, numbers, form, known, free, begin)
 
 
-def _refuse(s: System, data: Observations) -> None:
+def _refuse(s: ModelMatrices, data: Observations) -> None:
     """Raise `NotCompiled` for models that no kernel covers."""
     if data.xp is not numpy or any(xp_of(value(getattr(s, name))) is not numpy for name in FIELDS):
         raise NotCompiled("the data are on a device")
@@ -121,7 +121,7 @@ def _refuse(s: System, data: Observations) -> None:
         raise NotCompiled("the data are under differentiation")
 
 
-def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _examined(numbers: ConstantFields, s: ModelMatrices, build: Callable, u: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return the numbers at u, and which of them change at points around u.
 
     A number may depend on u only elsewhere. The objective, which compares at each point, finds that. Raise if
@@ -144,22 +144,24 @@ def _examined(numbers: Numbers, s: System, build: Callable, u: numpy.ndarray) ->
     return known, free
 
 
-def _form(s: System, numbers: Numbers, known: numpy.ndarray, free: numpy.ndarray) -> Form:
+def form_of_pattern(s: ModelMatrices, numbers: ConstantFields, known: numpy.ndarray, free: numpy.ndarray) -> KernelForm:
     data = numbers.data
     codes = {}
     for name in sorted(s.varying):
         x = at_steps(s, name, 0, data.steps)
-        codes[name] = codes_of(x[0], (x != x[0]).any(axis=0))
-    codes |= {name: codes_of(known[at], free[at]) for name, at in numbers.at.items()}
+        codes[name] = constant_codes(x[0], (x != x[0]).any(axis=0))
+    codes |= {name: constant_codes(known[at], free[at]) for name, at in numbers.at.items()}
     gaps = data.count < data.steps * data.width
-    return form_of(
+    return kernel_form(
         numbers.states, data.width, gaps, numbers.joseph, s.varying, numpy.concatenate([codes[name] for name in LETTERS]).tobytes()
     )
 
 
-def _laid_out(s: System, numbers: Numbers, form: Form, known: numpy.ndarray, free: numpy.ndarray, begin: Begin | None) -> Pattern:
+def _laid_out(
+    s: ModelMatrices, numbers: ConstantFields, form: KernelForm, known: numpy.ndarray, free: numpy.ndarray, begin: BeginPhase | None
+) -> ModelPattern:
     m, data, steps = numbers.states, numbers.data, begin.steps if begin else 0
-    k = m + triangle(m)[0].size
+    k = m + triangle_places(m)[0].size
     origin = form.begun
     if numbers.head is not None:  # the result of the first steps follows the fields
         origin = numpy.concatenate([max(at.stop for at in numbers.at.values()) + numpy.arange(k), form.at])
@@ -172,5 +174,7 @@ def _laid_out(s: System, numbers: Numbers, form: Form, known: numpy.ndarray, fre
         slope[:k] = begins.slope(numbers.at, used)
         constant[:k] = upper(*begins.state(s, data)) - slope[:k] @ known[used]
         total = begins.loglik
-    rows = numpy.ascontiguousarray(rows_of(form, s, data, 0))
-    return Pattern(numbers, form.layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(rows[:, steps:]), rows, begins)
+    rows = numpy.ascontiguousarray(kernel_data_rows(form, s, data, 0))
+    return ModelPattern(
+        numbers, form.layout, known, free, used, constant, slope, total, numpy.ascontiguousarray(rows[:, steps:]), rows, begins
+    )

@@ -36,7 +36,7 @@ class Prior:
         return sum([np.sum(getattr(g, "logpdf", g)(params[name])) for name, g in self.given.items()])
 
 
-class Left:
+class LostFunction:
     """Replaces a function that could not be pickled."""
 
     def __init__(self, name: str):
@@ -49,7 +49,7 @@ class Left:
 
 
 @dataclass(frozen=True)
-class Problem:
+class FitProblem:
     """A log density of parameters: a model built from them, data, and perhaps a prior.
 
     `described` describes a library model. `offset` is added to the log-likelihood. The first `used_up`
@@ -65,7 +65,7 @@ class Problem:
     described: Any = None
     offset: float = 0.0
     used_up: int = 0
-    quick: "Problem | None" = None
+    quick: "FitProblem | None" = None
     others: tuple[Parameters, ...] = ()
     name: str | None = None
 
@@ -75,7 +75,7 @@ class Problem:
             try:
                 pickle.dumps(state[name])
             except Exception:  # the user's function may hold objects with any error
-                state[name] = Left(name)
+                state[name] = LostFunction(name)
         return state
 
     def objective(self) -> ModelObjective:
@@ -90,7 +90,7 @@ class Problem:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Taken:
+class SearchEffort:
     """The counts of a search.
 
     They are `iterations` of the optimiser, the `newton_steps` after them, and, for both, `evaluations` of
@@ -106,7 +106,7 @@ class Taken:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stop(Taken):
+class Stop(SearchEffort):
     """The point where the search stopped.
 
     It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second

@@ -18,12 +18,12 @@ from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, NotPositiveDefiniteError, ShapeError
 from .._transforms.tape import value
-from ._bound_model import Specified
+from ._bound_model import BoundModel
 from ._constraints import invertible, positive, stationary, unconstrained
-from ._labels import OnLibrary
-from ._model import SMALL, LinearGaussian, Observations, Start, arma, stationary_covariance
-from ._parameters import Block, parameters_of
-from ._problem import Problem
+from ._labels import LibraryBound
+from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, Start, arma, stationary_covariance
+from ._parameters import ParameterBlock, parameters_of
+from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
 from .filters.arrays import LOG_2PI
 
@@ -36,7 +36,7 @@ def sarimax(
     seasonal_order: tuple[int | Sequence[int], int, int | Sequence[int], int] = (0, 0, 0, 0),
     exog: Any = None,
     trend: str | Sequence[int] | None = None,
-) -> Specified:
+) -> BoundModel:
     """Make a seasonal ARIMA model with regressors, to be fitted with ``.fit()``.
 
     The log-likelihood is that of the differenced series, as in R and statsmodels. With missing data it is the
@@ -99,10 +99,10 @@ def sarimax(
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
     process.regressed(data)  # raises if the data cannot be fitted
-    return Specified(process, data)
+    return BoundModel(process, data)
 
 
-def _is_count(x: Any) -> bool:
+def is_order(x: Any) -> bool:
     return isinstance(x, (int, numpy.integer)) and not isinstance(x, bool) and x >= 0
 
 
@@ -115,10 +115,10 @@ def _orders(name: str, given: Any, form: str) -> tuple:
     for k, x in enumerate(given):
         if k in (0, 2) and isinstance(x, (tuple, list, numpy.ndarray)):
             lags = tuple(sorted(x))
-            if not all([_is_count(lag) and lag > 0 for lag in lags]) or len(set(lags)) < len(lags):
+            if not all([is_order(lag) and lag > 0 for lag in lags]) or len(set(lags)) < len(lags):
                 raise ArgumentError(f"sarimax: {name}={given!r}; a list of lags holds different whole numbers, from 1 on")
             found.append(len(lags) if lags == tuple(range(1, len(lags) + 1)) else tuple([int(lag) for lag in lags]))
-        elif _is_count(x):
+        elif is_order(x):
             found.append(int(x))
         else:
             raise ArgumentError(wanted + (", or lists of lags in place of the first and the third" if k in (0, 2) else ""))
@@ -128,7 +128,7 @@ def _orders(name: str, given: Any, form: str) -> tuple:
 def _powers(trend: Any) -> tuple[int, ...]:
     """Return the powers of time in a trend."""
     if isinstance(trend, (tuple, list, numpy.ndarray)):
-        if not all([_is_count(x) and x <= 1 for x in trend]):
+        if not all([is_order(x) and x <= 1 for x in trend]):
             raise ArgumentError(f"sarimax: trend={trend!r}; wanted a 1 for each power of time that there is, and else 0")
         return tuple([k for k, x in enumerate(trend) if x])
     if not (trend is None or isinstance(trend, str)) or trend not in TRENDS:
@@ -141,7 +141,7 @@ def _lags(order: int | tuple[int, ...]) -> tuple[int, ...]:
 
 
 @dataclass(frozen=True)
-class Arima(OnLibrary):
+class Arima(LibraryBound):
     """The process as a model of the levels; a call with parameters builds the model."""
 
     order: tuple
@@ -225,7 +225,7 @@ class Arima(OnLibrary):
             raise DataError("sarimax: the differenced series is constant; its variance cannot be estimated")
         return w, coefficients
 
-    def start(self, data: Observations) -> dict[str, Block]:
+    def start(self, data: Observations) -> dict[str, ParameterBlock]:
         """Return starting values: least squares for trend and regressors, then Hannan and Rissanen's
         regression.
 
@@ -239,9 +239,9 @@ class Arima(OnLibrary):
         share = 1.0 - one - other + one * other
         blocks: dict[Any, Any] = {}
         for name in self.trends.values():
-            blocks[name] = Block(coefficients[len(blocks)] * share, unconstrained())
+            blocks[name] = ParameterBlock(coefficients[len(blocks)] * share, unconstrained())
         if self.X is not None:
-            blocks["beta"] = Block(coefficients[len(blocks) :], unconstrained(), list(self.columns))
+            blocks["beta"] = ParameterBlock(coefficients[len(blocks) :], unconstrained(), list(self.columns))
         for name, label, rule in (
             ("ar", "ar.L", stationary()),
             ("ma", "ma.L", invertible()),
@@ -251,18 +251,18 @@ class Arima(OnLibrary):
             lags = all_lags[name]
             if lags:
                 rule = unconstrained() if self._has_gaps(name) else rule
-                blocks[name] = Block(found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags])
-        blocks["sigma2"] = Block(var, positive())
+                blocks[name] = ParameterBlock(found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags])
+        blocks["sigma2"] = ParameterBlock(var, positive())
         return blocks
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> Problem:
+    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> FitProblem:
         parameters = parameters_of(self.title, self.start(data), start, constraints)
         name = None if self.lost else self._name
-        whole = Problem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
+        whole = FitProblem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
         if data.count < data.steps or not self.lost:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        return replace(whole, quick=Problem(self.of_differences, w, parameters, joseph, prior, name=self._name))
+        return replace(whole, quick=FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name))
 
     @property
     def _name(self) -> str | None:
@@ -271,7 +271,7 @@ class Arima(OnLibrary):
         Return None if a loop that reads numbers finds the start."""
         last = {name: lags[-1] * (self.seasonal[3] if name.startswith("seasonal") else 1) for name, lags in self.lags.items() if lags}
         ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
-        if ar and (max(ar, ma + 1) > SMALL or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
+        if ar and (max(ar, ma + 1) > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
             return None
         return f"arima {self.order} {self.seasonal} {self.powers} {0 if self.X is None else self.X.shape[1]}"
 
@@ -293,8 +293,8 @@ class Arima(OnLibrary):
                 if name.endswith("ar") and not stationary().inside(to_host(value(whole[name]))):
                     raise NotPositiveDefiniteError(f"sarimax: the coefficients {name} are not those of a stationary process")
         return (
-            _product(whole["ar"], whole["seasonal_ar"], s, -1.0, xp),
-            _product(whole["ma"], whole["seasonal_ma"], s, 1.0, xp),
+            lag_product(whole["ar"], whole["seasonal_ar"], s, -1.0, xp),
+            lag_product(whole["ma"], whole["seasonal_ma"], s, 1.0, xp),
         )
 
     def _line(self, p: Mapping[str, Any], phi: Any) -> Any:
@@ -370,7 +370,7 @@ class Arima(OnLibrary):
         return replace(self, steps=self.steps + steps, X=numpy.concatenate([self.X, new[0]]) if new else None)
 
 
-def _product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
+def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:
     """Return the coefficients of (1 + sign a(B)) (1 + sign b(B^s)), without the leading 1, times sign."""
     if b is None:
         return xp.zeros(0) if a is None else a

@@ -6,27 +6,27 @@ from typing import Any
 import numpy
 
 from .._core.errors import ConvergenceError, DataError
-from ..optimize._minimize import run
+from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters
 from ._problem import Stop
 
 GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up to 1000 in size
-NEAR = 1e-3  # the same, where the Newton steps of method 'auto' begin
-FLAT = 1e-5  # second derivative below which a constrained parameter runs into its bound
-STEPS = 50  # Newton steps, at most
+NEAR_GRADIENT = 1e-3  # the same, where the Newton steps of method 'auto' begin
+FLAT_CURVATURE = 1e-5  # second derivative below which a constrained parameter runs into its bound
+MOST_NEWTON_STEPS = 50  # Newton steps, at most
 SINGULAR = 1e-10  # smallest scaled eigenvalue of second derivatives that counts as nonzero
 RIDGE = 1e-5  # the same after a failed search: a ridge that falls towards infinity always has some curvature
 
 
-class Shape:
+class Curvature:
     """The second derivatives of the parameters that are not at a bound, scaled to a unit diagonal.
 
     `at` holds these parameters, `scale` the scales; eigenvalues and eigenvectors follow."""
 
     def __init__(self, hessian: numpy.ndarray, bounded: numpy.ndarray):
         curvature = numpy.diag(hessian)
-        self.at = numpy.flatnonzero((curvature > 0) & ~(bounded & (curvature < FLAT)))
+        self.at = numpy.flatnonzero((curvature > 0) & ~(bounded & (curvature < FLAT_CURVATURE)))
         self.scale = numpy.sqrt(curvature[self.at])
         self.sizes, self.directions = numpy.linalg.eigh(hessian[numpy.ix_(self.at, self.at)] / numpy.outer(self.scale, self.scale))
 
@@ -68,7 +68,7 @@ class _Search:
         """Take Newton steps; return False if a step no longer helps or this is no maximum.
 
         A Hessian is reused while a step reduces the gradient to a fifth."""
-        while self.taken <= STEPS:
+        while self.taken <= MOST_NEWTON_STEPS:
             self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
                 return True
@@ -88,16 +88,16 @@ class _Search:
 
         Parameters at a bound are left out. Then only rounding keeps the gradient of a parameter of small unit
         from falling."""
-        free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT))
+        free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT_CURVATURE))
         H, g = self.hessian[numpy.ix_(free, free)], self.gradient[free]
-        if abs(self.gradient[~free]).max(initial=0.0) > FLAT or not free.any() or numpy.linalg.eigvalsh(H)[0] <= 0:
+        if abs(self.gradient[~free]).max(initial=0.0) > FLAT_CURVATURE or not free.any() or numpy.linalg.eigvalsh(H)[0] <= 0:
             return False
         return bool(g @ numpy.linalg.solve(H, g) < 1e-16)
 
     @property
     def _moving(self) -> numpy.ndarray:
         """Return the positions of the parameters that are not at a bound; of all if all are."""
-        arrived = self.bounded & (abs(numpy.diag(self.hessian)) < FLAT) & (abs(self.gradient) <= self.wanted)
+        arrived = self.bounded & (abs(numpy.diag(self.hessian)) < FLAT_CURVATURE) & (abs(self.gradient) <= self.wanted)
         return numpy.flatnonzero(~arrived | arrived.all())
 
     def _step(self) -> bool:
@@ -108,7 +108,7 @@ class _Search:
         # Near a bound the function falls as exp(-r u) with r = |second / first derivative|. A Newton step
         # moves only 1 / r, so such a parameter goes all the way at once.
         slope = abs(self.gradient)
-        away = self.bounded & (curvature < FLAT) & (slope > self.wanted) & (curvature > 0.5 * slope) & (curvature < 5 * slope)
+        away = self.bounded & (curvature < FLAT_CURVATURE) & (slope > self.wanted) & (curvature > 0.5 * slope) & (curvature < 5 * slope)
         step[away] = self.gradient[away] / curvature[away] * (1 + numpy.log(slope[away] / self.wanted))
         self.taken += 1
         for _ in range(10):
@@ -120,22 +120,22 @@ class _Search:
             step = step / 2
         return False
 
-    def on_a_ridge(self) -> Shape | None:
+    def on_a_ridge(self) -> Curvature | None:
         """Return the Shape if only a flat direction keeps the search from a minimum.
 
         Newton steps in the other directions then converge."""
         u, value, gradient = self.u, self.value, self.gradient
-        for _ in range(STEPS):
-            shape = Shape(self.objective.hessian(u), self.bounded)
+        for _ in range(MOST_NEWTON_STEPS):
+            shape = Curvature(self.objective.hessian(u), self.bounded)
             along = shape.directions.T @ (gradient[shape.at] / shape.scale)
             level = abs(shape.sizes) < RIDGE
             others = numpy.delete(gradient, shape.at)
-            if not level.any() or (shape.sizes[~level] < 0).any() or abs(others).max(initial=0.0) > FLAT:
+            if not level.any() or (shape.sizes[~level] < 0).any() or abs(others).max(initial=0.0) > FLAT_CURVATURE:
                 return None
             inner = along[~level] / shape.sizes[~level]
             if along[~level] @ inner < 1e-12:
                 self.u, self.value, self.gradient = u, value, gradient
-                return shape if abs(along[level]).max() < FLAT else None
+                return shape if abs(along[level]).max() < FLAT_CURVATURE else None
             step, before = numpy.zeros(u.size), value
             step[shape.at] = shape.directions[:, ~level] @ inner / shape.scale
             u = u - step
@@ -151,14 +151,14 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
     Method 'auto' is BFGS, whose steps cost a gradient each. 'trust-exact' follows if BFGS ends far from a
     maximum."""
     search, iterations, message = _Search(objective, parameters), 0, ""
-    near = {"gtol": NEAR * max(1.0, abs(search.value) / 1000)}
+    near = {"gtol": NEAR_GRADIENT * max(1.0, abs(search.value) / 1000)}
     plan = [("BFGS", near), ("trust-exact", {})] if method == "auto" else [(method, {})]
     for name, own in plan:
         objective.start = search.u
         given = {**own, **(options or {})}
         try:
             with numpy.errstate(all="ignore"):
-                found = run(objective, name, hess, **({"options": given} if given else {}))
+                found = minimize_flat(objective, name, hess, **({"options": given} if given else {}))
             iterations, message = iterations + int(found.get("nit", 0)), str(found.get("message", ""))
             search.moved(found.flat)
             if not search.polish():

@@ -11,12 +11,25 @@ from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._transforms.tape import value
-from ._components import Autoregression, Cycle, Harmonics, Level, Noise, Part, Regression, Sample, Seasonal, States, Trend, checked_variance
-from ._labels import OnLibrary
+from ._components import (
+    AutoregressiveComponent,
+    ComponentStates,
+    Cycle,
+    Harmonics,
+    Level,
+    ModelComponent,
+    Noise,
+    RegressionComponent,
+    Sample,
+    Seasonal,
+    Trend,
+    checked_variance,
+)
+from ._labels import LibraryBound
 from ._model import LinearGaussian, Observations, Start
-from ._parameters import Block, parameters_of
-from ._problem import Problem
-from .filters.arrays import is_number
+from ._parameters import ParameterBlock, parameters_of
+from ._problem import FitProblem
+from .filters.arrays import is_known_number
 from .filters.compiled import loglik
 
 # Starting shares of the variance of the changes: noise, level, rest.
@@ -217,7 +230,7 @@ def ar(order: int, var: float | None = None, name: str = "ar") -> "Structural":
     checked_variance("ar", var)
     if not (isinstance(order, (int, numpy.integer)) and order >= 1):
         raise ArgumentError(f"ar({order!r}): wanted a whole number, at least 1")
-    return Structural((Autoregression(name, var, f"ar({order})", int(order)),))
+    return Structural((AutoregressiveComponent(name, var, f"ar({order})", int(order)),))
 
 
 def regression(X: Any, varying: bool = False, var: float | None = None, name: str = "beta") -> "Structural":
@@ -261,7 +274,7 @@ def regression(X: Any, varying: bool = False, var: float | None = None, name: st
     checked_variance("regression", var)
     values, columns = checked_regressors("regression", X)
     return Structural(
-        (Regression(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying), getattr(X, "index", None)),)
+        (RegressionComponent(name, var, f"regression({', '.join(columns)})", values, columns, bool(varying), getattr(X, "index", None)),)
     )
 
 
@@ -330,7 +343,7 @@ class Structural:
     level, trend, seasonal, cycle, ar, regression, noise : The components.
     """
 
-    parts: tuple[Part, ...]
+    parts: tuple[ModelComponent, ...]
 
     def __add__(self, other: Any) -> "Structural":
         if not isinstance(other, Structural):
@@ -342,12 +355,14 @@ class Structural:
     def __str__(self) -> str:
         return " + ".join(part.title for part in self.parts)
 
-    def problem(self, data: Observations, start: Any = None, constraints: Any = None, joseph: bool = False, prior: Any = None) -> Problem:
+    def problem(
+        self, data: Observations, start: Any = None, constraints: Any = None, joseph: bool = False, prior: Any = None
+    ) -> FitProblem:
         """What `fit` maximises for these data."""
         if data.width != 1:
             raise ShapeError(f"fit: {self} is a model of one series, and y has {data.width}")
         parts = self._completed(data)
-        whole = Assembled(parts, data.xp)
+        whole = AssembledModel(parts, data.xp)
         blocks = whole.blocks(_sample(parts, data))
         _require_identified(self, parts, blocks, data)
         if not blocks:
@@ -356,9 +371,9 @@ class Structural:
         if not start:
             starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
         first, *others = [parameters_of(str(self), blocks, x, constraints) for x in starts]
-        return Problem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
+        return FitProblem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
 
-    def _completed(self, data: Observations) -> tuple[Part, ...]:
+    def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that
         differ."""
         kinds = {kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)}
@@ -376,19 +391,21 @@ class Structural:
                 parts[i] = p = replace(p, name=f"{p.name}{names[: i + 1].count(p.name)}")
             if isinstance(p, Cycle) and p.period is None:
                 parts[i] = replace(p, period=(2.0, float(max(data.steps, 3))))
-            if isinstance(p, Regression) and len(p.X) != data.steps:
+            if isinstance(p, RegressionComponent) and len(p.X) != data.steps:
                 raise ShapeError(f"fit: regression has {len(p.X)} rows and y has {data.steps}; wanted one for each step")
-            if isinstance(p, Regression):
+            if isinstance(p, RegressionComponent):
                 data.labels.require_same_dates("fit: regression", p.index)
         return tuple(parts)
 
 
-def _require_identified(model: Structural, parts: tuple[Part, ...], blocks: Mapping[str, Block], data: Observations) -> None:
+def _require_identified(
+    model: Structural, parts: tuple[ModelComponent, ...], blocks: Mapping[str, ParameterBlock], data: Observations
+) -> None:
     """Raise `DataError` where the data cannot tell the parameters apart, whatever they say."""
     levels = [p for p in parts if isinstance(p, Level)]
     t = numpy.arange(float(data.steps))[:, None]
     columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
-    regressors = [p.X for p in parts if isinstance(p, Regression)]
+    regressors = [p.X for p in parts if isinstance(p, RegressionComponent)]
     if regressors:
         require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
     plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
@@ -408,7 +425,7 @@ def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str)
         raise DataError(f"{call}: regressors are collinear: where there are data one is a sum of others, or 0{beside}; leave it out")
 
 
-def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
+def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
     y = to_host(value(data.raw))[:, 0]
     period = round(max([p.period for p in parts if isinstance(p, (Seasonal, Harmonics))], default=0))
     pattern = 0 < period < y.size - 2
@@ -421,7 +438,7 @@ def _sample(parts: tuple[Part, ...], data: Observations) -> Sample:
     return Sample(y, s2)
 
 
-def _starts(whole: "Assembled", plain: dict[str, Any], data: Observations, joseph: bool) -> list[dict[str, Any]]:
+def _starts(whole: "AssembledModel", plain: dict[str, Any], data: Observations, joseph: bool) -> list[dict[str, Any]]:
     """A few divisions of the variance, the one with the highest log-likelihood first."""
     found = []
     for noise_share, level_share, other in SHARES:
@@ -434,19 +451,19 @@ def _starts(whole: "Assembled", plain: dict[str, Any], data: Observations, josep
     return [trial for _, trial in sorted(found, key=lambda pair: -pair[0])]
 
 
-class Assembled(OnLibrary):
+class AssembledModel(LibraryBound):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()
 
-    def __init__(self, parts: tuple[Part, ...], xp: ModuleType):
+    def __init__(self, parts: tuple[ModelComponent, ...], xp: ModuleType):
         self.noise, *self.parts = parts
         self.xp = xp
-        self.offsets = [p for p in self.parts if isinstance(p, Regression) and not p.varying]
+        self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
 
-    def blocks(self, sample: Sample) -> dict[str, Block]:
+    def blocks(self, sample: Sample) -> dict[str, ParameterBlock]:
         return {name: block for part in (self.noise, *self.parts) for name, block in part.blocks(sample).items()}
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
@@ -456,7 +473,7 @@ class Assembled(OnLibrary):
         cov = self._diagonal([numpy.zeros(s.T.shape) if s.cov is None else s.cov for s in states]) if any(known) else 0.0
         variances = [v for s in states for v in s.variances]
         R = _diagonal([s.R for s in states])
-        live = [i for i, v in enumerate(variances) if not is_number(v, 0.0)] or [0]
+        live = [i for i, v in enumerate(variances) if not is_known_number(v, 0.0)] or [0]
         return LinearGaussian(
             self._diagonal([s.T for s in states]),
             xp.asarray(_loadings([s.z for s in states])),
@@ -467,18 +484,18 @@ class Assembled(OnLibrary):
             state_names=self._names(states),
         )
 
-    def _names(self, states: list[States]) -> list[str]:
+    def _names(self, states: list[ComponentStates]) -> list[str]:
         """Of the states; one that stays 0 has none."""
         found = [name for part, s in zip(self.parts, states, strict=False) for name in part.state_names(len(s.T))]
         return found + [""] * (len(states) - len(self.parts))
 
-    def _states(self, p: Mapping[str, Any]) -> list[States]:
+    def _states(self, p: Mapping[str, Any]) -> list[ComponentStates]:
         """Those of the parts; where nothing moves, one more that stays 0."""
-        still = States(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
+        still = ComponentStates(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
         found = [part.states(p) for part in self.parts]
         return found if any([s.variances for s in found]) else [*found, still]
 
-    def _mean(self, states: list[States]) -> Any:
+    def _mean(self, states: list[ComponentStates]) -> Any:
         """Of the first state: 0 but for coefficients that are parameters."""
         if all([s.mean is None for s in states]):
             return 0.0
@@ -496,12 +513,12 @@ class Assembled(OnLibrary):
             at += k
         return np.concatenate(rows, axis=0)
 
-    def extended(self, steps: int, exog: Any) -> "Assembled":
+    def extended(self, steps: int, exog: Any) -> "AssembledModel":
         """The model with regressors for the steps after the data."""
-        wanted = [p for p in self.parts if isinstance(p, Regression)]
+        wanted = [p for p in self.parts if isinstance(p, RegressionComponent)]
         new = future_regressors(exog, [p.columns for p in wanted], steps)
         longer = {id(p): replace(p, X=numpy.concatenate([p.X, X])) for p, X in zip(wanted, new, strict=True)}
-        return Assembled((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
+        return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
     def components(self, fit: Any) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
         """Means and variances (n,) of what the parts add, given all data."""

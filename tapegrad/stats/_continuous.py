@@ -22,7 +22,7 @@ def log_phi(z):
     return -0.5 * square(z) - 0.5 * LOG_2PI
 
 
-def floats(x):
+def as_floats(x):
     """x as a float, for a table of places where another formula holds."""
     return x * 1.0
 
@@ -37,13 +37,13 @@ genextreme = Continuous(
     valid=lambda c: abs(c) < math.inf,
     low=lambda c: select(c < 0, 1.0 / select(c < 0, c, -1.0), -math.inf),
     high=lambda c: select(c > 0, 1.0 / select(c > 0, c, 1.0), math.inf),
-    logpdf=lambda z, c: (1.0 - c) * extreme(z, c) - exp(extreme(z, c)),
-    logcdf=lambda z, c: -exp(extreme(z, c)),
+    logpdf=lambda z, c: (1.0 - c) * extreme_value_term(z, c) - exp(extreme_value_term(z, c)),
+    logcdf=lambda z, c: -exp(extreme_value_term(z, c)),
     from_logcdf=lambda y, c: -log(-y) * sp.exprel(c * log(-y)),
 )
 
 
-def extreme(z, c):
+def extreme_value_term(z, c):
     """log(1 - c z) / c, which is -z for c = 0."""
     return -z * log1p_over(-c * z)
 
@@ -207,10 +207,10 @@ genhalflogistic = Continuous(
     "c",
     low=0.0,
     high=lambda c: 1.0 / c,
-    logpdf=lambda z, c: LOG_2 + (1.0 - c) * extreme(z, c) - 2.0 * log1p(exp(extreme(z, c))),
-    sf=lambda z, c: 2.0 * expit(extreme(z, c)),
-    cdf=lambda z, c: -tanh(0.5 * extreme(z, c)),
-    logsf=lambda z, c: LOG_2 + sp.log_expit(extreme(z, c)),
+    logpdf=lambda z, c: LOG_2 + (1.0 - c) * extreme_value_term(z, c) - 2.0 * log1p(exp(extreme_value_term(z, c))),
+    sf=lambda z, c: 2.0 * expit(extreme_value_term(z, c)),
+    cdf=lambda z, c: -tanh(0.5 * extreme_value_term(z, c)),
+    logsf=lambda z, c: LOG_2 + sp.log_expit(extreme_value_term(z, c)),
     isf=lambda q, c: -sp.logit(0.5 * q) * sp.exprel(c * sp.logit(0.5 * q)),
     ppf=lambda q, c: (log1p(q) - log1p(-q)) * sp.exprel(-c * (log1p(q) - log1p(-q))),
 )
@@ -418,7 +418,7 @@ halfgennorm = Continuous(
 )
 
 
-def two_sided(tail):
+def two_sided_tail(tail):
     """The distribution function of a symmetric density, by that of |z| > r: `tail(r, ...)`."""
 
     def sf(z, *shapes):
@@ -432,19 +432,19 @@ gennorm = Continuous(
     "gennorm",
     "beta",
     logpdf=lambda z, beta: log(0.5 * beta) - ga.gammaln(1.0 / beta) - power(absolute(z), beta),
-    **two_sided(lambda r, beta: inc.gammaincc(1.0 / beta, power(r, beta))),
+    **two_sided_tail(lambda r, beta: inc.gammaincc(1.0 / beta, power(r, beta))),
 )
 dgamma = Continuous(
     "dgamma",
     "a",
     logpdf=lambda z, a: sp.xlogy(a - 1.0, absolute(z)) - LOG_2 - ga.gammaln(a) - absolute(z),
-    **two_sided(lambda r, a: inc.gammaincc(a, r)),
+    **two_sided_tail(lambda r, a: inc.gammaincc(a, r)),
 )
 dweibull = Continuous(
     "dweibull",
     "c",
     logpdf=lambda z, c: log(c) - LOG_2 + sp.xlogy(c - 1.0, absolute(z)) - power(absolute(z), c),
-    **two_sided(lambda r, c: exp(-power(r, c))),
+    **two_sided_tail(lambda r, c: exp(-power(r, c))),
 )
 rdist = Continuous(
     "rdist",

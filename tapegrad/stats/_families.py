@@ -23,13 +23,13 @@ LOG_2 = math.log(2.0)
 QUIET = setting(all="ignore")
 
 
-def array_of(x: Any) -> Any:
-    return shaping.stacked(x) if issubclass(type(x), (list, tuple)) else x  # (`isinstance` asks a Variable for its class)
+def array_argument(x: Any) -> Any:
+    return shaping.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x  # (`isinstance` asks a Variable for its class)
 
 
 def number_like(a: Any, x: Any) -> Any:
     """A Python number as one of the dtype of x, so that float32 stays float32."""
-    a = array_of(a)
+    a = array_argument(a)
     if type(a) not in (int, float):
         return a
     return dtype(x).type(a) if dtype(x).kind == "f" else np.float64(a)
@@ -55,26 +55,26 @@ def scipy_stats() -> ModuleType:
     return load("scipy.stats")
 
 
-def settled(xs: Any) -> bool:
+def all_plain(xs: Any) -> bool:
     """Are these plain values that SciPy takes, none of them tracked?"""
     for x in xs:
         if isinstance(x, Variable):
             if is_tracked(x) or xp_of(layout_of(x)) is not np:
                 return False
         elif isinstance(x, (list, tuple)):
-            if not settled(x):
+            if not all_plain(x):
                 return False
         elif not issubclass(type(x), (np.ndarray, np.generic, str, type(None))) and type(x) not in NUMBERS:
             return False
     return True
 
 
-def derived(method: Callable) -> Callable:
+def tracked_method(method: Callable) -> Callable:
     """A method that is ours where it gets something tracked (outside of transforms always); else SciPy's."""
 
     @functools.wraps(method)
     def run(self, *args, **given):
-        if OPEN.depth and settled(args) and settled(given.values()):
+        if OPEN.depth and all_plain(args) and all_plain(given.values()):
             return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
         return method(self, *args, **given)
 
@@ -213,7 +213,7 @@ CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
 FAMILIES: dict = {}  # name -> family
 
 
-def positive(*shapes: Any) -> Any:
+def is_positive(*shapes: Any) -> Any:
     """The usual condition on shape parameters."""
     ok = True
     for s in shapes:
@@ -228,7 +228,7 @@ def of_value(call: str, *outside: float) -> Callable:
         return self._answer(call, x, args, loc, scale, given, *outside)
 
     method.__name__ = call
-    return derived(method)
+    return tracked_method(method)
 
 
 def of_count(call: str, answer: Callable, *outside: float) -> Callable:
@@ -238,7 +238,7 @@ def of_count(call: str, answer: Callable, *outside: float) -> Callable:
         return answer(self, call, k, args, loc, given, *outside)
 
     method.__name__ = call
-    return derived(method)
+    return tracked_method(method)
 
 
 class Continuous(Distribution):
@@ -248,7 +248,7 @@ class Continuous(Distribution):
     `valid` says for which shape parameters these formulas are right.  For other parameters, at the ends of the support and where a
     formula is not finite, the value is what SciPy's distribution gives; see `_as_scipy`."""
 
-    def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = positive, **functions):
+    def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = is_positive, **functions):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
         self.low, self.high = [None if end in (-math.inf, math.inf) else end for end in (low, high)]
         self.functions, self._nan_at = completed(functions), {}
@@ -265,7 +265,7 @@ class Continuous(Distribution):
             raise ArgumentError(f"{self.name}.{call} takes ({wanted}); got {1 + len(args)} arguments{more}")
         loc = args[k] if len(args) > k else loc
         scale = args[k + 1] if len(args) > k + 1 else scale
-        x = wide(array_of(x))
+        x = wide(array_argument(x))
         return x, tuple([number_like(a, x) for a in args[:k]]), number_like(loc, x), number_like(scale, x)
 
     def _function(self, call: str) -> Callable:
@@ -361,11 +361,11 @@ class Continuous(Distribution):
             z = found + (z - primal_of(z))
         return z
 
-    @derived
+    @tracked_method
     def ppf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._quantile("ppf", q, args, loc, scale, given)
 
-    @derived
+    @tracked_method
     def isf(self, q: Any, *args: Any, loc: Any = 0.0, scale: Any = 1.0, **given: Any) -> Any:
         return self._quantile("isf", q, args, loc, scale, given)
 
@@ -411,7 +411,7 @@ class Discrete(Distribution):
     given, are functions of the whole part of k inside the support, which begins at `first`."""
 
     def __init__(
-        self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = positive, **functions
+        self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = is_positive, **functions
     ):
         self.name, self._shapes, self._logpmf, self._inside, self._first = name, shapes.split(), logpmf, inside, first
         self.valid, self.functions = valid, completed(functions)
@@ -423,7 +423,7 @@ class Discrete(Distribution):
         if given or len(args) != len(self._shapes):
             more = f" and {', '.join(given)}" if given else ""
             raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self._shapes)}, loc=0); got {1 + len(args)} arguments{more}")
-        return primal_of(array_of(k)), primal_of(array_of(loc)), tuple([wide(array_of(a)) for a in args])
+        return primal_of(array_argument(k)), primal_of(array_argument(loc)), tuple([wide(array_argument(a)) for a in args])
 
     def allowed(self, *params: Any) -> Any:
         """As of a continuous family; the last of `params` is loc."""

@@ -24,13 +24,13 @@ from ..ops.special.bessel_relatives import kv
 from ..ops.special.error_functions import ndtr, ndtri, xlogy
 from ..ops.statistics import cov, median
 from . import _classic, _continuous, _elementary, _integrated
-from ._families import array_of, scipy_stats
-from ._statistics import iqr, kurtosis, pearsonr, sample, skew, statistic
+from ._families import array_argument, scipy_stats
+from ._statistics import iqr, kurtosis, pearsonr, sample_array, skew, statistic
 
 Significance = namedtuple("SignificanceResult", "statistic pvalue")
 
 
-def tail(name: str, z: Any, alternative: str) -> Any:
+def normal_tail(name: str, z: Any, alternative: str) -> Any:
     """The p-value of a standard normal statistic."""
     if alternative == "two-sided":
         return 2.0 * ndtr(-absolute(z))
@@ -54,19 +54,19 @@ def plain_method(name: str, method: Any) -> None:
 @statistic
 def skewtest(a, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
     """D'Agostino (1970)."""
-    a, axis = sample(a, axis, nan_policy)
+    a, axis = sample_array(a, axis, nan_policy)
     n = shape(a)[axis] * 1.0
     y = skew(a, axis, keepdims=keepdims) * math.sqrt((n + 1) * (n + 3) / (6.0 * (n - 2)))
     beta = 3.0 * (n * n + 27 * n - 70) * (n + 1) * (n + 3) / ((n - 2) * (n + 5) * (n + 7) * (n + 9))
     w = math.sqrt(2.0 * (beta - 1)) - 1.0
     z = arcsinh(y / math.sqrt(2.0 / (w - 1.0))) / math.sqrt(0.5 * math.log(w))
-    return Significance(z, tail("skewtest", z, alternative))
+    return Significance(z, normal_tail("skewtest", z, alternative))
 
 
 @statistic
 def kurtosistest(a, axis=0, nan_policy="propagate", alternative="two-sided", *, keepdims=False):
     """Anscombe & Glynn (1983)."""
-    a, axis = sample(a, axis, nan_policy)
+    a, axis = sample_array(a, axis, nan_policy)
     n = shape(a)[axis] * 1.0
     variance = 24.0 * n * (n - 2) * (n - 3) / ((n + 1) * (n + 1) * (n + 3) * (n + 5))
     x = (kurtosis(a, axis, fisher=False, keepdims=keepdims) - 3.0 * (n - 1) / (n + 1)) / math.sqrt(variance)
@@ -75,7 +75,7 @@ def kurtosistest(a, axis=0, nan_policy="propagate", alternative="two-sided", *, 
     rest = 1 + x * math.sqrt(2.0 / (c - 4.0))
     root = select(primal_of(rest) < 0, -1.0, 1.0) * power((1 - 2.0 / c) / absolute(rest), 1.0 / 3.0)
     z = (1 - 2.0 / (9.0 * c) - root) / math.sqrt(2.0 / (9.0 * c))
-    return Significance(z, tail("kurtosistest", z, alternative))
+    return Significance(z, normal_tail("kurtosistest", z, alternative))
 
 
 @statistic
@@ -94,8 +94,8 @@ POWERS = {
 
 @statistic
 def power_divergence(f_obs, f_exp=None, ddof=0, axis=0, lambda_=None, *, keepdims=False, nan_policy="propagate", sum_check=True):
-    f, axis = sample(f_obs, axis, nan_policy)
-    e = red.mean(f, axis, keepdims=True) if f_exp is None else array_of(f_exp)
+    f, axis = sample_array(f_obs, axis, nan_policy)
+    e = red.mean(f, axis, keepdims=True) if f_exp is None else array_argument(f_exp)
     e = reshape(e, to=shape(f)) if ndim(e) > ndim(f) else e
     if f_exp is not None and sum_check:
         a, b = [values_of(red.sum(x + 0.0 * f, axis)) for x in (f, e)]
@@ -123,7 +123,7 @@ Contingency = namedtuple("Chi2ContingencyResult", "statistic pvalue dof expected
 @statistic
 def chi2_contingency(observed, correction=True, lambda_=None, *, method=None):
     plain_method("chi2_contingency", method)
-    o = array_of(observed)
+    o = array_argument(observed)
     n, total = ndim(o), red.sum(o)
     e = 1.0
     for k in range(n):
@@ -146,7 +146,7 @@ def f_tail(n: float, d: float, x: Any) -> Any:
 
 @statistic
 def bartlett(*samples, axis=0, nan_policy="propagate", keepdims=False):
-    found = [sample(s, axis, nan_policy) for s in samples]
+    found = [sample_array(s, axis, nan_policy) for s in samples]
     n, k = [shape(x)[a] * 1.0 for x, a in found], len(found)
     total = builtins.sum(n) - k
     v = [red.var(x, a, ddof=1, keepdims=keepdims) for x, a in found]
@@ -170,7 +170,7 @@ def levene(*samples, center="median", proportiontocut=0.05, axis=0, nan_policy="
         cut = int(proportiontocut * m)
         return slice_of(sort(x, a), axis=a % ndim(x), start=cut, stop=m - cut)
 
-    found = [sample(s, axis, nan_policy) for s in samples]
+    found = [sample_array(s, axis, nan_policy) for s in samples]
     if center == "trimmed" and SCIPY < (1, 17):  # all that follows is of the trimmed samples
         found = [(trimmed(x, a), a) for x, a in found]
         center = "mean"
@@ -189,7 +189,7 @@ def levene(*samples, center="median", proportiontocut=0.05, axis=0, nan_policy="
 @statistic
 def epps_singleton_2samp(x, y, t=(0.4, 0.8), *, axis=0, nan_policy="propagate"):
     """By characteristic functions at t."""
-    (x, _), (y, _) = sample(x, axis, nan_policy), sample(y, axis, nan_policy)
+    (x, _), (y, _) = sample_array(x, axis, nan_policy), sample_array(y, axis, nan_policy)
     if ndim(x) != 1 or ndim(y) != 1:
         raise ArgumentError("scipy.stats.epps_singleton_2samp: with samples of one axis only on a tracked Variable")
     n, m = shape(x)[0], shape(y)[0]
@@ -210,7 +210,7 @@ def pointbiserialr(x, y):
 
 @statistic
 def combine_pvalues(pvalues, method="fisher", weights=None, *, axis=0, nan_policy="propagate", keepdims=False):
-    p, axis = sample(pvalues, axis, nan_policy)
+    p, axis = sample_array(pvalues, axis, nan_policy)
     n = shape(p)[axis] * 1.0
     total = lambda x: red.sum(x, axis, keepdims=keepdims)
     if method == "fisher":
@@ -226,7 +226,7 @@ def combine_pvalues(pvalues, method="fisher", weights=None, *, axis=0, nan_polic
         y = red.amin(p, axis, keepdims=keepdims)
         return Significance(y, -expm1(n * log1p(-y)))
     if method == "stouffer":
-        w = np.ones(shape(p)) if weights is None else array_of(weights) + 0.0 * p
+        w = np.ones(shape(p)) if weights is None else array_argument(weights) + 0.0 * p
         y = total(-w * ndtri(p)) / sqrt(total(square(w)))
         return Significance(y, ndtr(-y))
     raise ValueError(f"Invalid method {method!r}. Valid methods are 'fisher', 'pearson', 'mudholkar_george', 'tippett', and 'stouffer'")
@@ -235,7 +235,7 @@ def combine_pvalues(pvalues, method="fisher", weights=None, *, axis=0, nan_polic
 # --- of a sample and a law ---
 
 
-def bessel_terms(term: Any, x: Any) -> Any:
+def term_sum(term: Any, x: Any) -> Any:
     """The sum of term(k) up to the first below 1e-7, where SciPy's ends."""
     total, k = 0.0, 0
     while True:
@@ -280,7 +280,7 @@ def family(name: str) -> Any:
 
 @statistic
 def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate"):
-    x, axis = sample(rvs, axis, nan_policy)
+    x, axis = sample_array(rvs, axis, nan_policy)
     if ndim(x) != 1:
         raise ArgumentError("scipy.stats.cramervonmises: with a sample of one axis only on a tracked Variable")
     n = shape(x)[0]
@@ -288,7 +288,7 @@ def cramervonmises(rvs, cdf, args=(), *, axis=0, nan_policy="propagate"):
     w = 1.0 / (12.0 * n) + red.sum(square((2.0 * np.arange(1, n + 1) - 1.0) / (2.0 * n) - f(sort(x), *args)))
     if float(values_of(w)) >= n / 3.0:
         return Significance(w, 0.0 * w)
-    p = 1.0 - bessel_terms(cvm_limit, w) * (1.0 + 1.0 / (12.0 * n)) - bessel_terms(cvm_correction, w) / n
+    p = 1.0 - term_sum(cvm_limit, w) * (1.0 + 1.0 / (12.0 * n)) - term_sum(cvm_correction, w) / n
     return Significance(w, maximum(p, 0.0))
 
 
@@ -303,7 +303,7 @@ def anderson(x, dist="norm", *, method=None):
     """The statistic, and SciPy's table for it."""
     if dist not in ("norm", "expon") or method not in (None, "interpolate"):
         raise ArgumentError("scipy.stats.anderson: of dist='norm' and 'expon', method=None and 'interpolate' only on a tracked Variable")
-    x = array_of(x)
+    x = array_argument(x)
     n, y = shape(x)[0], sort(x)
     w = (y - red.mean(x)) / red.std(x, ddof=1) if dist == "norm" else y / red.mean(x)
     law = family(dist)
@@ -344,7 +344,7 @@ def royston_weights(n: int) -> np.ndarray:
 
 @statistic
 def shapiro(x, *, axis=None, nan_policy="propagate"):
-    x, axis = sample(x, axis, nan_policy)
+    x, axis = sample_array(x, axis, nan_policy)
     n = shape(x)[axis]
     if ndim(x) != 1 or n < 3:
         raise ArgumentError("scipy.stats.shapiro: with a sample of one axis, of at least three elements, only on a tracked Variable")
@@ -379,7 +379,7 @@ Interval = namedtuple("ConfidenceInterval", "low high")
 
 @statistic
 def tukey_hsd(*args, equal_var=True):
-    groups = [array_of(a) for a in args]
+    groups = [array_argument(a) for a in args]
     n, k = np.array([shape(g)[0] for g in groups]) * 1.0, float(len(groups))
     means, v = stack([red.mean(g) for g in groups]), stack([red.var(g, ddof=1) for g in groups])
     if equal_var:

@@ -12,10 +12,10 @@ from ..ops.reductions import logsumexp
 from ..ops.shaping import sum
 from ..ops.special import kolmogorov as ks
 from ..ops.special import noncentral
-from ..ops.special.declare import last, unit_nodes
+from ..ops.special.declare import unit_nodes, with_last_axis
 from ..ops.special.error_functions import exprel, log_ndtr, ndtr, xlog1py, xlogy
 from ..ops.special.gamma import gammaln
-from ._continuous import extreme, log_phi
+from ._continuous import extreme_value_term, log_phi
 from ._families import Continuous, Discrete
 
 # --- closed forms of four parameters ---
@@ -28,8 +28,8 @@ kappa4 = Continuous(
         h > 0, log(select(h > 0, h, 1.0)) * exprel(-k * log(select(h > 0, h, 1.0))), select(k < 0, 1.0 / select(k < 0, k, -1.0), -math.inf)
     ),
     high=lambda h, k: select(k > 0, 1.0 / select(k > 0, k, 1.0), math.inf),
-    logpdf=lambda z, h, k: (1.0 - k) * extreme(z, k) + (1.0 - h) * extreme(exp(extreme(z, k)), h),
-    logcdf=lambda z, h, k: extreme(exp(extreme(z, k)), h),
+    logpdf=lambda z, h, k: (1.0 - k) * extreme_value_term(z, k) + (1.0 - h) * extreme_value_term(exp(extreme_value_term(z, k)), h),
+    logcdf=lambda z, h, k: extreme_value_term(exp(extreme_value_term(z, k)), h),
     from_logcdf=lambda y, h, k: -log(-y * exprel(h * y)) * exprel(k * log(-y * exprel(h * y))),
 )
 
@@ -99,9 +99,9 @@ kstwo = Continuous(
     valid=whole_and_positive,
     low=lambda n: 0.5 / n,
     high=1.0,
-    logpdf=lambda z, n: log(ks.each(ks.density_of_sample, n, z)),
-    cdf=lambda z, n: ks.each(ks.of_sample, n, z),
-    sf=lambda z, n: 1.0 - ks.each(ks.of_sample, n, z),
+    logpdf=lambda z, n: log(ks.for_each_number(ks.density_of_sample, n, z)),
+    cdf=lambda z, n: ks.for_each_number(ks.of_sample, n, z),
+    sf=lambda z, n: 1.0 - ks.for_each_number(ks.of_sample, n, z),
 )
 kstwobign = Continuous(
     "kstwobign",
@@ -133,7 +133,7 @@ nct = Continuous(
 def splines(z, n, more):
     """B_j of order n + more at z, for whole j from 0 beyond z, along a last axis."""
     n = np.asarray(values_of(n))
-    most, z = int(n.max()) + more, last(z)
+    most, z = int(n.max()) + more, with_last_axis(z)
     j = np.arange(2.0 * most)
     y = select((primal_of(z) >= j) & (primal_of(z) < j + 1.0), 1.0, 0.0 * z)
     found = y
@@ -161,7 +161,17 @@ irwinhall = Continuous(
 
 def gausshyper_norm(a, b, c, z):
     x, rest, w = unit_nodes()
-    return log(sum(w * exp((last(a) - 1.0) * np.log(x) + (last(b) - 1.0) * np.log(rest) - last(c) * log1p(last(z) * x)), -1))
+    return log(
+        sum(
+            w
+            * exp(
+                (with_last_axis(a) - 1.0) * np.log(x)
+                + (with_last_axis(b) - 1.0) * np.log(rest)
+                - with_last_axis(c) * log1p(with_last_axis(z) * x)
+            ),
+            -1,
+        )
+    )
 
 
 gausshyper = Continuous(
@@ -179,7 +189,7 @@ STEP = NORMAL[1] - NORMAL[0]
 
 def between(w):
     """The probability of a normal number between each of NORMAL and w more, from the nearer tail; by the density where w is small."""
-    w = last(w)
+    w = with_last_axis(w)
     small = primal_of(w) < 1e-6
     v = select(small, 1.0, w)
     gap = select(NORMAL > 0, ndtr(-NORMAL) - ndtr(-NORMAL - v), ndtr(NORMAL + v) - ndtr(NORMAL))
@@ -188,13 +198,13 @@ def between(w):
 
 def ranges(w, k):
     """The probability that k normal numbers span less than w."""
-    k, gap = last(k), between(w)
+    k, gap = with_last_axis(k), between(w)
     return STEP * sum(k * exp(log_phi(NORMAL)) * power(gap, k - 1.0), -1)
 
 
 def range_density(w, k):
-    k, gap = last(k), between(w)
-    return STEP * sum(k * (k - 1.0) * exp(log_phi(NORMAL) + log_phi(NORMAL + last(w))) * power(gap, k - 2.0), -1)
+    k, gap = with_last_axis(k), between(w)
+    return STEP * sum(k * (k - 1.0) * exp(log_phi(NORMAL) + log_phi(NORMAL + with_last_axis(w))) * power(gap, k - 2.0), -1)
 
 
 studentized_range = Continuous(
@@ -202,8 +212,8 @@ studentized_range = Continuous(
     "k df",
     valid=lambda k, df: (k > 1) & (df > 0),
     low=0.0,
-    logpdf=lambda z, k, df: log(noncentral.over_chi(lambda s, w: s * range_density(w, last(k)), df, 0.0, z, points=120)),
-    cdf=lambda z, k, df: noncentral.over_chi(lambda s, w: ranges(w, last(k)), df, 0.0, z, points=120),
+    logpdf=lambda z, k, df: log(noncentral.over_chi(lambda s, w: s * range_density(w, with_last_axis(k)), df, 0.0, z, points=120)),
+    cdf=lambda z, k, df: noncentral.over_chi(lambda s, w: ranges(w, with_last_axis(k)), df, 0.0, z, points=120),
 )
 
 LINE = np.arange(0.5, 400.0) * 0.05  # of the contour; beyond it exp(-pi y / 2) is nothing
@@ -220,7 +230,7 @@ def landau_parts(z: Any, over: bool) -> tuple:
     2); `over`: the integrands over s and u.  The first is right on the left, the second on the right."""
     v = 0.5 * math.pi * z + math.log(0.5 * math.pi)
     left = primal_of(v) < 1.0
-    near, far = last(select(left, v, 1.0)), last(select(left, 1.0, v))
+    near, far = with_last_axis(select(left, v, 1.0)), with_last_axis(select(left, 1.0, v))
     start = exp(-1.0 - primal_of(near))
     size = np.maximum(1.0, np.sqrt(start))  # the width of the saddle
     y = LINE * size
@@ -253,61 +263,61 @@ landau = Continuous("landau", logpdf=lambda z: log(landau_density(z)), cdf=landa
 # --- whole numbers ---
 
 
-def harmonic(k, a, most):
+def harmonic_sum(k, a, most):
     """The sum of j^-a for j from 1 to k."""
     j = np.arange(1.0, most + 1.0)
-    return sum(select(j <= last(primal_of(k)), exp(-last(a) * np.log(j)), 0.0), -1)
+    return sum(select(j <= with_last_axis(primal_of(k)), exp(-with_last_axis(a) * np.log(j)), 0.0), -1)
 
 
-def largest(n):
+def largest_integer(n):
     return int(np.max(np.asarray(values_of(n))))
 
 
 zipfian = Discrete(
     "zipfian",
     "a n",
-    lambda k, a, n: -a * log(k) - log(harmonic(n, a, largest(n))),
+    lambda k, a, n: -a * log(k) - log(harmonic_sum(n, a, largest_integer(n))),
     lambda k, a, n: (k >= 1) & (k <= n),
     valid=lambda a, n: (a >= 0) & whole_and_positive(n),
     first=1,
-    cdf=lambda k, a, n: harmonic(k, a, largest(n)) / harmonic(n, a, largest(n)),
+    cdf=lambda k, a, n: harmonic_sum(k, a, largest_integer(n)) / harmonic_sum(n, a, largest_integer(n)),
 )
 
 
-def choose(n, k):
+def log_binomial(n, k):
     return gammaln(n + 1.0) - gammaln(k + 1.0) - gammaln(n - k + 1.0)
 
 
-def drawn(k, M, n, N):
+def log_draws(k, M, n, N):
     """The logarithm of the number of ways to draw k of n and N - k of the M - n others; -inf where there is none."""
     inside = (k >= np.maximum(0.0, N - M + n)) & (k <= np.minimum(n, N))
     j = np.where(inside, k, np.maximum(0.0, N - M + n))
-    return np.where(inside, choose(n, j) + choose(M - n, N - j), -np.inf)
+    return np.where(inside, log_binomial(n, j) + log_binomial(M - n, N - j), -np.inf)
 
 
-def plain(*xs):
+def plain_rule(*xs):
     return [np.asarray(values_of(x)) * 1.0 for x in xs]
 
 
 def fisher_log(k, M, n, N, odds):
-    M, n, N = plain(M, n, N)
-    every = np.arange(largest(np.minimum(n, N)) + 1.0)
-    total = logsumexp(drawn(every, M[..., None], n[..., None], N[..., None]) + every * log(last(odds)), -1)
-    return drawn(primal_of(k), M, n, N) + k * log(odds) - total
+    M, n, N = plain_rule(M, n, N)
+    every = np.arange(largest_integer(np.minimum(n, N)) + 1.0)
+    total = logsumexp(log_draws(every, M[..., None], n[..., None], N[..., None]) + every * log(with_last_axis(odds)), -1)
+    return log_draws(primal_of(k), M, n, N) + k * log(odds) - total
 
 
 def wallenius_log(k, M, n, N, odds):
     """Balls of one colour are `odds` times as likely to be the next: an integral over the time until N are drawn."""
-    M, n, N = plain(M, n, N)
+    M, n, N = plain_rule(M, n, N)
     x, rest, w = unit_nodes()
     time = np.where(x < 0.5, np.log(x), np.log1p(-np.minimum(rest, 0.5)))
     k_, d = primal_of(k), odds * (n - primal_of(k)) + (M - n) - (N - primal_of(k))
     d = select(primal_of(d) > 0, d, 1.0)
-    ours, others = log(-expm1(last(odds / d) * time)), log(-expm1(last(1.0 / d) * time))
-    k_, all_ = last(k_), last(N)
-    inside = np.isfinite(drawn(primal_of(k), M, n, N))
-    integral = sum(w * exp(select(last(inside), k_ * ours + (all_ - k_) * others, 0.0)), -1)
-    return drawn(primal_of(k), M, n, N) + log(integral)
+    ours, others = log(-expm1(with_last_axis(odds / d) * time)), log(-expm1(with_last_axis(1.0 / d) * time))
+    k_, all_ = with_last_axis(k_), with_last_axis(N)
+    inside = np.isfinite(log_draws(primal_of(k), M, n, N))
+    integral = sum(w * exp(select(with_last_axis(inside), k_ * ours + (all_ - k_) * others, 0.0)), -1)
+    return log_draws(primal_of(k), M, n, N) + log(integral)
 
 
 def possible(k, M, n, N, odds):

@@ -17,7 +17,7 @@ from ..ops.special.declare import valued
 from ..ops.special.error_functions import xlogy
 from ..ops.special.gamma import gammaln, multigammaln
 from ._classic import LOG_2PI, LOG_PI
-from ._families import Distribution, array_of, derived, number_like, scipy_stats, wide
+from ._families import Distribution, array_argument, number_like, scipy_stats, tracked_method, wide
 
 
 @primitive()
@@ -39,7 +39,7 @@ class MultivariateNormal(Distribution):
         """Those of SciPy's frozen law."""
         return {"mean": frozen.mean, "cov": frozen.cov_object.covariance, "allow_singular": frozen.allow_singular}
 
-    @derived
+    @tracked_method
     def logpdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         """
         >>> import numpy as np, tapegrad as tg
@@ -50,12 +50,12 @@ class MultivariateNormal(Distribution):
         """
         return self._answer("logpdf", x, mean, cov, allow_singular)
 
-    @derived
+    @tracked_method
     def pdf(self, x: Any, mean: Any = None, cov: Any = 1.0, allow_singular: bool = False) -> Any:
         return self._answer("pdf", x, mean, cov, allow_singular)
 
     def _answer(self, call: str, x: Any, mean: Any, cov: Any, allow_singular: bool) -> Any:
-        x = wide(array_of(x))
+        x = wide(array_argument(x))
         mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
         y, singular = self._log(x, mean, cov, allow_singular)
         y = exp(y) if call == "pdf" else y
@@ -142,26 +142,26 @@ class Law(Distribution):
         args = [*args, *[given.pop(n) for n in self.names[len(args) :] if n in given]]
         if given or len(args) > len(self.names):
             raise ArgumentError(f"{self.name}.{call} takes (x, {', '.join(self.names)}); got more, or {', '.join(given)}")
-        y = self._log(array_of(x), *[array_of(a) for a in args])
+        y = self._log(array_argument(x), *[array_argument(a) for a in args])
         y = exp(y) if call in ("pdf", "pmf") else y
         if xp(y) is not np:
             return y
-        own = scipys_law(*[primal_of(array_of(v)) for v in (x, *args)], name=self.name, call=call)
+        own = scipys_law(*[primal_of(array_argument(v)) for v in (x, *args)], name=self.name, call=call)
         return valued(shaping.reshape(y, to=shape(own)), own)
 
-    @derived
+    @tracked_method
     def logpdf(self, x: Any, *args: Any, **given: Any) -> Any:
         return self._evaluated("logpdf", x, args, given)
 
-    @derived
+    @tracked_method
     def pdf(self, x: Any, *args: Any, **given: Any) -> Any:
         return self._evaluated("pdf", x, args, given)
 
-    @derived
+    @tracked_method
     def logpmf(self, x: Any, *args: Any, **given: Any) -> Any:
         return self._evaluated("logpmf", x, args, given)
 
-    @derived
+    @tracked_method
     def pmf(self, x: Any, *args: Any, **given: Any) -> Any:
         return self._evaluated("pmf", x, args, given)
 

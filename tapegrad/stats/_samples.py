@@ -19,10 +19,10 @@ from ..ops.sorting import sort
 from ..ops.special.error_functions import exprel_n
 from ..ops.statistics import median
 from ..ops.statistics import quantile as quantile_of
-from ._families import array_of, scipy_stats
+from ._families import array_argument, scipy_stats
 from ._statistics import boxcox as boxcox_of
-from ._statistics import kurtosis, linregress, sample, skew, statistic, yeojohnson
-from ._statistics import sample as sample_of
+from ._statistics import kurtosis, linregress, sample_array, skew, statistic, yeojohnson
+from ._statistics import sample_array as sample_of
 
 # What SciPy changed: relative frequencies are of the sum of the weights, and transformed samples are a tuple.
 SINCE_18 = SCIPY >= (1, 18)
@@ -34,7 +34,7 @@ DescribeResult = namedtuple("DescribeResult", "nobs minmax mean variance skewnes
 
 @statistic
 def describe(a, axis=0, ddof=1, bias=True, nan_policy="propagate"):
-    a, axis = sample(a, axis, nan_policy)
+    a, axis = sample_array(a, axis, nan_policy)
     ends = red.amin(a, axis), red.amax(a, axis)
     moments = red.mean(a, axis), red.var(a, axis, ddof=ddof), skew(a, axis, bias), kurtosis(a, axis, True, bias)
     return DescribeResult(shape(a)[axis], ends, *moments)
@@ -42,7 +42,7 @@ def describe(a, axis=0, ddof=1, bias=True, nan_policy="propagate"):
 
 @statistic
 def kstat(data, n=2, *, axis=None, nan_policy="propagate", keepdims=False):
-    x, axis = sample(data, axis, nan_policy)
+    x, axis = sample_array(data, axis, nan_policy)
     m, n = shape(x)[axis] * 1.0, int(n)
     if not 1 <= n <= 4:
         raise ValueError("k-statistics only supported for 1<=n<=4")
@@ -60,7 +60,7 @@ def kstat(data, n=2, *, axis=None, nan_policy="propagate", keepdims=False):
 
 @statistic
 def kstatvar(data, n=2, *, axis=None, nan_policy="propagate", keepdims=False):
-    x, axis = sample(data, axis, nan_policy)
+    x, axis = sample_array(data, axis, nan_policy)
     m, given = shape(x)[axis] * 1.0, {"axis": axis, "keepdims": keepdims}
     if n == 1:
         return kstat(x, 2, **given) / m
@@ -102,7 +102,7 @@ def correa(x: Any, m: int) -> Any:
 
 @statistic
 def differential_entropy(values, *, window_length=None, base=None, axis=0, method="auto", nan_policy="propagate", keepdims=False):
-    x, axis = sample(values, axis, nan_policy)
+    x, axis = sample_array(values, axis, nan_policy)
     x = sort(moveaxis(x, axis, -1), -1)
     n = shape(x)[-1]
     m = math.floor(math.sqrt(n) + 0.5) if window_length is None else int(window_length)
@@ -130,8 +130,8 @@ def differential_entropy(values, *, window_length=None, base=None, axis=0, metho
 @statistic
 def expectile(a, alpha=0.5, *, weights=None):
     """Its weights are those on either side of it, which are constants but for alpha; the place is SciPy's."""
-    a = array_of(a)
-    w = np.ones(shape(a)) if weights is None else array_of(weights)
+    a = array_argument(a)
+    w = np.ones(shape(a)) if weights is None else array_argument(weights)
     plain = [np.asarray(values_of(x)) for x in (a, alpha, w)]
     place = scipy_stats().expectile(plain[0], float(plain[1]), weights=np.broadcast_to(plain[2], plain[0].shape))
     c = w * select(plain[0] <= place, 1.0 - alpha, alpha * 1.0)
@@ -146,18 +146,18 @@ METHODS = {"fraction": "linear", "lower": "lower", "higher": "higher"}
 
 @statistic
 def scoreatpercentile(a, per, limit=(), interpolation_method="fraction", axis=None):
-    x = array_of(a)
+    x = array_argument(a)
     if len(limit):
         plain = values_of(x)
         x = x[np.nonzero((limit[0] <= plain) & (plain <= limit[1]))]
-    return quantile_of(x, array_of(per) / 100.0, axis, method=METHODS[interpolation_method])
+    return quantile_of(x, array_argument(per) / 100.0, axis, method=METHODS[interpolation_method])
 
 
 @statistic
 def quantile(x, p, *, method="linear", axis=0, nan_policy="propagate", keepdims=None, weights=None):
     """The quantiles stand along `axis`, as SciPy has them."""
-    x, axis = sample(x, axis, nan_policy)
-    p = array_of(p)
+    x, axis = sample_array(x, axis, nan_policy)
+    p = array_argument(p)
     if ndim(p) > 1 or weights is not None or method.startswith("round") or method == "harrell-davis":
         raise ArgumentError(
             "scipy.stats.quantile: with p of more axes, weights= and methods of SciPy's own is not supported on a tracked Variable; "
@@ -174,8 +174,8 @@ SiegelslopesResult = namedtuple("SiegelslopesResult", "slope intercept")
 
 
 def points(y: Any, x: Any) -> tuple:
-    y = reshape(array_of(y), to=(-1,)) * 1.0
-    x = np.arange(shape(y)[0]) * 1.0 if x is None else reshape(array_of(x), to=(-1,)) * 1.0
+    y = reshape(array_argument(y), to=(-1,)) * 1.0
+    x = np.arange(shape(y)[0]) * 1.0 if x is None else reshape(array_argument(x), to=(-1,)) * 1.0
     if shape(x) != shape(y) or shape(x)[0] < 2:
         raise ValueError("`x` and `y` must have the same length, at least 2")
     return y, x
@@ -216,7 +216,7 @@ Mean, Variance, Deviation = [namedtuple(name, "statistic minmax") for name in ("
 @statistic
 def bayes_mvs(data, alpha=0.90):
     """Of laws that move and stretch with mean and deviation: standard means and intervals."""
-    x = reshape(array_of(data), to=(-1,))
+    x = reshape(array_argument(data), to=(-1,))
     n, laws = shape(x)[0], scipy_stats()
     mean, c = red.mean(x), red.var(x)
     if n > 1000:
@@ -252,7 +252,7 @@ def no_plot(name: str, plot: Any) -> None:
 @statistic
 def probplot(x, sparams=(), dist="norm", fit=True, plot=None, rvalue=False):
     no_plot("probplot", plot)
-    x = array_of(x)
+    x = array_argument(x)
     law = getattr(scipy_stats(), dist) if isinstance(dist, str) else dist
     shapes = () if sparams is None else sparams if isinstance(sparams, tuple) else tuple(np.atleast_1d(sparams))
     at, y = law.ppf(medians(shape(x)[0]), *shapes), sort(x)
@@ -266,7 +266,7 @@ def correlations(x: Any, grid: np.ndarray, transformed: Any, places: Any) -> tup
 def normplot(name: str, transformed: Any) -> Any:
     def of(x, la, lb, plot=None, N=80):
         no_plot(name, plot)
-        x = array_of(x)
+        x = array_argument(x)
         at = scipy_stats().norm.ppf(medians(shape(x)[0]))
         return correlations(x, np.linspace(la, lb, N), transformed, lambda s: at)
 
@@ -281,12 +281,12 @@ yeojohnson_normplot = normplot("yeojohnson_normplot", yeojohnson)
 @statistic
 def ppcc_plot(x, a, b, dist="tukeylambda", plot=None, N=80):
     no_plot("ppcc_plot", plot)
-    x = array_of(x)
+    x = array_argument(x)
     law, at = getattr(scipy_stats(), dist) if isinstance(dist, str) else dist, medians(shape(x)[0])
     return correlations(x, np.linspace(a, b, N), lambda x, s: x, lambda s: law.ppf(at, s))
 
 
-def solved(score: Any, start: float, x: Any) -> Any:
+def solve_score(score: Any, start: float, x: Any) -> Any:
     """The root of score(s, x) that SciPy found: each of these steps of Newton, whose slope is a constant, has one order of its derivatives
     more, and what the slope lacks is multiplied once more."""
     plain, h = primal_of(x), 1e-4
@@ -326,7 +326,7 @@ def correlation_score(at: Any, y: Any, dy: Any) -> Any:
 def boxcox_normmax(x, brack=None, method="pearsonr", optimizer=None, *, ymax=None):
     if optimizer is not None or ymax is not None or method not in ("pearsonr", "mle", "all"):
         raise ArgumentError("scipy.stats.boxcox_normmax: optimizer= and ymax= are not supported on a tracked Variable")
-    x = array_of(x)
+    x = array_argument(x)
     start = np.atleast_1d(scipy_stats().boxcox_normmax(np.asarray(values_of(x)), brack, method))
     at = scipy_stats().norm.ppf(medians(shape(x)[0]))
     u = log(x)
@@ -339,28 +339,28 @@ def boxcox_normmax(x, brack=None, method="pearsonr", optimizer=None, *, ymax=Non
         return likelihood_score(lambda k: bent(u, s, k), u, u)
 
     scores = {"pearsonr": [by_correlation], "mle": [by_likelihood], "all": [by_correlation, by_likelihood]}[method]
-    found = [solved(f, float(s), u) for f, s in zip(scores, start, strict=True)]
+    found = [solve_score(f, float(s), u) for f, s in zip(scores, start, strict=True)]
     return stack(found) if method == "all" else found[0]
 
 
 @statistic
 def yeojohnson_normmax(x, brack=None):
-    x = array_of(x)
+    x = array_argument(x)
     start = float(scipy_stats().yeojohnson_normmax(np.asarray(values_of(x)), brack))
     signs = np.where(np.asarray(values_of(x)) >= 0, 1.0, -1.0)
     score = lambda s, x: likelihood_score(lambda k: yeo_parts(s, x, k), x, signs * log1p(absolute(x)))
-    return solved(score, start, x)
+    return solve_score(score, start, x)
 
 
 @statistic
 def ppcc_max(x, brack=(0.0, 1.0), dist="tukeylambda"):
     if dist != "tukeylambda":
         raise ArgumentError("scipy.stats.ppcc_max: of dist='tukeylambda' only on a tracked Variable")
-    x = array_of(x)
+    x = array_argument(x)
     start = float(scipy_stats().ppcc_max(np.asarray(values_of(x)), brack))
     at = medians(shape(x)[0])
     part = lambda s, k: bent(np.log(at), s, k) - bent(np.log1p(-at), s, k)
-    return solved(lambda s, x: correlation_score(sort(x), part(s, 0), part(s, 1)), start, x)
+    return solve_score(lambda s, x: correlation_score(sort(x), part(s, 0), part(s, 1)), start, x)
 
 
 # --- histograms ---
@@ -369,10 +369,10 @@ CumfreqResult = namedtuple("CumfreqResult", "cumcount lowerlimit binsize extrapo
 RelfreqResult = namedtuple("RelfreqResult", "frequency lowerlimit binsize extrapoints")
 
 
-def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
+def histogram_counts(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
     """(..., the number of values, or from SciPy 1.18 on the sum of the weights).  Counts are constants, by weights they are linear; the
     bins move with the ends of the sample."""
-    a = reshape(array_of(a), to=(-1,))
+    a = reshape(array_argument(a), to=(-1,))
     if limits is None:
         low, high = red.amin(a), red.amax(a)
         rest = (high - low) / (2.0 * (numbins - 1.0))
@@ -382,7 +382,7 @@ def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
     edges = np.histogram_bin_edges(at, numbins, plain)
     cells = np.searchsorted(edges, at, "right") - 1
     cells = np.where(at == edges[-1], numbins - 1, cells)
-    w = np.ones(len(at)) if weights is None else array_of(weights)
+    w = np.ones(len(at)) if weights is None else array_argument(weights)
     y = matmul(w * 1.0, (cells[:, None] == np.arange(numbins)) * 1.0)
     outside = int(np.sum((at < plain[0]) | (at > plain[1])))
     return y, limits[0], (limits[1] - limits[0]) / numbins, outside, shape(a)[0] if weights is None or not SINCE_18 else red.sum(w)
@@ -390,11 +390,11 @@ def frequencies(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
 
 @statistic
 def cumfreq(a, numbins=10, defaultreallimits=None, weights=None):
-    y, low, size, outside, _ = frequencies(a, numbins, defaultreallimits, weights)
+    y, low, size, outside, _ = histogram_counts(a, numbins, defaultreallimits, weights)
     return CumfreqResult(red.cumsum(y), low, size, outside)
 
 
 @statistic
 def relfreq(a, numbins=10, defaultreallimits=None, weights=None):
-    y, low, size, outside, n = frequencies(a, numbins, defaultreallimits, weights)
+    y, low, size, outside, n = histogram_counts(a, numbins, defaultreallimits, weights)
     return RelfreqResult(y / n, low, size, outside)

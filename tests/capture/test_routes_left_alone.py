@@ -538,7 +538,7 @@ def test_an_object_of_c_in_reach_and_references_that_show_raise_nothing(where, m
     if where == "generator":
         assert next(also) is buf
     assert np.allclose(tg.grad(f)(x), 2 * x * W)
-    monkeypatch.setattr(references, "shown", None)  # the second time nobody searches
+    monkeypatch.setattr(references, "referrer_counts", None)  # the second time nobody searches
     assert np.allclose(tg.grad(f)(x), 2 * x * W)
 
 

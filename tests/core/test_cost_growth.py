@@ -13,7 +13,7 @@ from frames import calls
 import tapegrad as tg
 from tapegrad._core import scope
 from tapegrad._core.arrays import same_bits
-from tapegrad._core.trees import filled, leaves
+from tapegrad._core.trees import leaves, with_leaves
 
 X = np.array([0.3, 0.4, 0.5])
 
@@ -201,9 +201,9 @@ def test_plain_operands_that_change_meanwhile():
 
 def test_filled_is_the_tree_of_the_leaves():
     tree = {"a": [1.0, (2.0, X)], "b": {"c": 3.0}, "d": ()}
-    assert filled(tree, iter(leaves(tree))) == tree
+    assert with_leaves(tree, iter(leaves(tree))) == tree
     assert leaves(tree)[2] is X
-    assert filled([1.0, 2.0], iter([5.0])) == [5.0, None]
+    assert with_leaves([1.0, 2.0], iter([5.0])) == [5.0, None]
 
 
 def test_a_tree_changed_between_the_value_and_the_pullback():

@@ -14,7 +14,7 @@ from random_programs import draw, source
 
 import tapegrad as tg
 from tapegrad._core import primitive
-from tapegrad._core.arrays import kept
+from tapegrad._core.arrays import copy_with_layout
 from tapegrad._core.trees import leaves
 from tapegrad._core.variable import like_layout
 from tapegrad.ops import piecewise
@@ -42,7 +42,7 @@ def same(got, want):
 def outcome(make, first, second):
     """'right', 'wrong' or 'loud' (and why) for the function that `make()` gives, new for each run."""
     with np.errstate(all="ignore"):
-        want = [make()(*[kept(np.asarray(a))[()] for a in point]) for point in (first, second)]
+        want = [make()(*[copy_with_layout(np.asarray(a))[()] for a in point]) for point in (first, second)]
         try:
             got = at_both(make(), first, second)
         except Exception as e:

@@ -153,7 +153,7 @@ def floats_out(f, args, kwargs):
 def run_grid(rows, monkeypatch, xp=np):
     wrong, arrays, refused = [], 0, 0
     for f, args, kwargs, kind, tracked, large in rows:
-        monkeypatch.setattr(reverse, "SMALL", -1 if large else 4096)
+        monkeypatch.setattr(reverse, "COPIED_BYTES", -1 if large else 4096)
         try:
             with np.errstate(all="ignore"), sealed():
                 arrays += check(f, args, kwargs, kind, tracked, xp)

@@ -14,10 +14,10 @@ from numpy.lib.stride_tricks import as_strided, sliding_window_view
 from random_layouts import KINDS, MODES, compared, lies, relaid
 
 import tapegrad as tg
-from tapegrad._core.arrays import kept, room_laid
-from tapegrad._core.reverse import fixed
+from tapegrad._core.arrays import copy_with_layout, room_laid
+from tapegrad._core.reverse import setting_copy
 from tapegrad.errors import TapegradError
-from tapegrad.replay.record.instructions import product
+from tapegrad.replay.record.instructions import vector_product
 
 pytestmark = pytest.mark.smoke
 
@@ -72,7 +72,7 @@ def test_a_record_keeps_settings_as_they_lie(kind):
     for shape in [(4,), (2, 3), (3, 1, 2), (2, 2, 3), (2, 0, 3)]:
         v = rng.integers(0, 2, shape)
         x = relaid(v.astype(bool), kind, rng) if v.size else v.astype(bool)
-        c = fixed({"where": (x, [x])})["where"]
+        c = setting_copy({"where": (x, [x])})["where"]
         for y in (c[0], c[1][0]):
             assert lies(y) == lies(x) and np.array_equal(y, x) and not np.shares_memory(x, y)
 
@@ -130,7 +130,7 @@ def slopes(f, x, step=1e-3):
             continue
 
         def value(h, at=at):
-            z = kept(x)
+            z = copy_with_layout(x)
             z[at] += h
             return f(z)
 
@@ -144,7 +144,7 @@ def forms_of(f, x):
     yield "grad", tg.value_and_grad(f)(x)
     yield "jvp", (tg.jvp(f, (x,), (np.ones(x.shape),))[0], np.array([tg.jvp(f, (x,), (e,))[1] for e in units(x)]).reshape(x.shape))
     p = tg.prepare(f, x)
-    yield "prepared", [p.value_and_grad(kept(x)) for _ in range(4)][-1]
+    yield "prepared", [p.value_and_grad(copy_with_layout(x)) for _ in range(4)][-1]
     with_samples = tg.vmap(lambda z: tg.value_and_grad(f)(z))(np.stack([x, x * 0.9]))
     if x.flags.c_contiguous:
         yield "vmap", (with_samples[0][0], with_samples[1][0])
@@ -194,7 +194,7 @@ WAYS = {
     "grad": lambda f, x: tg.value_and_grad(f)(x)[0],
     "jvp": lambda f, x: tg.jvp(f, (x,), (np.ones(x.shape),))[0],
     "vmap": lambda f, x: tg.vmap(f)(x[None])[0],
-    "prepared": lambda f, x: [p(kept(x)) for p in [tg.prepare(f, x)] for _ in range(2)][-1],
+    "prepared": lambda f, x: [p(copy_with_layout(x)) for p in [tg.prepare(f, x)] for _ in range(2)][-1],
 }
 
 
@@ -202,9 +202,9 @@ def run_programs(seeds, ways=WAYS):
     """Programs by the plain run; of those whose derivative exists, the gradient by differences."""
     found = Counter()
     for seed in seeds:
-        x, lines = layout_programs.drawn(seed, place=kept)
+        x, lines = layout_programs.drawn(seed, place=copy_with_layout)
         f = layout_programs.function(lines)
-        value = f(kept(x))
+        value = f(copy_with_layout(x))
         for way in ways:
             got = WAYS[way](f, x)
             assert np.isclose(got, value, rtol=1e-8), f"seed {seed}, {way}: {got} instead of {value}, strides {x.strides}: {lines}"
@@ -304,7 +304,7 @@ def test_arguments_keep_their_gaps(seed):
             calls = (through_its_reshapes, tg.grad(through_its_reshapes))
             assert [outcome(f, x) for f in calls] in (["read-only"] * 2, ["a number"] * 2)
             continue
-        value, g = through_its_reshapes(kept(x)), slopes(through_its_reshapes, x)
+        value, g = through_its_reshapes(copy_with_layout(x)), slopes(through_its_reshapes, x)
         for form, (v, d) in forms_of(through_its_reshapes, x):
             np.testing.assert_allclose(v, value, rtol=1e-12, err_msg=f"{kind}, {form}")
             np.testing.assert_allclose(d, g, rtol=1e-6, atol=1e-8, err_msg=f"{kind}, {form}")
@@ -317,7 +317,7 @@ def test_samples_lie_as_in_a_loop():
         stack = np.moveaxis(np.stack([x, x * 0.7, x - 0.2], axis=-1), -1, 0)
         for axis in range(stack.ndim):
             many = np.moveaxis(stack, 0, axis)
-            want = [through_its_reshapes(kept(s)) for s in np.moveaxis(many, axis, 0)]
+            want = [through_its_reshapes(copy_with_layout(s)) for s in np.moveaxis(many, axis, 0)]
             np.testing.assert_allclose(tg.vmap(through_its_reshapes, in_axes=axis)(many), want, rtol=1e-12, err_msg=f"{kind}, {axis}")
 
 
@@ -328,7 +328,7 @@ def test_a_copy_that_lies_alike():
         a = relaid(a, KINDS[n % len(KINDS)], rng)
         if n % 10 == 0 and a.shape[-1] > 2:
             a = sliding_window_view(a, 2, axis=-1)
-        b = kept(a)
+        b = copy_with_layout(a)
         np.testing.assert_array_equal(a, b)
         assert lies(a) == lies(b) and np.exp(a).strides == np.exp(b).strides
         questions = [lambda v: v.reshape(-1), lambda v: v.ravel("K"), lambda v: v.ravel("F"), lambda v: v.reshape(v.shape[0], -1)]
@@ -336,7 +336,7 @@ def test_a_copy_that_lies_alike():
             np.testing.assert_array_equal(q(a), q(b))
             assert np.shares_memory(q(a), a) == np.shares_memory(q(b), b)
     thin = np.zeros((1000, 1000))[:, :1]
-    assert kept(thin).base.nbytes < 3 * thin.nbytes  # the gap is kept, not its size
+    assert copy_with_layout(thin).base.nbytes < 3 * thin.nbytes  # the gap is kept, not its size
 
 
 REPEATED = [
@@ -407,7 +407,7 @@ def test_products_of_a_recording_lie_as_those_of_numpy_do():
     for m, k, p in itertools.product(sizes, repeat=3):
         for x, y in itertools.product(arrays(m, k), (*arrays(k, p), *arrays(1, k))):
             if x.shape[-1] == y.shape[0]:
-                found, wanted = product(x, y), np.matmul(x, y)
+                found, wanted = vector_product(x, y), np.matmul(x, y)
                 assert type(found) is type(wanted) and found.dtype == wanted.dtype, (x.dtype, y.dtype)
                 assert found.shape == wanted.shape and found.strides == wanted.strides, (x.strides, y.strides)
                 assert np.allclose(found, wanted, 1e-5, 1e-5)

@@ -16,7 +16,7 @@ from third_trace import Counting, Hiding, value
 import tapegrad as tg
 from tapegrad._core.forward import Dual
 from tapegrad._core.primitive import HOOKS, Trace, bind
-from tapegrad._core.reverse import PART, Fold, primitive_of
+from tapegrad._core.reverse import PART, AdaptedRule, primitive_of
 from tapegrad._core.variable import View
 from tapegrad.ops.declare import PRIMITIVES
 
@@ -157,7 +157,7 @@ def test_each_record_names_its_primitive():
     for name in ("multiply", "add", "matmul", "qr_of", "assign", "read", "imag", "sum"):
         assert name in names or (name == "imag" and "read" in names)
     assert all(r[2] is PART or r == (None,) * 7 for r in unnamed) and len(unnamed) == 3
-    assert not FAST or any(type(r[0]) is Fold for r in records)
+    assert not FAST or any(type(r[0]) is AdaptedRule for r in records)
 
 
 # --- the engine without its short ways ---

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad._debug.graph import layers
+from tapegrad._debug.graph import layer_nodes
 
 pytestmark = pytest.mark.smoke
 
@@ -59,7 +59,7 @@ def test_drawings(tmp_path, monkeypatch):
 
 
 def test_no_two_boxes_overlap():
-    tree = ElementTree.fromstring(layers(tg.graph(f, X, 2.0).nodes))
+    tree = ElementTree.fromstring(layer_nodes(tg.graph(f, X, 2.0).nodes))
     boxes = [(float(r.get("x")), float(r.get("y"))) for r in tree.iter("{http://www.w3.org/2000/svg}rect")]
     assert len(set(boxes)) == len(boxes)
     for n, (x, y) in enumerate(boxes):

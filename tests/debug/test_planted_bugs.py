@@ -85,8 +85,8 @@ BUGS = [
     Bug(
         "plain operands not copied",
         "_core/reverse.py",
-        "    if a.nbytes <= SMALL:\n        return a.copy()",
-        "    if a.nbytes <= SMALL:\n        return a",
+        "    if a.nbytes <= COPIED_BYTES:\n        return a.copy()",
+        "    if a.nbytes <= COPIED_BYTES:\n        return a",
     ),
     # views
     Bug(

@@ -35,7 +35,7 @@ def times(factor):
     def run():
         cache.ENGINES.pop(key, None)
         cpu.ALIVE.pop(key, None)
-        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(cpu.compiled(text))(2)
+        return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(cpu.function_address(text))(2)
 
     return key, run
 
@@ -198,7 +198,7 @@ from tapegrad import cache
 name = sys.argv[1]
 for n in range(300):
     cache.save(name, bytes([n % 251]) * (1 + n * 997 % 50_000))
-    found = cache.load(name)
+    found = cache.load_code(name)
     assert found is not None and found == found[:1] * len(found)
 """
 
@@ -238,15 +238,15 @@ print(len(calls), *value)
 def test_the_files_that_were_used_least_recently_go(folder, monkeypatch):
     """Files are written, and read, at random; those that are left are the last ones."""
     monkeypatch.setattr(cache, "MOST_FILES", 20)
-    monkeypatch.setattr(cache, "EACH", 1)
-    monkeypatch.setattr(cache, "AGE", 0.0)
+    monkeypatch.setattr(cache, "WRITES_BETWEEN_CHECKS", 1)
+    monkeypatch.setattr(cache, "TOUCH_AGE_SECONDS", 0.0)
     rng, last = np.random.default_rng(0), []
     folder.mkdir()
     for other in ("notes.txt", "a.o", f"{'g' * 64}.o"):
         (folder / other).write_bytes(b"of somebody else")
     for n in range(200):
         name = cache.key(str(n if rng.random() < 0.7 or not last else rng.integers(n)))
-        if cache.load(name) is None:
+        if cache.load_code(name) is None:
             cache.save(name, b"content")
         last = [*[x for x in last if x != name], name]
         os.utime(folder / f"{name}.o", (1e9 + n, 1e9 + n))  # (clocks of file systems are coarse)
@@ -258,18 +258,18 @@ def test_the_files_that_were_used_least_recently_go(folder, monkeypatch):
 
 def test_large_files_go_first_where_bytes_are_limited(folder, monkeypatch):
     monkeypatch.setattr(cache, "MOST_BYTES", 10_000)
-    monkeypatch.setattr(cache, "EACH", 1)
+    monkeypatch.setattr(cache, "WRITES_BETWEEN_CHECKS", 1)
     for n in range(30):
         cache.save(cache.key(str(n)), bytes([n]) * 900)
         assert cache.info().bytes <= 10_000
-    assert cache.load(cache.key("29")) == bytes([29]) * 900
+    assert cache.load_code(cache.key("29")) == bytes([29]) * 900
 
 
 def test_a_file_that_is_read_counts_as_used(folder, monkeypatch):
     cache.save(NAME, b"content")
     path = folder / f"{NAME}.o"
     os.utime(path, (1e9, 1e9))
-    assert cache.load(NAME) == b"content" and path.stat().st_mtime > 1e9 + 1
+    assert cache.load_code(NAME) == b"content" and path.stat().st_mtime > 1e9 + 1
 
 
 def test_clear(folder, monkeypatch):

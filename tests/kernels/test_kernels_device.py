@@ -241,8 +241,8 @@ def test_a_divided_sum_has_the_bits_of_the_undivided(cupy, batch, steps):
 
 def test_a_divided_sum_in_slabs(cupy, monkeypatch):
     """As many chunks at a time as there is room for."""
-    monkeypatch.setattr(cuda, "SMALL", 0)
-    monkeypatch.setattr(cuda, "limits", lambda device: (1, 64, 65536))
+    monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
+    monkeypatch.setattr(cuda, "device_limits", lambda device: (1, 64, 65536))
     data = np.random.default_rng(8).normal(size=(2, 64 * 33 + 5))
     same(GAUSSIAN.value_and_grad(cupy.asarray(THETA), cupy.asarray(data)), GAUSSIAN.value_and_grad(THETA, data))
     if cupy.hosted:
@@ -295,7 +295,7 @@ def test_a_few_resident_threads_do_all_samples_in_any_order(cupy, monkeypatch):
     k, theta, data = case("kalman 2")
     theta = np.tile(theta, 40)
     expected = k.value_and_grad(theta, data)
-    monkeypatch.setattr(cuda, "resident", lambda threads, registers, device: 3)
+    monkeypatch.setattr(cuda, "resident_blocks", lambda threads, registers, device: 3)
     t, d = cupy.asarray(theta), cupy.asarray(data)
     same(k.value_and_grad(t, d), expected)
     if cupy.hosted:
@@ -310,13 +310,13 @@ def test_workspace_is_bounded_by_residency_and_by_free_memory(cupy, monkeypatch)
     made = []
     empty = cuda.cupy.empty
     monkeypatch.setattr(cuda.cupy, "empty", lambda n, dtype: made.append(n * np.dtype(dtype).itemsize) or empty(n, dtype))
-    monkeypatch.setattr(cuda, "limits", lambda device: (2, 2048, 65536))
+    monkeypatch.setattr(cuda, "device_limits", lambda device: (2, 2048, 65536))
     long = cupy.asarray(np.tile(data, 40))
     step = 5 * 8  # five numbers of the carry; the totals of the sums would be eight
     assert len(k.lowered(7, 0).bodies[1].loop.sums) < 8
     k.value_and_grad(cupy.asarray(np.tile(theta, 3000)), long)
     assert made[-1] <= 2 * 2048 * step * long.size
-    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
     monkeypatch.setattr(cuda, "INTERVALS", (1,))
     monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 65 * step * long.size)
     same(k.value_and_grad(cupy.asarray(np.tile(theta, 30)), long), k.value_and_grad(np.tile(theta, 30), np.tile(data, 40)))
@@ -335,7 +335,7 @@ def test_steps_that_have_no_room_are_computed_again(cupy, monkeypatch, name):
     made = []
     empty = cuda.cupy.empty
     monkeypatch.setattr(cuda.cupy, "empty", lambda n, dtype: made.append(n) or empty(n, dtype))
-    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
     t, d, expected = cupy.asarray(theta), cupy.asarray(data), k.value_and_grad(theta, data)
     for every in (1, 8, 64):
         totals = len(k.lowered(theta.shape[0], 0).loops[1].sums)
@@ -381,7 +381,7 @@ def test_the_interval_is_not_raised_for_nothing(cupy, monkeypatch):
     """With 391 steps one in 64 would take more rows than one in 8, as there are 64 of a segment."""
     k, theta, data = case("kalman 2")
     data = np.tile(data, 17)
-    monkeypatch.setattr(cuda, "SMALL", 0)
+    monkeypatch.setattr(cuda, "SMALL_WORKSPACE_BYTES", 0)
     monkeypatch.setattr(cuda, "free_bytes", lambda: 2 * 32 * 8 * 5 * (49 + 8))
     theta = np.tile(theta, 6)
     same(k.value_and_grad(cupy.asarray(theta), cupy.asarray(data)), k.value_and_grad(theta, data))
@@ -406,14 +406,14 @@ def test_segments_of_every_length(cupy, monkeypatch, length):
 
 @pytest.mark.parametrize("registers", [24, 64, 128, 168, 255])
 def test_block_and_registers_fit_a_processor(registers, monkeypatch):
-    monkeypatch.setattr(cuda, "limits", lambda device: (132, 2048, 65536))
+    monkeypatch.setattr(cuda, "device_limits", lambda device: (132, 2048, 65536))
     for threads in (32, 64, 128):
-        blocks = cuda.resident(threads, registers, 0)
+        blocks = cuda.resident_blocks(threads, registers, 0)
         assert blocks % 132 == 0 and blocks
         each = blocks // 132
         assert each * threads <= 2048 and each * threads * registers <= 65536 and each <= 32
     with pytest.raises(KernelError, match="registers"):
-        cuda.resident(1024, 168, 0)
+        cuda.resident_blocks(1024, 168, 0)
 
 
 def test_few_samples_take_small_blocks():

@@ -16,7 +16,7 @@ import tapegrad as tg
 from tapegrad._core.trees import leaves
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
 from tapegrad.kernels import emit_cuda
-from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.generated.arguments import with_ways
 from tapegrad.kernels.launch import cpu, waiting
 from tapegrad.kernels.launch.cpu import Launcher
@@ -187,7 +187,7 @@ def test_sum_over_samples_for_every_batch_and_any_threads(batch, monkeypatch):
     one = gradient()
     close(one, expected, 1e-11)
     monkeypatch.setattr(waiting, "THREADS", 3)
-    monkeypatch.setattr(waiting, "WORTH", 0)
+    monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 0)
     assert np.array_equal(one, gradient())
 
 
@@ -449,7 +449,7 @@ def test_cuda_source_gives_the_bits_of_the_cpu_kernel(name, what, kind, order, p
     if per_sample:
         whole = np.ascontiguousarray(np.repeat(np.atleast_2d(whole)[:, :, None], 16, axis=2))
     signature = theta.shape[0], 0 if data.ndim == 1 else 2, bool(np.isnan(data).any())
-    low = lowered(k._families[what].derived(kind, order, signature))
+    low = lower_program(k._families[what].derived(kind, order, signature))
     inputs = [theta, *directions] + [rng.normal(size=(1, 16))] * (what == "value" and kind == "D")
     each = rng.normal(size=(1, data.shape[-1], 16))
     launcher = Launcher(low, dtype, per_sample)

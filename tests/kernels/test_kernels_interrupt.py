@@ -128,7 +128,7 @@ def test_work_is_not_handed_to_threads_that_are_dismissed_meanwhile(monkeypatch)
 
     monkeypatch.setattr(waiting.Workers, "submit", late)
     found = []
-    caller = threading.Thread(target=lambda: found.append(waiting.in_turn([lambda: 1, lambda: 2])), daemon=True)
+    caller = threading.Thread(target=lambda: found.append(waiting.run_in_turn([lambda: 1, lambda: 2])), daemon=True)
     caller.start()
     caller.join(10)
     others[0].join(10)
@@ -206,7 +206,7 @@ def test_an_error_in_one_part_is_raised():
 
     for work in (1.0, 1e7, 1e9):
         with pytest.raises(ValueError, match="here"):
-            waiting.spread(4, work, run)
+            waiting.run_blocks(4, work, run)
 
 
 @pytest.mark.parametrize("work", [1.0, 1e7, 1e9, 1e11])
@@ -219,5 +219,5 @@ def test_each_block_is_done_once(blocks, work):
         with lock:
             done.extend(range(first, last))
 
-    waiting.spread(blocks, work, run)
+    waiting.run_blocks(blocks, work, run)
     assert sorted(done) == list(range(blocks))

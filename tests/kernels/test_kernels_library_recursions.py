@@ -60,7 +60,7 @@ def test_threads_do_not_change_the_bits(name, monkeypatch):
     found = []
     for threads in (1, 2, 5):
         monkeypatch.setattr(waiting, "THREADS", threads)
-        monkeypatch.setattr(waiting, "WORTH", 0)
+        monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 0)
         monkeypatch.setitem(waiting.STATE, "workers", waiting.Workers(threads))
         found.append((*k.value_and_grad(theta, data), k(theta, data)))
     for other in found[1:]:

@@ -13,7 +13,7 @@ from kernel_programs import GAUSSIAN, GRADIENT, SECOND, THETA, VALUE, X, gaussia
 
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, KernelError, ShapeError
-from tapegrad.kernels.generated.arguments import Looking
+from tapegrad.kernels.generated.arguments import MissingCheck
 
 pytestmark = pytest.mark.smoke
 
@@ -441,7 +441,7 @@ def test_plain_python_outside_of_a_kernel():
 def test_what_is_known_of_an_array_that_is_gone_does_not_stand_for_another():
     """An array may get the place in memory of one that was looked at on a device."""
     gone, x = np.ones(3), np.array([1.0, np.nan])
-    looking = Looking("f")
+    looking = MissingCheck("f")
     looking.clean = {id(x): (weakref.ref(gone), 5, False)}
     assert looking(x)
 

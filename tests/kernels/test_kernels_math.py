@@ -9,9 +9,9 @@ import scipy.special
 from _cuda_host import needs_compiler, run_on_host
 
 import tapegrad as tg
-from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.launch.cpu import Launcher
-from tapegrad.testing import nested
+from tapegrad.testing import nested_derivative
 
 kernels = tg.kernels
 
@@ -127,7 +127,7 @@ def test_derivatives_of_tanh_in_the_tails(dtype):
         slope = mpmath.sech(mpmath.mpf(float(x))) ** 2
         for word in WORDS:
             wanted = slope if len(word) == 1 else -2 * slope * mpmath.tanh(mpmath.mpf(float(x)))
-            found = nested(lambda x: k(x).sum(), word, [(np.ones(1, dtype),)] * len(word))(np.array([x]))
+            found = nested_derivative(lambda x: k(x).sum(), word, [(np.ones(1, dtype),)] * len(word))(np.array([x]))
             assert found.dtype == dtype
             assert abs(float(found) - wanted) <= 8 * np.finfo(dtype).eps * abs(wanted) + SMALL[dtype], (x, word)
     assert np.isnan(tg.grad(lambda x: k(x).sum())(np.array([np.nan], dtype))).all()
@@ -173,11 +173,11 @@ def test_lengths_whose_squares_are_no_numbers(n, dtype):
                 pq, px, qx = (sum([c * d for c, d in zip(*z, strict=True)]) for z in ((p, q), (p, exact), (q, exact)))
                 bound = mpmath.sqrt(sum([c * c for c in p]) * sum([c * c for c in q])) / r
                 for word in WORDS[2:]:
-                    second = float(nested(f, word, [(a,), (b,)])(x))
+                    second = float(nested_derivative(f, word, [(a,), (b,)])(x))
                     assert abs(second - (pq - px * qx / r**2) / r) <= 40 * eps * bound + info.tiny, (size, word)
     for f in fs:
         for word in WORDS:
-            assert float(nested(f, word, [(v,)] * len(word))(np.zeros((n, 1), dtype))) == 0
+            assert float(nested_derivative(f, word, [(v,)] * len(word))(np.zeros((n, 1), dtype))) == 0
         assert not tg.grad(f)(np.zeros((n, 1), dtype)).any()
 
 
@@ -189,7 +189,7 @@ def test_lengths_have_the_same_bits_in_cuda_source(kind, order, dtype):
     rng, sizes = np.random.default_rng(3), np.array(LENGTHS[dtype][2:])
     inputs = [rng.normal(size=(3, len(sizes))) * sizes] + [rng.normal(size=(3, len(sizes))) for _ in range(order)]
     inputs, data = [x.astype(dtype) for x in inputs], np.zeros(1, dtype)
-    low = lowered(k._families["value"].derived(kind, order, (3, 0, False)))
+    low = lower_program(k._families["value"].derived(kind, order, (3, 0, False)))
     launcher = Launcher(low, np.dtype(dtype), False)
     ours = [np.empty((r, len(sizes)), dtype) for r in launcher.outputs]
     launcher(inputs, data, 1, ours, len(sizes), None, None)
@@ -204,5 +204,5 @@ def test_hypot_does_not_cancel(axis):
     given, one = ((x, y), (y, x))[axis], (np.ones(3), np.zeros(3))
     along = one if axis == 0 else one[::-1]
     for word in WORDS[2:]:
-        second = nested(lambda *z: k(*z).sum(), word, [along] * 2)(*given)
+        second = nested_derivative(lambda *z: k(*z).sum(), word, [along] * 2)(*given)
         np.testing.assert_allclose(float(second), float(np.sum(y / x * (y / x) / x)), rtol=1e-13)

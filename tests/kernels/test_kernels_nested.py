@@ -260,7 +260,7 @@ def test_four_loops_deep_on_threads(monkeypatch):
         close(k(x, n)[b], v)
         close(gradient[b], g)
     monkeypatch.setattr(waiting, "THREADS", 3)
-    monkeypatch.setattr(waiting, "WORTH", 10)
+    monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 10)
     assert np.array_equal(tg.grad(lambda x: k(x, n).sum())(x), gradient)
 
 
@@ -421,7 +421,7 @@ def test_what_is_not_used_is_not_computed():
     x, n = np.array([0.9, 1.1]), np.array([2, 3])
     close(k(x, n), x ** (1 + n * n))
     family, _ = k._family(((), ()), (False, True))
-    low = tg.kernels.emit.lower.lowered(family.derived("F", 0, ()))
+    low = tg.kernels.emit.lower.lower_program(family.derived("F", 0, ()))
     assert [len(b.loop.carry) for b in low.bodies] == [1, 1] and "exp" not in low.functions()
 
 
@@ -437,7 +437,7 @@ def test_equal_components_stay_one():
 
     k = kernels.map(f)
     family, _ = k._family(((), ()), (False, True))
-    assert [len(b.loop.carry) for b in tg.kernels.emit.lower.lowered(family.derived("F", 0, ())).bodies] == [3, 3]
+    assert [len(b.loop.carry) for b in tg.kernels.emit.lower.lower_program(family.derived("F", 0, ())).bodies] == [3, 3]
     a, n = np.array([0.5, 1.0, 2.0]), np.array([1, 2, 4])
     close(k(a, n), [f(x, int(m)) for x, m in zip(a, n, strict=True)])
     close(tg.grad(lambda a: k(a, n).sum())(a), [tg.grad(lambda x, m=m: f(x, int(m)))(x) for x, m in zip(a, n, strict=True)])
@@ -609,7 +609,7 @@ def test_vectors_kept_whole_three_loops_deep():
     k = kernels.map(f)
     x, n = np.array([0.3, 0.5, 0.7, 0.9, 1.1]), np.array([0, 1, 2, 3, 5])
     family, _ = k._family(((), ()), (False, True))
-    assert tg.kernels.emit.lower.lowered(family.derived("R", 0, ())).arena
+    assert tg.kernels.emit.lower.lower_program(family.derived("R", 0, ())).arena
     close(k(x, n), [f(a, int(m)) for a, m in zip(x, n, strict=True)])
     one = [lambda x, m=m: f(x, int(m)) for m in n]
     close(tg.grad(lambda x: k(x, n).sum())(x), [tg.grad(g)(a) for g, a in zip(one, x, strict=True)])

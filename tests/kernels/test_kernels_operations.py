@@ -10,7 +10,7 @@ from cases import all_cases
 import tapegrad as tg
 from tapegrad.kernels import emit_cuda
 from tapegrad.kernels.emit import elementary
-from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.graph.blocks import BLOCK_OPS
 from tapegrad.kernels.graph.nodes import BOOLS, OPERATIONS, STEPS
 from tapegrad.kernels.launch.cpu import Launcher
@@ -179,7 +179,7 @@ def test_a_long_form_that_is_used_often_is_called(dtype):
     hvp = lambda f, *x: tg.hvp(lambda theta: f(theta).sum(), *x)
     expected = hvp(lambda theta: sp.exprel(theta) * y, theta.astype(float), v.astype(float))
     np.testing.assert_allclose(hvp(lambda theta: k(theta, y), theta, v), expected, rtol=4e3 * info.eps)
-    low = lowered(k._families["value"].derived("VG", 0, (90, 0, False)))
+    low = lower_program(k._families["value"].derived("VG", 0, (90, 0, False)))
     assert low.instructions < 2000
     source, _, _ = emit_cuda(low, np.dtype(dtype))
     assert "__noinline__ real own_exprel_n_n_1(" in source and len(source) < 300_000

@@ -279,7 +279,7 @@ def test_barriers_in_several_threads():
 
 
 def test_workers_share_the_samples(monkeypatch):
-    monkeypatch.setattr(tg.kernels.raw_code.kernel, "WORTH", 0)
+    monkeypatch.setattr(tg.kernels.raw_code.kernel, "THREADED_NUMBERS", 0)
     monkeypatch.setattr(tg.kernels.raw_code.kernel, "THREADS", 3)
     y = np.linspace(0.1, 1.2, 1001)
     x, d, r = y, np.zeros(1001), np.ones(1001)
@@ -369,10 +369,10 @@ def test_devices_are_checked(device):
 def test_blocks_are_bounded_by_registers(device, monkeypatch):
     xp, _ = device
     raw_cuda = pytest.importorskip("tapegrad.kernels.raw_code.cuda")
-    monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 255))
+    monkeypatch.setattr(raw_cuda, "kernel_limits", lambda function: (256, 255))
     with pytest.raises(KernelError, match="a block of 512 threads was asked for, its 255 registers allow 256; pass a smaller block="):
         gaussian(0, block=512)(xp.asarray(THETA), xp.asarray(X))
-    monkeypatch.setattr(raw_cuda, "limits", lambda function: (100, 255))
+    monkeypatch.setattr(raw_cuda, "kernel_limits", lambda function: (100, 255))
     np.testing.assert_allclose(host(gaussian(0)(xp.asarray(THETA), xp.asarray(X))), VALUE)
 
 

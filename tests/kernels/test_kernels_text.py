@@ -13,10 +13,10 @@ from kernel_programs import GAUSSIAN
 
 import tapegrad as tg
 from tapegrad import cache
-from tapegrad.kernels.emit.lower import lowered
+from tapegrad.kernels.emit.lower import lower_program
 from tapegrad.kernels.graph.nodes import Graph
 from tapegrad.kernels.launch import waiting
-from tapegrad.kernels.launch.cpu import Launcher, compiled
+from tapegrad.kernels.launch.cpu import Launcher, function_address
 
 kernels = tg.kernels
 
@@ -133,18 +133,18 @@ def test_graph_simplifies_at_birth():
 def test_cache_ignores_damaged_files(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
     cache.save("a", b"content")
-    assert cache.load("a") == b"content"
+    assert cache.load_code("a") == b"content"
     (tmp_path / "a.o").write_bytes(b"damaged")
-    assert cache.load("a") is None
+    assert cache.load_code("a") is None
     monkeypatch.setenv("TAPEGRAD_CACHE", "")
     cache.save("b", b"content")
-    assert cache.load("b") is None
+    assert cache.load_code("b") is None
 
 
 def test_kernels_come_back_from_disk(tmp_path, monkeypatch):
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
     text = "define i64 @kernel(i64 %x) {\n  %y = mul i64 %x, 12345\n  ret i64 %y\n}\n"
-    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(compiled(text))
+    function = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(function_address(text))
     assert function(2) == 24690
     assert len(list(tmp_path.glob("*.o"))) == 1
 
@@ -165,7 +165,10 @@ def test_a_sweep_back_reads_what_is_long_to_compute():
     sweep that computes it again."""
     k, theta, data = case("kalman 4")
     shapes = theta.shape[0], 0 if data.ndim == 1 else data.shape[0]
-    plain, kept = lowered(k._family.derived("VG", 0, (*shapes, False))), lowered(k._family.derived("VG", 0, (*shapes, False)), keep=True)
+    plain, kept = (
+        lower_program(k._family.derived("VG", 0, (*shapes, False))),
+        lower_program(k._family.derived("VG", 0, (*shapes, False)), keep=True),
+    )
     forward, back = kept.loops
     assert not plain.loops[0].kept and 8 <= len(forward.kept) <= len(forward.carry)
     assert len(kept.bodies[1].code) + 3 * len(forward.kept) <= len(plain.bodies[1].code)

@@ -19,7 +19,7 @@ from grid import derivatives, on
 from hidden_values import at_both
 
 import tapegrad as tg
-from tapegrad._core.arrays import shares_memory
+from tapegrad._core.arrays import may_share_memory
 from tapegrad._core.primitive import READ
 from tapegrad._core.variable import Variable
 from tapegrad.ops.declare import PRIMITIVES, primitive
@@ -46,7 +46,7 @@ class Watched:
         def watched(*args, **params):
             out = run(*args, **params)
             self.ran.add(prim.name)
-            if any(shares_memory(a, o) for a in args for o in leaves_of(out)) and not prim.writes:
+            if any(may_share_memory(a, o) for a in args for o in leaves_of(out)) and not prim.writes:
                 self.sharing.add(prim.name)
             return out
 

@@ -17,7 +17,7 @@ from comparison import close, host
 import tapegrad as tg
 from tapegrad.errors import NonDifferentiableWarning
 from tapegrad.ops.declare import SCIPY
-from tapegrad.testing import nested
+from tapegrad.testing import nested_derivative
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -65,7 +65,7 @@ FUNCTIONS = {
 
 def each(word, f, x):
     """A derivative of the scalar function f of a number by one nesting."""
-    return float(nested(lambda v: f(v), word, [(1.0,)] * len(word))(x))
+    return float(nested_derivative(lambda v: f(v), word, [(1.0,)] * len(word))(x))
 
 
 EVERY = [pytest.param(4, id="some points"), pytest.param(1, id="all points", marks=pytest.mark.long)]
@@ -181,7 +181,7 @@ def test_tails_in_float32(name):
             with mp.workdps(60):
                 wanted = exact(mp.mpf(float(x)), len(words[0]))
             for word in words:
-                found = nested(lambda v: f(v), word, [(np.float32(1),)] * len(word))(x)
+                found = nested_derivative(lambda v: f(v), word, [(np.float32(1),)] * len(word))(x)
                 assert found.dtype == np.float32
                 assert abs(float(found) / float(wanted) - 1) < (2e-5 if len(word) == 1 else 1e-3), (x, word, found, float(wanted))
 
@@ -213,7 +213,7 @@ def test_norms_whose_squares_are_no_numbers(xp, name, size):
     close(host(tg.jvp(f, (xp.asarray(x),), (xp.asarray(v + exact),))[1]), 1.0, 1e-12)
     if size > 1e-306:
         for word in WORDS2:
-            second = float(host(nested(f, word, [(xp.asarray(v),)] * 2)(xp.asarray(x))))
+            second = float(host(nested_derivative(f, word, [(xp.asarray(v),)] * 2)(xp.asarray(x))))
             assert second == pytest.approx(25 / (13 * size), rel=1e-9)
 
 
@@ -242,8 +242,14 @@ def test_hypot_complex_modulus_and_deviation(xp, size):
     if 1e-306 < size < 3e307:
         for word in WORDS2:
             v, w = xp.asarray([-0.8]), xp.asarray([0.6])
-            close(host(nested(lambda x, y: np.hypot(x, y).sum(), word, [(v, w)] * 2)(x, y)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12)
-            close(host(nested(lambda z: abs(z).sum(), word, [(v + 1j * w,)] * 2)(z)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12)
+            close(
+                host(nested_derivative(lambda x, y: np.hypot(x, y).sum(), word, [(v, w)] * 2)(x, y)) * size,
+                0.2,
+                1e-7 if size > 1e300 else 1e-12,
+            )
+            close(
+                host(nested_derivative(lambda z: abs(z).sum(), word, [(v + 1j * w,)] * 2)(z)) * size, 0.2, 1e-7 if size > 1e300 else 1e-12
+            )
 
 
 def test_single_precision_norms():
@@ -277,7 +283,7 @@ def test_a_second_derivative_at_zero_is_zero_and_warns(xp, name, word):
     v, w = xp.asarray([1.0, 2.0, 4.0]), xp.asarray([1.0, -1.0, 3.0])
     loud = xp is np
     with pytest.warns(NonDifferentiableWarning, match=f"^{operation} at zero .*test_extremes") if loud else nullcontext() as caught:
-        assert float(host(nested(lambda x: f(x), word, [(v,), (w,)])(xp.zeros(3)))) == 0
+        assert float(host(nested_derivative(lambda x: f(x), word, [(v,), (w,)])(xp.zeros(3)))) == 0
     assert not loud or all(c.filename == __file__ for c in caught)
 
 
@@ -296,10 +302,10 @@ def test_what_does_not_move_at_zero_is_silent(word):
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         x, v = np.array([0.0, 0.0, 3.0, 4.0]), np.array([0.0, 0.0, 1.0, -1.0])
-        assert nested(lambda x: (np.linalg.norm(x.reshape(2, 2), axis=1) ** 3).sum(), word, [(v,)] * 2)(x) == pytest.approx(30.6)
+        assert nested_derivative(lambda x: (np.linalg.norm(x.reshape(2, 2), axis=1) ** 3).sum(), word, [(v,)] * 2)(x) == pytest.approx(30.6)
         assert not tg.grad(lambda x: np.linalg.norm(x))(np.zeros(3)).any()
         guarded = lambda x: (np.where(x > 0, np.sqrt(x), 0.0) ** 2).sum() + np.where(x > 0, np.sqrt(x), 0.0).sum()
-        assert nested(guarded, word, [(np.ones(2),)] * 2)(np.array([0.0, 4.0])) == pytest.approx(-1 / 32)
+        assert nested_derivative(guarded, word, [(np.ones(2),)] * 2)(np.array([0.0, 4.0])) == pytest.approx(-1 / 32)
 
 
 # --- sums of exponentials ---
@@ -319,7 +325,7 @@ def test_logsumexp_and_softmax_at_an_offset(xp, offset):
     close(tg.grad(lambda x: (log_softmax(x) * v).sum())(a), w - p * w.sum(), 1e-14)
     close(log_softmax(a), sp.log_softmax(x), 1e-15)
     for word in WORDS2:
-        second = nested(lambda x: logsumexp(x), word, [(v,)] * 2)(a)
+        second = nested_derivative(lambda x: logsumexp(x), word, [(v,)] * 2)(a)
         assert float(host(second)) == pytest.approx(w @ jacobian @ w, rel=1e-13)
 
 
@@ -343,7 +349,7 @@ def test_functions_of_matrices_across_a_branch_cut(name, values):
     close(tg.jvp(f, (a,), (e,))[1], wanted, 1e-8)
     second = differences(lambda x: tg.jvp(f, (x,), (e,))[1], a, 1e-4 * t) / 1e-4
     for word in WORDS2:
-        close(nested(f, word, [(e,), (t,)])(a), second, 1e-7)
+        close(nested_derivative(f, word, [(e,), (t,)])(a), second, 1e-7)
 
 
 def test_the_root_of_a_singular_matrix_is_loud():

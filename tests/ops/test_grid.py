@@ -11,7 +11,7 @@ from grid import active, derivatives, of_active, on
 import tapegrad as tg
 from tapegrad._core.trees import leaves, tree_map
 from tapegrad.ops.declare import COMPOSED, PRIMITIVES
-from tapegrad.testing import check_grads, differences, direction_like, host, inner, nested
+from tapegrad.testing import check_grads, differences, direction_like, inner_product, nested_derivative, plain_host_array
 
 pytestmark = pytest.mark.usefixtures("quiet")
 
@@ -35,7 +35,7 @@ NUMPY_FIRST = pytest.mark.parametrize(  # one rule serves both libraries; the se
 def same(a, b, rtol):
     for u, v in zip(leaves(a), leaves(b), strict=True):
         if u is not None and v is not None:
-            u, v = host(u), host(v)
+            u, v = plain_host_array(u), plain_host_array(v)
             assert u.shape == v.shape
             scale = np.max(np.abs(v), initial=0.0, where=np.isfinite(v)) if v.size else 0.0
             np.testing.assert_allclose(u, v, rtol=rtol, atol=rtol * max(1.0, float(scale)))
@@ -49,7 +49,7 @@ def test_value_is_numpys(xp, case):
     value = tg.vjp(f, *[x[n] for n in nums])[0]
     assert len(leaves(value)) == len(leaves(direct))
     for a, b in zip(leaves(value), leaves(direct), strict=True):
-        assert np.asarray(b).dtype == host(a).dtype
+        assert np.asarray(b).dtype == plain_host_array(a).dtype
     same(value, direct, 1e-12)
 
 
@@ -71,16 +71,16 @@ def test_third_order(xp, case):
     x_active = tuple([x[n] for n in nums])
     rng = np.random.default_rng(3)
     w = direction_like(tg.vjp(f, *x_active)[0], rng)
-    phi = lambda *xs: inner(w, f(*xs))
+    phi = lambda *xs: inner_product(w, f(*xs))
     v = [direction_like(x_active, rng) for _ in range(3)]
     turn = CASES.index(case) % 4
     words = THIRD if xp is np else [THIRD[turn], THIRD[7 - turn]]
-    found = {word: float(host(nested(phi, word, v)(*x_active))) for word in words}
+    found = {word: float(plain_host_array(nested_derivative(phi, word, v)(*x_active))) for word in words}
     scale = max(1.0, *[abs(d) for d in found.values()])
     first = found[words[0]]
     assert all(abs(d - first) <= 20 * case.rtol * scale for d in found.values()), found
     if xp is np:
-        numeric = float(differences(nested(phi, "FR", v[:2]), x_active, v[2], case.eps))
+        numeric = float(differences(nested_derivative(phi, "FR", v[:2]), x_active, v[2], case.eps))
         assert abs(numeric - first) <= 100 * case.rtol * scale, (numeric, found)
 
 
@@ -88,8 +88,8 @@ def test_third_order(xp, case):
 def test_no_derivative(xp, case):
     x = on(xp, case.inputs)
     value, tangent, c, _ = derivatives(case, x)
-    assert all(t is None or not host(t).any() for t in leaves(tangent))
-    assert all(t is None or not host(t).any() for t in leaves(c))
+    assert all(t is None or not plain_host_array(t).any() for t in leaves(tangent))
+    assert all(t is None or not plain_host_array(t).any() for t in leaves(c))
 
 
 @NUMPY_FIRST
@@ -119,28 +119,28 @@ def test_float32(xp, case):
     for u, v in zip(leaves(value), leaves(direct), strict=True):
         assert xp is not np or u.dtype == np.asarray(v).dtype
     for u, v in zip(leaves(tangent), leaves(value), strict=True):
-        assert u is None or host(u).dtype == host(v).dtype
+        assert u is None or plain_host_array(u).dtype == plain_host_array(v).dtype
     for u, n in zip(c, active(x), strict=True):
-        assert host(u).dtype == x[n].dtype
+        assert plain_host_array(u).dtype == x[n].dtype
     if case.order:
         same((value, tangent, c), expected[:3], case.single)
     if case.order > 1 and len(active(x)) == len(x):
         w, v = direction_like(value, np.random.default_rng(1)), direction_like(on(xp, x), np.random.default_rng(2))
-        second = tg.jvp(tg.grad(lambda *xs: inner(w, case.f(*xs)), active(x)), on(xp, x), v)[1]
-        assert [host(u).dtype for u in second] == [a.dtype for a in x]
+        second = tg.jvp(tg.grad(lambda *xs: inner_product(w, case.f(*xs)), active(x)), on(xp, x), v)[1]
+        assert [plain_host_array(u).dtype for u in second] == [a.dtype for a in x]
 
 
 @pytest.mark.smoke
 @over("scalar")
 def test_scalars(xp, case):
     """0-d arrays, NumPy numbers and Python floats agree with the element of an array, and keep their kind."""
-    first = [host(a).flat[0] for a in case.inputs]
+    first = [plain_host_array(a).flat[0] for a in case.inputs]
     expected = derivatives(case, on(np, [np.array([a]) if np.asarray(a).dtype.kind in "fc" else a for a in first]))
     forms = [lambda a: xp.asarray(a)] + ([lambda a: a, lambda a: a.item()] if xp is np else [])
     for form in forms:
         x = tuple([form(np.array(a)[()]) for a in first])
         value, tangent, c, (a, b) = derivatives(case, x)
-        flat = tree_map(lambda u: None if u is None else host(u).reshape(-1)[:1], (value, tangent, c))
+        flat = tree_map(lambda u: None if u is None else plain_host_array(u).reshape(-1)[:1], (value, tangent, c))
         assert all(u is None or np.shape(u) == () for u in leaves((value, tangent, c)))
         same(flat, expected[:3], 1e-9 if case.order else 1e-12)
 

@@ -11,7 +11,7 @@ from comparison import close, host
 
 import tapegrad as tg
 from tapegrad.ops.linalg.hermitian import symmetric
-from tapegrad.testing import check_grads, nested
+from tapegrad.testing import check_grads, nested_derivative
 
 RNG = np.random.default_rng(11)
 W, B, V = RNG.standard_normal((3, 3)), RNG.standard_normal((3, 2)), RNG.standard_normal(3)
@@ -180,8 +180,8 @@ def test_a_program_that_fills_one_triangle(xp):
         close(tg.grad(f)(y), tg.grad(by_hand)(x), 1e-12)
         for word in ("".join(w) for w in itertools.product("FR", repeat=2)):
             v, w = np.arange(1.0, 7.0), np.cos(np.arange(6.0))
-            wanted = nested(by_hand, word, [(v,), (w,)])(x)
-            close(nested(f, word, [(xp.asarray(v),), (xp.asarray(w),)])(y), wanted, 1e-11)
+            wanted = nested_derivative(by_hand, word, [(v,), (w,)])(x)
+            close(nested_derivative(f, word, [(xp.asarray(v),), (xp.asarray(w),)])(y), wanted, 1e-11)
 
 
 def test_single_precision_keeps_its_dtype():

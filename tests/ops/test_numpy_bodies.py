@@ -60,13 +60,13 @@ def check_einsum(seed):
 
 @pytest.mark.parametrize("few", [-1, 4096])
 def test_einsum_of_two_by_matmul(monkeypatch, few):
-    monkeypatch.setattr(einsum, "FEW", few)
+    monkeypatch.setattr(einsum, "FEW_MULTIPLICATIONS", few)
     check_einsum(random.randrange(10**6) if few < 0 else 11)
 
 
 @pytest.mark.long
 def test_einsum_of_two_by_matmul_at_length(monkeypatch):
-    monkeypatch.setattr(einsum, "FEW", -1)
+    monkeypatch.setattr(einsum, "FEW_MULTIPLICATIONS", -1)
     for _ in range(50):
         check_einsum(random.randrange(10**9))
 

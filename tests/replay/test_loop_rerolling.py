@@ -72,8 +72,8 @@ def test_second_order():
 
 def test_the_text_does_not_depend_on_the_number_of_trips(monkeypatch):
     texts = []
-    compiled = loop_rerolling.compiled
-    monkeypatch.setattr(loop_rerolling, "compiled", lambda text, name: texts.append(text) or compiled(text, name))
+    compiled = loop_rerolling.compile_text
+    monkeypatch.setattr(loop_rerolling, "compile_text", lambda text, name: texts.append(text) or compiled(text, name))
     rolled(trajectory(20), (X,), loops=2)
     rolled(trajectory(33), (X,), loops=2)
     assert texts[:2] == texts[2:] and len(texts) == 4

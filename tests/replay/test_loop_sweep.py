@@ -135,14 +135,14 @@ def judged(seed, counts):
 @pytest.fixture
 def counts(monkeypatch):
     counts = dict(programs=0, repeated=0)
-    repeated = loop_sweep.Loop.repeated
+    repeated = loop_sweep.SweepLoop.repeated
 
     def counted(self, *args):
         n = repeated(self, *args)
         counts["repeated"] += n > 0
         return n
 
-    monkeypatch.setattr(loop_sweep.Loop, "repeated", counted)
+    monkeypatch.setattr(loop_sweep.SweepLoop, "repeated", counted)
     monkeypatch.setattr(loop_sweep, "SWEEP_RECORDS", 12)
     monkeypatch.setattr(loop_sweep, "FORM_SHARE", 10**6)
     return counts
@@ -179,8 +179,8 @@ def test_trips_of_usual_loops(counts):
     x = np.array([0.3, 0.7])
     p, done = tg.prepare(f, x), []
     with pytest.MonkeyPatch.context() as patch:
-        do = loop_sweep.Again.do
-        patch.setattr(loop_sweep.Again, "do", lambda self, numbers: (done.append(len(self.code)), do(self, numbers)))
+        do = loop_sweep.RepeatedTrip.do
+        patch.setattr(loop_sweep.RepeatedTrip, "do", lambda self, numbers: (done.append(len(self.code)), do(self, numbers)))
         found = p.grad(x)
     assert len(done) >= 12
     np.testing.assert_allclose(found, tg.grad(f)(x), rtol=1e-12)
@@ -200,8 +200,8 @@ def test_copies_are_in_proportion_to_what_is_written(monkeypatch):
 
         total = [0]
         for module in (recorder, _program):
-            kept = module.kept
-            monkeypatch.setattr(module, "kept", lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1])
+            kept = module.copy_with_layout
+            monkeypatch.setattr(module, "copy_with_layout", lambda v, kept=kept: (total.__setitem__(0, total[0] + v.nbytes), kept(v))[1])
         x = np.linspace(0.1, 0.8, 8)
         p = tg.prepare(f, x)
         for _ in range(2):

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 import tapegrad as tg
-from tapegrad.kernels.launch.cpu import compiled
+from tapegrad.kernels.launch.cpu import function_address
 from tapegrad.replay.interpreter import blocks
-from tapegrad.replay.interpreter.banded import BAND_DIAGONALS, BANDED_UNKNOWNS, TEXT, room_for
+from tapegrad.replay.interpreter.banded import BAND_DIAGONALS, BANDED_UNKNOWNS, TEXT, workspace_size
 
 NAMES = ("xi", "xk", "yk", "yj", "m", "n", "p")
 CHECK = f"""
@@ -22,7 +22,7 @@ define i64 @check(ptr %c, ptr %x, ptr %y, ptr %room, {", ".join([f"i64 %{name}" 
 
 def check():
     kind = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4, *[ctypes.c_int64] * len(NAMES))
-    return kind(compiled(TEXT + CHECK, "check"))
+    return kind(function_address(TEXT + CHECK, "check"))
 
 
 def band(rng, n, width):
@@ -42,7 +42,7 @@ def laid(rng, a):
 def product(run, rng, x, y):
     """x y, and whether it was found that one is banded."""
     (xs, xsteps), (ys, ysteps) = laid(rng, x), laid(rng, y)
-    found, room = np.full((len(x), y.shape[1]), np.nan), np.full(room_for(y.shape[1]), np.nan)
+    found, room = np.full((len(x), y.shape[1]), np.nan), np.full(workspace_size(y.shape[1]), np.nan)
     places = [v.ctypes.data for v in (found, xs, ys, room)]
     return found, bool(run(*places, *xsteps, *ysteps, *x.shape, y.shape[1]))
 

@@ -9,11 +9,11 @@ import scipy.linalg
 import tapegrad as tg
 from tapegrad._core.primitive import Primitive
 from tapegrad._core.trees import leaves
-from tapegrad.ops.declare import Written, signature_of
+from tapegrad.ops.declare import ComposedScalar, signature_of
 from tapegrad.replay import form as _form
 from tapegrad.replay.interpreter import arena as _arena
 from tapegrad.replay.interpreter import blocks
-from tapegrad.replay.interpreter.arena import steps_of, viewed
+from tapegrad.replay.interpreter.arena import arena_view, view_steps
 from tapegrad.replay.interpreter.element_rows import rows_of
 from tapegrad.replay.interpreter.foreign_calls import LOOPS, UFUNCS, loop_of
 from tapegrad.replay.interpreter.machine_code import CHECKED, IN_LINES, NUMBER, OPERATIONS, OWN, PAIRED, interpreter
@@ -61,7 +61,7 @@ ROWS = declared_rows()
 
 def test_a_new_operation_has_rows_by_its_declaration():
     prim = Primitive("halved_square", lambda x: 0.5 * x * x)
-    prim.vjp, prim.scalar = (lambda g, out, x: g * x,), Written(lambda x: 0.5 * x * x)
+    prim.vjp, prim.scalar = (lambda g, out, x: g * x,), ComposedScalar(lambda x: 0.5 * x * x)
     rows, truth, _ = rows_of(Instruction(prim, (0,), {}), {0: (True, (2,), (8,), np.dtype(float), True)})
     assert rows == (("mul", (0.5, 0)), ("mul", (-1, 0))) and not truth
     assert {"add", "sqrt", "square", "sign", "deg2rad", "bell", "less"} <= ROWS.keys()
@@ -262,8 +262,8 @@ def test_places_that_are_a_view_and_places_that_are_none():
         np.broadcast_to(np.arange(3), (2, 3)),
         np.zeros((0, 2), int),
     ):
-        np.testing.assert_array_equal(viewed(arena, at.shape, steps_of(at)), arena[at])
-    assert steps_of(np.array([3, 1, 2, 19])) is None and steps_of(np.array([0, 19, 19])) is None
+        np.testing.assert_array_equal(arena_view(arena, at.shape, view_steps(at)), arena[at])
+    assert view_steps(np.array([3, 1, 2, 19])) is None and view_steps(np.array([0, 19, 19])) is None
 
 
 # --- operations on small matrices ---
@@ -479,10 +479,10 @@ def test_each_kind_of_line(row, shape):
         for k, goes in enumerate(stays):
             if goes == "0":
                 places[k], values[k] = [np.broadcast_to(v[..., :1], shape) for v in (places[k], values[k])]
-        block = object.__new__(blocks.Block)
+        block = object.__new__(blocks.InstructionBlock)
         block.arena, block.rows, block.along = arena, [], 0
         block.row(name, *places)
-        memory = _arena.Memory(arena)
+        memory = _arena.ArenaMemory(arena)
         arena.settle()
         block.settle()
         assert block.code[0] == NUMBER[row] and block.along == 1
@@ -499,14 +499,14 @@ def test_each_kind_of_line(row, shape):
 def bare_block(*values):
     """A block without a program, and the places of these values."""
     arena = _arena.Arena(SimpleNamespace(program=None, shown={}), {})
-    block = object.__new__(blocks.Block)
+    block = object.__new__(blocks.InstructionBlock)
     block.arena, block.rows, block.along, block.listed = arena, [], 0, None
     block.nothing, block.temporary = arena.nothing, arena.temporary
     return block, [arena.taken_for_ever(v) for v in values]
 
 
 def run_of(block):
-    memory = _arena.Memory(block.arena)
+    memory = _arena.ArenaMemory(block.arena)
     block.arena.settle()
     block.settle()
     return memory.arena, block.run(*block.before, memory.address)
@@ -591,7 +591,7 @@ def test_products_by_blas(monkeypatch, one, other):
             block.matmul(to, *shown(places))
             block.arena.free_temporaries()
             assert {row[0] for row in block.rows} & {NUMBER["dgemm"], NUMBER["dgemv"]}
-            memory = _arena.Memory(block.arena)
+            memory = _arena.ArenaMemory(block.arena)
             memory.arena[to] = np.nan  # what was there before is of no account
             memory.arena[shown(places)[0].flat[0]] = np.inf if bad else a.flat[0]
             block.arena.settle()
@@ -659,8 +659,8 @@ def paired(x, y):
 
 def test_two_operations_in_one_row(monkeypatch):
     names = set()
-    lines = blocks.Block.lines
-    monkeypatch.setattr(blocks.Block, "lines", lambda self, name, *rest: lines(self, name, *rest) and names.add(name) is None)
+    lines = blocks.InstructionBlock.lines
+    monkeypatch.setattr(blocks.InstructionBlock, "lines", lambda self, name, *rest: lines(self, name, *rest) and names.add(name) is None)
     blocked(paired, (LONG, LONG[::-1].copy()), (LONG * 1.3, LONG * LONG), inside=1e-15)
     assert {"mul_add", "mul_rsub", "add_mul", "muladd"} <= names, names
 

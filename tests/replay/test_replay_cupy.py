@@ -8,7 +8,7 @@ import pytest
 from hosted_cupy import real_device, stats
 
 import tapegrad as tg
-from tapegrad._capture.dependencies import walked
+from tapegrad._capture.dependencies import walk_with_names
 from tapegrad._core.trees import leaves
 from tapegrad.replay import cuda_graph
 
@@ -89,7 +89,7 @@ class Played:
 @pytest.fixture
 def played(xp, monkeypatch):
     if xp.__name__ == "cupy" and stats:
-        monkeypatch.setattr(cuda_graph, "captured", Played)
+        monkeypatch.setattr(cuda_graph, "capture_graph", Played)
 
 
 @pytest.mark.parametrize("form", ["value", "grad", "hvp", "jvp"])
@@ -154,7 +154,7 @@ def test_an_error_while_it_is_captured_leaves_the_replay(xp, monkeypatch):
     def fails(cp, stream, body):
         raise RuntimeError("operation not permitted when stream is capturing")
 
-    monkeypatch.setattr(cuda_graph, "captured", fails)
+    monkeypatch.setattr(cuda_graph, "capture_graph", fails)
     f, _ = program(xp)
     p, x = tg.prepare(f, xp.asarray(X), cuda_graph=True), xp.asarray(X)
     for k in range(5):
@@ -167,5 +167,5 @@ def test_random_numbers_of_cupy_are_no_operations(xp):
     from cupy.random import randn
 
     for f in (lambda x: x * xp.random.randn(3), lambda x: x * randn(3)):
-        assert walked([f]).unknown is not None
-    assert walked([lambda x: x * xp.sin(x)]).unknown is None
+        assert walk_with_names([f]).unknown is not None
+    assert walk_with_names([lambda x: x * xp.sin(x)]).unknown is None

@@ -15,7 +15,7 @@ X = RNG.normal(size=(37, 53))
 @pytest.fixture(autouse=True)
 def all_that_can_be(monkeypatch):
     """Each instruction that can be is in a group, whether it pays or not."""
-    monkeypatch.setattr(emitted, "runs", lambda program, *_: [])
+    monkeypatch.setattr(emitted, "block_ranges", lambda program, *_: [])
     monkeypatch.setattr(compiled_groups.Group, "gain", lambda self, now: 1.0)
 
 

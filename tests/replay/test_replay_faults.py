@@ -25,7 +25,7 @@ def failing(*args):
 def test_a_text_that_cannot_be_written_is_told_once(monkeypatch):
     p = tg.prepare(cubes, X)
     p.grad(X), p.grad(X)
-    monkeypatch.setattr(emitted.Emitted, "emit", failing)
+    monkeypatch.setattr(emitted.EmittedProgram, "emit", failing)
     with pytest.warns(ReplayWarning, match=r"prepare\(cubes\): .* by a fault of tapegrad: ValueError: a fault; its operations are called"):
         found = p.grad(X + 1)
     monkeypatch.undo()
@@ -139,9 +139,9 @@ def test_a_fault_in_a_recording_runs_the_function_at_most_once():
 
 def test_a_function_of_which_nothing_can_be_told_is_not_looked_through(monkeypatch):
     """The walk ends with the first doubt, however much there is to be met; and nothing is recorded."""
-    visited, visit = [], dependencies.Walk.visit
-    monkeypatch.setattr(dependencies.Walk, "visit", lambda walk, x: (visited.append(x), visit(walk, x)))
-    monkeypatch.setattr(form, "Recorded", failing)
+    visited, visit = [], dependencies.DependencyWalk.visit
+    monkeypatch.setattr(dependencies.DependencyWalk, "visit", lambda walk, x: (visited.append(x), visit(walk, x)))
+    monkeypatch.setattr(form, "Recording", failing)
     world = [[float(k)] for k in range(5000)]
 
     def reads(x):

@@ -77,7 +77,7 @@ def test_what_is_known_too_roughly_is_not_fused():
     def f(x, y):
         return x**y * 1.0, x**2.5 + 1.0, np.cbrt(x) * 2.0, sp.gamma(x) * 1.0, np.fmod(x, y) + 1.0
 
-    emitted = _emitted.Emitted(recorded(f, Y, X), True)
+    emitted = _emitted.EmittedProgram(recorded(f, Y, X), True)
     assert {"power_of", "power_n", "cbrt", "gamma", "fmod"} <= emitted.alone.keys()
 
 
@@ -346,7 +346,7 @@ def test_the_bits_do_not_depend_on_threads(axis, monkeypatch):
     found = []
     for threads in (1, 3, 8):
         monkeypatch.setattr(waiting, "THREADS", threads)
-        monkeypatch.setattr(waiting, "WORTH", 1000)
+        monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 1000)
         compiled_groups.CODES.clear()
         waiting.dismiss()
         found.append(run(f, x))
@@ -500,8 +500,8 @@ def test_memory_of_results_that_nobody_holds():
 @pytest.mark.parametrize("fields", [3, 5, 8, 11])
 def test_fields_side_by_side_are_written_row_by_row(dtype, fields, monkeypatch):
     """Lengths beside whole vectors, texts of either width of vectors."""
-    written, of = [], loops.Text.write_rows
-    monkeypatch.setattr(loops.Text, "write_rows", lambda self, values, *at: written.append(len(values)) or of(self, values, *at))
+    written, of = [], loops.NestText.write_rows
+    monkeypatch.setattr(loops.NestText, "write_rows", lambda self, values, *at: written.append(len(values)) or of(self, values, *at))
 
     def f(x):
         parts = [x * (k + 1) + (np.sin(x) ** 2 * np.exp(-x) if fields == 5 else 0.5) for k in range(fields)]

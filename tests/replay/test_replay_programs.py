@@ -130,7 +130,7 @@ def arrays(request, monkeypatch):
     """Small arrays run in blocks; large ones one by one, in memory that is used again."""
     if request.param == "as if large":
         monkeypatch.setattr(emitted, "REUSED_BYTES", 1)
-        monkeypatch.setattr(emitted, "runs", lambda program, *rest: [])
+        monkeypatch.setattr(emitted, "block_ranges", lambda program, *rest: [])
 
 
 @pytest.mark.filterwarnings("ignore")

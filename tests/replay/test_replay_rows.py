@@ -47,7 +47,7 @@ def test_rows(f, rows, kind, monkeypatch):
     if f is residuals:
         emitted = fused(g, args, (w * 2.0, *args[1:]), rtol=1e-13)
         if kind != "constant":  # (whose transpose is a constant by itself)
-            assert any([type(group) is row_products.Rows for group in emitted.groups]) and "matmul" not in emitted.alone
+            assert any([type(group) is row_products.RowGroup for group in emitted.groups]) and "matmul" not in emitted.alone
         return
     p = tg.prepare(g, *args, compile=True)
     for k in range(5):
@@ -59,7 +59,7 @@ def test_rows(f, rows, kind, monkeypatch):
         np.testing.assert_allclose(p.hvp(at[0], w, args=at[1:]), tg.hvp(g, at[0], w, at[1:]), 1e-11, 1e-11)
     for method in ("value_and_grad", "hvp"):
         kept = p.forms[method].programs[0]
-        assert not kept.failures and not kept.refusals and any([type(group) is row_products.Rows for group in kept.emitted.groups])
+        assert not kept.failures and not kept.refusals and any([type(group) is row_products.RowGroup for group in kept.emitted.groups])
     here = p.at(*args)
     for k in range(4):
         np.testing.assert_allclose(here.hvp(w * k), tg.hvp(g, w, w * k, args[1:]), 1e-11, 1e-11)
@@ -81,7 +81,7 @@ def test_rows_of_float32_whose_factors_two_sums_share():
         return r @ A, A.T @ r
 
     emitted = fused(f, (w,), (w * 2,), rtol=2e-4)
-    assert [type(group) for group in emitted.groups] == [row_products.Rows] and "matmul" not in emitted.alone
+    assert [type(group) for group in emitted.groups] == [row_products.RowGroup] and "matmul" not in emitted.alone
 
 
 def test_rows_whose_factors_need_a_sum_of_all_of_them():
@@ -94,7 +94,7 @@ def test_rows_whose_factors_need_a_sum_of_all_of_them():
         return (e / e.sum()) @ A, np.tanh(z) @ A, e.sum() * (w * w)
 
     emitted = fused(f, (w,), (w * 2,), rtol=1e-12)
-    assert row_products.Rows in [type(group) for group in emitted.groups] and emitted.alone["matmul"] == 1
+    assert row_products.RowGroup in [type(group) for group in emitted.groups] and emitted.alone["matmul"] == 1
 
 
 def test_a_matrix_that_is_read_twice_is_worth_a_loop_over_its_rows():
@@ -116,7 +116,7 @@ def test_a_matrix_that_is_read_twice_is_worth_a_loop_over_its_rows():
 def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
     monkeypatch.setattr(row_products, "MATRIX_BYTES", 0)
     monkeypatch.setattr(row_products, "PART_BYTES", 1 << 14)
-    monkeypatch.setattr(waiting, "WORTH", 1000)
+    monkeypatch.setattr(waiting, "THREADED_OPERATIONS", 1000)
     A, y, w = RNG.normal(size=(1001, 37)), RNG.normal(size=1001), RNG.normal(size=37) / 6
     found = []
     for threads in (1, 3, 8):
@@ -124,7 +124,7 @@ def test_the_bits_of_rows_do_not_depend_on_threads(monkeypatch):
         waiting.dismiss()
         p = tg.prepare(lambda w: logistic(A, y, w), w, compile=True)
         found.append([p.value_and_grad(w) for _ in range(4)][-1])
-        assert any([type(group) is row_products.Rows for group in p.forms["value_and_grad"].programs[0].emitted.groups])
+        assert any([type(group) is row_products.RowGroup for group in p.forms["value_and_grad"].programs[0].emitted.groups])
     waiting.dismiss()
     for value, gradient in found[1:]:
         assert value == found[0][0] and np.array_equal(gradient, found[0][1])
@@ -185,7 +185,7 @@ def judged(seeds, monkeypatch):
         for method in ("grad", "hvp"):
             kept = p.forms[method].programs[0]
             assert not kept.failures and not kept.refusals
-            found += any([type(group) is row_products.Rows for group in kept.emitted.groups])
+            found += any([type(group) is row_products.RowGroup for group in kept.emitted.groups])
     return found
 
 

@@ -11,9 +11,9 @@ from test_sparse_programs import makers
 import tapegrad as tg
 from tapegrad.errors import AliasError, GuardError
 from tapegrad.replay.scalar_graph import Exact
-from tapegrad.sparse._coefficients import DIRECTION, Coefficients, Nonlinear
-from tapegrad.sparse._direct import Direct
-from tapegrad.sparse._rows import Turned, Unfit
+from tapegrad.sparse._coefficients import DIRECTION, LinearCoefficients, NotLinear
+from tapegrad.sparse._direct import DirectEntries
+from tapegrad.sparse._rows import NotRowwise, ReshapedValue
 
 pytestmark = pytest.mark.smoke
 
@@ -119,7 +119,7 @@ def test_entries_are_those_of_the_dense_matrix(f, second):
         assert (
             plan.direct == {two_fields: "add_at", forces: "read"}.get(f)
             if second and f in (two_fields, forces)
-            else type(plan.direct) is Direct
+            else type(plan.direct) is DirectEntries
         )
         np.testing.assert_allclose(found.toarray(), expected, rtol=1e-12, atol=1e-13 * abs(expected).max())
         assert found.nnz == plan.pattern.nnz
@@ -130,7 +130,7 @@ def test_captured_arrays_are_written_as_by_a_call(f):
     plan, buffer = of(f), {captured: WORK, trajectory: FLAT}[f]
     x = np.linspace(-1, 2, 30)
     plan(x)
-    assert type(plan.direct) is Direct
+    assert type(plan.direct) is DirectEntries
     buffer[...] = 7.0
     plan(x)
     found = buffer.copy()
@@ -143,7 +143,7 @@ def test_formats_and_float32(format):
     x = np.random.default_rng(1).normal(size=30).astype(np.float32)
     plan = tg.sparse.prepare_jacobian(ragged, x, compile=True, format=format)
     found = plan(x)
-    assert type(plan.direct) is Direct and found.format == format and found.dtype == np.float32
+    assert type(plan.direct) is DirectEntries and found.format == format and found.dtype == np.float32
     np.testing.assert_allclose(found.toarray(), tg.jacobian(ragged)(x), rtol=1e-5, atol=1e-6)
     kept, data = found.toarray(), found.data
     plan(2 * x)
@@ -157,7 +157,7 @@ def test_values_that_are_not_finite():
     x = np.linspace(1, 2, 30)
     plan = tg.sparse.prepare_jacobian(f, x, compile=True)
     plan(x)
-    assert type(plan.direct) is Direct
+    assert type(plan.direct) is DirectEntries
     for bad, nans in ((0.0, 0), (np.nan, 3), (np.inf, 0), (-1.0, 1)):
         y = x.copy()
         y[7] = bad
@@ -173,7 +173,7 @@ def test_a_branch_of_python_is_still_guarded():
     f = lambda x: x[1:] * x[:-1] if x[0] > 0 else x[1:] ** 2
     plan = tg.sparse.prepare_jacobian(f, np.ones(30), compile=True)
     np.testing.assert_array_equal(plan(np.full(30, 2.0)).data, np.full(58, 2.0))
-    assert type(plan.direct) is Direct
+    assert type(plan.direct) is DirectEntries
     with pytest.raises(GuardError, match="prepare one for this"):
         plan(-np.ones(30))
 
@@ -184,7 +184,7 @@ def test_captured_arrays_are_read_anew():
     plan(np.ones(30))
     scale[:] = np.arange(29)
     np.testing.assert_allclose(plan(np.ones(30)).data, scale * np.cumsum(scale))
-    assert type(plan.direct) is Direct
+    assert type(plan.direct) is DirectEntries
 
 
 def test_other_settings_of_numpy_are_no_other_point():
@@ -214,7 +214,7 @@ def test_energy_of_a_graph():
     for seed in range(3):
         x = np.random.default_rng(seed).normal(size=30)
         np.testing.assert_allclose(plan(x).toarray(), tg.hessian(energy)(x), rtol=1e-12, atol=1e-12)
-    assert type(plan.direct) is Direct
+    assert type(plan.direct) is DirectEntries
     x32 = x.astype(np.float32)
     single = tg.sparse.prepare_hessian(energy, x32, compile=True)
     assert single(x32).dtype == np.float32
@@ -246,7 +246,7 @@ def test_several_threads():
 def test_coefficients_of_a_graph():
     g = Exact()
     w, v, p, q = g.input(DIRECTION, 0, "w"), g.input(DIRECTION, 0, "v"), g.input("y", 0, 0), g.input("y", 0, 1)
-    linear = Coefficients(g)
+    linear = LinearCoefficients(g)
     y = g.sub(g.div(g.mul(p, g.add(w, v)), q), g.neg(g.mul(w, p)))
     found = linear.of(y)
     assert set(found) == {w, v} and found[v] == g.div(p, q)
@@ -256,8 +256,8 @@ def test_coefficients_of_a_graph():
     gate = g.both(g.compare("eq", w, g.zero), g.isnan(g.mul(w, p)))  # 0 times what is no number: asked for w = 1
     assert linear.of(g.select(gate, g.zero, g.mul(w, p)))[w] == p
     for bad in (g.mul(w, v), g.div(p, w), g.node("exp", w), g.select(c, w, p), gate):
-        with pytest.raises(Nonlinear):
-            Coefficients(g).of(bad)
+        with pytest.raises(NotLinear):
+            LinearCoefficients(g).of(bad)
 
 
 def test_places_through_reshapes():
@@ -273,8 +273,8 @@ def test_places_through_reshapes():
         extents = tuple([int(rng.integers(1, n - s + 1)) for n, s in zip(to, start, strict=True)])
         place = tuple([(s, tuple([int(a == d) for d in range(len(to))])) for a, s in enumerate(start)])
         try:
-            ((_, found),) = Turned(0, shape, to).needs(place, extents)
-        except Unfit:
+            ((_, found),) = ReshapedValue(0, shape, to).needs(place, extents)
+        except NotRowwise:
             continue
         told += 1
         numbers = np.arange(np.prod(axes))
@@ -300,7 +300,7 @@ def judged(seeds, counts):
                         found = plan(point).toarray()
                     except GuardError:
                         continue
-                    counts[type(plan.direct) is Direct] += 1
+                    counts[type(plan.direct) is DirectEntries] += 1
                     fine = np.isfinite(expected)
                     scale = abs(expected[fine]).max(initial=1.0)
                     assert np.allclose(found[fine], expected[fine], rtol=1e-8, atol=1e-9 * scale), f"seed {seed}\n{text}"
@@ -331,6 +331,6 @@ def test_an_argument_that_is_captured_and_written_is_refused_as_by_products():
     for compile in (True, False):
         plan = tg.sparse.prepare_jacobian(f, np.linspace(1, 2, 30), compile=compile)
         plan(np.linspace(1, 2, 30))
-        assert (type(plan.direct) is Direct) is compile
+        assert (type(plan.direct) is DirectEntries) is compile
         with pytest.raises(AliasError, match="buffer"):
             plan(buffer)

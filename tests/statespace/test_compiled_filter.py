@@ -13,10 +13,10 @@ from tapegrad.statespace._model import Observations, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
 from tapegrad.statespace.filters import compiled
-from tapegrad.statespace.filters.arrays import OnArrays
+from tapegrad.statespace.filters.arrays import ArrayFilter
 from tapegrad.statespace.filters.diffuse_start import loglik_on_arrays
 from tapegrad.statespace.filters.gains import filtered
-from tapegrad.statespace.filters.step_kernel import form_of
+from tapegrad.statespace.filters.step_kernel import kernel_form
 
 
 def both(build, y, start, constraints=None, joseph=False):
@@ -32,7 +32,7 @@ def both(build, y, start, constraints=None, joseph=False):
 
 def scores(build, data, parameters, joseph, u):
     def terms(u, build):
-        return filtered(OnArrays(system(build(parameters.tree(u)), data), data, joseph))[1]
+        return filtered(ArrayFilter(system(build(parameters.tree(u)), data), data, joseph))[1]
 
     return tg.jacobian(terms, mode="forward")(u, build)
 
@@ -127,8 +127,8 @@ def at_once(monkeypatch):
         monkeypatch.setattr(compiled, name, number)
     ran = []
     for name in ("loglik", "moments"):
-        f = getattr(compiled.Run, name)
-        monkeypatch.setattr(compiled.Run, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
+        f = getattr(compiled.CompiledFilter, name)
+        monkeypatch.setattr(compiled.CompiledFilter, name, lambda *arguments, f=f: ran.append(f) or f(*arguments))
     return ran
 
 
@@ -294,18 +294,18 @@ def test_a_variance_that_is_not_positive_is_named(at_once):
 def test_when_it_is_compiled(monkeypatch):
     """After so many steps of one form, or if its kernel is on disk."""
     monkeypatch.setattr(compiled, "FILTERED", 200)
-    form_of.cache_clear()
+    kernel_form.cache_clear()
     ran, notes = [], set()
     monkeypatch.setattr(compiled.stored, "note", notes.add)
     monkeypatch.setattr(compiled.stored, "noted", lambda name: name in notes)
-    monkeypatch.setattr(compiled.Run, "loglik", lambda self, f=compiled.Run.loglik: ran.append(self) or f(self))
+    monkeypatch.setattr(compiled.CompiledFilter, "loglik", lambda self, f=compiled.CompiledFilter.loglik: ran.append(self) or f(self))
     y = np.random.default_rng(3).normal(size=60)
     values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]
     assert len(ran) == 2 and len(notes) == 1
     np.testing.assert_allclose(values, values[0], rtol=1e-12)
     ss.loglik(ss.local_level(1.3, 0.4), y[:29])
     assert len(ran) == 2
-    form_of.cache_clear()
+    kernel_form.cache_clear()
     ss.loglik(ss.local_level(1.0, 2.5), y)  # a variance of 1 is a number as any other
     assert len(ran) == 3
 

@@ -138,7 +138,7 @@ def test_what_does_not_matter(seed, monkeypatch):
         left = (~np.isnan(m.y)).sum() - m.mark.sum()  # of each diffuse element the unit is that of the data
         assert_same(replace(m, y=m.y * unit, q=m.q * unit**2), unit**2, left * np.log(unit))
     for spread in (1e-6, 1.0):
-        monkeypatch.setattr(augmented, "SPREAD", spread)
+        monkeypatch.setattr(augmented, "DIFFUSE_SPREAD", spread)
         assert_same(m)
     far = 1e3 * np.random.default_rng(seed).normal(size=len(m.T0))
     X, A = [], np.eye(len(m.T0))

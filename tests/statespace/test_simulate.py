@@ -39,7 +39,7 @@ def test_draws_by_the_compiled_filter(kind, monkeypatch):
     y[[0, 4, 4], [1, 0, 1]] = np.nan if kind == "gaps" else 0.0
     wanted = ss.simulate_smoother(model, y, 5, rng=1)
     monkeypatch.setattr(compiled, "FILTERED", 0)
-    monkeypatch.setattr(compiled, "OnArrays", None)  # not called
+    monkeypatch.setattr(compiled, "ArrayFilter", None)  # not called
     found = ss.simulate_smoother(model, y, 5, rng=1)
     for a, b in zip(found, wanted, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-10, atol=1e-11)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 import mpmath
 import numpy as np
 
-from tapegrad._core.arrays import steps_of
+from tapegrad._core.arrays import packed_steps
 
 REAL = (float, int, np.floating, np.integer, mpmath.mpf)
 DIGITS = 50
@@ -241,7 +241,7 @@ def laid_like(z, x):
     """A copy of the array z of any dtype that lies in memory as x does, so that what is a view of the one is a view of the other."""
     if not isinstance(z, np.ndarray) or not z.ndim or not z.size:
         return z
-    first, steps, room = steps_of(x.shape, x.strides, x.itemsize, False)
+    first, steps, room = packed_steps(x.shape, x.strides, x.itemsize, False)
     y = np.lib.stride_tricks.as_strided(np.empty(room, z.dtype)[first:], x.shape, [s * z.itemsize for s in steps])
     y[...] = z
     return y.view(type(z))

@@ -143,7 +143,7 @@ def program(k, name: str, kind: str, order: int, missing: bool = False, dtype=np
     """The program of one derivative of kernel k, which is that called `name`."""
     if name in MAPS:
         family, _ = k._family(((), ()), (False, name != "escape"))
-        low = tg.kernels.emit.lower.lowered(family.derived("R" if kind == "VG" else kind, (order, 0), ()))
+        low = tg.kernels.emit.lower.lower_program(family.derived("R" if kind == "VG" else kind, (order, 0), ()))
     else:
         _, theta, data = case(name)
         low = k.lowered(theta.shape[0], 0 if data.ndim == 1 else data.shape[0], kind, order, missing, dtype)

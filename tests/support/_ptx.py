@@ -9,7 +9,7 @@ import re
 import numpy as np
 from _cuda_host import HostKernel
 
-from tapegrad.kernels.launch.cuda import translated
+from tapegrad.kernels.launch.cuda import nvrtc_output
 
 TYPES = {
     "pred": "bool", "f32": "float", "f64": "double",
@@ -206,7 +206,7 @@ class PtxKernel(HostKernel):
 
     def __init__(self, source: str, entry: str, fmad: bool = False):
         options = ("-std=c++17", f"-fmad={str(fmad).lower()}", "-default-device", "-DFAR_CALL=__forceinline__", "-arch=compute_90")
-        ptx = translated(source, options)[0]
+        ptx = nvrtc_output(source, options)[0]
         self.ptx = ptx.decode() if isinstance(ptx, bytes) else ptx
         bound = len(re.findall(r"\b(?:mul|add|sub)\.rn\.f", self.ptx))
         free = len(re.findall(r"\b(?:mul|add|sub)\.f", self.ptx))

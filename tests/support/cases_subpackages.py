@@ -7,8 +7,8 @@ from tapegrad._scipy import linear_maps
 from tapegrad._scipy.sparse import products
 
 ROWS, COLS = np.array([0, 2, 1, 3, 3, 1]), np.array([1, 0, 2, 3, 0, 1])
-PATTERN = products.Pattern(ROWS, COLS, (4, 4))
-SMOOTH = linear_maps.Map(lambda x: 0.5 * x + 0.3 * x[..., ::-1] + x.sum(-1, keepdims=True), 5)
+PATTERN = products.SparsityPattern(ROWS, COLS, (4, 4))
+SMOOTH = linear_maps.AxisMap(lambda x: 0.5 * x + 0.3 * x[..., ::-1] + x.sum(-1, keepdims=True), 5)
 
 CASES = [
     case("convolved", lambda a, b: linear_maps.convolved(a, b, k=1), normal(6), normal(3, seed=1)),

@@ -29,7 +29,7 @@ from written import Absent, Cupy, Names, Numpy, written
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
-from tapegrad.testing import direction_like, host, inner
+from tapegrad.testing import direction_like, inner_product, plain_host_array
 
 FILE = Path(__file__).with_name("executed.txt")
 FEW, MORE = 3, 12
@@ -117,7 +117,7 @@ def numbers(y):
 
 
 def vector(parts):
-    return np.concatenate([np.zeros(0), *[host(p).astype(float) for p in parts]])
+    return np.concatenate([np.zeros(0), *[plain_host_array(p).astype(float) for p in parts]])
 
 
 class Problem:
@@ -219,7 +219,7 @@ def on_numpy(line):
         return near(tangents, slope(p, h), rtol) if plain == RIGHT else plain
 
     def reverse():
-        along = np.array([float(host(inner(p.v, gradient(*p.at()))))])
+        along = np.array([float(plain_host_array(inner_product(p.v, gradient(*p.at()))))])
         return near(along, np.array([vector(weights) @ slope(p, h)]), rtol)
 
     def second():

@@ -11,10 +11,10 @@ import numpy as np
 from tapegrad._core.abstract_arrays import LIKE, OF_LAYOUT, OF_VALUES
 from tapegrad._core.arrays import is_array
 from tapegrad._core.primitive import HIDDEN, Trace, bind, live, lower
-from tapegrad._core.scope import opened
+from tapegrad._core.scope import scope_block
 from tapegrad._core.trees import leaves
 from tapegrad._core.variable import Variable, bottom, copied, variable
-from tapegrad._transforms.call import Inputs, entered, run_once, value_out
+from tapegrad._transforms.call import Inputs, enter_leaf, run_once, value_out
 
 __name__ = "tapegrad.hidden_values"  # part of the engine: transforms around `at_both` do not follow its code
 
@@ -125,13 +125,13 @@ def at_both(f, first, second, trace_of=Hidden):
     """f at two points, tuples of arguments, run once; the leaves of what it gives at each."""
     trace, out, points = trace_of(), [], iter(zip(leaves(first), leaves(second), strict=True))
     inputs = Inputs("at_both", tuple(range(len(first))), first)
-    args = inputs.enter(lambda key, value: trace.made(tuple([entered(p) for p in next(points)])))
+    args = inputs.enter(lambda key, value: trace.made(tuple([enter_leaf(p) for p in next(points)])))
 
     def read(tree):
         for y in leaves(tree):
             y = live(y) if isinstance(y, Variable) else y
             out.append([value_out(v) for v in trace.lanes(y)])
 
-    with opened():
+    with scope_block():
         run_once(f, trace, inputs, args, {}, read).finish()
     return [[lanes[k] for lanes in out] for k in range(2)]

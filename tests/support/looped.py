@@ -7,7 +7,7 @@ from comparison import host
 from grid import on
 
 import tapegrad as tg
-from tapegrad._core.arrays import kept
+from tapegrad._core.arrays import copy_with_layout
 from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import xp
 
@@ -23,7 +23,7 @@ def looped(f):
     """The results of f for each sample, as a list of leaves, each stacked."""
 
     def run(*stacks):
-        each = [leaves(f(*[kept(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
+        each = [leaves(f(*[copy_with_layout(x[k]) if x.ndim > 1 else x[k] for x in stacks])) for k in range(len(stacks[0]))]
         return [np.stack([host(y) for y in column]) for column in zip(*each, strict=True) if column[0] is not None]
 
     return run

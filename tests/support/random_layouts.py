@@ -8,7 +8,7 @@ import numpy as np
 from keyword_calls import Host, floats, members, run
 
 import tapegrad as tg
-from tapegrad._core.arrays import is_array, room_laid, steps_of
+from tapegrad._core.arrays import is_array, packed_steps, room_laid
 from tapegrad._core.variable import Variable
 from tapegrad.ops.indexing import views
 
@@ -45,11 +45,11 @@ def mapped(x, how):
 
 def lies(x):
     """All that can be asked of the layout of an array."""
-    return steps_of(x.shape, x.strides, x.itemsize, True)[:2], x.flags.c_contiguous, x.flags.f_contiguous
+    return packed_steps(x.shape, x.strides, x.itemsize, True)[:2], x.flags.c_contiguous, x.flags.f_contiguous
 
 
 def shown(x):
-    return views.shown(x) if isinstance(x, Variable) else x
+    return views.layout_source(x) if isinstance(x, Variable) else x
 
 
 def stacked(v):

@@ -34,6 +34,6 @@ def launched_on_host(xp, monkeypatch):
             return made.setdefault(args, OnHost(hosted_cupy.host_view, launches, *args))
 
         monkeypatch.setattr(raw_cuda, "loaded", loaded)
-        monkeypatch.setattr(raw_cuda, "limits", lambda function: (256, 40))
+        monkeypatch.setattr(raw_cuda, "kernel_limits", lambda function: (256, 40))
         monkeypatch.setattr(raw_cuda, "blocks_at_once", lambda function, threads, shared: 65536 // (40 * threads))
     return xp, launches

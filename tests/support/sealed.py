@@ -11,7 +11,7 @@ import numpy as np
 from _hosted_runtime import uncounted
 
 from tapegrad._core.arrays import is_array, xp_of
-from tapegrad._core.reverse import Fold, Tape, primitive_of
+from tapegrad._core.reverse import AdaptedRule, Tape, primitive_of
 from tapegrad._core.variable import Variable
 
 
@@ -34,7 +34,7 @@ def arrays_in(x, depth=0):
         yield from arrays_in(list(x.values()), depth)
     elif isinstance(x, slice):
         yield from arrays_in((x.start, x.stop, x.step), depth)
-    elif isinstance(x, Fold):
+    elif isinstance(x, AdaptedRule):
         yield from arrays_in(x.rule, depth)
     elif isinstance(x, types.FunctionType) and x.__closure__ and depth < 3:
         for cell in x.__closure__:

@@ -17,7 +17,7 @@ from judged_programs import CLOSE, argument, expected_of, maker
 import tapegrad as tg
 import tapegrad.numpy as tnp
 from tapegrad.errors import ArgumentError, DroppedDerivativeError, NoRuleError, NotScalarError, ShapeError
-from tapegrad.testing import direction_like, inner
+from tapegrad.testing import direction_like, inner_product
 
 pytestmark = pytest.mark.smoke
 
@@ -95,11 +95,11 @@ def checked(case):
     v = direction_like(given, rng)
     value, tangent = tg.jvp(f, given, v)
     w = direction_like(value, rng)
-    phi = lambda xs: inner(w, f(*xs))
+    phi = lambda xs: inner_product(w, f(*xs))
     with tg.Tape() as tape:
         x = tuple([tape.watch(a) for a in given])
         y = f(*x)
-        z = inner(w, y)
+        z = inner_product(w, y)
     pairs = [(tape.jvp(y, x, v), tangent), (tape.vjp(z, 1.0, x), tg.grad(phi)(given))]
     if case.order > 1:
         pairs.append((tape.hvp(z, x, v), tg.hvp(phi, given, v)))

@@ -11,8 +11,8 @@ from _modes import check_first, check_second, second_orders
 from comparison import close, host, library
 
 import tapegrad as tg
-from tapegrad._core.scope import opened
-from tapegrad._transforms.call import Recorded
+from tapegrad._core.scope import scope_block
+from tapegrad._transforms.call import RecordedCall
 
 pytestmark = pytest.mark.smoke
 
@@ -222,8 +222,8 @@ def test_t2_only_the_chosen_leaves(xp):
     close(g["rates"][0], 2 * np.exp([0.0, 1.0]))
     close(g["scale"], 2.0)
     assert g["rates"][1] is None and g["fixed"] is None
-    with opened():
-        recorded = Recorded("grad", f, 1, (u, p, t), {})
+    with scope_block():
+        recorded = RecordedCall("grad", f, 1, (u, p, t), {})
         # Two leaves, two products, two sums and the last addition; u, t and the Const leaf leave nothing.
         assert len(recorded.tape.records) == 7
 
@@ -234,9 +234,9 @@ def test_t2_inactive_arguments_leave_no_record():
             u = np.sin(u) * 2.0
         return p * u.sum()
 
-    with opened():
-        assert len(Recorded("grad", f, 1, (np.ones(3), 2.0), {}).tape.records) == 2
-        assert len(Recorded("grad", f, 0, (np.ones(3), 2.0), {}).tape.records) == 23
+    with scope_block():
+        assert len(RecordedCall("grad", f, 1, (np.ones(3), 2.0), {}).tape.records) == 2
+        assert len(RecordedCall("grad", f, 0, (np.ones(3), 2.0), {}).tape.records) == 23
 
 
 # --- R1, R2: the user's own rules ---

@@ -80,7 +80,7 @@ def run(seeds):
 
 @pytest.fixture(autouse=True)
 def replayed(monkeypatch):
-    monkeypatch.setattr("tapegrad.operators.OFTEN", 2)
+    monkeypatch.setattr("tapegrad.operators.FREQUENT_PRODUCTS", 2)
 
 
 @pytest.mark.filterwarnings("ignore")

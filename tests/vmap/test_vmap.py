@@ -337,8 +337,8 @@ def test_jacobians_by_batches_of_sweeps(mode, xp, monkeypatch):
     calls = [lambda: tg.jacobian(g, mode=mode)(x), lambda: tg.hessian(scalar)(x), lambda: tg.hmp(scalar, x, directions)]
     want = {}
     for few, room in ((1000, 1 << 22), (2, 1 << 22), (2, 300)):
-        monkeypatch.setattr("tapegrad._transforms.many_directions.FEW", few)
-        monkeypatch.setattr("tapegrad._transforms.many_directions.ROOM", room)
+        monkeypatch.setattr("tapegrad._transforms.many_directions.FEW_SWEEPS", few)
+        monkeypatch.setattr("tapegrad._transforms.many_directions.SWEEP_BYTES", room)
         for n, call in enumerate(calls):
             found = call()
             for k, y in enumerate(leaves(found)):

@@ -13,15 +13,15 @@ from ..._transforms.rebind import once_more
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line, warn_user
 from ..followed import Follower
-from ..linear_maps import Settled, along
-from ..namespaces import Namespace, array, bare, constant, integer, refusal, tracked
-from ..optimize.callback_search import Made, Search
+from ..linear_maps import SettingsFunction, apply_linear
+from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, constant_like, holds_tracked, refusal_text
+from ..optimize.callback_search import ComposedFunction, Search
 from .boundary import solve_bvp
 from .ivp_adjoint import continuous_adjoint
-from .ivp_by_steps import solved
+from .ivp_by_steps import solve_by_steps
 from .ode import complex_ode, ode
 
-INTEGRATE = Namespace(itg)
+INTEGRATE = SciPyNamespace(itg)
 FOLLOWED = Follower("scipy.integrate")
 
 # --- of samples ---
@@ -29,11 +29,11 @@ FOLLOWED = Follower("scipy.integrate")
 
 def samples(y: Any, x: Any, dx: Any, axis: int) -> tuple:
     """(y with the axis last, the distances of the samples: an array along the last axis, or a number)."""
-    like = next((v for v in (y, x, dx) if tracked(v)), y)
-    y = np.moveaxis(array(y, like), axis, -1)
+    like = next((v for v in (y, x, dx) if holds_tracked(v)), y)
+    y = np.moveaxis(as_float_array(y, like), axis, -1)
     if x is None:
         return y, dx
-    x = array(x, like)
+    x = as_float_array(x, like)
     x = x if ndim(x) == 1 else np.moveaxis(x, axis, -1)
     return y, x[..., 1:] - x[..., :-1]
 
@@ -67,14 +67,14 @@ def simpson(y, x=None, *, dx=1.0, axis=-1):
 
 @INTEGRATE.rule(itg.cumulative_simpson)
 def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
-    if tracked(x):
-        raise refusal("scipy.integrate.cumulative_simpson", "by the places of the samples", "cumulative_trapezoid, or plain x")
-    y = array(y, y if tracked(y) else dx)
+    if holds_tracked(x):
+        raise refusal_text("scipy.integrate.cumulative_simpson", "by the places of the samples", "cumulative_trapezoid, or plain x")
+    y = as_float_array(y, y if holds_tracked(y) else dx)
     if x is None:
-        total = along(Settled(itg.cumulative_simpson), y, axis) * dx
+        total = apply_linear(SettingsFunction(itg.cumulative_simpson), y, axis) * dx
     else:
         x = plain_np.asarray(bare(x))
-        total = along(Settled(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)), y, axis)
+        total = apply_linear(SettingsFunction(itg.cumulative_simpson, x=x if x.ndim == 1 else plain_np.moveaxis(x, axis, -1)), y, axis)
     if initial is None:
         return total
     first = 0.0 * np.take(total, plain_np.array([0]), axis) + initial
@@ -83,9 +83,9 @@ def cumulative_simpson(y, *, x=None, dx=1.0, axis=-1, initial=None):
 
 @INTEGRATE.rule(itg.romb)
 def romb(y, dx=1.0, axis=-1, show=False):
-    y = array(y, y if tracked(y) else dx)
+    y = as_float_array(y, y if holds_tracked(y) else dx)
     weights = itg.romb(plain_np.eye(shape(y)[axis]), axis=-1)
-    return np.sum(np.moveaxis(y, axis, -1) * constant(weights, y), -1) * dx
+    return np.sum(np.moveaxis(y, axis, -1) * constant_like(weights, y), -1) * dx
 
 
 # --- of functions ---
@@ -93,17 +93,17 @@ def romb(y, dx=1.0, axis=-1, show=False):
 
 @INTEGRATE.rule(itg.fixed_quad, of_functions=True)
 def fixed_quad(func, a, b, args=(), n=5):
-    x, w = plain_np.polynomial.legendre.leggauss(integer(n))
+    x, w = plain_np.polynomial.legendre.leggauss(as_integer(n))
     y = (b - a) * (x + 1) / 2.0 + a
     return (b - a) / 2.0 * np.sum(w * func(y, *args), -1), None
 
 
-POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
-NODES, WEIGHTS = [(v + shift) / 2 for v, shift in zip(plain_np.polynomial.legendre.leggauss(POINTS), (1.0, 0.0), strict=True)]
+GAUSS_POINTS = 20  # of Gauss's rule on each of the intervals that QUADPACK ended with
+NODES, WEIGHTS = [(v + shift) / 2 for v, shift in zip(plain_np.polynomial.legendre.leggauss(GAUSS_POINTS), (1.0, 0.0), strict=True)]
 
 
 def open_end(v: Any) -> bool:
-    return not tracked(v) and math.isinf(bare(v))
+    return not holds_tracked(v) and math.isinf(bare(v))
 
 
 def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
@@ -129,7 +129,7 @@ def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
 
 def nodes_between(name: str, a: Any, b: Any) -> Search:
     """The nodes of an integral are constant, unless its limits move."""
-    return Search(name, moves=tracked(a, b), fixed=not tracked(a, b))
+    return Search(name, moves=holds_tracked(a, b), fixed=not holds_tracked(a, b))
 
 
 @INTEGRATE.rule(itg.quad, by_steps=True)
@@ -142,7 +142,7 @@ def quad(
         raise ArgumentError(f"{name}: give a Python function; compiled callbacks have no derivative")
     args = args if isinstance(args, tuple) else (args,)
     if weight is not None or complex_func:
-        raise refusal(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
+        raise refusal_text(f"{name}(weight=, complex_func=)", "", "a function with the weight in it, and its real and imaginary part apart")
     with nodes_between(name, a, b) as search:
         found = itg.quad(
             search.of(lambda x: func(x, *args)), float(bare(a)), float(bare(b)), (), 1, epsabs, epsrel, limit,
@@ -162,7 +162,7 @@ def quad(
         y = over_pieces(lambda x: func(x, *args), a, b, ends)
     allowed = max(10 * found[1], 1e-7 * abs(value), epsabs)
     if not abs(float(bare(y)) - value) <= allowed:
-        raise refusal(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
+        raise refusal_text(name, "QUADPACK extrapolated to a singular integrand", "a variable in which the integrand is smooth")
     return value + (y - primal_of(y)), *rest
 
 
@@ -173,15 +173,16 @@ def quad_vec(
 ):  # fmt: skip
     with nodes_between("scipy.integrate.quad_vec", a, b) as search:
         found = itg.quad_vec(
-            search.of(lambda x: array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1, points,
+            search.of(lambda x: as_float_array(f(x, *args))), float(bare(a)), float(bare(b)), epsabs, epsrel, norm, cache_size, limit, 1,
+            points,
             quadrature, True,
         )  # fmt: skip
     low, high = float(bare(a)), float(bare(b))
     if not (math.isfinite(low) and math.isfinite(high)):
-        raise refusal("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
+        raise refusal_text("scipy.integrate.quad_vec", "over an infinite interval", "the substitution x = a + (1 - t) / t")
     shares = [((p - low) / (high - low), (q - low) / (high - low)) for p, q in found[2].intervals]
     with once_more(f, arrays=not search.fixed) as (f,):
-        y = over_pieces(lambda x: array(f(x, *args)), a, b, shares)
+        y = over_pieces(lambda x: as_float_array(f(x, *args)), a, b, shares)
     y = found[0] + (y - primal_of(y))
     return (y, *found[1:]) if full_output else (y, found[1])
 
@@ -196,7 +197,7 @@ def double_exponential(f: Any, a: Any, b: Any) -> Any:
     low, high = open_ends(a), open_ends(b)
     if (low != 0).any() or (high != 0).any():
         if not ((low == low.flat[0]).all() and (high == high.flat[0]).all()):
-            raise refusal("scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each")
+            raise refusal_text("scipy.integrate.tanhsinh", "with finite and infinite limits at once", "one call for each")
         low, high = int(low.flat[0]), int(high.flat[0])
         if low and high:
             x, w = plain_np.sinh(math.pi / 2 * plain_np.sinh(u)), plain_np.cosh(math.pi / 2 * plain_np.sinh(u))
@@ -218,12 +219,12 @@ def open_ends(v: Any) -> Any:
     return plain_np.where(plain_np.isinf(v), plain_np.sign(v), 0)
 
 
-def elementwise(f: Any, args: Any, shown: list) -> Any:
+def evaluate_integrand(f: Any, args: Any, shown: list) -> Any:
     """f on plain values, and whether what it gives is tracked is noted."""
 
     def plainly(x, *more):
         y = f(x, *more)
-        shown.append(tracked(y))
+        shown.append(holds_tracked(y))
         return bare(y)
 
     return plainly
@@ -232,16 +233,16 @@ def elementwise(f: Any, args: Any, shown: list) -> Any:
 def tanhsinh(f, a, b, *, args=(), log=False, **settings):
     name = "scipy.integrate.tanhsinh"
     args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.tanhsinh(elementwise(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings)
-    if not any(shown) and not tracked(a, b, args):
+    found = itg.tanhsinh(evaluate_integrand(f, args, shown), bare(a), bare(b), args=bare(args), log=log, **settings)
+    if not any(shown) and not holds_tracked(a, b, args):
         return found
     if log:
-        raise refusal(f"{name}(log=True)", "", "it without log=")
+        raise refusal_text(f"{name}(log=True)", "", "it without log=")
     more = [np.reshape(v, (*shape(v), 1)) for v in args]
     with once_more(f) as (f,):
         y = double_exponential(lambda x: f(x, *more), a, b)
     if not bool(plain_np.all(abs(bare(y) - found.integral) <= 1e-6 * plain_np.maximum(1.0, abs(found.integral)))):
-        raise refusal(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
+        raise refusal_text(name, "the derivative would need a finer rule than the integral", "a variable in which the integrand is smooth")
     found.integral = found.integral + (y - primal_of(y))
     return found
 
@@ -252,12 +253,12 @@ DIRECT = 1 << 10  # terms that are added; what is left is an integral and half a
 def nsum(f, a, b, *, step=1, args=(), log=False, **settings):
     name = "scipy.integrate.nsum"
     args, shown = args if isinstance(args, tuple) else (args,), []
-    found = itg.nsum(elementwise(f, args, shown), bare(a), bare(b), step=bare(step), args=bare(args), log=log, **settings)
-    if not any(shown) and not tracked(a, b, step, args):
+    found = itg.nsum(evaluate_integrand(f, args, shown), bare(a), bare(b), step=bare(step), args=bare(args), log=log, **settings)
+    if not any(shown) and not holds_tracked(a, b, step, args):
         return found
     first, last, by = [float(bare(v)) for v in (a, b, step)] if not any(shape(v) for v in (a, b, step, *args)) else (0.0, -math.inf, 1.0)
-    if log or math.isinf(first) or last < first or tracked(a, b, step):
-        raise refusal(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
+    if log or math.isinf(first) or last < first or holds_tracked(a, b, step):
+        raise refusal_text(f"{name}", "log=, arrays, from -inf, or by its limits", "a sum of one series from a finite first term")
     terms = last if math.isinf(last) else (last - first) // by + 1
     count = int(min(terms, DIRECT))
     with once_more(f) as (f,):
@@ -280,16 +281,18 @@ def bound_of(g: Any, *at: Any) -> Any:
     return g(*at) if callable(g) else g
 
 
-def line(func: Any, low: Any, high: Any, outer: tuple, args: tuple, settings: dict) -> Any:
+def innermost_integral(func: Any, low: Any, high: Any, outer: tuple, args: tuple, settings: dict) -> Any:
     """The innermost integral, at the outer variables from the outermost on."""
-    on = Made(lambda func: lambda x: func(x, *outer[::-1], *args), func)
+    on = ComposedFunction(lambda func: lambda x: func(x, *outer[::-1], *args), func)
     return quad(on, bound_of(low, *outer), bound_of(high, *outer), **settings)[0]
 
 
 @INTEGRATE.rule(itg.dblquad, by_steps=True)
 def dblquad(func, a, b, gfun, hfun, args=(), epsabs=1.49e-08, epsrel=1.49e-08):
     settings = {"epsabs": epsabs, "epsrel": epsrel}
-    return quad(Made(lambda *given: lambda x: line(*given, (x,), args, settings), func, gfun, hfun), a, b, **settings)
+    return quad(
+        ComposedFunction(lambda *given: lambda x: innermost_integral(*given, (x,), args, settings), func, gfun, hfun), a, b, **settings
+    )
 
 
 @INTEGRATE.rule(itg.tplquad, by_steps=True)
@@ -297,10 +300,10 @@ def tplquad(func, a, b, gfun, hfun, qfun, rfun, args=(), epsabs=1.49e-08, epsrel
     settings = {"epsabs": epsabs, "epsrel": epsrel}
 
     def plane(func, gfun, hfun, qfun, rfun):
-        of = lambda x: Made(lambda *given: lambda y: line(*given, (x, y), args, settings), func, qfun, rfun)
+        of = lambda x: ComposedFunction(lambda *given: lambda y: innermost_integral(*given, (x, y), args, settings), func, qfun, rfun)
         return lambda x: quad(of(x), bound_of(gfun, x), bound_of(hfun, x), **settings)[0]
 
-    return quad(Made(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
+    return quad(ComposedFunction(plane, func, gfun, hfun, qfun, rfun), a, b, **settings)
 
 
 @INTEGRATE.rule(itg.nquad, by_steps=True)
@@ -316,7 +319,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
         def inner(func, *ranges):
             return (lambda x: func(x, *outer, *args)) if k == 0 else lambda x: over(k - 1, (x, *outer), func, *ranges)[0]
 
-        return quad(Made(inner, func, *ranges), ends[0], ends[1])
+        return quad(ComposedFunction(inner, func, *ranges), ends[0], ends[1])
 
     return over(len(ranges) - 1, (), func, *ranges)
 
@@ -326,7 +329,7 @@ def nquad(func, ranges, args=None, opts=None, full_output=False):
 
 @INTEGRATE.rule(itg.solve_ivp, by_steps=True)
 def solve_ivp(fun, t_span, y0, method="RK45", t_eval=None, dense_output=False, events=None, vectorized=False, args=None, **options):
-    return solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+    return solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
 
 
 FINE = 1e-3  # of odeint's tolerances are those of the method that has the derivative
@@ -338,15 +341,15 @@ def odeint(
     hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
 ):  # fmt: skip
     """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller errors."""
-    on = Made(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
+    on = ComposedFunction(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
     settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
-    with Search("scipy.integrate.odeint", args, moves=tracked(y0, t)) as search:
-        slopes = search.of(on, 0 if tracked(t) else 1, 2)
+    with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:
+        slopes = search.of(on, 0 if holds_tracked(t) else 1, 2)
         found = at_users_line(itg.odeint, slopes, bare(y0), bare(t), full_output=full_output, tfirst=True, **settings)
     y, rest = (found[0], found[1:]) if full_output else (found, ())
-    start, fine = array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
+    start, fine = as_float_array(y0), {"rtol": max(FINE * (rtol or 1.5e-8), 1e-12), "atol": FINE * plain_np.asarray(atol or 1.5e-8)}
     with once_more(on) as (on,):
-        run = solved(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
+        run = solve_by_steps(on, (t[0], t[-1]), np.reshape(start, -1), "DOP853", t, False, None, False, None, fine)
     exact = np.transpose(run.y)
     y = y + (exact - primal_of(exact))
     return (y, *rest) if full_output else y

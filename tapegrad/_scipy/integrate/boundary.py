@@ -11,8 +11,8 @@ from ... import numpy as np
 from ..._capture import MAKERS
 from ...ops.declare import shape
 from ..interpolate.piecewise import PPoly
-from ..namespaces import array, bare, refusal, tracked
-from ..optimize import as_array, derived, value_at
+from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
+from ..optimize import float_array_of, implicit_solution, value_at
 from ..optimize.callback_search import Search
 
 NAME = "scipy.integrate.solve_bvp"
@@ -28,11 +28,11 @@ class Collocation:
         m = shape(self.mesh)[0]
         y, more = np.reshape(z[: self.n * m], (self.n, m)), [z[self.n * m :]] if shape(z)[0] > self.n * m else []
         h = self.mesh[1:] - self.mesh[:-1]
-        f = as_array(self.fun(self.mesh, y, *more))
+        f = float_array_of(self.fun(self.mesh, y, *more))
         middle = 0.5 * (y[:, 1:] + y[:, :-1]) - 0.125 * h * (f[:, 1:] - f[:, :-1])
-        inner = as_array(self.fun(self.mesh[:-1] + 0.5 * h, middle, *more))
+        inner = float_array_of(self.fun(self.mesh[:-1] + 0.5 * h, middle, *more))
         rest = y[:, 1:] - y[:, :-1] - h / 6 * (f[:, :-1] + f[:, 1:] + 4 * inner)
-        ends = as_array(self.bc(y[:, 0], y[:, -1], *more))
+        ends = float_array_of(self.bc(y[:, 0], y[:, -1], *more))
         return np.concatenate([np.reshape(rest, -1), np.reshape(ends, -1)])
 
 
@@ -57,17 +57,17 @@ def solve_bvp(fun, bc, x, y, p=None, S=None, fun_jac=None, bc_jac=None, tol=1e-3
     if not search.moves:
         return found
     if S is not None or found.y.dtype.kind == "c":
-        raise refusal(f"{NAME}(S=)", "with a singular term, or complex", "tapegrad.implicit.root with the collocation equations")
+        raise refusal_text(f"{NAME}(S=)", "with a singular term, or complex", "tapegrad.implicit.root with the collocation equations")
     mesh = found.x
-    if tracked(x):  # the ends move, and all nodes between with them
+    if holds_tracked(x):  # the ends move, and all nodes between with them
         share = (mesh - mesh[0]) / (mesh[-1] - mesh[0])
-        x = array(x)
+        x = as_float_array(x)
         mesh = x[0] + (x[-1] - x[0]) * share
     n, m = found.y.shape
     z = found.y.reshape(-1) if p is None else plain_np.concatenate([found.y.reshape(-1), found.p])
-    z = derived("root", NAME, Collocation(fun, bc, mesh, n), as_array, z, ())
+    z = implicit_solution("root", NAME, Collocation(fun, bc, mesh, n), float_array_of, z, ())
     found.x, found.y = mesh, np.reshape(z[: n * m], (n, m))
     found.p = None if p is None else z[n * m :]
-    found.yp = as_array(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
+    found.yp = float_array_of(value_at(fun, mesh, (found.y, *([] if p is None else [found.p]))))
     found.sol = spline(mesh, found.y, found.yp)
     return found

@@ -18,9 +18,9 @@ from ..._core.scope import at_the_end_of_an_object, changed
 from ..._core.trees import Const
 from ..._transforms.rebind import Rebind, with_all
 from ..._transforms.transforms import jvp, vjp
-from ...implicit import given, primitive
+from ...implicit import implicit_primitive, or_zeros
 from ...ops.declare import shape
-from ..namespaces import array, bare, tracked
+from ..namespaces import as_float_array, bare, holds_tracked
 
 METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853, "Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
 
@@ -65,15 +65,15 @@ class Flow:
         return out
 
     def slope(self, t: Any, y: Any, values: Any) -> Any:
-        return self.within(values, lambda fun, y0, args: array(fun(t, y, *args)) * 1.0)
+        return self.within(values, lambda fun, y0, args: as_float_array(fun(t, y, *args)) * 1.0)
 
     def start(self, values: Any) -> Any:
-        return self.within(values, lambda fun, y0, args: array(y0) * 1.0)
+        return self.within(values, lambda fun, y0, args: as_float_array(y0) * 1.0)
 
     def states(self) -> Any:
         """(n, times)"""
         name = "scipy.integrate.solve_ivp(continuous_adjoint)"
-        return with_all(self.first, lambda values: bind(primitive(name, self.run, self.pulled, self.pushed), values, {}))[1][0]
+        return with_all(self.first, lambda values: bind(implicit_primitive(name, self.run, self.pulled, self.pushed), values, {}))[1][0]
 
     def run(self, *values: Any) -> tuple:
         start = plain_np.asarray(bare(self.start(values)))
@@ -87,13 +87,13 @@ class Flow:
         return plain_np.concatenate([start[:, None], found.y], 1)
 
     def pulled(self, g, out, need, *values):
-        (g,), (Y,), n = given(g, tuple(out)), tuple(out), self.n
+        (g,), (Y,), n = or_zeros(g, tuple(out)), tuple(out), self.n
         wanted = [k for k, needs in enumerate(need) if needs]
         sizes = [int(plain_np.prod(shape(values[k]))) for k in wanted]
         adjoint, total = g[:, -1], plain_np.zeros(sum(sizes))
         for j in range(len(self.times) - 1, 0, -1):
             s = np.concatenate([Y[:, j], adjoint, total])
-            back = flow(Backward(self, list(values), wanted), self.times[[j, j - 1]], s, self.method, self.options)
+            back = flow(AdjointSlope(self, list(values), wanted), self.times[[j, j - 1]], s, self.method, self.options)
             adjoint, total = back[n : 2 * n, -1] + g[:, j - 1], back[2 * n :, -1]
         of_start = pullback(self.start, list(values), wanted, adjoint)
         terms: list = [None] * len(values)
@@ -105,14 +105,14 @@ class Flow:
     def pushed(self, t, out, *values):
         wanted = [k for k, d in enumerate(t) if d is not None]
         some, tangents = tuple([values[k] for k in wanted]), tuple([t[k] for k in wanted])
-        start, moved = jvp(Const(lambda *some: self.start(put(list(values), wanted, some))), some, tangents)
+        start, moved = jvp(Const(lambda *some: self.start(scatter_slopes(list(values), wanted, some))), some, tangents)
         both = flow(
-            Tangent(self, list(values), wanted, list(tangents)), self.times, np.concatenate([start, moved]), self.method, self.options
+            TangentSlope(self, list(values), wanted, list(tangents)), self.times, np.concatenate([start, moved]), self.method, self.options
         )
         return (both[self.n :],)
 
 
-def put(values: list, at: list, some: Any) -> list:
+def scatter_slopes(values: list, at: list, some: Any) -> list:
     for k, v in zip(at, some, strict=True):
         values[k] = v
     return values
@@ -121,13 +121,13 @@ def put(values: list, at: list, some: Any) -> list:
 def pullback(f: Callable, values: list, wanted: list, g: Any, *before: Any) -> tuple:
     """What g on f(*before, values) pulls back to `before` and to those values that are wanted."""
     m = len(before)
-    of = Const(lambda *some: f(*some[:m], put(list(values), wanted, some[m:])))
+    of = Const(lambda *some: f(*some[:m], scatter_slopes(list(values), wanted, some[m:])))
     some = (*before, *[values[k] for k in wanted])
     found = vjp(of, *some)[1](g) if some else ()
     return found if len(some) != 1 else (found,)
 
 
-class Backward:
+class AdjointSlope:
     """The slopes of (y, lambda, gradient)."""
 
     def __init__(self, of: Flow, values: list, wanted: list):
@@ -137,10 +137,10 @@ class Backward:
         n, values = self.of.n, list(self.values)
         y, adjoint = s[:n], s[n : 2 * n]
         found = pullback(lambda y, values: self.of.slope(t, y, values), values, self.wanted, adjoint, y)
-        return np.concatenate([self.of.slope(t, y, values), *[-np.reshape(array(c), -1) for c in found]])
+        return np.concatenate([self.of.slope(t, y, values), *[-np.reshape(as_float_array(c), -1) for c in found]])
 
 
-class Tangent:
+class TangentSlope:
     """The slopes of (y, tangent)."""
 
     def __init__(self, of: Flow, values: list, wanted: list, tangents: list):
@@ -148,39 +148,39 @@ class Tangent:
 
     def __call__(self, t, s):
         n, values = self.of.n, list(self.values)
-        of = Const(lambda y, *some: self.of.slope(t, y, put(list(values), self.wanted, some)))
+        of = Const(lambda y, *some: self.of.slope(t, y, scatter_slopes(list(values), self.wanted, some)))
         return np.concatenate(jvp(of, (s[:n], *[values[k] for k in self.wanted]), (s[n:], *self.tangents)))
 
 
-MAKERS[Backward] = lambda shadow, x: Backward(x.of, shadow(x.values), x.wanted)
-MAKERS[Tangent] = lambda shadow, x: Tangent(x.of, shadow(x.values), x.wanted, shadow(x.tangents))
+MAKERS[AdjointSlope] = lambda shadow, x: AdjointSlope(x.of, shadow(x.values), x.wanted)
+MAKERS[TangentSlope] = lambda shadow, x: TangentSlope(x.of, shadow(x.values), x.wanted, shadow(x.tangents))
 
 
 def flow(fun: Any, times: Any, y0: Any, method: type, options: dict, args: tuple = ()) -> Any:
     """The states at the times: tracked where what is given, or what fun holds, is."""
     found = Flow(fun, times, y0, args, method, options)
     handles = [x for x, _ in found.first.handles]
-    if any(tracked(v) for v in handles):
+    if any(holds_tracked(v) for v in handles):
         return found.states()
     return plain_np.asarray(found.run(*[bare(v) for v in handles])[0])
 
 
-def solved(
+def solve_with_adjoint(
     fun: Any, t_span: Any, y0: Any, method: Any, t_eval: Any, dense: Any, events: Any, vectorized: Any, args: tuple, options: dict
 ) -> Any:
-    if tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
+    if holds_tracked(t_span, t_eval, options) or dense or events is not None or vectorized:
         raise ArgumentError(
             "scipy.integrate.solve_ivp: continuous_adjoint has no derivative by the times, and no dense_output=, events=, vectorized=; "
             "give the method by its own name"
         )
     base, options = method.continuous_adjoint, bare(options)
-    on = lambda t, y: plain_np.asarray(bare(array(fun(t, y, *args))))
+    on = lambda t, y: plain_np.asarray(bare(as_float_array(fun(t, y, *args))))
     found = itg.solve_ivp(on, bare(t_span), bare(y0), base, bare(t_eval), **options)
     if found.status != 0:
         return found
     first = float(bare(t_span)[0])
     ahead = [] if found.t[0] == first else [first]
     times = plain_np.concatenate([ahead, found.t])
-    Y = flow(fun, times, array(y0), base, options, args)
+    Y = flow(fun, times, as_float_array(y0), base, options, args)
     found.y = Y[:, 1:] if ahead else Y
     return found

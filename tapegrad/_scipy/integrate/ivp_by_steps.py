@@ -16,19 +16,19 @@ from ..._core.trees import Const
 from ..._transforms.rebind import once_more
 from ..._transforms.transforms import grad, jacobian
 from ...ops.declare import ndim, shape
-from ..namespaces import Carrier, array, bare, refusal, tracked
+from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import Search
-from .ivp_adjoint import solved as by_adjoint
+from .ivp_adjoint import solve_with_adjoint as by_adjoint
 
 
-class Steps:
+class StepSequence:
     """The interval, cut as SciPy cut it."""
 
     def __init__(self, times: Any, t_span: Any, whole: bool = True):
         """`whole`: does it reach the end?  Else the steps move with the beginning."""
         self.plain = plain_np.asarray(times)
         self.times: Any = self.plain
-        if tracked(t_span):
+        if holds_tracked(t_span):
             a, b = t_span
             share = (self.plain - self.plain[0]) / (self.plain[-1] - self.plain[0])
             self.times = a + (b - a) * share if whole else a + (self.plain - self.plain[0])
@@ -47,19 +47,19 @@ class Steps:
 class Solution(Carrier):
     """`sol` of the result: the interpolant of each step, (steps, powers, n)."""
 
-    def __init__(self, steps: Steps, starts: Any, parts: Any, rule: Any):
+    def __init__(self, steps: StepSequence, starts: Any, parts: Any, rule: Any):
         self.steps, self.starts, self.parts, self.rule = steps, starts, parts, rule
         self.ts = steps.plain
         self.t_min, self.t_max = float(min(self.ts[0], self.ts[-1])), float(max(self.ts[0], self.ts[-1]))
 
     def _tracked(self) -> bool:
-        return tracked(self.starts, self.parts, self.steps.times)
+        return holds_tracked(self.starts, self.parts, self.steps.times)
 
     def _plain(self) -> Any:
         return self
 
     def __call__(self, t):
-        t = array(t, next((x for x in (t, self.starts, self.parts) if tracked(x)), self.starts))
+        t = as_float_array(t, next((x for x in (t, self.starts, self.parts) if holds_tracked(x)), self.starts))
         flat = np.reshape(t, -1)
         at = self.steps.of(flat)
         first, last = np.take(self.steps.times, at), np.take(self.steps.times, at + 1)
@@ -68,7 +68,7 @@ class Solution(Carrier):
         return np.transpose(y) if ndim(t) else y[0]
 
 
-def powers(x: Any, h: Any, Q: Any) -> Any:
+def interpolant_step(x: Any, h: Any, Q: Any) -> Any:
     """h sum_k Q[k] x^(k + 1)."""
     y = 0.0
     for k in range(shape(Q)[1] - 1, -1, -1):
@@ -96,7 +96,7 @@ def combined(weights: Any, stages: list) -> Any:
     return np.asarray(weights[used]) @ np.stack([stages[k] for k in used]) if len(used) > 1 else weights[used[0]] * stages[used[0]]
 
 
-def retraced(fun: Any, steps: Steps, y0: Any, method: Any, dense: bool) -> tuple:
+def retraced(fun: Any, steps: StepSequence, y0: Any, method: Any, dense: bool) -> tuple:
     """(states at the ends of the steps, Solution or None)."""
     A, B, C = method.A, method.B, method.C
     y, f = y0, fun(steps.times[0], y0)
@@ -117,13 +117,13 @@ def retraced(fun: Any, steps: Steps, y0: Any, method: Any, dense: bool) -> tuple
         states.append(y)
     if not dense:
         return states, None
-    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else powers)
+    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else interpolant_step)
 
 
 GROWTH = 1e3  # a step multiplies what two runs differ by, by less
 
 
-def compared(states: list, theirs: Any) -> None:
+def matches_solver(states: list, theirs: Any) -> None:
     """Is what was computed again what SciPy computed?  A function that goes by something that it alters itself (a count, a flag, a random
     generator) has given other slopes.  Rounding grows from step to step where the equation is chaotic, but does not leap."""
     least = 1e5 * plain_np.finfo(theirs.dtype).eps * float(abs(theirs).max(initial=0.0))
@@ -155,7 +155,7 @@ NODES = plain_np.array([(4 - ROOT6) / 10, (4 + ROOT6) / 10, 1.0])
 VANDER = NODES[:, None] ** plain_np.arange(1, 4)  # c^k, k = 1, 2, 3
 # the integrals to the nodes of the polynomials that are 1 at one node: exact for 1, s, s^2
 WEIGHTS = VANDER / plain_np.arange(1, 4) @ plain_np.linalg.inv(NODES[:, None] ** plain_np.arange(3))
-ROUNDS = 3  # of Newton's method with a constant matrix: each has the derivatives of one order more
+STEP_NEWTON_ROUNDS = 3  # of Newton's method with a constant matrix: each has the derivatives of one order more
 
 
 def stages_of(fun: Any, t: Any, h: Any, y: Any, Z: Any) -> Any:
@@ -186,13 +186,13 @@ def one_step(fun: Any, t: Any, h: Any, y: Any) -> Any:
     if not size <= 1e-6 * max(1.0, float(plain_np.max(plain_np.abs(y0), initial=0.0))):
         raise ConvergenceError(f"scipy.integrate.solve_ivp: the equations of a step at t = {t0:.6g} were not solved")
     flat = plain_np.reshape(inverse, (Z.size, Z.size))
-    for _ in range(ROUNDS):
+    for _ in range(STEP_NEWTON_ROUNDS):
         rest = stages_of(fun, t, h, y, Z) - Z
         Z = Z + np.reshape(flat @ np.reshape(rest, -1), shape(Z))
     return Z
 
 
-def retraced_implicitly(fun: Any, steps: Steps, y0: Any) -> tuple:
+def retraced_implicitly(fun: Any, steps: StepSequence, y0: Any) -> tuple:
     states, parts = [y0], []
     back = plain_np.linalg.inv(VANDER)
     for k in range(steps.count):
@@ -200,10 +200,10 @@ def retraced_implicitly(fun: Any, steps: Steps, y0: Any) -> tuple:
         Z = one_step(fun, t, h, states[-1])
         parts.append((back @ Z) / h)
         states.append(states[-1] + Z[2])
-    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), powers)
+    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), interpolant_step)
 
 
-class Shifted(Carrier):
+class ShiftedSolution(Carrier):
     """SciPy's values, with the derivatives of another solution near it."""
 
     def __init__(self, theirs: Any, ours: Solution):
@@ -236,12 +236,12 @@ class Event:
 
     def crossing(self, sol: Any, t: float) -> Any:
         """The time t, found by SciPy, as a function of what the solution and g hold: each step has the derivatives of one order more."""
-        along = lambda t: np.reshape(array(self.g(t, sol(t), *self.args)), ())
+        along = lambda t: np.reshape(as_float_array(self.g(t, sol(t), *self.args)), ())
         slope = float(bare(grad(Const(lambda t: along(t)))(t)))
         if slope == 0:
-            raise refusal(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
+            raise refusal_text(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
         exact: Any = plain_np.float64(t)
-        for _ in range(ROUNDS):
+        for _ in range(STEP_NEWTON_ROUNDS):
             exact = exact - along(exact) / slope
         return t + (exact - primal_of(exact))
 
@@ -256,18 +256,18 @@ def at_events(found: Any, events: list, sol: Any) -> None:
 NAME = "scipy.integrate.solve_ivp"
 
 
-def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
+def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
     chosen = METHODS.get(method, IMPLICIT.get(method, method))
     explicit = chosen in METHODS.values()
     if not hasattr(method, "continuous_adjoint") and not explicit and chosen not in IMPLICIT.values():
-        raise refusal(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
-    if tracked(options):
-        raise refusal(NAME, "by its tolerances and steps", "plain numbers for them")
+        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
+    if holds_tracked(options):
+        raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
     args = () if args is None else tuple(args)
     if hasattr(method, "continuous_adjoint"):
         return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
     crossed = [] if events is None else [events] if callable(events) else [*events]
-    span, start = tracked(t_span), tracked(t_span, y0)
+    span, start = holds_tracked(t_span), holds_tracked(t_span, y0)
     with Search(NAME, args, moves=start) as search:
         of = lambda f: search.of(lambda t, y, *_: f(t, y, *args), 0 if span else 1, 2)
         settings = {k: search.of(v, 0 if span else 1, 2) for k, v in bare(options).items()}
@@ -277,27 +277,29 @@ def solved(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, ar
             events=[as_event(of(g), g) for g in crossed] or None, vectorized=vectorized, **settings,
         )  # fmt: skip
     with once_more(fun, *crossed) as (fun, *crossed):
-        return derived(found, fun, t_span, array(y0), chosen if explicit else None, t_eval, dense_output, crossed, vectorized, args)
+        return differentiable_solution(
+            found, fun, t_span, as_float_array(y0), chosen if explicit else None, t_eval, dense_output, crossed, vectorized, args
+        )
 
 
-def derived(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vectorized, args):
+def differentiable_solution(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vectorized, args):
     """SciPy's result with its derivative.  `explicit`: the method, if it is."""
     watch = [Event(g, args) for g in crossed]
     if vectorized:
-        on = lambda t, y: np.reshape(array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
+        on = lambda t, y: np.reshape(as_float_array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
     else:
-        on = lambda t, y: array(fun(t, y, *args))
+        on = lambda t, y: as_float_array(fun(t, y, *args))
     ends, last = found.t, found.t[-1]
     if found.sol is not None:  # (an event may end it within the last step)
         ends, last = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]], found.sol.ts[-1]
-    steps = Steps(ends, t_span, found.status == 0)
+    steps = StepSequence(ends, t_span, found.status == 0)
     wanted = t_eval is not None
     if explicit:
         states, sol = retraced(on, steps, y0 * 1.0, explicit, dense_output or wanted or bool(watch))
-        compared(states, found.y.T if found.status == 0 else found.y.T[:-1])
+        matches_solver(states, found.y.T if found.status == 0 else found.y.T[:-1])
     else:
         states, sol = retraced_implicitly(on, steps, y0 * 1.0)
-    whole = sol if explicit else Shifted(found.sol, sol)
+    whole = sol if explicit else ShiftedSolution(found.sol, sol)
     times, theirs = steps.times, found.y
     if watch:
         was = found.t_events

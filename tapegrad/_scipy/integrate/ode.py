@@ -13,30 +13,30 @@ from ..._core.errors import ArgumentError, callers_line
 from ..._core.primitive import primal_of
 from ..._transforms.rebind import once_more
 from ...ops.declare import shape
-from ..namespaces import Carrier, Kind, array, bare, plain, tracked
-from ..optimize.callback_search import Made
-from .ivp_by_steps import solved
+from ..namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracked, plain_argument
+from ..optimize.callback_search import ComposedFunction
+from .ivp_by_steps import solve_by_steps
 
 FINE = {"rtol": 1e-10, "atol": 1e-12}
 
 
-class ode(Carrier, metaclass=Kind):
+class ode(Carrier, metaclass=CarrierType):
     _theirs = itg.ode
 
     def __init__(self, f: Callable, jac: Any = None):
         self.f, self.f_params, self.t, self._y, self.moves = f, (), 0.0, None, False
         self.stiff = False
         of = lambda t, y: self.at(t, y, *map(bare, self.f_params))
-        self.real = type(self)._theirs(of, None if jac is None else lambda t, y, *p: bare(array(jac(t, y, *p))))
+        self.real = type(self)._theirs(of, None if jac is None else lambda t, y, *p: bare(as_float_array(jac(t, y, *p))))
 
     def at(self, t: Any, y: Any, *params: Any) -> Any:
         """The plain slope; a function that captured what is tracked is found out by it."""
-        slope = array(self.f(t, y, *params))
-        self.moves = self.moves or tracked(slope)
+        slope = as_float_array(self.f(t, y, *params))
+        self.moves = self.moves or holds_tracked(slope)
         return bare(slope)
 
     def _tracked(self) -> bool:
-        return tracked(self._y, self.t, self.f_params)
+        return holds_tracked(self._y, self.t, self.f_params)
 
     def _plain(self) -> Any:
         return self.real
@@ -44,13 +44,13 @@ class ode(Carrier, metaclass=Kind):
     y = property(lambda self: self._y)
 
     def set_initial_value(self, y, t=0.0):
-        self._y, self.t = np.reshape(array(y), -1), t
+        self._y, self.t = np.reshape(as_float_array(y), -1), t
         self.real.set_initial_value(bare(self._y), bare(t))
         return self
 
     def set_integrator(self, name, **settings):
         self.stiff = name == "lsoda" or settings.get("method") == "bdf"
-        self.real.set_integrator(name, **plain(settings))
+        self.real.set_integrator(name, **plain_argument(settings))
         return self
 
     def set_f_params(self, *params):
@@ -67,18 +67,18 @@ class ode(Carrier, metaclass=Kind):
     def integrate(self, t, step=False, relax=False):
         start, before = self.t, self._y
         value = self.real.integrate(bare(t), step, relax)
-        if self.moves or tracked(before, start, t, self.f_params):
+        if self.moves or holds_tracked(before, start, t, self.f_params):
             if step or relax or not self.successful():
                 raise ArgumentError(
                     f"{callers_line()}: scipy.integrate.{type(self).__name__}.integrate has a derivative where it reaches t, "
                     "without step= and relax=; use solve_ivp"
                 )
-            on = Made(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
+            on = ComposedFunction(lambda f: lambda t, y: f(t, y, *self.f_params), self.f)
             with once_more(on) as (on,):
-                run = solved(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
+                run = solve_by_steps(on, (start, t), before, "Radau" if self.stiff else "DOP853", None, False, None, False, None, FINE)
             exact = run.y[:, shape(run.y)[1] - 1]
             value = value + (exact - primal_of(exact))
-        self._y, self.t = value, self.real.t if step or relax or not tracked(t) else t
+        self._y, self.t = value, self.real.t if step or relax or not holds_tracked(t) else t
         return self._y
 
     def successful(self):
@@ -88,8 +88,8 @@ class ode(Carrier, metaclass=Kind):
         return self.real.get_return_code()
 
 
-class complex_ode(ode, metaclass=Kind):
+class complex_ode(ode, metaclass=CarrierType):
     _theirs = itg.complex_ode
 
     def set_initial_value(self, y, t=0.0):
-        return ode.set_initial_value(self, np.astype(array(y), complex), t)
+        return ode.set_initial_value(self, np.astype(as_float_array(y), complex), t)

@@ -13,15 +13,15 @@ from ... import scipy as faces
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape, xp
-from ..followed import Altered, Follower
-from ..linear_maps import Map, mapped
-from ..namespaces import Carrier, Kind, array, bare, constant, on_a_device, plain, refusal, tracked
+from ..followed import Follower, FunctionOverlay
+from ..linear_maps import AxisMap, mapped
+from ..namespaces import Carrier, CarrierType, as_float_array, bare, constant_like, holds_tracked, on_a_device, plain_argument, refusal_text
 from . import fitpack as fitpack
 from . import gridded as gridded
 from . import splines as splines
-from .piecewise import INTERPOLATE, Interpolant, like_of, pieces_of, trailing
+from .piecewise import INTERPOLATE, Interpolant, dtype_like, piece_numbers, trailing
 
 RBF = {
     "linear": lambda r2: -np.sqrt(r2),
@@ -37,15 +37,17 @@ DEGREE = {"multiquadric": 0, "linear": 0, "thin_plate_spline": 1, "cubic": 1, "q
 SCALE_FREE = ("linear", "thin_plate_spline", "cubic", "quintic")
 
 
-class RBFInterpolator(Interpolant, metaclass=Kind):
+class RBFInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.RBFInterpolator
     names = ("y", "d", "smoothing", "epsilon")
 
     def __init__(self, y, d, neighbors=None, smoothing=0.0, kernel="thin_plate_spline", epsilon=None, degree=None):
-        like = like_of(y, d, smoothing, epsilon)
-        self.y, self.d, self.smoothing = array(y, like), array(d, like), smoothing
+        like = dtype_like(y, d, smoothing, epsilon)
+        self.y, self.d, self.smoothing = as_float_array(y, like), as_float_array(d, like), smoothing
         if neighbors is not None:
-            raise refusal("scipy.interpolate.RBFInterpolator(neighbors=)", "the neighbours change with the point", "it without neighbors=")
+            raise refusal_text(
+                "scipy.interpolate.RBFInterpolator(neighbors=)", "the neighbours change with the point", "it without neighbors="
+            )
         if kernel not in RBF:
             raise ValueError(f"scipy.interpolate.RBFInterpolator: `kernel` must be one of {set(RBF)}.")
         if epsilon is None and kernel not in SCALE_FREE:
@@ -59,13 +61,13 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
         if x.neighbors is not None:
-            return Unfollowed(x)
+            return PlainObject(x)
         d = shadow(x.d)
         d = np.reshape(d, (shape(d)[0], *x.d_shape))
         return cls(shadow(x.y), d, None, shadow(x.smoothing), x.kernel, x.epsilon, int(x.powers.sum(1).max()) if len(x.powers) else -1)
 
     def _plain(self) -> Any:
-        given = plain(self.y), plain(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
+        given = plain_argument(self.y), plain_argument(self.d), None, bare(self.smoothing), self.kernel, bare(self.epsilon), self.degree
         return self._real()(*given)
 
     def _distances(self, x: Any) -> Any:
@@ -81,22 +83,22 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
     def _weights(self) -> Any:
         n, m = shape(self.y)[0], len(self.powers)
         r2 = self._distances(self.y)
-        same = constant(plain_np.eye(n, dtype=bool), r2)
+        same = constant_like(plain_np.eye(n, dtype=bool), r2)
         r2 = np.where(same, 0.0, r2)
         K = RBF[self.kernel](np.where(same, 1.0, r2))
         K = np.where(same, float(plain_np.asarray(RBF[self.kernel](plain_np.zeros(1)))[0]), K)
-        K = K + constant(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant(plain_np.zeros(n), r2), (-1, 1))
+        K = K + constant_like(plain_np.eye(n), r2) * np.reshape(self.smoothing + constant_like(plain_np.zeros(n), r2), (-1, 1))
         d = np.reshape(self.d, (n, -1))
         if m:
             P = self._polynomials(self.y)
-            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant(plain_np.zeros((m, m)), r2)], 1)], 0)
-            d = np.concatenate([d, constant(plain_np.zeros((m, shape(d)[1])), r2)], 0)
+            K = np.concatenate([np.concatenate([K, P], 1), np.concatenate([P.T, constant_like(plain_np.zeros((m, m)), r2)], 1)], 0)
+            d = np.concatenate([d, constant_like(plain_np.zeros((m, shape(d)[1])), r2)], 0)
         return np.linalg.solve(K, d)
 
     def __call__(self, x):
         if self._answers(x):
-            return made(self._plain()(plain(x)))
-        x = array(x, like_of(x, self.y, self.d, self.smoothing, self.epsilon))
+            return as_variable(self._plain()(plain_argument(x)))
+        x = as_float_array(x, dtype_like(x, self.y, self.d, self.smoothing, self.epsilon))
         if self._solved is None:
             self._solved = self._weights()
         A = RBF[self.kernel](self._distances(x))
@@ -105,7 +107,7 @@ class RBFInterpolator(Interpolant, metaclass=Kind):
         return np.reshape(A @ self._solved, (shape(x)[0], *shape(self.d)[1:]))
 
 
-class Unfollowed(Carrier):
+class PlainObject(Carrier):
     """One of SciPy's objects that takes plain values only."""
 
     def __init__(self, real: Any):
@@ -121,30 +123,32 @@ class Unfollowed(Carrier):
         return getattr(self._real, name)
 
     def __call__(self, *args, **kwargs):
-        if tracked(args, kwargs):
-            raise refusal(f"scipy.interpolate.{type(self._real).__name__}", "with these settings", "RBFInterpolator without neighbors=")
-        return made(self._real(*plain(args), **plain(kwargs)))
+        if holds_tracked(args, kwargs):
+            raise refusal_text(
+                f"scipy.interpolate.{type(self._real).__name__}", "with these settings", "RBFInterpolator without neighbors="
+            )
+        return as_variable(self._real(*plain_argument(args), **plain_argument(kwargs)))
 
 
 INTERPOLATE.rule(itp.RBFInterpolator)(RBFInterpolator)
 
 
-class LinearNDInterpolator(Interpolant, metaclass=Kind):
+class LinearNDInterpolator(Interpolant, metaclass=CarrierType):
     """Linear on each simplex of a triangulation, which is found by the values of the nodes."""
 
     _theirs = itp.LinearNDInterpolator
     names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, rescale=False):
-        like = like_of(points, values)
+        like = dtype_like(points, values)
         if hasattr(points, "simplices"):  # a triangulation
             self._tri, points = points, points.points
         else:
-            points = np.stack([array(p, like) for p in points], -1) if isinstance(points, tuple) else array(points, like)
+            points = np.stack([as_float_array(p, like) for p in points], -1) if isinstance(points, tuple) else as_float_array(points, like)
             if rescale:
-                raise refusal("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
+                raise refusal_text("scipy.interpolate.LinearNDInterpolator(rescale=True)", "", "points that you scaled yourself")
             self._tri = (load("cupyx.scipy.spatial") if on_a_device((points,)) else scipy.spatial).Delaunay(bare(points))
-        self.points, self.values, self.fill_value = array(points, like), array(values, like), fill_value
+        self.points, self.values, self.fill_value = as_float_array(points, like), as_float_array(values, like), fill_value
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -155,16 +159,16 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        return self._real()(self._tri, plain(self.values), self.fill_value)
+        return self._real()(self._tri, plain_argument(self.values), self.fill_value)
 
     def __call__(self, *args):
         if self._answers(args):
-            return made(self._plain()(*plain(args)))
-        like = like_of(args, self.points, self.values)
-        x = array(args[0], like)
+            return as_variable(self._plain()(*plain_argument(args)))
+        like = dtype_like(args, self.points, self.values)
+        x = as_float_array(args[0], like)
         if len(args) > 1 or isinstance(args[0], tuple):
             parts = args if len(args) > 1 else args[0]
-            x = np.stack(np.broadcast_arrays(*[array(v, like) for v in parts]), -1)
+            x = np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in parts]), -1)
         to, flat = shape(x)[:-1], np.reshape(x, (-1, shape(x)[-1]))
         where = self._tri.find_simplex(bare(flat))
         corners = self._tri.simplices[where.clip(0)]
@@ -179,14 +183,14 @@ class LinearNDInterpolator(Interpolant, metaclass=Kind):
         return np.reshape(y, to + shape(self.values)[1:])
 
 
-class NearestNDInterpolator(Interpolant, metaclass=Kind):
+class NearestNDInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.NearestNDInterpolator
     names = ("points", "values")
 
     def __init__(self, x, y, rescale=False, tree_options=None):
-        like = like_of(x, y)
-        self.points = np.stack([array(p, like) for p in x], -1) if isinstance(x, tuple) else array(x, like)
-        self.values, self._options = array(y, like), (rescale, tree_options)
+        like = dtype_like(x, y)
+        self.points = np.stack([as_float_array(p, like) for p in x], -1) if isinstance(x, tuple) else as_float_array(x, like)
+        self.values, self._options = as_float_array(y, like), (rescale, tree_options)
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -195,7 +199,7 @@ class NearestNDInterpolator(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        return self._real()(plain(self.points), plain(self.values), *self._options)
+        return self._real()(plain_argument(self.points), plain_argument(self.values), *self._options)
 
     def __call__(self, *args, **query_options):
         points, n = bare(self.points), shape(self.values)[0]
@@ -207,7 +211,7 @@ for _ours in (LinearNDInterpolator, NearestNDInterpolator):
     INTERPOLATE.rule(_ours._theirs)(_ours)
 
 
-def eigenvalues(A: Any, B: Any) -> Any:
+def pencil_eigenvalues(A: Any, B: Any) -> Any:
     """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by Newton's steps."""
     w, right = scipy.linalg.eig(bare(A), bare(B))
     found, zero = [], plain_np.zeros((1, 1))
@@ -222,38 +226,38 @@ def eigenvalues(A: Any, B: Any) -> Any:
     return np.stack(found)
 
 
-faces_scipy = Altered(faces, linalg=Altered(faces.linalg, eigvals=eigenvalues))
+faces_scipy = FunctionOverlay(faces, linalg=FunctionOverlay(faces.linalg, eigvals=pencil_eigenvalues))
 FOLLOWED = Follower("scipy.interpolate", "numpy.lib", scipy=faces_scipy)
 INTERPOLATE.rule(itp.approximate_taylor_polynomial, of_functions=True)(FOLLOWED.function(itp.approximate_taylor_polynomial))
 INTERPOLATE.constant(itp.interp2d)  # it is no more, and only says so
 
 
-class NdPPoly(Interpolant, metaclass=Kind):
+class NdPPoly(Interpolant, metaclass=CarrierType):
     """A polynomial in each box of a grid: sum of c[k..., i...] prod (x - x_i)^(K - k)."""
 
     _theirs = itp.NdPPoly
     names = ("c", "x")
 
     def __init__(self, c, x, extrapolate=None):
-        like = like_of(c, x)
-        self.c, self.x, self.extrapolate = array(c, like), tuple([array(v, like) for v in x]), extrapolate
+        like = dtype_like(c, x)
+        self.c, self.x, self.extrapolate = as_float_array(c, like), tuple([as_float_array(v, like) for v in x]), extrapolate
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
         return cls(shadow(x.c), [shadow(v) for v in x.x], x.extrapolate)
 
     def _plain(self) -> Any:
-        return itp.NdPPoly(plain(self.c), plain(self.x), self.extrapolate)
+        return itp.NdPPoly(plain_argument(self.c), plain_argument(self.x), self.extrapolate)
 
     def __call__(self, x, nu=None, extrapolate=None):
         n = len(self.x)
-        p = array(x, like_of(x, self.c, *self.x))
+        p = as_float_array(x, dtype_like(x, self.c, *self.x))
         flat, orders = np.reshape(p, (-1, n)), [0] * n if nu is None else [int(k) for k in nu]
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
         at, steps, outside = [], [], False
         for i, nodes in enumerate(self.x):
             last = shape(nodes)[0] - 1
-            at.append(pieces_of(nodes, flat[:, i], 0, last - 1))
+            at.append(piece_numbers(nodes, flat[:, i], 0, last - 1))
             steps.append(flat[:, i] - np.take(nodes, at[i]))
             outside = outside | (flat[:, i] < nodes[0]) | (flat[:, i] > nodes[last])
         wide, y = ndim(self.c) - 2 * n, 0.0
@@ -268,16 +272,20 @@ class NdPPoly(Interpolant, metaclass=Kind):
         return np.reshape(y, shape(p)[:-1] + shape(self.c)[2 * n :])
 
 
-class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
+class CloughTocher2DInterpolator(Interpolant, metaclass=CarrierType):
     """Linear in the values, for points and places that stay."""
 
     _theirs = itp.CloughTocher2DInterpolator
     names = ("points", "values")
 
     def __init__(self, points, values, fill_value=plain_np.nan, tol=1e-06, maxiter=400, rescale=False):
-        self.points, self.values, self._settings = points, array(values), (fill_value, min(tol, 1e-12), max(maxiter, 4000), rescale)
-        if tracked(points):
-            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator")
+        self.points, self.values, self._settings = (
+            points,
+            as_float_array(values),
+            (fill_value, min(tol, 1e-12), max(maxiter, 4000), rescale),
+        )
+        if holds_tracked(points):
+            raise refusal_text("scipy.interpolate.CloughTocher2DInterpolator", "by its points", "RBFInterpolator")
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -285,26 +293,26 @@ class CloughTocher2DInterpolator(Interpolant, metaclass=Kind):
         return cls(x.tri, values, x.fill_value)
 
     def _tracked(self) -> bool:
-        return tracked(self.values)
+        return holds_tracked(self.values)
 
     def _plain(self) -> Any:
-        return self._real()(self.points, plain(self.values), *self._settings)
+        return self._real()(self.points, plain_argument(self.values), *self._settings)
 
     def __call__(self, *args):
-        if tracked(args):
-            raise refusal("scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator")
+        if holds_tracked(args):
+            raise refusal_text("scipy.interpolate.CloughTocher2DInterpolator", "by the place", "RBFInterpolator")
         if not self._tracked():
-            return made(self._plain()(*plain(args)))
+            return as_variable(self._plain()(*plain_argument(args)))
         fill, *settings = self._settings
         library, real, rows = xp(self.values), self._real(), shape(self.values)[0]
         points, places = self.points if hasattr(self.points, "simplices") else bare(self.points), args[0]
         if len(args) > 1 or isinstance(places, tuple):
-            parts = [library.asarray(plain(v), float) for v in (args if len(args) > 1 else places)]
+            parts = [library.asarray(plain_argument(v), float) for v in (args if len(args) > 1 else places)]
             places = library.stack(library.broadcast_arrays(*parts), -1)
-        places = library.asarray(plain(places))
+        places = library.asarray(plain_argument(places))
         flat = places.reshape(-1, places.shape[-1])
         on = lambda v: real(points, v, 0.0, *settings)(flat)
-        columns = Map(lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
+        columns = AxisMap(lambda v: library.stack([on(row) for row in v.reshape(-1, rows)]).reshape(*v.shape[:-1], -1), rows)
         y = np.moveaxis(mapped(np.moveaxis(self.values, 0, -1), map=columns), -1, 0)
         outside = library.isnan(real(points, library.zeros(rows))(flat))
         y = np.where(trailing(outside, ndim(y) - 1), fill, y)

@@ -9,33 +9,33 @@ from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.registry import load
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
-from ..followed import on_device
-from ..namespaces import Kind, array, bare, on_a_device, plain, refusal, tracked
-from .piecewise import INTERPOLATE, BSpline, Interpolant, like_of, trailing
+from ..followed import device_rule
+from ..namespaces import CarrierType, as_float_array, bare, holds_tracked, on_a_device, plain_argument, refusal_text
+from .piecewise import INTERPOLATE, BSpline, Interpolant, dtype_like, trailing
 from .smoothing import smoothed
 from .splines import made_spline, make_lsq_spline
 
 
 def representation(x: Any, y: Any, w: Any, k: int, s: Any, found: tuple) -> tuple:
     """(t, c, k) of FITPACK's."""
-    t, c = smoothed(x, y, w, found[0], k, found[1], s if tracked(s) else None)
+    t, c = smoothed(x, y, w, found[0], k, found[1], s if holds_tracked(s) else None)
     return t, np.concatenate([c, plain_np.zeros(k + 1)]), k
 
 
 @INTERPOLATE.rule(itp.splrep)
 def splrep(x, y, w=None, xb=None, xe=None, k=3, task=0, s=None, t=None, full_output=0, per=0, quiet=1):
     if not (xb is None and xe is None) or full_output or per or task:
-        raise refusal("scipy.interpolate.splrep(xb=, xe=, per=, task=, full_output=)", "", "it without them, or make_interp_spline")
-    smooth = s is not None and (tracked(s) or s > 0) or s is None and w is not None
+        raise refusal_text("scipy.interpolate.splrep(xb=, xe=, per=, task=, full_output=)", "", "it without them, or make_interp_spline")
+    smooth = s is not None and (holds_tracked(s) or s > 0) or s is None and w is not None
     if smooth and t is None:
         return representation(x, y, w, k, s, itp.splrep(*[bare(v) for v in (x, y, w)], k=k, s=bare(s), quiet=quiet))
     if t is not None:
-        x = array(x)
+        x = as_float_array(x)
         ends = [x[:1]] * (k + 1), [x[-1:]] * (k + 1)
-        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], array(t, x), *ends[1]]), k, w)
+        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], as_float_array(t, x), *ends[1]]), k, w)
     else:
         spline = made_spline(x, y, k, name="splrep")
     return spline.t, np.concatenate([spline.c, plain_np.zeros(k + 1)]), k
@@ -49,11 +49,11 @@ def splev(x, tck, der=0, ext=0):
     if isinstance(c, (list, tuple)):
         return [splev(x, (t, part, k), der, ext) for part in c]
     n = shape(t)[0] - k - 1
-    like = like_of(x, t, c)
-    x, t = array(x, like), array(t, like)
+    like = dtype_like(x, t, c)
+    x, t = as_float_array(x, like), as_float_array(t, like)
     if ext == 3:
         x = np.clip(x, t[k], t[n])
-    y = BSpline.construct_fast(t, array(c, like)[:n], k)(x, der)
+    y = BSpline.construct_fast(t, as_float_array(c, like)[:n], k)(x, der)
     outside = (x < t[k]) | (x > t[n])
     if ext == 2 and bool(np.any(outside)):
         raise ValueError("scipy.interpolate.splev: a point lies outside of the interval of the spline (ext=2)")
@@ -64,8 +64,8 @@ def spline_of(tck: Any) -> Any:
     if isinstance(tck, BSpline):
         return tck
     t, c, k = tck
-    like = like_of(t, c)
-    return BSpline.construct_fast(array(t, like), array(c, like)[: shape(t)[0] - k - 1], k)
+    like = dtype_like(t, c)
+    return BSpline.construct_fast(as_float_array(t, like), as_float_array(c, like)[: shape(t)[0] - k - 1], k)
 
 
 def in_form(spline: Any, like: Any) -> Any:
@@ -92,12 +92,12 @@ def splint(a, b, tck, full_output=0):
 @INTERPOLATE.rule(itp.spalde)
 def spalde(x, tck):
     spline = spline_of(tck)
-    x = array(x, like_of(x, spline))
+    x = as_float_array(x, dtype_like(x, spline))
     values = np.stack([spline(x, nu) for nu in range(spline.k + 1)], -1)
     return values if ndim(x) == 0 else [values[i] for i in range(shape(x)[0])]
 
 
-class UnivariateSpline(Interpolant, metaclass=Kind):
+class UnivariateSpline(Interpolant, metaclass=CarrierType):
     """t, c, k with FITPACK's ways outside of the interval."""
 
     _theirs = itp.UnivariateSpline
@@ -106,16 +106,20 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, s=None, ext=0, check_finite=False):
         there = on_a_device((x, y))
         real = load("cupyx.scipy.interpolate").UnivariateSpline if there else itp.UnivariateSpline
-        if not tracked(x, y, w, s):
-            self._take(at_users_line(real, plain(x), plain(y), plain(w), list(bbox), k, plain(s), ext, check_finite))
+        if not holds_tracked(x, y, w, s):
+            self._take(
+                at_users_line(
+                    real, plain_argument(x), plain_argument(y), plain_argument(w), list(bbox), k, plain_argument(s), ext, check_finite
+                )
+            )
         elif s == 0 and tuple(bbox) == (None, None):
             spline = made_spline(x, y, k, name="UnivariateSpline")
             self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
         else:
             if tuple(bbox) != (None, None):
-                raise refusal("scipy.interpolate.UnivariateSpline(bbox=)", "", "it without bbox=")
+                raise refusal_text("scipy.interpolate.UnivariateSpline(bbox=)", "", "it without bbox=")
             found = at_users_line(real, bare(x), bare(y), bare(w), list(bbox), k, bare(s), ext, check_finite)._eval_args[:2]
-            self.t, c, self.k = (on_device(representation) if there else representation)(x, y, w, k, s, found)
+            self.t, c, self.k = (device_rule(representation) if there else representation)(x, y, w, k, s, found)
             self.c, self.ext = c[: shape(self.t)[0] - k - 1], EXT[ext]
 
     def _take(self, real: Any, shadow: Any = lambda x: x) -> None:
@@ -129,13 +133,13 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        c, theirs = plain(self.c), self._real(itp.UnivariateSpline)
+        c, theirs = plain_argument(self.c), self._real(itp.UnivariateSpline)
         c = xp_of(c).concatenate([c, xp_of(c).zeros(self.k + 1)])
-        return theirs._from_tck((plain(self.t), c, self.k), self.ext)
+        return theirs._from_tck((plain_argument(self.t), c, self.k), self.ext)
 
     def __call__(self, x, nu=0, ext=None):
         if self._answers(x):
-            return made(self._plain()(plain(x), nu, ext))
+            return as_variable(self._plain()(plain_argument(x), nu, ext))
         return splev(x, (self.t, self.c, self.k), nu, self.ext if ext is None else EXT[ext])
 
     def derivative(self, n=1):
@@ -165,21 +169,21 @@ class UnivariateSpline(Interpolant, metaclass=Kind):
 EXT = {0: 0, 1: 1, 2: 2, 3: 3, "extrapolate": 0, "zeros": 1, "raise": 2, "const": 3}
 
 
-class InterpolatedUnivariateSpline(UnivariateSpline, metaclass=Kind):
+class InterpolatedUnivariateSpline(UnivariateSpline, metaclass=CarrierType):
     _theirs = itp.InterpolatedUnivariateSpline
 
     def __init__(self, x, y, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
         UnivariateSpline.__init__(self, x, y, w, bbox, k, 0, ext, check_finite)
 
 
-class LSQUnivariateSpline(UnivariateSpline, metaclass=Kind):
+class LSQUnivariateSpline(UnivariateSpline, metaclass=CarrierType):
     _theirs = itp.LSQUnivariateSpline
 
     def __init__(self, x, y, t, w=None, bbox=(None, None), k=3, ext=0, check_finite=False):
-        x = array(x, like_of(x, y, t, w))
-        ends = [array(x[at] if b is None else b, x) for at, b in zip((0, -1), bbox, strict=True)]
+        x = as_float_array(x, dtype_like(x, y, t, w))
+        ends = [as_float_array(x[at] if b is None else b, x) for at, b in zip((0, -1), bbox, strict=True)]
         ends = [[np.reshape(e, 1)] * (k + 1) for e in ends]
-        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], array(t, x), *ends[1]]), k, w)
+        spline = make_lsq_spline(x, y, np.concatenate([*ends[0], as_float_array(t, x), *ends[1]]), k, w)
         self.t, self.c, self.k, self.ext = spline.t, spline.c, k, EXT[ext]
 
 
@@ -191,28 +195,28 @@ for _ours in (UnivariateSpline, InterpolatedUnivariateSpline, LSQUnivariateSplin
 def splprep(x, w=None, u=None, ub=None, ue=None, k=3, task=0, s=None, t=None, full_output=0, nest=None, per=0, quiet=1):
     name = "scipy.interpolate.splprep"
     if per or task or t is not None or full_output or not (ub is None and ue is None):
-        raise refusal(f"{name}(per=, task=, t=, ub=, ue=)", "", "make_splprep")
-    like = like_of(x, w, u, s)
-    y = np.stack([array(v, like) for v in x], 1)
+        raise refusal_text(f"{name}(per=, task=, t=, ub=, ue=)", "", "make_splprep")
+    like = dtype_like(x, w, u, s)
+    y = np.stack([as_float_array(v, like) for v in x], 1)
     if u is None:
         step = y[1:] - y[:-1]
         length = np.cumsum(np.sqrt(np.sum(step * step, 1)))
         u = np.concatenate([plain_np.zeros(1), length / length[-1]])
     (knots, c, _), _ = itp.splprep(list(bare(y).T), bare(w), bare(u), None, None, k, 0, bare(s), nest=nest, quiet=quiet)
     n = len(knots) - k - 1
-    T, found = smoothed(u, y, w, knots, k, plain_np.stack(c, 1)[:n], s if tracked(s) else None)
+    T, found = smoothed(u, y, w, knots, k, plain_np.stack(c, 1)[:n], s if holds_tracked(s) else None)
     return [T, [found[:, i] for i in range(shape(found)[1])], k], u
 
 
 @INTERPOLATE.rule(itp.insert)
-def insert(x, tck, m=1, per=0):
+def insert_knots(x, tck, m=1, per=0):
     """One knot after the other: each new coefficient lies between two of the old ones."""
     if per or isinstance(tck, BSpline):
-        raise refusal("scipy.interpolate.insert(per=)", "or of a BSpline", "its tck")
+        raise refusal_text("scipy.interpolate.insert(per=)", "or of a BSpline", "its tck")
     spline = spline_of(tck)
     t, c, k = spline.t, spline.c, spline.k
-    like = like_of(x, t, c)
-    x, t, c = array(x, like), array(t, like), array(c, like)
+    like = dtype_like(x, t, c)
+    x, t, c = as_float_array(x, like), as_float_array(t, like), as_float_array(c, like)
     for _ in range(m):
         n = shape(t)[0] - k - 1
         at = int(plain_np.clip(plain_np.searchsorted(bare(t), bare(x), side="right") - 1, k, n - 1))

@@ -10,26 +10,26 @@ import scipy.interpolate as itp
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of, seen
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
-from ..linear_maps import Map, mapped
-from ..namespaces import Kind, array, bare, constant, plain, refusal, tracked
-from .piecewise import INTERPOLATE, BSpline, Interpolant, basis, like_of, pieces_of, trailing
+from ..linear_maps import AxisMap, mapped
+from ..namespaces import CarrierType, as_float_array, bare, constant_like, holds_tracked, plain_argument, refusal_text
+from .piecewise import INTERPOLATE, BSpline, Interpolant, bspline_basis, dtype_like, piece_numbers, trailing
 from .splines import made_spline
 
 
 def grid_weights(t: Any, x: Any, k: int) -> tuple:
     """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these knots."""
-    at = pieces_of(t, x, k, shape(t)[0] - k - 2)
-    return at - k, np.stack(basis(t, x, at, k), -1)
+    at = piece_numbers(t, x, k, shape(t)[0] - k - 2)
+    return at - k, np.stack(bspline_basis(t, x, at, k), -1)
 
 
-def product_of(c: Any, axes: list) -> Any:
+def tensor_product_sum(c: Any, axes: list) -> Any:
     """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights) for each leading axis."""
     flat, d = 0, len(axes)
     to = shape(c)
     for i, (first, w) in enumerate(axes):
-        at = np.expand_dims(first, -1) + constant(plain_np.arange(shape(w)[-1]), w)
+        at = np.expand_dims(first, -1) + constant_like(plain_np.arange(shape(w)[-1]), w)
         flat = flat + at[(slice(None),) + (None,) * i + (slice(None),) + (None,) * (d - 1 - i)] * math.prod(to[i + 1 : d])
     values = np.take(np.reshape(c, (math.prod(to[:d]), *to[d:])), flat, 0)
     for _, w in reversed(axes):
@@ -38,19 +38,19 @@ def product_of(c: Any, axes: list) -> Any:
     return values
 
 
-class RegularGridInterpolator(Interpolant, metaclass=Kind):
+class RegularGridInterpolator(Interpolant, metaclass=CarrierType):
     _theirs = itp.RegularGridInterpolator
     names = ("grid", "values")
 
     def __init__(
         self, points, values, method="linear", bounds_error=True, fill_value=plain_np.nan, *, solver=None, solver_args=None
     ):  # fmt: skip
-        like = like_of(points, values)
-        self.grid = tuple([array(p, like) for p in points])
-        self.values, self.method, self.bounds_error, self.fill_value = array(values, like), method, bounds_error, fill_value
+        like = dtype_like(points, values)
+        self.grid = tuple([as_float_array(p, like) for p in points])
+        self.values, self.method, self.bounds_error, self.fill_value = as_float_array(values, like), method, bounds_error, fill_value
         if len(self.grid) > ndim(self.values) or any(shape(p) != (n,) for p, n in zip(self.grid, shape(self.values), strict=False)):
             raise ValueError("scipy.interpolate.RegularGridInterpolator: points and values do not fit together")
-        if not tracked(self.grid) and any(bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid):
+        if not holds_tracked(self.grid) and any(bool((bare(p)[1:] < bare(p)[:-1]).all()) and len(bare(p)) > 1 for p in self.grid):
             at = tuple([slice(None, None, -1 if bare(p)[0] > bare(p)[-1] else 1) for p in self.grid])
             self.grid, self.values = tuple([p[s] for p, s in zip(self.grid, at, strict=True)]), self.values[at]
         self._splines: dict = {}
@@ -60,19 +60,19 @@ class RegularGridInterpolator(Interpolant, metaclass=Kind):
         return cls([shadow(p) for p in x.grid], shadow(x.values), x.method, x.bounds_error, x.fill_value)
 
     def _plain(self) -> Any:
-        return self._real()(plain(self.grid), plain(self.values), self.method, self.bounds_error, self.fill_value)
+        return self._real()(plain_argument(self.grid), plain_argument(self.values), self.method, self.bounds_error, self.fill_value)
 
     def __call__(self, xi, method=None, *, nu=None):
         method = self.method if method is None else method
         if self._answers(xi):
-            return made(self._plain()(plain(xi), method, nu=nu))
+            return as_variable(self._plain()(plain_argument(xi), method, nu=nu))
         if nu is not None:
             raise ArgumentError("scipy.interpolate.RegularGridInterpolator: nu= has no derivative here")
-        like = like_of(xi, self.values, self.grid)
+        like = dtype_like(xi, self.values, self.grid)
         d = len(self.grid)
         if isinstance(xi, tuple):
-            xi = np.stack(np.broadcast_arrays(*[array(v, like) for v in xi]), -1)
-        xi = array(xi, like)
+            xi = np.stack(np.broadcast_arrays(*[as_float_array(v, like) for v in xi]), -1)
+        xi = as_float_array(xi, like)
         xi = xi if ndim(xi) > 1 or d == 1 and shape(xi)[-1:] == (1,) else np.reshape(xi, (1, -1) if d > 1 else (-1, 1))
         to, flat = shape(xi)[:-1], np.reshape(xi, (-1, d))
         x = [flat[:, i] for i in range(d)]
@@ -94,23 +94,23 @@ class RegularGridInterpolator(Interpolant, metaclass=Kind):
                 low, high = np.take(p, at), np.take(p, at + 1)
                 s = (v - low) / (high - low)
                 found.append((at, np.stack([1.0 - s, s], -1)))
-            return product_of(self.values, found)
+            return tensor_product_sum(self.values, found)
         if method == "nearest":
             at = []
             for v, p in zip(x, self.grid, strict=True):
                 v, p = primal_of(v), primal_of(p)
                 i = np.clip(np.searchsorted(p, v, side="right") - 1, 0, shape(p)[0] - 2)
                 at.append(np.where(v - np.take(p, i) <= np.take(p, i + 1) - v, i, i + 1))
-            near = product_of(self.values, [(i, constant(plain_np.ones((1, 1)), x[0])) for i in at])
+            near = tensor_product_sum(self.values, [(i, constant_like(plain_np.ones((1, 1)), x[0])) for i in at])
             return near + trailing(sum([0.0 * v for v in x]), ndim(self.values) - len(x))
         orders = {"slinear": 1, "cubic": 3, "quintic": 5}
         if method not in orders:
-            raise refusal(f"scipy.interpolate.RegularGridInterpolator(method={method!r})", "", "'linear', 'cubic' or 'quintic'")
+            raise refusal_text(f"scipy.interpolate.RegularGridInterpolator(method={method!r})", "", "'linear', 'cubic' or 'quintic'")
         k = orders[method]
         if k not in self._splines:
             self._splines[k] = coefficients_on_grid(self.grid, self.values, (k,) * len(self.grid))
         c, knots = self._splines[k]
-        return product_of(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
+        return tensor_product_sum(c, [grid_weights(t, v, k) for t, v in zip(knots, x, strict=True)])
 
 
 def coefficients_on_grid(points: Any, values: Any, degrees: tuple) -> tuple:
@@ -129,11 +129,11 @@ INTERPOLATE.rule(itp.RegularGridInterpolator)(RegularGridInterpolator)
 @INTERPOLATE.rule(itp.interpn)
 def interpn(points, values, xi, method="linear", bounds_error=True, fill_value=plain_np.nan):
     if method == "splinef2d":
-        raise refusal("scipy.interpolate.interpn(method='splinef2d')", "", "method='cubic'")
+        raise refusal_text("scipy.interpolate.interpn(method='splinef2d')", "", "method='cubic'")
     return RegularGridInterpolator(points, values, method, bounds_error, fill_value)(xi)
 
 
-class RectBivariateSpline(Interpolant, metaclass=Kind):
+class RectBivariateSpline(Interpolant, metaclass=CarrierType):
     """Through all data of a grid (s = 0)."""
 
     _theirs = itp.RectBivariateSpline
@@ -141,10 +141,12 @@ class RectBivariateSpline(Interpolant, metaclass=Kind):
 
     def __init__(self, x, y, z, bbox=(None,) * 4, kx=3, ky=3, s=0, maxit=20):
         if s != 0 or tuple(bbox) != (None,) * 4:
-            raise refusal("scipy.interpolate.RectBivariateSpline", "with s > 0 its knots are chosen by the data", "s=0 and no bbox")
-        like = like_of(x, y, z)
+            raise refusal_text("scipy.interpolate.RectBivariateSpline", "with s > 0 its knots are chosen by the data", "s=0 and no bbox")
+        like = dtype_like(x, y, z)
         self.degrees = kx, ky
-        self.c, (self.tx, self.ty) = coefficients_on_grid((array(x, like), array(y, like)), array(z, like), (kx, ky))
+        self.c, (self.tx, self.ty) = coefficients_on_grid(
+            (as_float_array(x, like), as_float_array(y, like)), as_float_array(z, like), (kx, ky)
+        )
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -155,14 +157,14 @@ class RectBivariateSpline(Interpolant, metaclass=Kind):
         return new
 
     def _plain(self) -> Any:
-        tck = plain(self.tx), plain(self.ty), plain_np.ravel(plain(self.c))
+        tck = plain_argument(self.tx), plain_argument(self.ty), plain_np.ravel(plain_argument(self.c))
         return itp.BivariateSpline._from_tck((*tck, *self.degrees))
 
     def __call__(self, x, y, dx=0, dy=0, grid=True):
-        if not tracked(x, y) and not self._tracked():
-            return made(self._plain()(plain(x), plain(y), dx, dy, grid))
-        like = like_of(x, y, self.c, self.tx, self.ty)
-        x, y = array(x, like), array(y, like)
+        if not holds_tracked(x, y) and not self._tracked():
+            return as_variable(self._plain()(plain_argument(x), plain_argument(y), dx, dy, grid))
+        like = dtype_like(x, y, self.c, self.tx, self.ty)
+        x, y = as_float_array(x, like), as_float_array(y, like)
         if grid:
             p, q = np.reshape(x, -1), np.reshape(y, -1)
             x = np.reshape(p[:, None] + np.zeros(shape(q)), -1)
@@ -180,7 +182,7 @@ class RectBivariateSpline(Interpolant, metaclass=Kind):
         first = BSpline.construct_fast(self.tx, c, kx).derivative(dx)
         second = BSpline.construct_fast(self.ty, np.transpose(first.c), ky).derivative(dy)
         x, y = [np.clip(v, t[k], t[shape(t)[0] - k - 1]) for v, t, k in ((x, self.tx, kx), (y, self.ty, ky))]
-        return product_of(np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))])
+        return tensor_product_sum(np.transpose(second.c), [grid_weights(s.t, v, s.k) for s, v in ((first, x), (second, y))])
 
 
 INTERPOLATE.rule(itp.RectBivariateSpline)(RectBivariateSpline)
@@ -190,41 +192,45 @@ def given_by_tck(real: Any) -> type:
     """A class whose knots are chosen by its data: with plain data, differentiated by the point."""
 
     def __init__(self, *args, **kwargs):
-        if tracked(args, kwargs):
+        if holds_tracked(args, kwargs):
             why = "its knots are chosen by the data"
-            raise refusal(f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator")
-        self.__dict__.update(RectBivariateSpline._of(real(*plain(args), **plain(kwargs)), lambda x: x).__dict__)
+            raise refusal_text(f"scipy.interpolate.{real.__name__}", why, "RectBivariateSpline or RBFInterpolator")
+        self.__dict__.update(RectBivariateSpline._of(real(*plain_argument(args), **plain_argument(kwargs)), lambda x: x).__dict__)
 
-    return Kind(real.__name__, (RectBivariateSpline,), {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__})
+    return CarrierType(real.__name__, (RectBivariateSpline,), {"_theirs": real, "__init__": __init__, "__doc__": real.__doc__})
 
 
 for _real in (itp.BivariateSpline, itp.SmoothBivariateSpline, itp.LSQBivariateSpline):
     INTERPOLATE.rule(_real)(given_by_tck(_real))
 
 
-class OnSphere(RectBivariateSpline):
+class SphereSpline(RectBivariateSpline):
     """On a sphere: for places, weights and knots that stay, the coefficients are linear in the data."""
 
     def __init__(self, *args, **kwargs):
         real = type(self)._theirs
         given = inspect.signature(real).bind(*args, **kwargs).arguments
         r = given.pop("r")
-        if tracked(given) or tracked(r) and (real is itp.SmoothSphereBivariateSpline or given.get("s")):
-            raise refusal(f"scipy.interpolate.{real.__name__}", "by anything but the data, or with s > 0", "it with plain places, and s=0")
-        given = plain(given)
+        if holds_tracked(given) or holds_tracked(r) and (real is itp.SmoothSphereBivariateSpline or given.get("s")):
+            raise refusal_text(
+                f"scipy.interpolate.{real.__name__}", "by anything but the data, or with s > 0", "it with plain places, and s=0"
+            )
+        given = plain_argument(given)
         coefficients = lambda y: plain_np.array([real(**given, r=row.reshape(shape(r))).tck[2] for row in y.reshape(-1, y.shape[-1])])
-        self.tx, self.ty, c = real(**given, r=plain_np.ones(shape(r)) if tracked(r) else plain(r)).tck  # (the knots are of the places)
+        self.tx, self.ty, c = real(
+            **given, r=plain_np.ones(shape(r)) if holds_tracked(r) else plain_argument(r)
+        ).tck  # (the knots are of the places)
         self.degrees = kx, ky = 3, 3
-        if tracked(r):
+        if holds_tracked(r):
             n = math.prod(shape(r))
-            c = mapped(np.reshape(array(r), -1), map=Map(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n))
+            c = mapped(np.reshape(as_float_array(r), -1), map=AxisMap(lambda y: coefficients(y).reshape(*y.shape[:-1], -1), n))
         self.c = np.reshape(c, (len(self.tx) - kx - 1, len(self.ty) - ky - 1))
 
     def _plain(self) -> Any:
         return RectBivariateSpline._plain(self)
 
     def __call__(self, theta, phi, dtheta=0, dphi=0, grid=True):
-        at = seen(theta) if tracked(theta) else plain_np.asarray(plain(theta))
+        at = seen(theta) if holds_tracked(theta) else plain_np.asarray(plain_argument(theta))
         if at is not None and at.size and not 0 <= at.min() <= at.max() <= math.pi:
             raise ValueError("scipy.interpolate: requested theta out of bounds.")
         return RectBivariateSpline.__call__(self, theta, phi, dtheta, dphi, grid)
@@ -234,28 +240,28 @@ class OnSphere(RectBivariateSpline):
 
 
 for _real in (itp.RectSphereBivariateSpline, itp.LSQSphereBivariateSpline, itp.SmoothSphereBivariateSpline):
-    INTERPOLATE.rule(_real)(Kind(_real.__name__, (OnSphere,), {"_theirs": _real, "__doc__": _real.__doc__}))
+    INTERPOLATE.rule(_real)(CarrierType(_real.__name__, (SphereSpline,), {"_theirs": _real, "__doc__": _real.__doc__}))
 
 
 @INTERPOLATE.rule(itp.bisplev)
 def bisplev(x, y, tck, dx=0, dy=0):
     tx, ty, c, kx, ky = tck
-    like = like_of(x, y, c, tx, ty)
+    like = dtype_like(x, y, c, tx, ty)
     spline = object.__new__(RectBivariateSpline)
-    spline.tx, spline.ty, spline.degrees = array(tx, like), array(ty, like), (kx, ky)
-    spline.c = np.reshape(array(c, like), (shape(tx)[0] - kx - 1, shape(ty)[0] - ky - 1))
-    x, y = [np.atleast_1d(array(v, like)) for v in (x, y)]
+    spline.tx, spline.ty, spline.degrees = as_float_array(tx, like), as_float_array(ty, like), (kx, ky)
+    spline.c = np.reshape(as_float_array(c, like), (shape(tx)[0] - kx - 1, shape(ty)[0] - ky - 1))
+    x, y = [np.atleast_1d(as_float_array(v, like)) for v in (x, y)]
     z = spline(x, y, dx, dy)
     return z if shape(z)[0] > 1 and shape(z)[1] > 1 else z[0, 0] if shape(z) == (1, 1) else np.reshape(z, -1)
 
 
-class NdBSpline(Interpolant, metaclass=Kind):
+class NdBSpline(Interpolant, metaclass=CarrierType):
     _theirs = itp.NdBSpline
     names = ("t", "c")
 
     def __init__(self, t, c, k, *, extrapolate=None):
-        like = like_of(t, c)
-        self.t, self.c = tuple([array(v, like) for v in t]), array(c, like)
+        like = dtype_like(t, c)
+        self.t, self.c = tuple([as_float_array(v, like) for v in t]), as_float_array(c, like)
         self.k = (int(k),) * len(self.t) if plain_np.ndim(k) == 0 else tuple([int(v) for v in k])
         self.extrapolate = True if extrapolate is None else bool(extrapolate)
 
@@ -264,19 +270,19 @@ class NdBSpline(Interpolant, metaclass=Kind):
         return cls([shadow(v) for v in x.t], shadow(x.c), x.k, extrapolate=x.extrapolate)
 
     def _plain(self) -> Any:
-        return itp.NdBSpline(plain(self.t), plain(self.c), self.k, extrapolate=self.extrapolate)
+        return itp.NdBSpline(plain_argument(self.t), plain_argument(self.c), self.k, extrapolate=self.extrapolate)
 
     def __call__(self, xi, *, nu=None, extrapolate=None):
         if self._answers(xi):
-            return made(self._plain()(plain(xi), nu=nu, extrapolate=extrapolate))
+            return as_variable(self._plain()(plain_argument(xi), nu=nu, extrapolate=extrapolate))
         if nu is not None and plain_np.any(nu):
             raise ArgumentError("scipy.interpolate.NdBSpline: nu= has no derivative here")
-        xi = array(xi, like_of(xi, self.c, self.t))
+        xi = as_float_array(xi, dtype_like(xi, self.c, self.t))
         d, to = len(self.t), shape(xi)[:-1]
         flat = np.reshape(xi, (-1, d))
         c = self.c[tuple([slice(shape(t)[0] - k - 1) for t, k in zip(self.t, self.k, strict=True)])]
         axes = [grid_weights(t, flat[:, i], k) for i, (t, k) in enumerate(zip(self.t, self.k, strict=True))]
-        y = product_of(c, axes)
+        y = tensor_product_sum(c, axes)
         if not (self.extrapolate if extrapolate is None else extrapolate):
             for i, (t, k) in enumerate(zip(self.t, self.k, strict=True)):
                 out = (flat[:, i] < t[k]) | (flat[:, i] > t[shape(t)[0] - k - 1])

@@ -14,21 +14,32 @@ from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
-from ..linear_maps import Map, mapped
-from ..namespaces import Carrier, Kind, Namespace, array, bare, constant, on_a_device, plain, refusal, tracked
+from ..linear_maps import AxisMap, mapped
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    constant_like,
+    holds_tracked,
+    on_a_device,
+    plain_argument,
+    refusal_text,
+)
 
-INTERPOLATE = Namespace(itp, "cupyx.scipy.interpolate")
+INTERPOLATE = SciPyNamespace(itp, "cupyx.scipy.interpolate")
 
 
-def like_of(*xs: Any) -> Any:
-    return next((x for x in xs if tracked(x)), next((x for x in xs if on_a_device((x,))), None))
+def dtype_like(*xs: Any) -> Any:
+    return next((x for x in xs if holds_tracked(x)), next((x for x in xs if on_a_device((x,))), None))
 
 
 def by_equations(*xs: Any) -> bool:
     """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy does not run?"""
-    return tracked(*xs) or on_a_device(xs)
+    return holds_tracked(*xs) or on_a_device(xs)
 
 
 class Interpolant(Carrier):
@@ -38,14 +49,14 @@ class Interpolant(Carrier):
     _theirs: Any
 
     def _tracked(self) -> bool:
-        return tracked(*[getattr(self, n) for n in self.names])
+        return holds_tracked(*[getattr(self, n) for n in self.names])
 
     def _plain(self) -> Any:
         raise NotImplementedError
 
     def _answers(self, *xs: Any) -> bool:
         """Does SciPy's own object answer, since nothing is tracked and all lies on the host?"""
-        return not tracked(xs) and not self._tracked() and not on_a_device((xs, vars(self)))
+        return not holds_tracked(xs) and not self._tracked() and not on_a_device((xs, vars(self)))
 
     def _real(self, theirs: Any = None) -> Any:
         """The class of SciPy's, or of CuPy's of that name, for an object over these arrays."""
@@ -57,21 +68,23 @@ class Interpolant(Carrier):
             raise AttributeError(name)
         if self._tracked():
             getattr(type(self)._theirs, name)
-            raise refusal(f"scipy.interpolate.{type(self)._theirs.__name__}.{name}", "the spline is tracked", "the spline by calling it")
+            raise refusal_text(
+                f"scipy.interpolate.{type(self)._theirs.__name__}.{name}", "the spline is tracked", "the spline by calling it"
+            )
         return getattr(self._plain(), name)
 
     def __repr__(self) -> str:
         return f"<tapegrad's {type(self)._theirs.__name__}>"
 
 
-def pieces_of(points: Any, x: Any, first: int, last: int) -> Any:
+def piece_numbers(points: Any, x: Any, first: int, last: int) -> Any:
     """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x < points[i + 1]."""
     inner = primal_of(points[first + 1 : last + 1])
     return np.searchsorted(inner, primal_of(x), side="right") + first
 
 
-def contiguous(x: Any) -> Any:
-    x = plain(x)
+def c_contiguous(x: Any) -> Any:
+    x = plain_argument(x)
     return xp_of(x).ascontiguousarray(x)
 
 
@@ -91,15 +104,15 @@ def periodic(x: Any, a: Any, b: Any) -> Any:
     return x - primal_of(np.floor((x - a) / (b - a))) * (b - a)
 
 
-class PPoly(Interpolant, metaclass=Kind):
+class PPoly(Interpolant, metaclass=CarrierType):
     """sum_k c[k, i] (x - x[i])^(K - k) for x[i] <= x < x[i + 1]."""
 
     _theirs = itp.PPoly
     names = ("c", "x")
 
     def __init__(self, c, x, extrapolate=None, axis=0):
-        like = like_of(c, x)
-        c, x = array(c, like), array(x, like)
+        like = dtype_like(c, x)
+        c, x = as_float_array(c, like), as_float_array(x, like)
         axis = axis % (ndim(c) - 1) if axis < 0 else axis
         self.axis, self.extrapolate = axis, True if extrapolate is None else extrapolate
         if axis:
@@ -129,7 +142,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return PPoly.construct_fast(c, spline.t, extrapolate)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(contiguous(self.c), contiguous(self.x), self.extrapolate, self.axis)
+        return self._real().construct_fast(c_contiguous(self.c), c_contiguous(self.x), self.extrapolate, self.axis)
 
     def _located(self, x: Any, extrapolate: Any) -> tuple:
         """(x flat, its pieces, what lies outside)."""
@@ -137,13 +150,13 @@ class PPoly(Interpolant, metaclass=Kind):
         m = shape(self.x)[0] - 1
         if extrapolate == "periodic":
             x, extrapolate = periodic(x, self.x[0], self.x[m]), True
-        at = pieces_of(self.x, x, 0, m - 1)
+        at = piece_numbers(self.x, x, 0, m - 1)
         return x, at, None if extrapolate else (x < self.x[0]) | (x > self.x[m])
 
     def __call__(self, x, nu=0, extrapolate=None):
         if self._answers(x):
-            return made(self._plain()(plain(x), nu, extrapolate))
-        x = array(x, like_of(x, self.c, self.x))
+            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
+        x = as_float_array(x, dtype_like(x, self.c, self.x))
         if nu < 0:
             return self.antiderivative(-nu)(x, 0, extrapolate)
         to = shape(x)
@@ -168,7 +181,7 @@ class PPoly(Interpolant, metaclass=Kind):
             return self.antiderivative(-nu)
         degree = shape(self.c)[0] - 1
         kept = max(degree + 1 - nu, 0)
-        factors = constant([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
+        factors = constant_like([float(math.perm(degree - k, nu)) for k in range(kept)], self.c) if kept else None
         c = self.c[:kept] * trailing(factors, ndim(self.c) - 1) if kept else 0.0 * self.c[:1]
         return PPoly.construct_fast(c, self.x, self.extrapolate, self.axis)
 
@@ -178,7 +191,7 @@ class PPoly(Interpolant, metaclass=Kind):
         c, x, n = self.c, self.x, ndim(self.c)
         for _ in range(nu):
             degree = shape(c)[0] - 1
-            high = c / trailing(constant(plain_np.arange(degree + 1.0, 0, -1), c), n - 1)
+            high = c / trailing(constant_like(plain_np.arange(degree + 1.0, 0, -1), c), n - 1)
             h = trailing(x[1:] - x[:-1], n - 2)
             whole = sum([high[k] * h ** (degree + 1 - k) for k in range(degree + 1)])
             start = np.concatenate([0.0 * whole[:1], np.cumsum(whole, 0)[:-1]], 0)
@@ -203,7 +216,9 @@ class PPoly(Interpolant, metaclass=Kind):
         real = self._real(itp.PPoly)(bare(self.c), bare(self.x), self.extrapolate, self.axis)
         found = real.solve(bare(y), discontinuity, extrapolate)
         if ndim(self.c) > 2:
-            raise refusal("scipy.interpolate.PPoly.solve", "the spline has several components", "take the roots of one of them at a time")
+            raise refusal_text(
+                "scipy.interpolate.PPoly.solve", "the spline has several components", "take the roots of one of them at a time"
+            )
         slope = self.derivative()
         for _ in range(3):
             found = found - (self(found) - y) / slope(found)
@@ -213,7 +228,7 @@ class PPoly(Interpolant, metaclass=Kind):
         return self.solve(0.0, discontinuity, extrapolate)
 
 
-class BPoly(Interpolant, metaclass=Kind):
+class BPoly(Interpolant, metaclass=CarrierType):
     """sum_k c[k, i] binom(K, k) s^k (1 - s)^(K - k), s = (x - x[i]) / (x[i + 1] - x[i])."""
 
     _theirs = itp.BPoly
@@ -225,14 +240,14 @@ class BPoly(Interpolant, metaclass=Kind):
         return cls.construct_fast(shadow(x.c), shadow(x.x), x.extrapolate, x.axis)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(plain(self.c), plain(self.x), self.extrapolate, self.axis)
+        return self._real().construct_fast(plain_argument(self.c), plain_argument(self.x), self.extrapolate, self.axis)
 
     def __call__(self, x, nu=0, extrapolate=None):
         if self._answers(x):
-            return made(self._plain()(plain(x), nu, extrapolate))
+            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
         if nu:
             return self.derivative(nu)(x, 0, extrapolate)
-        x = array(x, like_of(x, self.c, self.x))
+        x = as_float_array(x, dtype_like(x, self.c, self.x))
         to = shape(x)
         x, at, outside = self._located(np.reshape(x, -1), extrapolate)
         c, degree = np.take(self.c, at, 1), shape(self.c)[0] - 1
@@ -254,7 +269,7 @@ class BPoly(Interpolant, metaclass=Kind):
 # --- B-splines ---
 
 
-def basis(t: Any, x: Any, at: Any, k: int) -> list:
+def bspline_basis(t: Any, x: Any, at: Any, k: int) -> list:
     """The k + 1 B-splines of degree k on the knots t that are not zero in the pieces `at`, at x."""
     w = [1.0 + 0.0 * x]
     for d in range(1, k + 1):
@@ -269,13 +284,13 @@ def basis(t: Any, x: Any, at: Any, k: int) -> list:
     return w
 
 
-class BSpline(Interpolant, metaclass=Kind):
+class BSpline(Interpolant, metaclass=CarrierType):
     _theirs = itp.BSpline
     names = ("t", "c")
 
     def __init__(self, t, c, k, extrapolate=True, axis=0):
-        like = like_of(t, c)
-        t, c = array(t, like), array(c, like)
+        like = dtype_like(t, c)
+        t, c = as_float_array(t, like), as_float_array(c, like)
         self.k, self.extrapolate = int(k), extrapolate
         self.axis = axis = axis % ndim(c) if axis < 0 else axis
         n = shape(t)[0] - self.k - 1
@@ -297,14 +312,14 @@ class BSpline(Interpolant, metaclass=Kind):
 
     @classmethod
     def basis_element(cls, t, extrapolate=True):
-        t = array(t, like_of(t))
+        t = as_float_array(t, dtype_like(t))
         k = shape(t)[0] - 2
         t = np.concatenate([*[t[:1] - 1] * k, t, *[t[-1:] + 1] * k])
-        c = constant(plain_np.eye(1, shape(t)[0], k)[0], t)
+        c = constant_like(plain_np.eye(1, shape(t)[0], k)[0], t)
         return BSpline.construct_fast(t, c, k, extrapolate)
 
     def _plain(self) -> Any:
-        return self._real().construct_fast(plain(self.t), contiguous(self.c), self.k, self.extrapolate, self.axis)
+        return self._real().construct_fast(plain_argument(self.t), c_contiguous(self.c), self.k, self.extrapolate, self.axis)
 
     @property
     def tck(self):
@@ -312,18 +327,18 @@ class BSpline(Interpolant, metaclass=Kind):
 
     def __call__(self, x, nu=0, extrapolate=None):
         if self._answers(x):
-            return made(self._plain()(plain(x), nu, extrapolate))
+            return as_variable(self._plain()(plain_argument(x), nu, extrapolate))
         extrapolate = self.extrapolate if extrapolate is None else extrapolate
-        x = array(x, like_of(x, self.t, self.c))
+        x = as_float_array(x, dtype_like(x, self.t, self.c))
         if nu:
             return self.derivative(nu)(x, 0, extrapolate)
         to, n, k = shape(x), shape(self.t)[0] - self.k - 1, self.k
         x = np.reshape(x, -1)
         if extrapolate == "periodic":
             x, extrapolate = periodic(x, self.t[k], self.t[n]), True
-        at = pieces_of(self.t, x, k, n - 1)
+        at = piece_numbers(self.t, x, k, n - 1)
         y = 0.0
-        for j, w in enumerate(basis(self.t, x, at, k)):
+        for j, w in enumerate(bspline_basis(self.t, x, at, k)):
             y = y + trailing(w, ndim(self.c) - 1) * np.take(self.c, at + (j - k), 0)
         if not extrapolate:
             outside = (x < self.t[k]) | (x > self.t[n])
@@ -366,16 +381,18 @@ class BSpline(Interpolant, metaclass=Kind):
 
 
 @functools.lru_cache(64)
-def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> Map:
+def of_nodes(kind: str, x: bytes, n: int, settings: Any) -> AxisMap:
     x = plain_np.frombuffer(x)
-    return Map(KINDS[kind](x, *settings), n)
+    return AxisMap(KINDS[kind](x, *settings), n)
 
 
-def fitted(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
+def fit_interpolant(kind: str, x: Any, y: Any, settings: tuple = ()) -> Any:
     """`KINDS[kind]` at the nodes x, plain, of the data y along the first axis."""
     x = bare(x)
     if xp_of(x) is not plain_np:
-        raise refusal("scipy.interpolate", "nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline")
+        raise refusal_text(
+            "scipy.interpolate", "nodes lie on a device, and CuPy has no such spline", "make_interp_spline or make_lsq_spline"
+        )
     x = plain_np.ascontiguousarray(x, float)
     found = mapped(np.moveaxis(y, 0, -1) if ndim(y) > 1 else y, map=of_nodes(kind, x.tobytes(), shape(y)[0], settings))
     return np.moveaxis(found, -1, 0) if ndim(y) > 1 else found

@@ -14,16 +14,16 @@ from ... import numpy as np
 from ..._core.primitive import primal_of
 from ...ops.declare import ndim, shape
 from ..followed import Follower
-from ..namespaces import array, bare, refusal, tracked
-from .piecewise import INTERPOLATE, BSpline, like_of, trailing
+from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
+from .piecewise import INTERPOLATE, BSpline, dtype_like, trailing
 from .splines import collocation
 
-ROUNDS = 3  # of Newton's method: each has the derivatives of one order more
+SMOOTHING_NEWTON_ROUNDS = 3  # of Newton's method: each has the derivatives of one order more
 
 
 def knots_among(t: Any, x: Any) -> Any:
     """The knots as functions of the nodes, or of the middles between two, on which they lie."""
-    if not tracked(x):
+    if not holds_tracked(x):
         return t
     nodes = np.concatenate([x, 0.5 * (x[1:] + x[:-1])])
     apart = plain_np.abs(t[:, None] - bare(nodes)[None, :])
@@ -34,11 +34,11 @@ def knots_among(t: Any, x: Any) -> Any:
 
 def smoothed(x: Any, y: Any, w: Any, t: Any, k: int, c: Any, s: Any = None) -> tuple:
     """(knots, coefficients): SciPy's, as functions of the nodes, the data (nodes first) and the weights."""
-    like = like_of(x, y, w, s)
-    x, y = array(x, like), array(y, like)
+    like = dtype_like(x, y, w, s)
+    x, y = as_float_array(x, like), as_float_array(y, like)
     T = knots_among(t, x)
     n, wide = len(t) - k - 1, ndim(y) - 1
-    weights = plain_np.ones(shape(x)) if w is None else array(w, like)
+    weights = plain_np.ones(shape(x)) if w is None else as_float_array(w, like)
     G, Y = trailing(weights, 1) * collocation(T, x, k), np.reshape(trailing(weights, wide) * y, (shape(x)[0], -1))
     c = plain_np.reshape(c[:n], (n, -1))
     if n == shape(x)[0]:
@@ -67,34 +67,34 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
     scale = float(plain_np.trace(a) / plain_np.trace(p))
     off = lambda u: float(((g @ plain_np.linalg.solve(a + scale * 10.0**u * p, r) - y) ** 2).sum()) - size
     if not off(-14) < 0 < off(10):
-        raise refusal("scipy.interpolate: a smoothing spline", "of this s", "make_smoothing_spline(lam=), or given knots")
+        raise refusal_text("scipy.interpolate: a smoothing spline", "of this s", "make_smoothing_spline(lam=), or given knots")
     q: Any = plain_np.float64(scale * 10.0 ** scipy.optimize.brentq(off, -14, 10, xtol=1e-14))
     d = -plain_np.linalg.solve(a + q * p, p @ (now := plain_np.linalg.solve(a + q * p, r)))
     slope = float(2 * plain_np.sum((g @ now - y) * (g @ d)))
     want = size if s is None else size + (s - primal_of(s))
-    for _ in range(ROUNDS):
+    for _ in range(SMOOTHING_NEWTON_ROUNDS):
         q = q - (squares(solution(q)) - want) / slope
     return solution(q)
 
 
-def made(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
+def smoothing_spline(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
     """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of these by name alone.)"""
     if periodic:
-        raise refusal("scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')")
+        raise refusal_text("scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')")
     theirs = itp.make_splrep.__globals__["_make_splrep_impl"]
     more = {"periodic": False} if "periodic" in inspect.signature(theirs).parameters else {}
     found = theirs(bare(x), bare(y), w=bare(w), xb=bare(xb), xe=bare(xe), k=k, s=float(bare(s)), t=bare(t), nest=nest, **more)
-    return BSpline.construct_fast(*smoothed(x, y, w, found.t, k, found.c, s if tracked(s) else None), k)
+    return BSpline.construct_fast(*smoothed(x, y, w, found.t, k, found.c, s if holds_tracked(s) else None), k)
 
 
-FOLLOWED = Follower("scipy.interpolate", _make_splrep_impl=made)
+FOLLOWED = Follower("scipy.interpolate", _make_splrep_impl=smoothing_spline)
 for _name in ("make_splrep", "make_splprep"):
     if hasattr(itp, _name):
         INTERPOLATE.rule(getattr(itp, _name))(FOLLOWED.function(getattr(itp, _name)))
 
 
 def generate_knots(x, y, *, w=None, xb=None, xe=None, k=3, s=0, nest=None, **settings):
-    nodes = array(x, like_of(x, y, w))
+    nodes = as_float_array(x, dtype_like(x, y, w))
     for t in itp.generate_knots(
         *[bare(v) for v in (x, y)], w=bare(w), xb=bare(xb), xe=bare(xe), k=k, s=float(bare(s)), nest=nest, **settings
     ):

@@ -10,11 +10,23 @@ from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import primal_of, seen
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import axis_of, ndim, shape
 from ...ops.nondifferentiable import warn_user
-from ..namespaces import Kind, array, bare, constant, plain, refusal, tracked
-from .piecewise import INTERPOLATE, BSpline, Interpolant, PPoly, arranged, basis, by_equations, fitted, like_of, pieces_of, trailing
+from ..namespaces import CarrierType, as_float_array, bare, constant_like, holds_tracked, plain_argument, refusal_text
+from .piecewise import (
+    INTERPOLATE,
+    BSpline,
+    Interpolant,
+    PPoly,
+    arranged,
+    bspline_basis,
+    by_equations,
+    dtype_like,
+    fit_interpolant,
+    piece_numbers,
+    trailing,
+)
 
 # --- one variable: slopes at the nodes make a piecewise cubic ---
 
@@ -59,7 +71,7 @@ def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
     elif n == 3 and bc == ("not-a-knot", "not-a-knot"):  # a parabola
         middle = (wide[1:] * slope[:1] + wide[:1] * slope[1:]) / (wide[:1] + wide[1:])
         return np.concatenate([2 * slope[:1] - middle, middle, 2 * slope[1:] - middle])
-    A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if tracked(y) else x)
+    A, b = np.zeros((n, n), like=x), np.zeros(shape(y), like=y if holds_tracked(y) else x)
     at = plain_np.arange(1, n - 1)
     A[at, at - 1], A[at, at], A[at, at + 1] = h[1:], 2 * (h[:-1] + h[1:]), h[:-1]
     b[1:-1] = 3 * (wide[1:] * slope[:-1] + wide[:-1] * slope[1:])
@@ -82,17 +94,17 @@ def periodic_slopes(h: Any, wide: Any, slope: Any) -> Any:
 
 def prepared(x: Any, y: Any, axis: int, name: str) -> tuple:
     """x, y with the axis first, the axis counted from the front."""
-    like = like_of(x, y)
-    x, y = array(x, like), array(y, like)
+    like = dtype_like(x, y)
+    x, y = as_float_array(x, like), as_float_array(y, like)
     axis = axis_of(axis, ndim(y))
     if ndim(x) != 1 or shape(x)[0] < 2 or shape(x)[0] != shape(y)[axis]:
         raise ValueError(f"{name}: x has shape {shape(x)}, y {shape(y)}; they must have the same length along axis {axis}, at least 2")
-    if not tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
+    if not holds_tracked(x) and not bool((bare(x)[1:] > bare(x)[:-1]).all()):
         raise ValueError(f"{name}: x must be strictly increasing sequence.")
     return x, np.moveaxis(y, axis, 0) if axis else y, axis
 
 
-class Cubic(PPoly, metaclass=Kind):
+class CubicPiecewise(PPoly, metaclass=CarrierType):
     """A piecewise cubic, made of nodes and data; it is what was made of it."""
 
     @classmethod
@@ -105,7 +117,7 @@ class Cubic(PPoly, metaclass=Kind):
         self.extrapolate = True if extrapolate is None else extrapolate
 
 
-class CubicSpline(Cubic, metaclass=Kind):
+class CubicSpline(CubicPiecewise, metaclass=CarrierType):
     _theirs = itp.CubicSpline
 
     def __init__(self, x, y, axis=0, bc_type="not-a-knot", extrapolate=None):
@@ -114,28 +126,32 @@ class CubicSpline(Cubic, metaclass=Kind):
         if extrapolate is None:
             extrapolate = "periodic" if bc == "periodic" else True
         simple = (
-            bc == "periodic" or tracked(bc) or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
+            bc == "periodic"
+            or holds_tracked(bc)
+            or all(isinstance(b, str) or (plain_np.ndim(bare(b[1])) == 0 and bare(b[1]) == 0) for b in bc)
         )
-        if by_equations(x) or not simple or tracked(bc):
+        if by_equations(x) or not simple or holds_tracked(bc):
             s = spline_slopes(x, y, bc)
         else:
-            s = fitted("slopes", x, y, (bc if isinstance(bc, str) else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),))
+            s = fit_interpolant(
+                "slopes", x, y, (bc if isinstance(bc, str) else tuple([b if isinstance(b, str) else (b[0], 0.0) for b in bc]),)
+            )
         self._fill(x, y, s, extrapolate, axis)
 
 
-class CubicHermiteSpline(Cubic, metaclass=Kind):
+class CubicHermiteSpline(CubicPiecewise, metaclass=CarrierType):
     _theirs = itp.CubicHermiteSpline
 
     def __init__(self, x, y, dydx, axis=0, extrapolate=None):
-        like = like_of(x, y, dydx)
-        x, y, axis = prepared(array(x, like), array(y, like), axis, "scipy.interpolate.CubicHermiteSpline")
-        s = np.moveaxis(array(dydx, like), axis, 0)
+        like = dtype_like(x, y, dydx)
+        x, y, axis = prepared(as_float_array(x, like), as_float_array(y, like), axis, "scipy.interpolate.CubicHermiteSpline")
+        s = np.moveaxis(as_float_array(dydx, like), axis, 0)
         if shape(s) != shape(y):
             raise ValueError("scipy.interpolate.CubicHermiteSpline: the shapes of `y` and `dydx` must be identical")
         self._fill(x, y, s, extrapolate, axis)
 
 
-class PchipInterpolator(Cubic, metaclass=Kind):
+class PchipInterpolator(CubicPiecewise, metaclass=CarrierType):
     _theirs = itp.PchipInterpolator
 
     def __init__(self, x, y, axis=0, extrapolate=None):
@@ -162,7 +178,7 @@ def monotone_slopes(x: Any, y: Any) -> Any:
     return np.concatenate([end(h[:1], h[1:2], m[:1], m[1:2]), inner, end(h[-1:], h[-2:-1], m[-1:], m[-2:-1])])
 
 
-class Akima1DInterpolator(Cubic, metaclass=Kind):
+class Akima1DInterpolator(CubicPiecewise, metaclass=CarrierType):
     _theirs = itp.Akima1DInterpolator
 
     def __init__(self, x, y, axis=0, *, method="akima", extrapolate=None):
@@ -213,10 +229,10 @@ def interpolating_knots(x: Any, k: int) -> Any:
 def collocation(t: Any, x: Any, k: int) -> Any:
     """The matrix of the B-splines at the nodes."""
     n, m = shape(t)[0] - k - 1, shape(x)[0]
-    at = pieces_of(t, x, k, n - 1)
-    A = np.zeros((m, n), like=x if tracked(x) else t)
-    for j, w in enumerate(basis(t, x, at, k)):
-        A[constant(plain_np.arange(m), t), at + (j - k)] = w
+    at = piece_numbers(t, x, k, n - 1)
+    A = np.zeros((m, n), like=x if holds_tracked(x) else t)
+    for j, w in enumerate(bspline_basis(t, x, at, k)):
+        A[constant_like(plain_np.arange(m), t), at + (j - k)] = w
     return A
 
 
@@ -225,20 +241,20 @@ def made_spline(x: Any, y: Any, k: int = 3, t: Any = None, bc_type: Any = None, 
     if not by_equations(x, t):
         knots = itp.make_interp_spline(bare(x), plain_np.zeros(shape(x)), k, None if t is None else bare(t), bc_type).t
         if t is None:
-            c = fitted("coefficients", x, y, (k, bc_type))
+            c = fit_interpolant("coefficients", x, y, (k, bc_type))
         else:
-            c = fitted("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
-        return BSpline.construct_fast(constant(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis)
+            c = fit_interpolant("knotted", x, y, (k, tuple(plain_np.asarray(bare(t)).tolist())))
+        return BSpline.construct_fast(constant_like(knots, y), c, k, "periodic" if bc_type == "periodic" else True, axis)
     order = {None: 0, "not-a-knot": 0, "clamped": 1, "natural": 2}.get(bc_type)
     if order is None or order and k != 3:
         raise ArgumentError(f"scipy.interpolate.{name}: bc_type={bc_type!r} has no derivative by the nodes here, nor on CuPy; give None")
     if t is None:
         t = np.concatenate([*[x[:1]] * k, x, *[x[-1:]] * k]) if order else interpolating_knots(x, k)
-    t = array(t, x)
+    t = as_float_array(t, x)
     A = collocation(t, x, k)
     if order:  # a derivative at each end is 0
         n, zero = shape(A)[1], np.zeros((1, *shape(y)[1:]), like=y)
-        ends = BSpline.construct_fast(t, constant(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
+        ends = BSpline.construct_fast(t, constant_like(plain_np.eye(n), t), k)(np.stack([x[0], x[-1]]), order)
         A, y = np.concatenate([A, ends]), np.concatenate([y, zero, zero])
     return BSpline.construct_fast(t, np.linalg.solve(A, y), k, True, axis)
 
@@ -254,24 +270,24 @@ def make_interp_spline(x, y, k=3, t=None, bc_type=None, axis=0, check_finite=Tru
 def make_lsq_spline(x, y, t, k=3, w=None, axis=0, check_finite=True, *, method="qr"):
     x, y, axis = prepared(x, y, axis, "scipy.interpolate.make_lsq_spline")
     if by_equations(x, t, w):
-        B, like = collocation(array(t, x), x, k), y
-        W = 1.0 if w is None else trailing(array(w, like), 1)
-        Y = y * (1.0 if w is None else trailing(array(w, like), ndim(y) - 1))
+        B, like = collocation(as_float_array(t, x), x, k), y
+        W = 1.0 if w is None else trailing(as_float_array(w, like), 1)
+        Y = y * (1.0 if w is None else trailing(as_float_array(w, like), ndim(y) - 1))
         G = W * B
-        return BSpline.construct_fast(array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis)
+        return BSpline.construct_fast(as_float_array(t, x), np.linalg.solve(G.T @ G, np.tensordot(G, Y, (0, 0))), k, True, axis)
     settings = (k, tuple(plain_np.asarray(bare(t)).tolist()), None if w is None else tuple(plain_np.asarray(bare(w)).tolist()))
-    return BSpline.construct_fast(constant(bare(t), y), fitted("least squares", x, y, settings), k, True, axis)
+    return BSpline.construct_fast(constant_like(bare(t), y), fit_interpolant("least squares", x, y, settings), k, True, axis)
 
 
 @INTERPOLATE.rule(itp.make_smoothing_spline)
 def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
     name = "scipy.interpolate.make_smoothing_spline"
-    if lam is None or tracked(x, w, lam):
-        raise refusal(name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes")
+    if lam is None or holds_tracked(x, w, lam):
+        raise refusal_text(name, "by nodes, weights and a penalty that is searched for", "lam=, and plain nodes")
     x, y, axis = prepared(x, y, axis, name)
     w = None if w is None else tuple(plain_np.asarray(bare(w)).tolist())
     t = itp.make_smoothing_spline(bare(x), plain_np.zeros(shape(x)), None, float(bare(lam))).t
-    return BSpline.construct_fast(constant(t, y), fitted("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis)
+    return BSpline.construct_fast(constant_like(t, y), fit_interpolant("smoothed", x, y, (w, float(bare(lam)))), 3, True, axis)
 
 
 # --- interp1d ---
@@ -279,13 +295,13 @@ def make_smoothing_spline(x, y, w=None, lam=None, *, axis=0):
 ORDERS = {"zero": 0, "slinear": 1, "quadratic": 2, "cubic": 3}
 
 
-class interp1d(Interpolant, metaclass=Kind):
+class interp1d(Interpolant, metaclass=CarrierType):
     _theirs = itp.interp1d
     names = ("x", "y")
 
     def __init__(self, x, y, kind="linear", axis=-1, copy=True, bounds_error=None, fill_value=plain_np.nan, assume_sorted=False):
-        like = like_of(x, y)
-        x, y = array(x, like), array(y, like)
+        like = dtype_like(x, y)
+        x, y = as_float_array(x, like), as_float_array(y, like)
         self.kind, self.axis, self.bounds_error, self.fill_value = kind, axis_of(axis, ndim(y)), bounds_error, fill_value
         if shape(x)[0] != shape(y)[self.axis]:
             raise ValueError("scipy.interpolate.interp1d: x and y arrays must be equal in length along interpolation axis.")
@@ -313,13 +329,20 @@ class interp1d(Interpolant, metaclass=Kind):
 
     def _plain(self) -> Any:
         return self._real()(
-            plain(self.x), plain(self.y), self.kind, self.axis, True, self.bounds_error, bare(self.fill_value), assume_sorted=True
+            plain_argument(self.x),
+            plain_argument(self.y),
+            self.kind,
+            self.axis,
+            True,
+            self.bounds_error,
+            bare(self.fill_value),
+            assume_sorted=True,
         )
 
     def __call__(self, x):
         if self._answers(x, self.fill_value):
-            return made(self._plain()(plain(x)))
-        x = array(x, like_of(x, self.x, self._y, self.fill_value))
+            return as_variable(self._plain()(plain_argument(x)))
+        x = as_float_array(x, dtype_like(x, self.x, self._y, self.fill_value))
         to, x = shape(x), np.reshape(x, -1)
         n = shape(self.x)[0]
         low, high = x < self.x[0], x > self.x[n - 1]
@@ -383,8 +406,8 @@ def newton_form(xi: Any, yi: Any, x: Any) -> Any:
 
 
 def through_all(xi: Any, yi: Any, x: Any, axis: int) -> Any:
-    like = like_of(xi, yi, x)
-    xi, yi, x = array(xi, like), array(yi, like), array(x, like)
+    like = dtype_like(xi, yi, x)
+    xi, yi, x = as_float_array(xi, like), as_float_array(yi, like), as_float_array(x, like)
     axis = axis_of(axis, ndim(yi))
     y = newton_form(xi, np.moveaxis(yi, axis, 0) if axis else yi, np.reshape(x, -1))
     return arranged(np.reshape(y, shape(x) + shape(y)[1:]), ndim(x), axis)
@@ -399,20 +422,20 @@ def barycentric_interpolate(xi, yi, x, axis=0, *, der=0, rng=None):
 
 @INTERPOLATE.rule(itp.krogh_interpolate)
 def krogh_interpolate(xi, yi, x, der=0, axis=0):
-    nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
+    nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
     if der != 0 or nodes is not None and len(set(nodes.tolist())) < len(nodes):
         raise ArgumentError("scipy.interpolate.krogh_interpolate: der=, and nodes that are given twice, have no derivative here")
     return through_all(xi, yi, x, axis)
 
 
-class ThroughAll(Interpolant):
+class DataPolynomial(Interpolant):
     """The polynomial through all data, by divided differences."""
 
     names = ("xi", "_yi")
 
     def _take(self, xi: Any, yi: Any, axis: int) -> None:
-        like = like_of(xi, yi)
-        self.xi, yi = array(xi, like), array(yi, like)
+        like = dtype_like(xi, yi)
+        self.xi, yi = as_float_array(xi, like), as_float_array(yi, like)
         self._axis = axis_of(axis, ndim(yi))
         self._yi = np.moveaxis(yi, self._axis, 0) if self._axis else yi
         if shape(self.xi)[0] != shape(self._yi)[0]:
@@ -421,17 +444,17 @@ class ThroughAll(Interpolant):
     yi = property(lambda self: np.moveaxis(self._yi, 0, self._axis) if self._axis else self._yi)
 
     def _plain(self) -> Any:
-        return self._real()(plain(self.xi), plain(self.yi), self._axis)
+        return self._real()(plain_argument(self.xi), plain_argument(self.yi), self._axis)
 
     def __call__(self, x):
         if self._answers(x):
-            return made(self._plain()(plain(x)))
+            return as_variable(self._plain()(plain_argument(x)))
         return through_all(self.xi, self.yi, x, self._axis)
 
     def derivatives(self, x, der=None):
         """Of all orders at x: those of the polynomials left by division, each at x, times the factorial."""
         n = shape(self.xi)[0]
-        count, x = n if der is None else int(der), array(x, like_of(x, self.xi, self._yi))
+        count, x = n if der is None else int(der), as_float_array(x, dtype_like(x, self.xi, self._yi))
         flat, wide = np.reshape(x, -1), ndim(self._yi) - 1
         columns, found = newton_columns(self.xi, self._yi), [0.0] * count
         for d in range(n - 1, -1, -1):  # Horner's scheme, with the derivatives of what was summed so far
@@ -445,12 +468,12 @@ class ThroughAll(Interpolant):
         return self.derivatives(x, der + 1)[der]
 
 
-class BarycentricInterpolator(ThroughAll, metaclass=Kind):
+class BarycentricInterpolator(DataPolynomial, metaclass=CarrierType):
     _theirs = itp.BarycentricInterpolator
 
     def __init__(self, xi, yi=None, axis=0, *, wi=None, rng=None, random_state=None):
         if yi is None:
-            raise refusal("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
+            raise refusal_text("scipy.interpolate.BarycentricInterpolator", "without its data", "BarycentricInterpolator(xi, yi)")
         self._take(xi, yi, axis)
 
     @classmethod
@@ -461,13 +484,13 @@ class BarycentricInterpolator(ThroughAll, metaclass=Kind):
         return new
 
 
-class KroghInterpolator(ThroughAll, metaclass=Kind):
+class KroghInterpolator(DataPolynomial, metaclass=CarrierType):
     _theirs = itp.KroghInterpolator
 
     def __init__(self, xi, yi, axis=0):
-        nodes = seen(xi) if tracked(xi) else xp_of(plain(xi)).asarray(plain(xi))
+        nodes = seen(xi) if holds_tracked(xi) else xp_of(plain_argument(xi)).asarray(plain_argument(xi))
         if nodes is not None and len(set(nodes.tolist())) < len(nodes):
-            raise refusal("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
+            raise refusal_text("scipy.interpolate.KroghInterpolator", "with nodes given twice", "CubicHermiteSpline")
         self._take(xi, yi, axis)
         if shape(self.xi)[0] > 30:
             warn_user("KroghInterpolator: more than about thirty degrees cause problems with numerical instability", UserWarning)

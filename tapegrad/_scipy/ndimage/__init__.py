@@ -9,9 +9,9 @@ import scipy.ndimage as ndi
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import dtype, ndim, shape
-from ..linear_maps import Settled, along, overlap
-from ..namespaces import array, bare, constant, fixed, integer, tracked
-from .labelled_regions import NDIMAGE, axes_of, each, finished, modes_of, origin_of, padded
+from ..linear_maps import SettingsFunction, apply_linear, overlap
+from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked, plain_setting
+from .labelled_regions import NDIMAGE, filter_axes, finished, modes_by_axis, origin_of, padded_input, per_axis
 
 # --- filters by weights ---
 
@@ -22,7 +22,7 @@ def weighed(x: Any, weights: Any, mode: Any, cval: Any, origin: list, name: str)
     for (low, high), m in zip(width, shape(weights), strict=True):
         if low < 0 or high < 0 and m:
             raise ValueError(f"{name}: invalid origin")
-    x = padded(x, width, mode, cval, name)
+    x = padded_input(x, width, mode, cval, name)
     used = tuple([i for i, m in enumerate(shape(weights)) if m > 1])
     if not used:
         return x * np.reshape(weights, ())
@@ -35,10 +35,10 @@ def weighed(x: Any, weights: Any, mode: Any, cval: Any, origin: list, name: str)
 
 def correlated(flip: bool, name: str) -> Any:
     def run(input, weights, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
-        like = input if tracked(input) else weights
-        x, w = array(input, like), array(weights, like)
+        like = input if holds_tracked(input) else weights
+        x, w = as_float_array(input, like), as_float_array(weights, like)
         origins = origin_of(origin, axes, x)
-        used = axes_of(x, axes)
+        used = filter_axes(x, axes)
         if ndim(w) != len(used):
             raise RuntimeError(f"{name}: filter weights array has incorrect shape")
         if ndim(w) < ndim(x):
@@ -46,7 +46,7 @@ def correlated(flip: bool, name: str) -> Any:
         if flip:
             w = w[(slice(None, None, -1),) * ndim(w)]
             origins = [-o - (1 if m % 2 == 0 else 0) for o, m in zip(origins, shape(w), strict=True)]
-        return finished(weighed(x, w, modes_of(mode, axes, x), cval, origins, name), output)
+        return finished(weighed(x, w, modes_by_axis(mode, axes, x), cval, origins, name), output)
 
     return run
 
@@ -55,14 +55,14 @@ correlate = NDIMAGE.rule(ndi.correlate)(correlated(False, "scipy.ndimage.correla
 convolve = NDIMAGE.rule(ndi.convolve)(correlated(True, "scipy.ndimage.convolve"))
 
 
-def one_axis(whole: Any) -> Any:
+def per_axis_rule(whole: Any) -> Any:
     def run(input, weights, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
         return whole(input, weights, output, mode, cval, origin, axes=(axis,))
 
     return run
 
 
-correlate1d, convolve1d = NDIMAGE.rule(ndi.correlate1d)(one_axis(correlate)), NDIMAGE.rule(ndi.convolve1d)(one_axis(convolve))
+correlate1d, convolve1d = NDIMAGE.rule(ndi.correlate1d)(per_axis_rule(correlate)), NDIMAGE.rule(ndi.convolve1d)(per_axis_rule(convolve))
 
 
 def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
@@ -79,18 +79,18 @@ def gaussian_weights(sigma: Any, order: int, radius: int) -> Any:
 
 @NDIMAGE.rule(ndi.gaussian_filter1d)
 def gaussian_filter1d(input, sigma, axis=-1, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None):
-    radius = int(bare(truncate) * float(bare(sigma)) + 0.5) if radius is None else integer(radius)
-    x = array(input, input if tracked(input) else sigma)
-    w = gaussian_weights(sigma if tracked(sigma) else float(bare(sigma)), integer(order), radius)
-    return correlate1d(x, w[::-1] if tracked(sigma) else constant(w[::-1], x), axis, output, mode, cval, 0)
+    radius = int(bare(truncate) * float(bare(sigma)) + 0.5) if radius is None else as_integer(radius)
+    x = as_float_array(input, input if holds_tracked(input) else sigma)
+    w = gaussian_weights(sigma if holds_tracked(sigma) else float(bare(sigma)), as_integer(order), radius)
+    return correlate1d(x, w[::-1] if holds_tracked(sigma) else constant_like(w[::-1], x), axis, output, mode, cval, 0)
 
 
 @NDIMAGE.rule(ndi.gaussian_filter)
 def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0, truncate=4.0, *, radius=None, axes=None):
-    x = array(input, input if tracked(input) else sigma)
-    axes = axes_of(x, axes)
+    x = as_float_array(input, input if holds_tracked(input) else sigma)
+    axes = filter_axes(x, axes)
     n = len(axes)
-    given = [each(v, n) for v in (sigma, order, mode, radius)]
+    given = [per_axis(v, n) for v in (sigma, order, mode, radius)]
     for i, s, o, m, r in zip(axes, *given, strict=True):
         if r is not None or float(bare(s)) > 1e-15:
             x = gaussian_filter1d(x, s, i, o, None, m, cval, truncate, radius=r)
@@ -99,16 +99,16 @@ def gaussian_filter(input, sigma, order=0, output=None, mode="reflect", cval=0.0
 
 @NDIMAGE.rule(ndi.uniform_filter1d)
 def uniform_filter1d(input, size, axis=-1, output=None, mode="reflect", cval=0.0, origin=0):
-    x = array(input)
-    return correlate1d(x, constant(plain_np.full(integer(size), 1 / integer(size)), x), axis, output, mode, cval, origin)
+    x = as_float_array(input)
+    return correlate1d(x, constant_like(plain_np.full(as_integer(size), 1 / as_integer(size)), x), axis, output, mode, cval, origin)
 
 
 @NDIMAGE.rule(ndi.uniform_filter)
 def uniform_filter(input, size=3, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):
-    x = array(input)
-    axes = axes_of(x, axes)
-    for i, m, how, o in zip(axes, *[each(v, len(axes)) for v in (size, mode, origin)], strict=True):
-        if integer(m) > 1:
+    x = as_float_array(input)
+    axes = filter_axes(x, axes)
+    for i, m, how, o in zip(axes, *[per_axis(v, len(axes)) for v in (size, mode, origin)], strict=True):
+        if as_integer(m) > 1:
             x = uniform_filter1d(x, m, i, None, how, cval, o)
     return finished(x, output)
 
@@ -117,13 +117,13 @@ def edges(smooth: list) -> Any:
     """The difference along one axis, smoothed along the others."""
 
     def run(input, axis=-1, output=None, mode="reflect", cval=0.0, *, axes=None):
-        x = array(input)
+        x = as_float_array(input)
         n = ndim(x)
         modes = [mode] * n if isinstance(mode, str) else list(mode)
-        y = correlate1d(x, constant([-1.0, 0.0, 1.0], x), axis, None, modes[axis % n], cval)
-        for i in axes_of(x, axes):
+        y = correlate1d(x, constant_like([-1.0, 0.0, 1.0], x), axis, None, modes[axis % n], cval)
+        for i in filter_axes(x, axes):
             if i != axis % n:
-                y = correlate1d(y, constant(smooth, x), i, None, modes[i], cval)
+                y = correlate1d(y, constant_like(smooth, x), i, None, modes[i], cval)
         return finished(y, output)
 
     return run
@@ -134,27 +134,27 @@ NDIMAGE.rule(ndi.prewitt)(edges([1.0, 1.0, 1.0]))
 
 
 def over_axes(x: Any, mode: Any, axes: Any, f: Any, combined: Any) -> Any:
-    axes = axes_of(x, axes)
-    terms = [f(i, m) for i, m in zip(axes, each(mode, len(axes)), strict=True)]
+    axes = filter_axes(x, axes)
+    terms = [f(i, m) for i, m in zip(axes, per_axis(mode, len(axes)), strict=True)]
     return combined(terms)
 
 
-def norm_of(terms: list) -> Any:
+def norm_of_terms(terms: list) -> Any:
     return np.sqrt(sum([t * t for t in terms]))
 
 
 @NDIMAGE.rule(ndi.laplace)
 def laplace(input, output=None, mode="reflect", cval=0.0, *, axes=None):
-    x = array(input)
-    w = constant([1.0, -2.0, 1.0], x)
+    x = as_float_array(input)
+    w = constant_like([1.0, -2.0, 1.0], x)
     return finished(over_axes(x, mode, axes, lambda i, m: correlate1d(x, w, i, None, m, cval), sum), output)
 
 
 def by_gaussian(order: int, combined: Any) -> Any:
     def run(input, sigma, output=None, mode="reflect", cval=0.0, *, axes=None, **kwargs):
-        x = array(input, input if tracked(input) else sigma)
-        axes = axes_of(x, axes)
-        modes, sigmas = each(mode, len(axes)), each(sigma, len(axes))
+        x = as_float_array(input, input if holds_tracked(input) else sigma)
+        axes = filter_axes(x, axes)
+        modes, sigmas = per_axis(mode, len(axes)), per_axis(sigma, len(axes))
 
         def one(i, _):
             orders = [order if k == i else 0 for k in axes]
@@ -166,14 +166,14 @@ def by_gaussian(order: int, combined: Any) -> Any:
 
 
 NDIMAGE.rule(ndi.gaussian_laplace)(by_gaussian(2, sum))
-NDIMAGE.rule(ndi.gaussian_gradient_magnitude)(by_gaussian(1, norm_of))
+NDIMAGE.rule(ndi.gaussian_gradient_magnitude)(by_gaussian(1, norm_of_terms))
 
 
 def generic(combined: Any) -> Any:
     def run(
         input, derivative, output=None, mode="reflect", cval=0.0, extra_arguments=(), extra_keywords=None, *, axes=None,
     ):  # fmt: skip
-        x = array(input)
+        x = as_float_array(input)
         one = lambda i, m: derivative(x, i, None, m, cval, *extra_arguments, **(extra_keywords or {}))
         return finished(over_axes(x, mode, axes, one, combined), output)
 
@@ -181,17 +181,17 @@ def generic(combined: Any) -> Any:
 
 
 NDIMAGE.rule(ndi.generic_laplace)(generic(sum))
-NDIMAGE.rule(ndi.generic_gradient_magnitude)(generic(norm_of))
+NDIMAGE.rule(ndi.generic_gradient_magnitude)(generic(norm_of_terms))
 
 # --- in the frequency domain: a factor for each frequency ---
 
 
 def by_factor(f: Any) -> Any:
     def run(input, setting, n=-1, axis=-1, output=None):
-        x = array(input)
+        x = as_float_array(input)
         ones = plain_np.ones(shape(x), complex if f is ndi.fourier_shift else float)
-        factor = f(ones, fixed(setting, f"scipy.ndimage.{f.__name__}", "its setting"), n, axis)
-        return finished(x * constant(factor, x), output)
+        factor = f(ones, plain_setting(setting, f"scipy.ndimage.{f.__name__}", "its setting"), n, axis)
+        return finished(x * constant_like(factor, x), output)
 
     return run
 
@@ -204,15 +204,15 @@ for _f in (ndi.fourier_gaussian, ndi.fourier_uniform, ndi.fourier_ellipsoid, ndi
 
 @NDIMAGE.rule(ndi.spline_filter1d)
 def spline_filter1d(input, order=3, axis=-1, output=None, mode="mirror"):
-    x = array(input)
-    if integer(order) in (0, 1):
+    x = as_float_array(input)
+    if as_integer(order) in (0, 1):
         return finished(x, None if output is plain_np.float64 else output)
     if dtype(x).kind == "c":
         return spline_filter1d(x.real, order, axis, None, mode) + 1j * spline_filter1d(x.imag, order, axis, None, mode)
-    return finished(along(Filtered(integer(order), mode), x, axis), None if output is plain_np.float64 else output)
+    return finished(apply_linear(FilterFunction(as_integer(order), mode), x, axis), None if output is plain_np.float64 else output)
 
 
-class Filtered(Settled):
+class FilterFunction(SettingsFunction):
     def __init__(self, order: int, mode: str):
         super().__init__(ndi.spline_filter1d, order=order, mode=mode)
 
@@ -222,7 +222,7 @@ class Filtered(Settled):
 
 @NDIMAGE.rule(ndi.spline_filter)
 def spline_filter(input, order=3, output=None, mode="mirror"):
-    x = array(input)
+    x = as_float_array(input)
     for i in range(ndim(x)):
         x = spline_filter1d(x, order, i, None, mode)
     return finished(x, None if output is plain_np.float64 else output)
@@ -237,7 +237,7 @@ def spline_weights(s: Any, order: int) -> list:
     return w
 
 
-def folded(i: Any, n: int, mode: str) -> Any:
+def extended_index(i: Any, n: int, mode: str) -> Any:
     """Where in 0, .., n - 1 the number i lies, extended by the mode."""
     if mode == "mirror":
         period = max(2 * n - 2, 1)
@@ -276,7 +276,7 @@ EDGE = 12  # so far the image is continued before it is made a spline, where the
 
 def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilter: bool, name: str) -> Any:
     """The spline through the image x, of as many axes as there are coordinates, at these, arrays of one shape."""
-    order = integer(order)
+    order = as_integer(order)
     if not 0 <= order <= 5:
         raise RuntimeError(f"{name}: spline order not supported")
     if mode not in MODES:
@@ -289,7 +289,7 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
     if prefilter and order > 1:
         if mode in ("nearest", "grid-constant"):
             base = EDGE
-            x = padded(x, [(EDGE, EDGE)] * ndim(x), mode, cval, name)
+            x = padded_input(x, [(EDGE, EDGE)] * ndim(x), mode, cval, name)
         x = spline_filter(x, order, None, mode)
     within = {"constant": "mirror", "wrap": "mirror"}.get(mode, mode)
     flat, weights, off = 0, [], None
@@ -297,10 +297,10 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
         c = brought_in(c + float(base) if base else c, whole, mode)
         first = np.floor(c if order % 2 else c + 0.5)
         s = c - first if order % 2 else c - first + 0.5
-        at = np.expand_dims(np.astype(first, int), -1) + constant(plain_np.arange(order + 1) - order // 2, c)
+        at = np.expand_dims(np.astype(first, int), -1) + constant_like(plain_np.arange(order + 1) - order // 2, c)
         weights.append(np.stack([w * np.ones(shape(c)) if not shape(w) else w for w in spline_weights(s, order)], -1))
         beyond = (at < 0) | (at > whole - 1)
-        at = folded(at, whole, within)
+        at = extended_index(at, whole, within)
         spread = (slice(None),) + (None,) * i + (slice(None),) + (None,) * (len(coordinates) - 1 - i)
         flat = flat + at[spread] * math.prod(shape(x)[i + 1 :])
         if mode == "grid-constant":
@@ -316,14 +316,14 @@ def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilt
 
 def at_points(x: Any, coordinates: Any, to: tuple, order: Any, mode: str, cval: Any, prefilter: bool, output: Any, name: str) -> Any:
     flat = [np.reshape(c, -1) for c in coordinates]
-    like = x if tracked(x) else next((c for c in flat if tracked(c)), x)
-    y = np.reshape(sampled(array(x, like), flat, order, mode, cval, prefilter, name), to)
+    like = x if holds_tracked(x) else next((c for c in flat if holds_tracked(c)), x)
+    y = np.reshape(sampled(as_float_array(x, like), flat, order, mode, cval, prefilter, name), to)
     return finished(y, output if not isinstance(output, tuple) else None)
 
 
 @NDIMAGE.rule(ndi.map_coordinates)
 def map_coordinates(input, coordinates, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    c = array(coordinates, coordinates if tracked(coordinates) else input)
+    c = as_float_array(coordinates, coordinates if holds_tracked(coordinates) else input)
     if shape(c)[0] != len(shape(input)):
         raise RuntimeError("scipy.ndimage.map_coordinates: invalid shape for coordinate array")
     parts = [c[i] for i in range(shape(c)[0])]
@@ -336,22 +336,22 @@ def grid(to: tuple) -> list:
 
 def shape_for(output: Any, output_shape: Any, x: Any) -> tuple:
     if output_shape is not None:
-        return tuple([integer(n) for n in output_shape])
+        return tuple([as_integer(n) for n in output_shape])
     return shape(output) if hasattr(output, "shape") and not isinstance(output, type) else shape(x)
 
 
 @NDIMAGE.rule(ndi.shift)
 def shift(input, shift, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    x = array(input, input if tracked(input) else shift)
-    by = each(shift, ndim(x))
+    x = as_float_array(input, input if holds_tracked(input) else shift)
+    by = per_axis(shift, ndim(x))
     c = [g - s for g, s in zip(grid(shape(x)), by, strict=True)]
     return at_points(x, c, shape(x), order, mode, cval, prefilter, output, "scipy.ndimage.shift")
 
 
 @NDIMAGE.rule(ndi.zoom)
 def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter=True, *, grid_mode=False):
-    x = array(input)
-    by = [float(z) for z in each(fixed(zoom, "scipy.ndimage.zoom", "zoom"), ndim(x))]
+    x = as_float_array(input)
+    by = [float(z) for z in per_axis(plain_setting(zoom, "scipy.ndimage.zoom", "zoom"), ndim(x))]
     to = tuple([int(round(n * z)) for n, z in zip(shape(x), by, strict=True)])
     if grid_mode:
         c = [(g + 0.5) * (n / m) - 0.5 for g, n, m in zip(grid(to), shape(x), to, strict=True)]
@@ -365,10 +365,10 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
 def affine_transform(
     input, matrix, offset=0.0, output_shape=None, output=None, order=3, mode="constant", cval=0.0, prefilter=True
 ):  # fmt: skip
-    like = next((v for v in (input, matrix, offset) if tracked(v)), input)
-    x, M = array(input, like), array(matrix, like)
+    like = next((v for v in (input, matrix, offset) if holds_tracked(v)), input)
+    x, M = as_float_array(input, like), as_float_array(matrix, like)
     n = ndim(x)
-    offset = each(array(offset, like) if isinstance(offset, (list, tuple)) else offset, n)
+    offset = per_axis(as_float_array(offset, like) if isinstance(offset, (list, tuple)) else offset, n)
     if ndim(M) == 2 and shape(M)[1] == n + 1 and shape(M)[0] in (n, n + 1):
         offset, M = [M[i, n] for i in range(n)], M[:n, :n]
     to = shape_for(output, output_shape, x)
@@ -382,8 +382,8 @@ def affine_transform(
 
 @NDIMAGE.rule(ndi.rotate)
 def rotate(input, angle, axes=(1, 0), reshape=True, output=None, order=3, mode="constant", cval=0.0, prefilter=True):
-    x = array(input, input if tracked(input) else angle)
-    p, q = sorted(axes_of(x, axes))
+    x = as_float_array(input, input if holds_tracked(input) else angle)
+    p, q = sorted(filter_axes(x, axes))
     size = n = shape(x)[p], shape(x)[q]
     turn = np.deg2rad(angle)
     c, s = np.cos(turn), np.sin(turn)
@@ -413,10 +413,10 @@ def geometric_transform(
 ):  # fmt: skip
     if not callable(mapping):
         raise ArgumentError("scipy.ndimage.geometric_transform: give a Python function; compiled callbacks have no derivative")
-    x = array(input)
+    x = as_float_array(input)
     to = shape_for(output, output_shape, x)
     points = [mapping(at, *extra_arguments, **(extra_keywords or {})) for at in plain_np.ndindex(to)]
-    c = [np.stack([array(p[i], x) for p in points]) for i in range(ndim(x))]
+    c = [np.stack([as_float_array(p[i], x) for p in points]) for i in range(ndim(x))]
     return at_points(x, c, to, order, mode, cval, prefilter, output, "scipy.ndimage.geometric_transform")
 
 

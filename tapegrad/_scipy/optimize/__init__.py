@@ -24,11 +24,11 @@ from ..._transforms.transforms import grad, hessian, jacobian
 from ...ops.declare import ndim, shape
 from ...ops.nondifferentiable import at_users_line
 from ..followed import Follower
-from ..namespaces import Namespace, array, bare, refusal, tracked
+from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
 from .callback_search import Search
 from .linear_programs import linprog, milp, quadratic_assignment
 
-OPTIMIZE = Namespace(opt)
+OPTIMIZE = SciPyNamespace(opt)
 
 
 class Equation:
@@ -44,25 +44,25 @@ class Equation:
 MAKERS[Equation] = lambda shadow, x: Equation(shadow(x.f), x.form)
 
 
-def as_array(y: Any) -> Any:
-    return array(y) if isinstance(y, (list, tuple)) else y
+def float_array_of(y: Any) -> Any:
+    return as_float_array(y) if isinstance(y, (list, tuple)) else y
 
 
 def first(y: Any) -> Any:
-    return number(y[0])
+    return as_number(y[0])
 
 
-def number(y: Any) -> Any:
-    y = as_array(y)
+def as_number(y: Any) -> Any:
+    y = float_array_of(y)
     return y if shape(y) == () else np.reshape(y, ())
 
 
 def half_squares(y: Any) -> Any:
-    y = as_array(y)
+    y = float_array_of(y)
     return 0.5 * np.sum(y * y)
 
 
-STEPS = 6  # of Newton's method
+OPTIMUM_NEWTON_STEPS = 6  # of Newton's method
 
 
 def sharpened(kind: str, name: str) -> Callable:
@@ -74,7 +74,7 @@ def sharpened(kind: str, name: str) -> Callable:
         if kind == "minimum":
             residual = lambda x: slope(x, *args)
         best, size = x, float(plain_np.max(plain_np.abs(residual(x)), initial=0.0))
-        for _ in range(STEPS):
+        for _ in range(OPTIMUM_NEWTON_STEPS):
             if size == 0:
                 break
             A = jacobian(Const(residual))(best) if kind != "minimum" else curve(F)(best, *args)
@@ -103,7 +103,7 @@ def value_at(f: Callable, x: Any, args: tuple) -> Any:
 MAKE = {"root": implicit.root, "fixed_point": implicit.fixed_point, "minimum": implicit.minimum}
 
 
-def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
+def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tuple) -> Any:
     """SciPy's solution x with its derivative by args, and by what f captured."""
     problem = MAKE[kind](Equation(f, form), sharpened(kind, name))
     problem.__name__, problem.apart = name, True
@@ -114,7 +114,7 @@ def derived(kind: str, name: str, f: Callable, form: Callable, x: Any, args: tup
     return x + (exact - primal_of(exact))
 
 
-class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
+class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
     """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a factorisation, the values on a grid):
     it is plain, and moves with the parameters.  Whoever computes with it is told."""
 
@@ -125,7 +125,7 @@ class Withheld(plain_np.lib.mixins.NDArrayOperatorsMixin):
         self._made, self._name = value, name
 
     def _refuse(self, *args: Any, **kwargs: Any) -> Any:
-        raise refusal(
+        raise refusal_text(
             self._name, "it is what the search made on its way", "tapegrad.jacobian or tapegrad.hessian of the function at the solution"
         )
 
@@ -148,7 +148,7 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
         for key, v in found.items():
             found[key] = v if key in kept else withheld(v, f"{name}: {key!r} of its result")
     made = isinstance(found, LinearOperator) or (type(found) is plain_np.ndarray and found.ndim and found.dtype.kind in "fc")
-    return Withheld(found, name) if made else found
+    return WithheldValue(found, name) if made else found
 
 
 def as_it_is(found: Any, name: str, count: int = 1) -> Any:
@@ -168,7 +168,7 @@ def tuple_of(args: Any) -> tuple:
     return args if isinstance(args, tuple) else (args,)
 
 
-def as_float(x: Any) -> Any:
+def float_of(x: Any) -> Any:
     x = bare(x)
     return plain_np.asarray(x, float) if plain_np.ndim(x) else plain_np.float64(x)
 
@@ -181,10 +181,10 @@ def root(fun, x0, args=(), method="hybr", jac=None, tol=None, callback=None, opt
     args = tuple_of(args)
     with Search("scipy.optimize.root", args) as search:
         rest = method, search.of(jac), tol, search.of(callback, 0, 2), options
-        found = at_users_line(opt.root, search.of(fun), as_float(x0), bare(args), *rest)
+        found = at_users_line(opt.root, search.of(fun), float_of(x0), bare(args), *rest)
     if search.moves:
-        form = (lambda y: as_array(y[0])) if jac is True else as_array
-        found.x = derived("root", "scipy.optimize.root", fun, form, found.x, args)
+        form = (lambda y: float_array_of(y[0])) if jac is True else float_array_of
+        found.x = implicit_solution("root", "scipy.optimize.root", fun, form, found.x, args)
         return withheld(found, "scipy.optimize.root", DERIVED)
     return as_it_is(found, "scipy.optimize.root")
 
@@ -195,11 +195,13 @@ def fsolve(
 ):  # fmt: skip
     args, settings = tuple_of(args), (col_deriv, xtol, maxfev, band, epsfcn, factor, diag)
     with Search("scipy.optimize.fsolve", args) as search:
-        x0 = plain_np.atleast_1d(as_float(x0))
+        x0 = plain_np.atleast_1d(float_of(x0))
         found = at_users_line(opt.fsolve, search.of(func), x0, bare(args), search.of(fprime), full_output, *settings)
     if not search.moves:
         return as_it_is(found, "scipy.optimize.fsolve")
-    x = derived("root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(as_array(y)), found[0] if full_output else found, args)
+    x = implicit_solution(
+        "root", "scipy.optimize.fsolve", func, lambda y: np.atleast_1d(float_array_of(y)), found[0] if full_output else found, args
+    )
     return (x, *withheld(found[1:], "scipy.optimize.fsolve")) if full_output else x
 
 
@@ -212,7 +214,7 @@ def bracketed(f: Any) -> Any:
             found = f(search.of(f_), float(bare(a)), float(bare(b)), args=bare(args), **bare(settings))
         if not search.moves:
             return found
-        x = derived("root", name, f_, number, plain_np.float64(found[0] if full else found), args)
+        x = implicit_solution("root", name, f_, as_number, plain_np.float64(found[0] if full else found), args)
         return (x, found[1]) if full else x
 
     return run
@@ -229,10 +231,10 @@ def newton(
     args = tuple_of(args)
     with Search("scipy.optimize.newton", args) as search:
         rest = tol, maxiter, search.of(fprime2), bare(x1), rtol, full_output, disp
-        found = at_users_line(opt.newton, search.of(func), as_float(x0), search.of(fprime), bare(args), *rest)
+        found = at_users_line(opt.newton, search.of(func), float_of(x0), search.of(fprime), bare(args), *rest)
     if not search.moves:
         return found
-    x = derived("root", "scipy.optimize.newton", func, as_array, as_float(found[0] if full_output else found), args)
+    x = implicit_solution("root", "scipy.optimize.newton", func, float_array_of, float_of(found[0] if full_output else found), args)
     return (x, *found[1:]) if full_output else x
 
 
@@ -247,7 +249,7 @@ def root_scalar(
         rest = bare(bracket), search.of(fprime), search.of(fprime2), bare(x0), bare(x1), xtol, rtol, maxiter, options
         found = at_users_line(opt.root_scalar, search.of(f), bare(args), method, *rest)
     if search.moves:
-        found.root = derived("root", "scipy.optimize.root_scalar", f, number, plain_np.float64(found.root), args)
+        found.root = implicit_solution("root", "scipy.optimize.root_scalar", f, as_number, plain_np.float64(found.root), args)
     return found
 
 
@@ -255,16 +257,16 @@ def root_scalar(
 def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
     args = tuple_of(args)
     with Search("scipy.optimize.fixed_point", args) as search:
-        x = as_float(at_users_line(opt.fixed_point, search.of(func), as_float(x0), bare(args), xtol, maxiter, method))
+        x = float_of(at_users_line(opt.fixed_point, search.of(func), float_of(x0), bare(args), xtol, maxiter, method))
     if not search.moves:
         return x
-    return derived("fixed_point", "scipy.optimize.fixed_point", func, as_array, x if ndim(x) else x[()], args)
+    return implicit_solution("fixed_point", "scipy.optimize.fixed_point", func, float_array_of, x if ndim(x) else x[()], args)
 
 
 # --- minima ---
 
 
-def inside(x: Any, bounds: Any, name: str) -> None:
+def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
     """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a stationary point."""
     if bounds is None:
         return
@@ -273,7 +275,7 @@ def inside(x: Any, bounds: Any, name: str) -> None:
                  ((plain_np.asarray(low, float), -plain_np.inf), (plain_np.asarray(high, float), plain_np.inf))]  # fmt: skip
     near = 1e-7 * plain_np.maximum(1.0, plain_np.abs(x))
     if bool(plain_np.any((x - low < near) | (high - x < near))):
-        raise refusal(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
+        raise refusal_text(name, "with a solution at one of its bounds", "parameters that are fixed at the bound, or x = exp(u)")
 
 
 @OPTIMIZE.rule(opt.minimize, by_steps=True)
@@ -284,14 +286,14 @@ def minimize(
     args, limits = tuple_of(args), bounds if hasattr(bounds, "lb") else bare(bounds)
     with Search(name, args) as search:
         rest = *map(search.of, (jac, hess, hessp)), limits, constraints, tol, search.of(callback), options
-        found = at_users_line(opt.minimize, search.of(fun), as_float(x0), bare(args), method, *rest)
+        found = at_users_line(opt.minimize, search.of(fun), float_of(x0), bare(args), method, *rest)
     if not search.moves:
         return as_it_is(found, name)
     if constraints not in ((), [], None):
-        raise refusal(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
-    inside(found.x, bounds, name)
-    form = first if jac is True else number
-    found.x = derived("minimum", name, fun, form, found.x, args)
+        raise refusal_text(f"{name}(constraints=)", "", "tapegrad.implicit.root with the conditions of Karush, Kuhn and Tucker")
+    check_inside_bounds(found.x, bounds, name)
+    form = first if jac is True else as_number
+    found.x = implicit_solution("minimum", name, fun, form, found.x, args)
     found.fun = form(value_at(fun, found.x, args))
     return withheld(found, name, DERIVED)
 
@@ -303,8 +305,8 @@ def minimize_scalar(fun, bracket=None, bounds=None, args=(), method=None, tol=No
     with Search(name, args) as search:
         found = at_users_line(opt.minimize_scalar, search.of(fun), bare(bracket), bare(bounds), bare(args), method, tol, options)
     if search.moves:
-        inside(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
-        found.x = derived("minimum", name, fun, number, plain_np.float64(found.x), args)
+        check_inside_bounds(plain_np.reshape(found.x, (1,)), None if bounds is None else [bare(bounds)], name)
+        found.x = implicit_solution("minimum", name, fun, as_number, plain_np.float64(found.x), args)
         found.fun = value_at(fun, found.x, args)
     return found
 
@@ -316,22 +318,22 @@ def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), 
     with Search(name, args) as search:
         settings = {key: search.of(v) for key, v in settings.items()}
         found = at_users_line(
-            opt.least_squares, search.of(fun), as_float(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings
+            opt.least_squares, search.of(fun), float_of(x0), search.of(jac), bounds, args=bare(args), loss=loss, **settings
         )
     if not search.moves:
         return as_it_is(found, name)
     if loss != "linear" or kwargs:
-        raise refusal(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
-    inside(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
-    found.x = derived("minimum", name, fun, half_squares, found.x, args)
-    found.fun = as_array(value_at(fun, found.x, args))
+        raise refusal_text(f"{name}(loss=, kwargs=)", "", "scipy.optimize.minimize of the loss")
+    check_inside_bounds(found.x, opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    found.x = implicit_solution("minimum", name, fun, half_squares, found.x, args)
+    found.fun = float_array_of(value_at(fun, found.x, args))
     found.cost = half_squares(found.fun)
     if type(found.jac) is plain_np.ndarray:
-        with once_more(Equation(fun, as_array)) as (equation,):
+        with once_more(Equation(fun, float_array_of)) as (equation,):
             found.jac = jacobian(equation)(found.x, *args)
         found.grad = found.jac.T @ found.fun
     else:
-        found.jac = Withheld(found.jac, f"{name}: 'jac' of its result")
+        found.jac = WithheldValue(found.jac, f"{name}: 'jac' of its result")
     return withheld(found, name, DERIVED)
 
 
@@ -340,13 +342,13 @@ def least_squares(fun, x0, jac="2-point", bounds=(-plain_np.inf, plain_np.inf), 
 
 @OPTIMIZE.rule(opt.rosen)
 def rosen(x):
-    x = array(x)
+    x = as_float_array(x)
     return np.sum(100.0 * (x[1:] - x[:-1] ** 2.0) ** 2.0 + (1 - x[:-1]) ** 2.0, axis=0)
 
 
 @OPTIMIZE.rule(opt.rosen_der)
 def rosen_der(x):
-    x = array(x)
+    x = as_float_array(x)
     low, high = x[:-1], x[1:]
     d = -400 * low * (high - low**2) - 2 * (1 - low)
     return np.concatenate([d, 0.0 * x[-1:]]) + np.concatenate([0.0 * x[:1], 200 * (high - low**2)])
@@ -354,7 +356,7 @@ def rosen_der(x):
 
 @OPTIMIZE.rule(opt.rosen_hess)
 def rosen_hess(x):
-    x = np.atleast_1d(array(x))
+    x = np.atleast_1d(as_float_array(x))
     off = np.diag(-400 * x[:-1], 1) - np.diag(400 * x[:-1], -1)
     d = np.concatenate([1200 * x[:-1] ** 2 - 400 * x[1:] + 2, 0.0 * x[-1:]])
     inner = plain_np.full(shape(x)[0], 200.0)
@@ -384,11 +386,11 @@ def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) 
         if not search.moves:
             return as_it_is(found, name)
         if any(values.get(c) not in (None, (), []) for c in CONSTRAINED):
-            raise refusal(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
+            raise refusal_text(f"{name}(constraints)", "", "scipy.optimize.minimize without constraints, or tapegrad.implicit.root")
         x = pick(found)
         if kind == "minimum":
-            inside(x, values.get("bounds"), name)
-        x = derived(kind, name, fun, form, as_float(x), args)
+            check_inside_bounds(x, values.get("bounds"), name)
+        x = implicit_solution(kind, name, fun, form, float_of(x), args)
         return put(
             withheld(found, name, DERIVED) if kind == "minimum" or isinstance(found, tuple) else found,
             x,
@@ -423,13 +425,13 @@ for _f in (
     opt.fmin, opt.fmin_bfgs, opt.fmin_cg, opt.fmin_l_bfgs_b, opt.fmin_ncg, opt.fmin_powell, opt.fmin_slsqp,
     opt.brent, opt.golden, opt.fminbound, opt.brute,
 ):  # fmt: skip
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_both))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_both))
 for _f in (opt.fmin_cobyla, opt.fmin_tnc):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, plain_x, put_x))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, plain_x, put_x))
 for _f in (opt.basinhopping, opt.differential_evolution, opt.direct, opt.dual_annealing, opt.shgo):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", number, lambda found: found.x, put_in_result))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "minimum", as_number, lambda found: found.x, put_in_result))
 for _f in (opt.anderson, opt.broyden1, opt.broyden2, opt.diagbroyden, opt.excitingmixing, opt.linearmixing, opt.newton_krylov):
-    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", as_array, plain_x, put_x))
+    OPTIMIZE.rule(_f, by_steps=True)(of_x(_f, "root", float_array_of, plain_x, put_x))
 
 
 @OPTIMIZE.rule(opt.leastsq, by_steps=True)
@@ -440,18 +442,18 @@ def leastsq(
     name, args = "scipy.optimize.leastsq", tuple_of(args)
     settings = (col_deriv, ftol, xtol, gtol, maxfev, epsfcn, factor, diag)
     with Search(name, args) as search:
-        found = at_users_line(opt.leastsq, search.of(func), as_float(x0), bare(args), search.of(Dfun), full_output, *settings)
+        found = at_users_line(opt.leastsq, search.of(func), float_of(x0), bare(args), search.of(Dfun), full_output, *settings)
     if not search.moves:
         return as_it_is(found, name, 2)
-    x = derived("minimum", name, func, half_squares, as_float(found[0]), args)
+    x = implicit_solution("minimum", name, func, half_squares, float_of(found[0]), args)
     if not full_output:
         return (x, *found[1:])
-    with once_more(Equation(func, as_array)) as (equation,):
+    with once_more(Equation(func, float_array_of)) as (equation,):
         J = jacobian(equation)(x, *args)
     return (x, None if found[1] is None else np.linalg.inv(J.T @ J), *withheld(found[2:], name))
 
 
-class Fitted:
+class ModelResiduals:
     """The differences of a model and data, as a function of its parameters."""
 
     def __init__(self, f: Callable, x: Any, y: Any, scale: Any):
@@ -462,7 +464,7 @@ class Fitted:
         return r if self.scale is None else r / self.scale if ndim(self.scale) < 2 else np.linalg.solve(self.scale, r)
 
 
-MAKERS[Fitted] = lambda shadow, x: Fitted(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
+MAKERS[ModelResiduals] = lambda shadow, x: ModelResiduals(shadow(x.f), shadow(x.x), shadow(x.y), shadow(x.scale))
 
 
 @OPTIMIZE.rule(opt.curve_fit, by_steps=True)
@@ -479,11 +481,11 @@ def curve_fit(
         )
     if not search.moves:
         return found
-    inside(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
+    check_inside_bounds(found[0], opt.Bounds(*bounds) if isinstance(bounds, tuple) else bounds, name)
     if sigma is not None and ndim(sigma) == 2:
-        sigma = np.linalg.cholesky(array(sigma))
-    model = Fitted(f, as_array(xdata), as_array(ydata), as_array(sigma))
-    p = derived("minimum", name, model, half_squares, found[0], ())
+        sigma = np.linalg.cholesky(as_float_array(sigma))
+    model = ModelResiduals(f, float_array_of(xdata), float_array_of(ydata), float_array_of(sigma))
+    p = implicit_solution("minimum", name, model, half_squares, found[0], ())
     with once_more(model) as (model,):
         J, r = jacobian(model)(p), model(p)
     covariance = np.linalg.inv(J.T @ J)
@@ -497,9 +499,9 @@ def curve_fit(
 
 @OPTIMIZE.rule(opt.nnls)
 def nnls(A, b, **settings):
-    like = A if tracked(A) else b
+    like = A if holds_tracked(A) else b
     x, _ = at_users_line(opt.nnls, bare(A), bare(b), **settings)
-    A, b = array(A, like), array(b, like)
+    A, b = as_float_array(A, like), as_float_array(b, like)
     free = plain_np.flatnonzero(x > 0)
     B = np.take(A, free, 1)
     y = np.linalg.solve(B.T @ B, B.T @ b) if len(free) else b[:0]
@@ -512,11 +514,11 @@ def nnls(A, b, **settings):
 @OPTIMIZE.rule(opt.lsq_linear)
 def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
     """What lies at a bound stays there; the others are least squares."""
-    like = A if tracked(A) else b
+    like = A if holds_tracked(A) else b
     found = at_users_line(opt.lsq_linear, bare(A), bare(b), bounds if hasattr(bounds, "lb") else bare(bounds), **settings)
     if hasattr(A, "format"):
-        raise refusal("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
-    A, b = array(A, like), array(b, like)
+        raise refusal_text("scipy.optimize.lsq_linear", "of a sparse matrix", "A.toarray()")
+    A, b = as_float_array(A, like), as_float_array(b, like)
     free = plain_np.flatnonzero(found.active_mask == 0)
     held = plain_np.where(found.active_mask == 0, 0.0, found.x)
     B = np.take(A, free, 1)
@@ -531,10 +533,10 @@ def lsq_linear(A, b, bounds=(-plain_np.inf, plain_np.inf), **settings):
 
 @OPTIMIZE.rule(opt.isotonic_regression)
 def isotonic_regression(y, *, weights=None, increasing=True):
-    like = y if tracked(y) else weights
+    like = y if holds_tracked(y) else weights
     found = at_users_line(opt.isotonic_regression, bare(y), weights=bare(weights), increasing=increasing)
-    y = array(y, like)
-    w = plain_np.ones(shape(y)) if weights is None else array(weights, like)
+    y = as_float_array(y, like)
+    w = plain_np.ones(shape(y)) if weights is None else as_float_array(weights, like)
     edges = [int(k) for k in found.blocks]
     total = [(np.sum(w[i:j]), np.sum(w[i:j] * y[i:j]), j - i) for i, j in zip(edges, edges[1:], strict=False)]
     found.x = np.concatenate([s / v * plain_np.ones(n) for v, s, n in total])

@@ -14,10 +14,10 @@ from ..._capture import MAKERS
 from ..._core.primitive import READ, Trace, bind, handle, primal_of
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, variable
-from ..namespaces import bare, refusal, tracked
+from ..namespaces import bare, holds_tracked, refusal_text
 
 
-class Made:
+class ComposedFunction:
     """A function of ours made of some of the user's, which a shadow finds there."""
 
     def __init__(self, make: Callable, *functions: Any):
@@ -27,12 +27,12 @@ class Made:
         return self.run(*args)
 
 
-MAKERS[Made] = lambda shadow, x: Made(x.make, *map(shadow, x.functions))
+MAKERS[ComposedFunction] = lambda shadow, x: ComposedFunction(x.make, *map(shadow, x.functions))
 
 PLAIN = frozenset((np.ndarray, np.float64, float, int))
 
 
-class Passing(Trace):
+class SearchTrace(Trace):
     """Its Variables are the points at which the search asks, and what is computed of them.  When the search is over they are `lost`:
     they may be read, printed and compared, and computing with them is an error.  After the transform they are plain."""
 
@@ -75,7 +75,7 @@ class Passing(Trace):
         return variable(x._value[at], self, 0)
 
     def refuse(self) -> None:
-        raise refusal(
+        raise refusal_text(
             f"what a function kept while {self.name} ran",
             "the points at which it is asked move with the parameters, and nobody knows how",
             "what it returns, and compute the rest of that",
@@ -87,14 +87,14 @@ class Search:
     Before, its points are constant, unless they move from the beginning; `fixed`: they always are."""
 
     def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
-        self.name, self.moves, self.by_args, self.fixed = name, moves, tracked(*args), fixed
+        self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
         self.trace: Any = None
 
     def point(self, x: Any) -> Any:
         if self.fixed or not (self.moves and OPEN.shadows):
             return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x  # SciPy may go on in the same memory
         if self.trace is None:
-            self.trace = Passing(self.name)
+            self.trace = SearchTrace(self.name)
         return self.trace.watch(x)
 
     def of(self, f: Any, first: int = 0, last: int = 1) -> Any:
@@ -110,7 +110,7 @@ class Search:
                 found = settings["intermediate_result"] = copy.copy(settings["intermediate_result"])
                 found.update({key: self.point(found[key]) for key in ("x", "fun") if key in found})
             y = f(*asked, **settings)
-            self.moves = self.moves or self.by_args or tracked(y)
+            self.moves = self.moves or self.by_args or holds_tracked(y)
             return bare(y)
 
         return plainly

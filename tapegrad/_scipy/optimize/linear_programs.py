@@ -10,9 +10,9 @@ from ... import numpy as np
 from ..._core.primitive import primal_of
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import array, bare, plain, refusal
+from ..namespaces import as_float_array, bare, plain_argument, refusal_text
 
-NEAR = 1e-8  # how near to its limit a constraint is held
+ACTIVE_TOLERANCE = 1e-8  # how near to its limit a constraint is held
 
 
 class Corner:
@@ -27,10 +27,10 @@ class Corner:
     def add(self, name: Any, row: Any, right: Any, held: bool = True) -> None:
         if not held:
             value = float(bare(row) @ self.x)
-            held = abs(value - float(bare(right))) <= NEAR * max(1.0, abs(value))
+            held = abs(value - float(bare(right))) <= ACTIVE_TOLERANCE * max(1.0, abs(value))
         if held:
-            self.rows.append(array(row))
-            self.rights.append(array(right))
+            self.rows.append(as_float_array(row))
+            self.rights.append(as_float_array(right))
             self.names.append(name)
 
     def matrix(self, A: Any, low: Any, high: Any, names: tuple) -> None:
@@ -49,15 +49,15 @@ class Corner:
         K = np.stack(self.rows) if self.rows else plain_np.zeros((0, n))
         if len(self.rows) != n or plain_np.linalg.matrix_rank(bare(K)) < n:
             what = "is not unique" if len(self.rows) < n else "lies where more constraints meet than there are unknowns"
-            raise refusal(name, f"the solution {what}, and has no derivative there", "a problem without redundant constraints")
+            raise refusal_text(name, f"the solution {what}, and has no derivative there", "a problem without redundant constraints")
         x = np.linalg.solve(K, np.stack(self.rights))
         return self.x + (x - primal_of(x)), K
 
 
-def limits(bounds: Any, n: int) -> list:
+def bound_pairs(bounds: Any, n: int) -> list:
     """A pair for each unknown."""
     if hasattr(bounds, "lb"):
-        return list(zip(*[plain_np.broadcast_to(plain(v), n) for v in (bounds.lb, bounds.ub)], strict=True))
+        return list(zip(*[plain_np.broadcast_to(plain_argument(v), n) for v in (bounds.lb, bounds.ub)], strict=True))
     if bounds is None:
         bounds = (0, None)
     pairs = [bounds] * n if len(bounds) == 2 and not hasattr(bounds[0], "__len__") else bounds
@@ -69,7 +69,7 @@ def held_at_bounds(corner: Corner, bounds: Any, whole: Any) -> None:
     n = len(corner.x)
     eye = plain_np.eye(n)
     whole = plain_np.broadcast_to(0 if whole is None else plain_np.asarray(bare(whole)), n)
-    for i, (low, high) in enumerate(limits(bounds, n)):
+    for i, (low, high) in enumerate(bound_pairs(bounds, n)):
         if whole[i]:
             corner.add(("whole", i), eye[i], plain_np.round(corner.x[i]))
             continue
@@ -98,13 +98,13 @@ def linprog(
         if A is None:
             continue
         if hasattr(A, "format"):
-            raise refusal(name, "of a sparse matrix", "A.toarray()")
-        A, b = parts[kind] = np.atleast_2d(array(A)), np.atleast_1d(array(b))
+            raise refusal_text(name, "of a sparse matrix", "A.toarray()")
+        A, b = parts[kind] = np.atleast_2d(as_float_array(A)), np.atleast_1d(as_float_array(b))
         low = b if kind == "eqlin" else plain_np.full(shape(b), -plain_np.inf)
         corner.matrix(A, low, b, (kind, kind))
     held_at_bounds(corner, bounds, integrality)
     found.x, K = corner.solution(name)
-    c = array(c)
+    c = as_float_array(c)
     found.fun = np.sum(c * found.x)
     prices = np.linalg.solve(K.T, c)
     for kind in ("ineqlin", "eqlin", "lower", "upper"):
@@ -135,17 +135,17 @@ def milp(c, *, integrality=None, bounds=None, constraints=None, options=None):
         return found
     corner = Corner(plain_np.asarray(found.x))
     for A, *ends in listed:
-        A = np.atleast_2d(array(A))
-        low, high = [np.broadcast_to(array(v), (shape(A)[0],)) for v in (*ends, *(-plain_np.inf, plain_np.inf)[len(ends) :])]
+        A = np.atleast_2d(as_float_array(A))
+        low, high = [np.broadcast_to(as_float_array(v), (shape(A)[0],)) for v in (*ends, *(-plain_np.inf, plain_np.inf)[len(ends) :])]
         corner.matrix(A, low, high, ("low", "high"))
     held_at_bounds(corner, bounds, integrality)
     found.x, _ = corner.solution(name)
-    found.fun = np.sum(array(c) * found.x)
+    found.fun = np.sum(as_float_array(c) * found.x)
     return found
 
 
 def quadratic_assignment(A, B, method="faq", options=None):
     found = opt.quadratic_assignment(bare(A), bare(B), method, None if options is None else bare(options))
     p = found.col_ind
-    found.fun = np.sum(array(A) * array(B)[p][:, p])
+    found.fun = np.sum(as_float_array(A) * as_float_array(B)[p][:, p])
     return found

@@ -2,7 +2,7 @@
 
 import scipy.signal as sig
 
-from ..namespaces import Namespace
+from ..namespaces import SciPyNamespace
 from . import linear_systems as linear_systems
 from . import peaks as peaks
 from . import responses as responses
@@ -11,13 +11,13 @@ from . import splines as splines
 from .filters import FOLLOWED, SIGNAL
 
 
-def named(*names: str) -> list:
+def available_functions(*names: str) -> list:
     """Those that this SciPy has."""
     return [getattr(sig, n) for n in names if hasattr(sig, n)]
 
 
 SIGNAL.constant(
-    *named(
+    *available_functions(
         "argrelextrema", "argrelmax", "argrelmin", "check_COLA", "check_NOLA", "choose_conv_method", "correlation_lags", "find_peaks_cwt",
         "max_len_seq", "square", "unit_impulse",
     )
@@ -30,7 +30,7 @@ for _name in "Continuous Discrete".split():
         _class = getattr(sig._ltisys, _kind + _name)
         SIGNAL.rule(_class)(FOLLOWED.klass(_class))
 SIGNAL.rule(sig._ltisys.LinearTimeInvariant)(FOLLOWED.klass(sig._ltisys.LinearTimeInvariant))
-WINDOWS = Namespace(sig.windows, "cupyx.scipy.signal.windows", listed=False)
+WINDOWS = SciPyNamespace(sig.windows, "cupyx.scipy.signal.windows", listed=False)
 WINDOWS.rules.update(SIGNAL.rules)
 WINDOWS.follow(FOLLOWED)
 

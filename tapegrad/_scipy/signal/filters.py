@@ -13,14 +13,14 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ...ops.declare import axes_of, dtype, ndim, shape
 from ...ops.linalg import equations
-from ..followed import Altered, Follower
-from ..linear_maps import Settled, along, convolved, overlap, recursed, remembers
-from ..namespaces import Namespace, array, bare, fixed, integer, tracked
+from ..followed import Follower, FunctionOverlay
+from ..linear_maps import SettingsFunction, apply_linear, convolved, overlap, recursed, remembers
+from ..namespaces import SciPyNamespace, as_float_array, as_integer, bare, holds_tracked, plain_setting
 
-SIGNAL = Namespace(sig, "cupyx.scipy.signal")
+SIGNAL = SciPyNamespace(sig, "cupyx.scipy.signal")
 
 
-class Near:
+class NeighbourTree:
     """A tree of points, which only finds what is near; on CuPy without a tree."""
 
     def __init__(self, points: Any):
@@ -57,18 +57,18 @@ def fft_helper(x, win, detrend_func, nperseg, noverlap, nfft, sides):
 
 
 GIVEN = {
-    "cKDTree": Near, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
+    "cKDTree": NeighbourTree, "_solveh_banded": solveh_banded, "_fft_helper": fft_helper,
     "mintypecode": lambda xs, *more: plain_np.mintypecode([dtype(x).char for x in xs], *more),
-    "scipy.fft": Altered(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq", "rfftfreq")}),
+    "scipy.fft": FunctionOverlay(faces.fft, **{n: by_spacing(getattr(scipy.fft, n)) for n in ("fftfreq", "rfftfreq")}),
 }  # fmt: skip
 FOLLOWED = Follower("scipy.signal", **GIVEN)
 
 # --- convolutions ---
 
 
-def two(in1: Any, in2: Any) -> tuple:
-    first = in1 if tracked(in1) else in2
-    return array(in1, first), array(in2, first)
+def two_signals(in1: Any, in2: Any) -> tuple:
+    first = in1 if holds_tracked(in1) else in2
+    return as_float_array(in1, first), as_float_array(in2, first)
 
 
 def centred(y: Any, to: tuple, axes: Any) -> Any:
@@ -80,14 +80,14 @@ def centred(y: Any, to: tuple, axes: Any) -> Any:
     return y[tuple(at)]
 
 
-def last(x: Any, axes: tuple) -> tuple:
+def axes_last(x: Any, axes: tuple) -> tuple:
     """x with these axes last, and the axes that undo it."""
     order = tuple([i for i in range(ndim(x)) if i not in axes]) + axes
     return (x, None) if order == tuple(range(ndim(x))) else (np.transpose(x, order), tuple(plain_np.argsort(order)))
 
 
-def over(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
-    a, b = two(in1, in2)
+def convolve_axes(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
+    a, b = two_signals(in1, in2)
     if ndim(a) != ndim(b):
         raise ValueError(f"{name}: in1 and in2 should have the same dimensionality; they have {ndim(a)} and {ndim(b)} axes")
     if mode not in ("full", "same", "valid"):
@@ -104,7 +104,7 @@ def over(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
             a, b = b, a
         else:
             raise ValueError(f"{name}: for mode='valid' one of the arrays must be at least as large as the other along every axis")
-    (a, back), (b, _) = last(a, axes), last(b, axes)
+    (a, back), (b, _) = axes_last(a, axes), axes_last(b, axes)
     if mode == "valid":
         y = overlap(a, b[(..., *(slice(None, None, -1),) * len(axes))], k=len(axes))
     else:
@@ -115,17 +115,17 @@ def over(in1: Any, in2: Any, mode: str, axes: Any, name: str) -> Any:
 
 @SIGNAL.rule(sig.convolve)
 def convolve(in1, in2, mode="full", method="auto"):
-    return over(in1, in2, mode, None, "scipy.signal.convolve")
+    return convolve_axes(in1, in2, mode, None, "scipy.signal.convolve")
 
 
 @SIGNAL.rule(sig.fftconvolve)
 def fftconvolve(in1, in2, mode="full", axes=None):
-    return over(in1, in2, mode, axes, "scipy.signal.fftconvolve")
+    return convolve_axes(in1, in2, mode, axes, "scipy.signal.fftconvolve")
 
 
 @SIGNAL.rule(sig.oaconvolve)
 def oaconvolve(in1, in2, mode="full", axes=None):
-    return over(in1, in2, mode, axes, "scipy.signal.oaconvolve")
+    return convolve_axes(in1, in2, mode, axes, "scipy.signal.oaconvolve")
 
 
 def reversed_conj(x: Any) -> Any:
@@ -135,10 +135,10 @@ def reversed_conj(x: Any) -> Any:
 
 @SIGNAL.rule(sig.correlate)
 def correlate(in1, in2, mode="full", method="auto"):
-    a, b = two(in1, in2)
-    y = over(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
+    a, b = two_signals(in1, in2)
+    y = convolve_axes(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
     if mode == "valid" and any(p < q for p, q in zip(shape(a), shape(b), strict=True)):
-        return over(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
+        return convolve_axes(a, reversed_conj(b), mode, None, "scipy.signal.correlate")
     return y
 
 
@@ -147,20 +147,20 @@ PAD = {"fill": "constant", "wrap": "wrap", "symm": "symmetric"}
 
 @SIGNAL.rule(sig.convolve2d)
 def convolve2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
-    a, b = two(in1, in2)
+    a, b = two_signals(in1, in2)
     if boundary not in PAD:
         raise ValueError("scipy.signal.convolve2d: boundary must be 'fill', 'wrap' or 'symm'")
-    if mode == "valid" or (boundary == "fill" and fixed(fillvalue, "scipy.signal.convolve2d", "fillvalue") == 0):
-        return over(a, b, mode, None, "scipy.signal.convolve2d")
+    if mode == "valid" or (boundary == "fill" and plain_setting(fillvalue, "scipy.signal.convolve2d", "fillvalue") == 0):
+        return convolve_axes(a, b, mode, None, "scipy.signal.convolve2d")
     width = [(n - 1, n - 1) for n in shape(b)]
     settings = {"constant_values": fillvalue} if boundary == "fill" else {}
-    y = over(np.pad(a, width, PAD[boundary], **settings), b, "valid", None, "scipy.signal.convolve2d")
+    y = convolve_axes(np.pad(a, width, PAD[boundary], **settings), b, "valid", None, "scipy.signal.convolve2d")
     return centred(y, shape(a), (0, 1)) if mode == "same" else y
 
 
 @SIGNAL.rule(sig.correlate2d)
 def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
-    a, b = two(in1, in2)
+    a, b = two_signals(in1, in2)
     if mode != "same":
         return convolve2d(a, reversed_conj(b), mode, boundary, fillvalue)
     y = convolve2d(a, reversed_conj(b), "full", boundary, fillvalue)  # whose middle lies elsewhere where b is of even length
@@ -174,7 +174,7 @@ def moved_last(x: Any, axis: int) -> Any:
     return x if axis in (-1, ndim(x) - 1) else np.moveaxis(x, axis, -1)
 
 
-def row(a: Any, n: int) -> Any:
+def leading_row(a: Any, n: int) -> Any:
     """A vector with axes of length 1 before."""
     return np.reshape(a, (1,) * (n - 1) + (shape(a)[0],))
 
@@ -182,27 +182,27 @@ def row(a: Any, n: int) -> Any:
 @SIGNAL.rule(sig.lfilter)
 def lfilter(b, a, x, axis=-1, zi=None):
     """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what drives it."""
-    like = next(v for v in (x, b, a, zi) if tracked(v))
-    b, a, x = [array(v, like) for v in (b, a, x)]
+    like = next(v for v in (x, b, a, zi) if holds_tracked(v))
+    b, a, x = [as_float_array(v, like) for v in (b, a, x)]
     b, a = np.atleast_1d(b), np.atleast_1d(a)
     if ndim(a) != 1 or ndim(b) != 1:
         raise ValueError("scipy.signal.lfilter: b and a must be one-dimensional")
     b, a, order = b / a[0], a / a[0], max(shape(a)[0], shape(b)[0]) - 1
     x = moved_last(x, axis)
     n, m, lead = ndim(x), shape(x)[-1], shape(x)[:-1]
-    drive = convolved(x, row(b, n), k=1)  # longer than x by what the state at the end has of x
+    drive = convolved(x, leading_row(b, n), k=1)  # longer than x by what the state at the end has of x
     state = None
     if zi is not None:
-        state = moved_last(array(zi, like), axis)
+        state = moved_last(as_float_array(zi, like), axis)
         needed = shape(b)[0] + shape(a)[0] - 2 if remembers(x) else order
         if shape(state)[-1:] != (needed,):
             raise ValueError(f"scipy.signal.lfilter: zi has shape {shape(zi)}; its length along the axis must be {needed}")
-        state = np.broadcast_to(remembered(b, a, state) if remembers(x) else state, (*lead, order))
+        state = np.broadcast_to(filter_state(b, a, state) if remembers(x) else state, (*lead, order))
     length = m + order
     drive = padded_last(drive, length)
     if state is not None:
         drive = drive + padded_last(state, length)
-    y = drive[..., :m] if shape(a)[0] == 1 else recursed(drive[..., :m], row(a[1:], n))
+    y = drive[..., :m] if shape(a)[0] == 1 else recursed(drive[..., :m], leading_row(a[1:], n))
     back = lambda y: y if axis in (-1, n - 1) else np.moveaxis(y, -1, axis)
     if zi is None:
         return back(y)
@@ -210,11 +210,11 @@ def lfilter(b, a, x, axis=-1, zi=None):
         return back(y), back(np.concatenate([v[..., m + 1 - shape(c)[0] :] for v, c in ((x, b), (y, a))], -1))
     final = drive[..., m:]
     if shape(a)[0] > 1:
-        final = final - padded_last(convolved(y, row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[..., m:]
+        final = final - padded_last(convolved(y, leading_row(a * (plain_np.arange(shape(a)[0]) > 0), n), k=1), length)[..., m:]
     return back(y), back(final)
 
 
-def remembered(b: Any, a: Any, zi: Any) -> Any:
+def filter_state(b: Any, a: Any, zi: Any) -> Any:
     """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 - j]."""
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
     if not m + n:
@@ -236,24 +236,24 @@ def padded_last(x: Any, length: int) -> Any:
 @SIGNAL.rule(sig.lfilter_zi)
 def lfilter_zi(b, a):
     """The state at which a step of 1 leaves the filter at rest; CuPy's is the inputs and outputs before."""
-    like = b if tracked(b) else a
+    like = b if holds_tracked(b) else a
     if not remembers(like):
         return STEP_STATE(b, a)
-    b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
+    b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
     return np.concatenate([np.ones(shape(b)[0] - 1), np.ones(shape(a)[0] - 1) * (np.sum(b) / np.sum(a))])
 
 
 @SIGNAL.rule(sig.lfiltic)
 def lfiltic(b, a, y, x=None):
-    like = next(v for v in (b, a, y, x) if tracked(v))
+    like = next(v for v in (b, a, y, x) if holds_tracked(v))
     if not remembers(like):
         return STATE_AFTER(b, a, y, x)
-    b, a, y = [np.atleast_1d(array(v, like)) for v in (b, a, y)]
+    b, a, y = [np.atleast_1d(as_float_array(v, like)) for v in (b, a, y)]
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
     v = np.concatenate([y, np.zeros(max(n - shape(y)[0], 0))])[:n][::-1]
     if x is None:
         return v
-    x = np.atleast_1d(array(x, like))
+    x = np.atleast_1d(as_float_array(x, like))
     return np.concatenate([np.concatenate([x, np.zeros(max(m - shape(x)[0], 0))])[:m][::-1], v])
 
 
@@ -261,7 +261,7 @@ STEP_STATE, STATE_AFTER = FOLLOWED.function(sig.lfilter_zi), FOLLOWED.function(s
 
 
 def sections(sos: Any, like: Any) -> list:
-    sos = array(sos, like)
+    sos = as_float_array(sos, like)
     if ndim(sos) != 2 or shape(sos)[1] != 6:
         raise ValueError(f"scipy.signal: sos must have the shape (sections, 6); it has {shape(sos)}")
     return [(sos[k, :3], sos[k, 3:]) for k in range(shape(sos)[0])]
@@ -269,15 +269,15 @@ def sections(sos: Any, like: Any) -> list:
 
 @SIGNAL.rule(sig.sosfilt)
 def sosfilt(sos, x, axis=-1, zi=None):
-    like = next(v for v in (x, sos, zi) if tracked(v))
-    y = moved_last(array(x, like), axis)
-    zi = None if zi is None else np.moveaxis(array(zi, like), axis + 1 if axis >= 0 else axis, -1)
+    like = next(v for v in (x, sos, zi) if holds_tracked(v))
+    y = moved_last(as_float_array(x, like), axis)
+    zi = None if zi is None else np.moveaxis(as_float_array(zi, like), axis + 1 if axis >= 0 else axis, -1)
     ends = []
     for k, (b, a) in enumerate(sections(sos, like)):
         if zi is None:
-            y = lfilter(b, a, y) if tracked(b, a, y) else sig.lfilter(b, a, y)
+            y = lfilter(b, a, y) if holds_tracked(b, a, y) else sig.lfilter(b, a, y)
         else:
-            y, end = lfilter(b, a, y, -1, zi[k]) if tracked(b, a, y, zi[k]) else sig.lfilter(b, a, y, -1, zi[k])
+            y, end = lfilter(b, a, y, -1, zi[k]) if holds_tracked(b, a, y, zi[k]) else sig.lfilter(b, a, y, -1, zi[k])
             ends.append(end)
     y = np.moveaxis(y, -1, axis)
     return y if zi is None else (y, np.stack([np.moveaxis(e, -1, axis) for e in ends]))
@@ -295,49 +295,49 @@ def sosfilt_zi(sos):
 # --- maps along an axis ---
 
 
-def settled(f: Any, x: Any, axis: int, **settings: Any) -> Any:
-    settings = {k: fixed(v, f"scipy.signal.{f.__name__}", k) for k, v in settings.items()}
-    return along(Settled(f, **settings), array(x), axis)
+def with_settings(f: Any, x: Any, axis: int, **settings: Any) -> Any:
+    settings = {k: plain_setting(v, f"scipy.signal.{f.__name__}", k) for k, v in settings.items()}
+    return apply_linear(SettingsFunction(f, **settings), as_float_array(x), axis)
 
 
 @SIGNAL.rule(sig.savgol_filter)
 def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode="interp", cval=0.0):
     settings = dict(window_length=window_length, polyorder=polyorder, deriv=deriv, delta=delta, mode=mode)
     if mode == "constant" and cval:  # affine in x
-        x = array(x)
-        return settled(sig.savgol_filter, x - cval, axis, **settings) + cval * (deriv == 0)
-    return settled(sig.savgol_filter, x, axis, **settings)
+        x = as_float_array(x)
+        return with_settings(sig.savgol_filter, x - cval, axis, **settings) + cval * (deriv == 0)
+    return with_settings(sig.savgol_filter, x, axis, **settings)
 
 
 @SIGNAL.rule(sig.detrend)
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
-    f = Settled(sig.detrend, type=type, bp=fixed(bp, "scipy.signal.detrend", "bp"))
-    return along(f, array(data), axis, back=f)  # an orthogonal projection is its own transpose
+    f = SettingsFunction(sig.detrend, type=type, bp=plain_setting(bp, "scipy.signal.detrend", "bp"))
+    return apply_linear(f, as_float_array(data), axis, back=f)  # an orthogonal projection is its own transpose
 
 
 @SIGNAL.rule(sig.decimate)
 def decimate(x, q, n=None, ftype="iir", axis=-1, zero_phase=True):
-    return settled(sig.decimate, x, axis, q=integer(q), n=n, ftype=ftype, zero_phase=zero_phase)
+    return with_settings(sig.decimate, x, axis, q=as_integer(q), n=n, ftype=ftype, zero_phase=zero_phase)
 
 
 @SIGNAL.rule(sig.upfirdn)
 def upfirdn(h, x, up=1, down=1, axis=-1, mode="constant", cval=0):
-    up, down = integer(up), integer(down)
-    if tracked(cval) or cval:
+    up, down = as_integer(up), as_integer(down)
+    if holds_tracked(cval) or cval:
         raise ArgumentError("scipy.signal.upfirdn: cval= has no derivative here; leave it at 0")
-    if not tracked(h):
-        h = fixed(h, "scipy.signal.upfirdn", "h")
-        return along(Upfirdn(h, up, down, mode), array(x), axis)
+    if not holds_tracked(h):
+        h = plain_setting(h, "scipy.signal.upfirdn", "h")
+        return apply_linear(Upfirdn(h, up, down, mode), as_float_array(x), axis)
     if mode != "constant":
         raise ArgumentError("scipy.signal.upfirdn: with a tracked h only mode='constant' has a derivative here")
-    h, x = two(h, x)
+    h, x = two_signals(h, x)
     x = moved_last(x, axis)
     if up > 1:  # zeros between
         x = np.reshape(np.pad(x[..., None], [(0, 0)] * ndim(x) + [(0, up - 1)]), (*shape(x)[:-1], -1))[..., : (shape(x)[-1] - 1) * up + 1]
-    return np.moveaxis(convolved(x, row(h, ndim(x)), k=1)[..., ::down], -1, axis)
+    return np.moveaxis(convolved(x, leading_row(h, ndim(x)), k=1)[..., ::down], -1, axis)
 
 
-class Upfirdn(Settled):
+class Upfirdn(SettingsFunction):
     def __init__(self, h: Any, up: int, down: int, mode: str):
         super().__init__(sig.upfirdn, h=plain_np.asarray(h), up=up, down=down, mode=mode)
 
@@ -350,10 +350,10 @@ class Upfirdn(Settled):
 
 @SIGNAL.rule(sig.sepfir2d)
 def sepfir2d(input, hrow, hcol):
-    like = next(v for v in (input, hrow, hcol) if tracked(v))
-    x = array(input, like)
+    like = next(v for v in (input, hrow, hcol) if holds_tracked(v))
+    x = as_float_array(input, like)
     for h, axis in ((hrow, 1), (hcol, 0)):
-        h = array(h, like)
+        h = as_float_array(h, like)
         m = shape(h)[0]
         wide = np.pad(x, [(m // 2, m // 2) if i == axis else (0, 0) for i in (0, 1)], "symmetric")
         x = convolve(wide, np.reshape(h, (1, -1) if axis else (-1, 1)), "valid")

@@ -6,7 +6,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ...ops.declare import shape
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import array, bare, refusal, tracked
+from ..namespaces import as_float_array, bare, holds_tracked, refusal_text
 from .filters import SIGNAL
 
 
@@ -14,12 +14,12 @@ from .filters import SIGNAL
 def place_poles(A, B, poles, method="YT", rtol=0.001, maxiter=30):
     """Of one input the gain is e K^-1 p(A), with K the columns b, A b, ..; with an input for each state it is B^-1 (A - P)."""
     found = at_users_line(sig.place_poles, bare(A), bare(B), bare(poles), method, rtol, maxiter)
-    like = next(x for x in (A, B, poles) if tracked(x))
-    A, B, p = [array(x, like) for x in (A, B, poles)]
+    like = next(x for x in (A, B, poles) if holds_tracked(x))
+    A, B, p = [as_float_array(x, like) for x in (A, B, poles)]
     n, inputs = shape(B)
     order = [int(abs(bare(p) - r).argmin()) for r in found.requested_poles]
     if inputs != 1:
-        raise refusal("scipy.signal.place_poles", "with several inputs the gain is not unique", "one input, or tapegrad.implicit")
+        raise refusal_text("scipy.signal.place_poles", "with several inputs the gain is not unique", "one input, or tapegrad.implicit")
     columns, value, eye = [B[:, 0]], None, plain_np.eye(n)
     for k in range(n):
         columns.append(A @ columns[-1])

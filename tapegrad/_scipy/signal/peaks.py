@@ -7,7 +7,7 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.nondifferentiable import at_users_line
-from ..namespaces import array, bare, tracked
+from ..namespaces import as_float_array, bare, holds_tracked
 from .filters import SIGNAL
 
 
@@ -15,7 +15,7 @@ from .filters import SIGNAL
 def find_peaks(
     x, height=None, threshold=None, distance=None, prominence=None, width=None, wlen=None, rel_height=0.5, plateau_size=None
 ):  # fmt: skip
-    x = array(x)
+    x = as_float_array(x)
     given = [bare(v) for v in (height, threshold, distance, prominence, width, wlen, rel_height, plateau_size)]
     peaks, found = at_users_line(sig.find_peaks, bare(x), *given)
     heights = np.take(x, peaks)
@@ -38,7 +38,7 @@ def base_of(x: Any, left: Any, right: Any) -> Any:
 
 @SIGNAL.rule(sig.peak_prominences)
 def peak_prominences(x, peaks, wlen=None):
-    x, peaks = array(x), plain_np.asarray(bare(peaks))
+    x, peaks = as_float_array(x), plain_np.asarray(bare(peaks))
     _, left, right = at_users_line(sig.peak_prominences, bare(x), peaks, bare(wlen))
     return np.take(x, peaks) - base_of(x, left, right), left, right
 
@@ -46,8 +46,8 @@ def peak_prominences(x, peaks, wlen=None):
 @SIGNAL.rule(sig.peak_widths)
 def peak_widths(x, peaks, rel_height=0.5, prominence_data=None, wlen=None):
     """On the line between the two samples where the signal crosses the height."""
-    like = next(v for v in (x, prominence_data, rel_height) if tracked(v))
-    x, peaks = array(x, like), plain_np.asarray(bare(peaks))
+    like = next(v for v in (x, prominence_data, rel_height) if holds_tracked(v))
+    x, peaks = as_float_array(x, like), plain_np.asarray(bare(peaks))
     if prominence_data is None:
         prominence_data = peak_prominences(x, peaks, wlen)
     found = at_users_line(sig.peak_widths, bare(x), peaks, bare(rel_height), tuple([bare(v) for v in prominence_data]))

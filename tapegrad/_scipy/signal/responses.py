@@ -9,7 +9,7 @@ import scipy.signal as sig
 from ... import numpy as np
 from ..._core.errors import ArgumentError
 from ...ops.declare import ndim, shape
-from ..namespaces import array, bare, constant, integer, tracked
+from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
 from .filters import FOLLOWED, SIGNAL, sections
 
 
@@ -24,23 +24,23 @@ def powers(w: Any, n: int) -> Any:
 
 def response(c: Any, w: Any) -> Any:
     P = powers(w, shape(c)[0])
-    return (P if tracked(w) else constant(P, c)) @ c
+    return (P if holds_tracked(w) else constant_like(P, c)) @ c
 
 
 def frequencies(worN: Any, whole: bool, fs: Any, include_nyquist: bool = False) -> tuple:
     """(in the units of fs, in radians a sample)"""
     if worN is None or rank(worN) == 0 and float(bare(worN)) == int(bare(worN)):
-        n = 512 if worN is None else integer(worN)
+        n = 512 if worN is None else as_integer(worN)
         w = plain_np.linspace(0, 2 * math.pi if whole else math.pi, n, endpoint=include_nyquist and not whole)
         return w * fs / (2 * math.pi), w
-    w = np.atleast_1d(array(worN))
+    w = np.atleast_1d(as_float_array(worN))
     return w, 2 * math.pi * w / fs
 
 
 @SIGNAL.rule(sig.freqz)
 def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyquist=False):
-    like = next((x for x in (b, a, worN, fs) if tracked(x)), b)
-    b, a = np.atleast_1d(array(b, like)), np.atleast_1d(array(a, like))
+    like = next((x for x in (b, a, worN, fs) if holds_tracked(x)), b)
+    b, a = np.atleast_1d(as_float_array(b, like)), np.atleast_1d(as_float_array(a, like))
     if plot is not None or ndim(b) > 1 or ndim(a) > 1:
         raise ArgumentError("scipy.signal.freqz: plot=, and several filters at once, are not supported on a tracked Variable")
     f, w = frequencies(worN, whole, fs, include_nyquist)
@@ -49,16 +49,20 @@ def freqz(b, a=1, worN=512, whole=False, plot=None, fs=2 * math.pi, include_nyqu
 
 def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
     f, w = frequencies(worN, whole, fs)
-    return f, math.prod([response(b, w) / response(a, w) for b, a in sections(sos, sos if tracked(sos) else worN)])
+    return f, math.prod([response(b, w) / response(a, w) for b, a in sections(sos, sos if holds_tracked(sos) else worN)])
 
 
 @SIGNAL.rule(sig.lombscargle)
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
     """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their amplitudes."""
-    like = next(v for v in (x, y, freqs, weights) if tracked(v))
-    x, y, f = [array(v, like) for v in (x, y, freqs)]
+    like = next(v for v in (x, y, freqs, weights) if holds_tracked(v))
+    x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
     n = shape(x)[0]
-    w = constant(plain_np.full(n, 1.0 / n), y) if weights is None else array(weights, like) / np.sum(array(weights, like))
+    w = (
+        constant_like(plain_np.full(n, 1.0 / n), y)
+        if weights is None
+        else as_float_array(weights, like) / np.sum(as_float_array(weights, like))
+    )
     c, s = [g(np.reshape(f, (-1, 1)) * x) for g in (np.cos, np.sin)]
     mean = lambda v: v @ w
     cc, cs = mean(c * c), mean(c * s)
@@ -88,8 +92,8 @@ def evaluated(weights: Any) -> Any:
     """The spline with these weights of the neighbours, the samples mirrored at the ends."""
 
     def run(cj, newx, dx=1.0, x0=0):
-        like = cj if tracked(cj) else newx
-        c, t = array(cj, like), (array(newx, like) - x0) / dx
+        like = cj if holds_tracked(cj) else newx
+        c, t = as_float_array(cj, like), (as_float_array(newx, like) - x0) / dx
         n = shape(c)[0]
         period = max(2 * n - 2, 1)
         t = t - np.floor(t / period) * period
@@ -118,8 +122,8 @@ def quadratic_weights(t: Any) -> tuple:
 
 @SIGNAL.rule(sig.sawtooth)
 def sawtooth(t, width=1):
-    like = t if tracked(t) else width
-    t, w = array(t, like), array(width, like)
+    like = t if holds_tracked(t) else width
+    t, w = as_float_array(t, like), as_float_array(width, like)
     s = t / (2 * math.pi)
     s = s - np.floor(s)
     rising = s < w
@@ -131,11 +135,11 @@ def sawtooth(t, width=1):
 @SIGNAL.rule(sig.bilinear)
 def bilinear(b, a, fs=1.0):
     """Each power s^k becomes (2 fs (z - 1))^k (z + 1)^(m - k)."""
-    like = next(x for x in (b, a, fs) if tracked(x))
-    b, a = [np.atleast_1d(array(x, like)) for x in (b, a)]
+    like = next(x for x in (b, a, fs) if holds_tracked(x))
+    b, a = [np.atleast_1d(as_float_array(x, like)) for x in (b, a)]
     m = max(shape(b)[0], shape(a)[0]) - 1
     P = [plain_np.convolve(plain_np.poly([1.0] * k), plain_np.poly([-1.0] * (m - k))) for k in range(m + 1)]
-    P = constant(plain_np.stack(P), b)
+    P = constant_like(plain_np.stack(P), b)
     of = lambda c: (c * (2.0 * fs) ** plain_np.arange(shape(c)[0])[::-1]) @ P[shape(c)[0] - 1 :: -1]
     return NORMALIZE(of(b), of(a))
 

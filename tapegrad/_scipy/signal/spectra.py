@@ -8,18 +8,18 @@ import scipy.signal as sig
 from ... import numpy as np
 from ...ops.declare import dtype, ndim, shape
 from ...ops.nondifferentiable import warn_user
-from ..linear_maps import Settled, along
-from ..namespaces import array, bare, constant, integer, tracked
-from .filters import FOLLOWED, SIGNAL, moved_last, padded_last, two
+from ..linear_maps import SettingsFunction, apply_linear
+from ..namespaces import as_float_array, as_integer, bare, constant_like, holds_tracked
+from .filters import FOLLOWED, SIGNAL, moved_last, padded_last, two_signals
 
 WINDOW = FOLLOWED.function(sig.get_window)
 
 
 def window_of(window: Any, nperseg: int, like: Any) -> Any:
-    if tracked(window):
-        return array(WINDOW(window, nperseg) if isinstance(window, tuple) else window)
+    if holds_tracked(window):
+        return as_float_array(WINDOW(window, nperseg) if isinstance(window, tuple) else window)
     window = bare(window)
-    return constant(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
+    return constant_like(sig.get_window(window, nperseg) if isinstance(window, (str, tuple, float)) else plain_np.asarray(window), like)
 
 
 class Segments:
@@ -27,13 +27,13 @@ class Segments:
 
     def __init__(self, name, like, n, fs, window, nperseg, noverlap, nfft, scaling, mode="psd"):
         given = window if not isinstance(window, (str, tuple, float)) else None
-        length = shape(given)[0] if given is not None and nperseg is None else 256 if nperseg is None else integer(nperseg)
+        length = shape(given)[0] if given is not None and nperseg is None else 256 if nperseg is None else as_integer(nperseg)
         if given is None and length > n:
             warn_user(f"nperseg = {length} is greater than input length {n}, using nperseg = {n}", UserWarning)
             length = n
         self.length, self.fs = length, fs
-        self.overlap = length // 2 if noverlap is None else integer(noverlap)
-        self.nfft = length if nfft is None else integer(nfft)
+        self.overlap = length // 2 if noverlap is None else as_integer(noverlap)
+        self.nfft = length if nfft is None else as_integer(nfft)
         if not 0 <= self.overlap < length or self.nfft < length:
             raise ValueError(f"{name}: noverlap must be less than nperseg, and nfft at least nperseg")
         self.window = window_of(window, length, like)
@@ -54,7 +54,7 @@ class Segments:
         if callable(trend):
             x = trend(x)
         elif trend:
-            x = x - np.mean(x, -1, keepdims=True) if trend == "constant" else along(Settled(sig.detrend, type=trend), x, -1)
+            x = x - np.mean(x, -1, keepdims=True) if trend == "constant" else apply_linear(SettingsFunction(sig.detrend, type=trend), x, -1)
         x = x * self.window
         return np.fft.rfft(x, self.nfft) if onesided else np.fft.fft(x, self.nfft)
 
@@ -72,7 +72,7 @@ class Segments:
         w = plain_np.ones(n // 2 + 1 if onesided else n)
         if onesided:
             w[1 : None if n % 2 else -1] = 2
-        return constant(w, like)
+        return constant_like(w, like)
 
 
 def is_onesided(return_onesided: bool, *xs: Any) -> bool:
@@ -84,7 +84,7 @@ def spectrogram(
     x, fs=1.0, window=("tukey", 0.25), nperseg=None, noverlap=None, nfft=None, detrend="constant", return_onesided=True, scaling="density",
     axis=-1, mode="psd",
 ):  # fmt: skip
-    x = moved_last(array(x), axis)
+    x = moved_last(as_float_array(x), axis)
     kind = "psd" if mode == "psd" else "stft"
     if noverlap is None:
         n = shape(x)[-1]
@@ -112,7 +112,7 @@ def csd(
     scaling="density", axis=-1, average="mean",
 ):  # fmt: skip
     same = y is x
-    x, y = (array(x),) * 2 if same else two(x, y)
+    x, y = (as_float_array(x),) * 2 if same else two_signals(x, y)
     x, y = moved_last(x, axis), moved_last(y, axis)
     n = max(shape(x)[-1], shape(y)[-1])
     x, y = padded_last(x, n), padded_last(y, n)

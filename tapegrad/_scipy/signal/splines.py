@@ -8,8 +8,8 @@ import scipy.signal as sig
 
 from ... import numpy as np
 from ...ops.declare import ndim, shape
-from ..linear_maps import along
-from ..namespaces import array, fixed
+from ..linear_maps import apply_linear
+from ..namespaces import as_float_array, plain_setting
 from .filters import SIGNAL
 
 
@@ -37,10 +37,10 @@ def through_samples(f: Any, axes: int, settings: dict) -> Any:
 
     def run(*args, **kwargs):
         given = inspect.signature(f).bind(*args, **kwargs).arguments
-        x = array(given.pop(first))
-        rest = [fixed(given.get(n, default), f"scipy.signal.{f.__name__}", n) for n, default in settings.items()]
+        x = as_float_array(given.pop(first))
+        rest = [plain_setting(given.get(n, default), f"scipy.signal.{f.__name__}", n) for n, default in settings.items()]
         to = shape(x)[ndim(x) - axes :]
-        y = along(Spline(f, to, *map(float, rest)), np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x)
+        y = apply_linear(Spline(f, to, *map(float, rest)), np.reshape(x, (*shape(x)[: ndim(x) - axes], -1)) if axes > 1 else x)
         return np.reshape(y, shape(x))
 
     run.__signature__ = inspect.signature(f)  # type: ignore[attr-defined]

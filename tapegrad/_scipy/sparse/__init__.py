@@ -11,11 +11,11 @@ import scipy.sparse.linalg as sla
 from ... import numpy as np
 from ... import scipy as faces
 from ..._core.primitive import primal_of
-from ..namespaces import Namespace, array, bare, refusal, tracked
+from ..namespaces import SciPyNamespace, as_float_array, bare, holds_tracked, refusal_text
 from . import assembled as assembled
 from . import eigenpairs as eigenpairs
-from .linear_systems import FOLLOWED, called, matrix_of, solved
-from .matrices import FACES, LINALG, SPARSE, Sparse, matrix_power, sparse
+from .linear_systems import FOLLOWED, library_solver, operator_matrix, solve_sparse
+from .matrices import FACES, LINALG, SPARSE, SparseMatrix, sparse, sparse_matrix_power
 
 # --- functions of a matrix ---
 
@@ -25,22 +25,22 @@ DEGREE = 20  # of the Taylor series of exp on the unit disc, which is then exact
 @LINALG.rule(sla.expm_multiply)
 def expm_multiply(A, B, start=None, stop=None, num=None, endpoint=None, traceA=None):
     """exp(A) B by steps that are short enough for the Taylor series, the trace taken out."""
-    A = matrix_of(A, "scipy.sparse.linalg.expm_multiply")
+    A = operator_matrix(A, "scipy.sparse.linalg.expm_multiply")
     n = A.shape[0]
     mu = A.trace() / n
     shifted = A - FACES[sps.csr_array](sps.eye_array(n, format="csr")) * mu
     if start is None:
-        return exponential(shifted, mu, array(B, mu if tracked(mu) else B), 1.0)
+        return exponential(shifted, mu, as_float_array(B, mu if holds_tracked(mu) else B), 1.0)
     times = plain_np.linspace(start, stop, **{k: v for k, v in (("num", num), ("endpoint", endpoint)) if v is not None})
     found, last = [], 0.0
-    y = array(B, mu if tracked(mu) else B)
+    y = as_float_array(B, mu if holds_tracked(mu) else B)
     for t in times:
         y, last = exponential(shifted, mu, y, float(t - last)), t
         found.append(y)
     return np.stack(found)
 
 
-def exponential(A: Sparse, mu: Any, B: Any, t: float) -> Any:
+def exponential(A: SparseMatrix, mu: Any, B: Any, t: float) -> Any:
     size = float(abs(bare_of(A)).sum(0).max()) * abs(t) if A.nnz else 0.0
     steps = max(1, math.ceil(size))
     h = t / steps
@@ -54,7 +54,7 @@ def exponential(A: Sparse, mu: Any, B: Any, t: float) -> Any:
     return B
 
 
-def bare_of(A: Sparse) -> Any:
+def bare_of(A: SparseMatrix) -> Any:
     return A._plain()
 
 
@@ -70,10 +70,10 @@ def norm(x, ord=None, axis=None):
     if isinstance(axis, int) and ord in (None, 1, 2):
         total = np.reshape(abs(A).sum(axis) if ord == 1 else A.power(2).sum(axis), -1)
         return total if ord == 1 else np.sqrt(total)
-    raise refusal("scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)")
+    raise refusal_text("scipy.sparse.linalg.norm", f"for ord={ord}, axis={axis}", "numpy.linalg.norm(A.toarray(), ...)")
 
 
-LINALG.rule(sla.matrix_power)(lambda A, power: matrix_power(sparse(A), int(power)))
+LINALG.rule(sla.matrix_power)(lambda A, power: sparse_matrix_power(sparse(A), int(power)))
 LINALG.constant(*[getattr(sla, n) for n in ("is_sptriangular", "spbandwidth", "use_solver") if hasattr(sla, n)])
 
 scipy_linalg = faces.linalg
@@ -88,8 +88,8 @@ def expm(A):
 
 @LINALG.rule(sla.inv)
 def inv(A):
-    A = matrix_of(A, "scipy.sparse.linalg.inv")
-    return FACES[sps.csc_array](solved(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv"))
+    A = operator_matrix(A, "scipy.sparse.linalg.inv")
+    return FACES[sps.csc_array](solve_sparse(A, plain_np.eye(A.shape[0]), "scipy.sparse.linalg.inv"))
 
 
 # --- least squares: SciPy's, with the derivatives of the exact ones ---
@@ -99,16 +99,16 @@ def least_squares(f: Any) -> Any:
     name = f"scipy.sparse.linalg.{f.__name__}"
 
     def run(A, b, damp=0.0, *rest, **settings):
-        A = matrix_of(A, name)
+        A = operator_matrix(A, name)
         given = dict(zip([*inspect.signature(f).parameters][3:], bare(rest), strict=False), **bare(settings))
         given |= {"damp": float(bare(damp))} if bare(damp) else {}
-        found = called(f, name, A._plain(), bare(b), **given)
+        found = library_solver(f, name, A._plain(), bare(b), **given)
         if A.shape[0] < A.shape[1] and not bare(damp):
-            raise refusal(name, "with more unknowns than equations", "damp=")
+            raise refusal_text(name, "with more unknowns than equations", "damp=")
         normal = A.T @ A
-        if tracked(damp) or damp:
+        if holds_tracked(damp) or damp:
             normal = normal + sparse(sps.eye_array(A.shape[1], format="csr")) * damp**2
-        x = solved(normal, A.T @ array(b), name)
+        x = solve_sparse(normal, A.T @ as_float_array(b), name)
         return found[0] + (x - primal_of(x)), *found[1:]
 
     return run
@@ -125,7 +125,7 @@ LINALG.refuse("it is approximate", "splu(A)", sla.spilu)
 LINALG.constant(*[getattr(sla, n) for n in ("LaplacianNd",) if hasattr(sla, n)])
 SPARSE.constant(sps.sparray, sps.spmatrix)
 
-CSGRAPH = Namespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
+CSGRAPH = SciPyNamespace(sps.csgraph, listed=False)  # takes plain values; ours are unwrapped
 csgraph = CSGRAPH.stand_in("tapegrad.scipy.sparse.csgraph")
 linalg = LINALG.stand_in("tapegrad.scipy.sparse.linalg")
 stand_in = SPARSE.stand_in("tapegrad.scipy.sparse")

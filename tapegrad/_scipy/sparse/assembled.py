@@ -10,13 +10,25 @@ from ... import numpy as np
 from ..._core.arrays import is_array
 from ..._core.variable import Variable
 from ...ops.declare import shape
-from ..device import beside
-from ..namespaces import array, plain
-from .matrices import FACES, SPARSE, chosen, first_tracked, is_matrix, is_sparse, of_elements, of_places, of_real, sparse, together
-from .products import Pattern
+from ..device import device_concatenator
+from ..namespaces import as_float_array, plain_argument
+from .matrices import (
+    FACES,
+    SPARSE,
+    element_or_zero,
+    first_tracked,
+    from_scipy,
+    is_sparse,
+    is_sparse_matrix,
+    matrix_of_elements,
+    of_places,
+    sparse,
+    stack_values,
+)
+from .products import SparsityPattern
 
 
-def moving(f: Any) -> Any:
+def moving_rule(f: Any) -> Any:
     """f only moves the elements of the matrices, lists of matrices and dense blocks that it gets."""
 
     @functools.wraps(f)
@@ -26,27 +38,27 @@ def moving(f: Any) -> Any:
         def met(x):
             if is_sparse(x):
                 parts.append(sparse(x))
-                return Placed(len(parts) - 1)
+                return PlacedElements(len(parts) - 1)
             if isinstance(x, (list, tuple)):
                 return type(x)([met(v) for v in x])
             if isinstance(x, Variable) or is_array(x) and x.ndim == 2:
                 if f in STACKS:
                     parts.append(FACES[sps.coo_array](x))
-                    return Placed(len(parts) - 1)
-            return plain(x)
+                    return PlacedElements(len(parts) - 1)
+            return plain_argument(x)
 
         args = met(args)
-        values, places = together(parts)
+        values, places = stack_values(parts)
 
         def put(x):
-            return places[x.n] if isinstance(x, Placed) else type(x)([put(v) for v in x]) if isinstance(x, (list, tuple)) else x
+            return places[x.n] if isinstance(x, PlacedElements) else type(x)([put(v) for v in x]) if isinstance(x, (list, tuple)) else x
 
-        return of_places(values, f(*put(args), **plain(kwargs)))
+        return of_places(values, f(*put(args), **plain_argument(kwargs)))
 
     return run
 
 
-class Placed:
+class PlacedElements:
     def __init__(self, n: int):
         self.n = n
 
@@ -58,7 +70,7 @@ for _f in (
     sps.triu,
     *[getattr(sps, n) for n in ("permute_dims", "swapaxes", "expand_dims", "matrix_transpose") if hasattr(sps, n)],
 ):
-    SPARSE.rule(_f)(moving(_f))
+    SPARSE.rule(_f)(moving_rule(_f))
 
 
 def diagonals_of(given: Any) -> tuple:
@@ -68,7 +80,7 @@ def diagonals_of(given: Any) -> tuple:
         return np.reshape(given, -1), places
     parts, places, start = [], [], 1.0
     for d in given:
-        d = array(d, first_tracked(given))
+        d = as_float_array(d, first_tracked(given))
         n = int(plain_np.prod(shape(d)))
         parts.append(np.reshape(d, -1))
         places.append((start + plain_np.arange(n)).reshape(shape(d)))
@@ -79,28 +91,28 @@ def diagonals_of(given: Any) -> tuple:
 def by_diagonals(f: Any) -> Any:
     def run(diagonals, *args, **kwargs):
         values, places = diagonals_of(diagonals)
-        return of_places(values, f(places, *plain(args), **plain(kwargs)))
+        return of_places(values, f(places, *plain_argument(args), **plain_argument(kwargs)))
 
     return run
 
 
-def of_dtype(A: Any, dtype: Any) -> Any:
+def with_dtype(A: Any, dtype: Any) -> Any:
     return A.astype(dtype) if dtype is not None and isinstance(dtype, (str, type, plain_np.dtype)) else A
 
 
 @SPARSE.rule(sps.diags)
 def diags(diagonals, offsets=0, shape=None, format=None, dtype=None):
-    return of_dtype(by_diagonals(sps.diags)(diagonals, offsets, shape, format), dtype)
+    return with_dtype(by_diagonals(sps.diags)(diagonals, offsets, shape, format), dtype)
 
 
 @SPARSE.rule(sps.diags_array)
 def diags_array(diagonals, *, offsets=0, shape=None, format=None, dtype=None):
-    return of_dtype(by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype)
+    return with_dtype(by_diagonals(sps.diags_array)(diagonals, offsets=offsets, shape=shape, format=format), dtype)
 
 
 @SPARSE.rule(sps.spdiags)
 def spdiags(data, diags, m=None, n=None, format=None):
-    return by_diagonals(sps.spdiags)(np.atleast_2d(array(data)), diags, m, n, format)
+    return by_diagonals(sps.spdiags)(np.atleast_2d(as_float_array(data)), diags, m, n, format)
 
 
 @SPARSE.rule(sps.kron)
@@ -109,14 +121,14 @@ def kron(A, B, format=None):
     (p, a), (q, b) = A._elements(), B._elements()
     rows, cols = [(i[:, None] * n + j).reshape(-1) for i, j, n in ((p.rows, q.rows, B.shape[0]), (p.cols, q.cols, B.shape[1]))]
     to = A.shape[0] * B.shape[0], A.shape[1] * B.shape[1]
-    a, b = beside(a, b)
-    y = of_elements(np.reshape(a[:, None] * b, -1), Pattern(rows, cols, to), A if is_matrix(A, B) else B, to)
+    a, b = device_concatenator(a, b)
+    y = matrix_of_elements(np.reshape(a[:, None] * b, -1), SparsityPattern(rows, cols, to), A if is_sparse_matrix(A, B) else B, to)
     return y.asformat(format) if format else y
 
 
 @SPARSE.rule(sps.kronsum)
 def kronsum(A, B, format=None):
-    eyes = [of_real(sps.eye_array(x.shape[0])) for x in (A, B)]
+    eyes = [from_scipy(sps.eye_array(x.shape[0])) for x in (A, B)]
     y = kron(eyes[1], A) + kron(B, eyes[0])
     return y.asformat(format) if format else y
 
@@ -125,7 +137,7 @@ def kronsum(A, B, format=None):
 def find(A):
     A = sparse(A)
     rows, cols, places = sps.find(A._places)
-    return rows, cols, chosen(A._values, places)
+    return rows, cols, element_or_zero(A._values, places)
 
 
 SPARSE.constant(

@@ -12,40 +12,40 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, callers_line
 from ..._core.primitive import primal_of
 from ..._core.registry import load
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import ndim, shape
-from ..device import beside
-from ..followed import Follower, Object
-from ..linear_maps import Map, mapped
-from ..namespaces import Carrier, Kind, array, bare, plain, refusal, tracked
-from .matrices import FACES, LINALG, Sparse, is_device_matrix, is_sparse, sparse
+from ..device import device_concatenator
+from ..followed import FollowedObject, Follower
+from ..linear_maps import AxisMap, mapped
+from ..namespaces import Carrier, CarrierType, as_float_array, bare, holds_tracked, plain_argument, refusal_text
+from .matrices import FACES, LINALG, SparseMatrix, is_device_matrix, is_sparse, sparse
 from .products import sparse_solution
 
 FOLLOWED = Follower("scipy.sparse.linalg")
 for _c in (sla.LinearOperator, *[c for c in vars(sla._interface).values() if isinstance(c, type) and issubclass(c, sla.LinearOperator)]):
     LINALG.rule(_c)(FOLLOWED.klass(_c))
-DENSE = 1000  # unknowns up to which the matrix of an operator is made
+DENSE_OPERATOR_UNKNOWNS = 1000  # unknowns up to which the matrix of an operator is made
 
 
-def matrix_of(A: Any, name: str, like: Any = None) -> Sparse:
+def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
     """`like`: what an operator is applied to."""
     if is_sparse(A):
         return sparse(A)
-    if isinstance(A, Object) and A.shape[0] == A.shape[1] <= DENSE:  # an operator, by its matrix
-        units = beside(plain_np.eye(A.shape[1]), like)[0]
+    if isinstance(A, FollowedObject) and A.shape[0] == A.shape[1] <= DENSE_OPERATOR_UNKNOWNS:  # an operator, by its matrix
+        units = device_concatenator(plain_np.eye(A.shape[1]), like)[0]
         return FACES[sps.csc_array](np.stack([A.matvec(e) for e in units], 1))
-    if isinstance(A, (Object, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):
-        raise refusal(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
+    if isinstance(A, (FollowedObject, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):
+        raise refusal_text(name, "of a LinearOperator", "tapegrad.implicit.root(lambda x, b: A(x) - b, solver)")
     return FACES[sps.csc_array](A)
 
 
-def called(f: Any, name: str, *args: Any, **settings: Any) -> Any:
+def library_solver(f: Any, name: str, *args: Any, **settings: Any) -> Any:
     """SciPy's function, or CuPy's on a device, which has fewer settings."""
     if not is_device_matrix(args[0]):
         return f(*args, **settings)
     theirs = getattr(load("cupyx.scipy.sparse.linalg"), f.__name__, None)
     if theirs is None:
-        raise refusal(name, "CuPy has no such function", "a matrix of the host, A.get()")
+        raise refusal_text(name, "CuPy has no such function", "a matrix of the host, A.get()")
     known, usual = [inspect.signature(g).parameters for g in (theirs, f)]
     missing = [n for n, v in settings.items() if n not in known and v is not usual[n].default]
     if missing:
@@ -53,14 +53,14 @@ def called(f: Any, name: str, *args: Any, **settings: Any) -> Any:
     return theirs(*args, **{n: v for n, v in settings.items() if n in known})
 
 
-def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
-    A = matrix_of(A, name, b)
+def solve_sparse(A: Any, b: Any, name: str, back: bool = False) -> Any:
+    A = operator_matrix(A, name, b)
     pattern, values = A._elements()
     if pattern.shape[0] != pattern.shape[1]:
         raise ValueError(f"{name}: matrix must be square (has shape {A.shape})")
     if is_sparse(b):
-        return FACES[sps.csr_array](solved(A, sparse(b).toarray(), name, back))
-    values, b = beside(values, array(b, values if tracked(values) else b))
+        return FACES[sps.csr_array](solve_sparse(A, sparse(b).toarray(), name, back))
+    values, b = device_concatenator(values, as_float_array(b, values if holds_tracked(values) else b))
     if shape(b)[0] != pattern.shape[0]:
         raise ValueError(f"{name}: matrix of shape {A.shape} and right side of shape {shape(b)} do not fit")
     if ndim(b) == 1:
@@ -72,13 +72,13 @@ def solved(A: Any, b: Any, name: str, back: bool = False) -> Any:
 def spsolve(A, b, permc_spec=None, use_umfpack=True):
     name = "scipy.sparse.linalg.spsolve"
     if not (is_sparse(b)) and ndim(b) == 2 and shape(b)[1] == 1:
-        return np.reshape(solved(A, np.reshape(b, -1), name), -1)
-    return solved(A, b, name)
+        return np.reshape(solve_sparse(A, np.reshape(b, -1), name), -1)
+    return solve_sparse(A, b, name)
 
 
 @LINALG.rule(sla.spsolve_triangular)
 def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, unit_diagonal=False):
-    A = matrix_of(A, "scipy.sparse.linalg.spsolve_triangular")
+    A = operator_matrix(A, "scipy.sparse.linalg.spsolve_triangular")
     rows, cols = A.nonzero()
     if (rows < cols if lower else rows > cols).any():
         raise ArgumentError(
@@ -87,10 +87,10 @@ def spsolve_triangular(A, b, lower=True, overwrite_A=False, overwrite_b=False, u
     if unit_diagonal:
         A = A - FACES[sps.dia_array](sps.dia_array((plain_np.ones((1, A.shape[0])), [0]), shape=A.shape)).multiply(A)
         A = A + sps.eye_array(A.shape[0], format="csr")
-    return solved(A, b, "scipy.sparse.linalg.spsolve_triangular")
+    return solve_sparse(A, b, "scipy.sparse.linalg.spsolve_triangular")
 
 
-class SuperLU(Carrier, metaclass=Kind):
+class SuperLU(Carrier, metaclass=CarrierType):
     """A factorisation: of a tracked matrix, or one of SciPy's."""
 
     _theirs = sla.SuperLU
@@ -103,7 +103,7 @@ class SuperLU(Carrier, metaclass=Kind):
         return cls(real=x)
 
     def _tracked(self) -> bool:
-        return self._A is not None and tracked(self._A)
+        return self._A is not None and holds_tracked(self._A)
 
     def _plain(self) -> Any:
         return sla.splu(self._A._plain().tocsc()) if self._real is None else self._real
@@ -112,22 +112,22 @@ class SuperLU(Carrier, metaclass=Kind):
         if name.startswith("_"):
             raise AttributeError(name)
         if self._tracked():
-            raise refusal(f"scipy.sparse.linalg.splu(A).{name}", "of a tracked matrix", "its solve")
+            raise refusal_text(f"scipy.sparse.linalg.splu(A).{name}", "of a tracked matrix", "its solve")
         return getattr(self._plain(), name)
 
     def solve(self, b, trans="N"):
         if self._real is None:
             if trans == "H":
-                return np.conj(self.solve(np.conj(array(b)), "T"))
-            return solved(self._A, b, "scipy.sparse.linalg.splu(A).solve", trans == "T")
-        if not tracked(b):
-            return made(self._real.solve(plain(b), trans))
-        x = array(b)
+                return np.conj(self.solve(np.conj(as_float_array(b)), "T"))
+            return solve_sparse(self._A, b, "scipy.sparse.linalg.splu(A).solve", trans == "T")
+        if not holds_tracked(b):
+            return as_variable(self._real.solve(plain_argument(b), trans))
+        x = as_float_array(b)
         x = mapped(x if ndim(x) == 1 else np.transpose(x), map=Solver(self._real, trans))
         return x if ndim(x) == 1 else np.transpose(x)
 
 
-class Solver(Map):
+class Solver(AxisMap):
     """x = A^-1 b with a factorisation that does not vary."""
 
     def __init__(self, lu: Any, trans: str):
@@ -145,7 +145,7 @@ class Solver(Map):
 
 @LINALG.rule(sla.splu)
 def splu(A, permc_spec=None, diag_pivot_thresh=None, relax=None, panel_size=None, options=None):
-    return SuperLU(matrix_of(A, "scipy.sparse.linalg.splu"))
+    return SuperLU(operator_matrix(A, "scipy.sparse.linalg.splu"))
 
 
 LINALG.rule(sla.SuperLU)(SuperLU)
@@ -153,7 +153,7 @@ LINALG.rule(sla.SuperLU)(SuperLU)
 
 @LINALG.rule(sla.factorized)
 def factorized(A):
-    return SuperLU(matrix_of(A, "scipy.sparse.linalg.factorized")).solve
+    return SuperLU(operator_matrix(A, "scipy.sparse.linalg.factorized")).solve
 
 
 def iterative(f: Any) -> Any:
@@ -162,10 +162,10 @@ def iterative(f: Any) -> Any:
 
     def run(A, b, x0=None, **settings):
         M = settings.get("M")
-        if settings.get("callback") is not None or tracked(M, x0):
-            raise refusal(name, "with callback=, or a tracked start or preconditioner", "it without them")
-        exact = solved(A, b, name)
-        x, info = called(f, name, matrix_of(A, name, b)._plain(), bare(b), bare(x0), **plain(settings))
+        if settings.get("callback") is not None or holds_tracked(M, x0):
+            raise refusal_text(name, "with callback=, or a tracked start or preconditioner", "it without them")
+        exact = solve_sparse(A, b, name)
+        x, info = library_solver(f, name, operator_matrix(A, name, b)._plain(), bare(b), bare(x0), **plain_argument(settings))
         return x + (exact - primal_of(exact)), info
 
     return run

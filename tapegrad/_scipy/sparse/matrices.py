@@ -16,28 +16,39 @@ from ... import numpy as np
 from ..._core.arrays import is_array, xp_of
 from ..._core.registry import load
 from ..._core.variable import Variable, View
-from ...ops.creation import made
+from ...ops.creation import as_variable
 from ...ops.declare import dtype, ndim, shape
-from ..device import beside
+from ..device import device_concatenator
 from ..linear_maps import mapped
-from ..namespaces import Carrier, Kind, Namespace, array, bare, on_a_device, plain, refusal, same, tracked
+from ..namespaces import (
+    Carrier,
+    CarrierType,
+    SciPyNamespace,
+    as_float_array,
+    bare,
+    holds_tracked,
+    on_a_device,
+    plain_argument,
+    refusal_text,
+    unchanged,
+)
 from ..ndimage.labelled_regions import Sums
-from .products import Pattern, sparse_product
+from .products import SparsityPattern, sparse_product
 
-SPARSE = Namespace(sps, "cupyx.scipy.sparse")
-LINALG = Namespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
+SPARSE = SciPyNamespace(sps, "cupyx.scipy.sparse")
+LINALG = SciPyNamespace(scipy.sparse.linalg, "cupyx.scipy.sparse.linalg")
 FACES: dict = {}  # SciPy's class -> ours
 
 
 def is_sparse(x: Any) -> bool:
-    return isinstance(x, (Sparse, Editable)) or sps.issparse(x)
+    return isinstance(x, (SparseMatrix, EditableMatrix)) or sps.issparse(x)
 
 
-def is_scalar(x: Any) -> bool:
+def is_scalar_operand(x: Any) -> bool:
     return not isinstance(x, Carrier) and shape(x) == () and not sps.issparse(x)
 
 
-def chosen(values: Any, at: Any) -> Any:
+def element_or_zero(values: Any, at: Any) -> Any:
     """values[at - 1], 0 where at is 0."""
     at = plain_np.asarray(at)
     at = at.astype(int)
@@ -48,34 +59,34 @@ def chosen(values: Any, at: Any) -> Any:
     return np.take(np.concatenate([0 * values[:1], values]) if shape(values)[0] else np.zeros(1), at)
 
 
-class Sparse(Carrier):
+class SparseMatrix(Carrier):
     _theirs: Any
     __array_priority__ = 2000
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
         name = type(self)._theirs.__name__
-        if isinstance(arg, (Sparse, Editable)):
+        if isinstance(arg, (SparseMatrix, EditableMatrix)):
             made_of = sparse(arg).asformat(self.format)
-        elif not tracked(arg) and not on_a_device((arg,)):
-            made_of = of_real(type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more))
+        elif not holds_tracked(arg) and not on_a_device((arg,)):
+            made_of = from_scipy(type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more))
         else:
-            made_of = self._read(name, arg, plain(shape))
+            made_of = self._read(name, arg, plain_argument(shape))
         self._values, self._places, self._seen = made_of._values, type(self)._theirs(made_of._places), None
 
     @classmethod
-    def _read(cls, name: str, arg: Any, to: Any) -> "Sparse":
+    def _read(cls, name: str, arg: Any, to: Any) -> "SparseMatrix":
         """What the constructor of this format makes of tracked values."""
         if isinstance(arg, (Variable, View)) or not isinstance(arg, tuple):
-            dense = array(arg)
+            dense = as_float_array(arg)
             dense = np.reshape(dense, (1, -1)) if ndim(dense) == 1 and issubclass(cls._theirs, sps.spmatrix) else dense
-            at = on_host(bare(dense).reshape(-1).nonzero()[0])
+            at = host_matrix(bare(dense).reshape(-1).nonzero()[0])
             places = plain_np.zeros(shape(dense), float)
             places.reshape(-1)[at] = plain_np.arange(1, len(at) + 1)
             return of_places(np.take(np.reshape(dense, -1), at), sps.coo_array(places))
         if cls.format not in ("coo", "csr", "csc", "dia"):
-            raise refusal(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
-        data, where = array(arg[0], first_tracked(arg)), on_host(plain(arg[1:]))
+            raise refusal_text(f"scipy.sparse.{name}", "", "csr, csc, coo or dia")
+        data, where = as_float_array(arg[0], first_tracked(arg)), host_matrix(plain_argument(arg[1:]))
         count = plain_np.arange(1.0, 1 + int(plain_np.prod(shape(data)))).reshape(shape(data))
         values = np.reshape(data, -1)
         if len(where) == 1 and cls.format != "dia":
@@ -84,13 +95,13 @@ class Sparse(Carrier):
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
-        return of_real(x, shadow)
+        return from_scipy(x, shadow)
 
     # --- what it is ---
 
     @property
     def _data(self) -> Any:
-        return chosen(self._values, self._places.data)
+        return element_or_zero(self._values, self._places.data)
 
     @property
     def data(self):
@@ -102,7 +113,7 @@ class Sparse(Carrier):
     def data(self, new):
         if shape(new) != self._places.data.shape:
             raise ValueError(f"the data of a sparse matrix have the shape {self._places.data.shape}, not {shape(new)}")
-        self._values = np.reshape(array(new), -1)
+        self._values = np.reshape(as_float_array(new), -1)
         self._places = self._places.copy()
         self._places.data = plain_np.arange(1.0, 1 + self._places.data.size).reshape(self._places.data.shape)
         self._seen = None
@@ -129,13 +140,13 @@ class Sparse(Carrier):
         return iter([self[k] for k in range(self.shape[0])])
 
     def _tracked(self) -> bool:
-        return tracked(self._values)
+        return holds_tracked(self._values)
 
     def _plain(self) -> Any:
         real = self._places.copy()
-        data = plain(self._values) if not self._tracked() else bare(self._values)
+        data = plain_argument(self._values) if not self._tracked() else bare(self._values)
         if is_array(data) and xp_of(data) is not plain_np:
-            return on_device(real, data)
+            return device_matrix(real, data)
         real.data = chosen_plain(data, self._places.data)
         return real
 
@@ -145,66 +156,70 @@ class Sparse(Carrier):
             coo = self._places.tocoo()
             rows, cols = coo.coords if coo.ndim == 2 else (plain_np.zeros(coo.nnz, int), coo.coords[0])
             to = self.shape if self.ndim == 2 else (1, *self.shape)
-            self._seen = Pattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to), coo.data
+            self._seen = SparsityPattern(plain_np.asarray(rows, int), plain_np.asarray(cols, int), to), coo.data
         pattern, at = self._seen
-        return pattern, chosen(self._values, at)
+        return pattern, element_or_zero(self._values, at)
 
     def __getattr__(self, name: str) -> Any:
         """What only moves elements is done with the places; else it is SciPy's, of plain values."""
         if name.startswith("_"):
             raise AttributeError(name)
         if name in MOVES:
-            return lambda *args, **kwargs: of_places(self._values, getattr(self._places, name)(*plain(args), **plain(kwargs)))
+            return lambda *args, **kwargs: of_places(
+                self._values, getattr(self._places, name)(*plain_argument(args), **plain_argument(kwargs))
+            )
         if name in ELEMENTWISE:
             return lambda: self._with(getattr(np, name))
         if name in CHANGES:
             return lambda *args, **kwargs: self._changed(
-                f"A.{name}(...)", lambda A: getattr(A, name)(*plain(args), **plain(kwargs)), tracked(args, kwargs)
+                f"A.{name}(...)", lambda A: getattr(A, name)(*plain_argument(args), **plain_argument(kwargs)), holds_tracked(args, kwargs)
             )
         if name in TIDYING:
             return lambda *args, **kwargs: None
         if name in STRUCTURE or not callable(getattr(self._places, name)):
             return getattr(self._places, name)
         if self._tracked():
-            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
+            raise refusal_text(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of tracked values", "A @ x, A.data or A.toarray()")
 
         def run(*args, **kwargs):
-            if tracked(args, kwargs):
-                raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()")
-            return SPARSE.faced(made(getattr(self._plain(), name)(*plain(args), **plain(kwargs))))
+            if holds_tracked(args, kwargs):
+                raise refusal_text(
+                    f"scipy.sparse.{type(self)._theirs.__name__}.{name}", "of a tracked argument", "A @ x, A.data or A.toarray()"
+                )
+            return SPARSE.faced(as_variable(getattr(self._plain(), name)(*plain_argument(args), **plain_argument(kwargs))))
 
         return run
 
     # --- elements ---
 
     def toarray(self, order=None, out=None):
-        return chosen(self._values, self._places.toarray())
+        return element_or_zero(self._values, self._places.toarray())
 
     todense = toarray
 
     def diagonal(self, k=0):
-        return chosen(self._values, self._places.diagonal(k))
+        return element_or_zero(self._values, self._places.diagonal(k))
 
     def trace(self, offset=0):
         return np.sum(self.diagonal(offset))
 
     def __getitem__(self, at):
-        found = self._places[plain(at)]
+        found = self._places[plain_argument(at)]
         if sps.issparse(found):
             return of_places(self._values, found)
-        return chosen(self._values, found)
+        return element_or_zero(self._values, found)
 
     def __setitem__(self, at, value):
-        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain(at), plain(value)), tracked(value))
+        self._changed("A[i, j] = value", lambda A: A.__setitem__(plain_argument(at), plain_argument(value)), holds_tracked(value))
 
     def _changed(self, call: str, change: Any, refused: bool) -> None:
         """SciPy's own change of plain values; of a matrix of the user's it would not be seen by the user."""
         if refused or self._captured or self._tracked():
             why = "the matrix was made outside of the transform" if self._captured and not refused else "of tracked values"
-            raise refusal(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
+            raise refusal_text(f"scipy.sparse: {call}", why, "a matrix made of its values, or A.data[...] = values")
         real = self._plain()
         change(real)
-        new = of_real(real)
+        new = from_scipy(real)
         self._values, self._places, self._seen = new._values, new._places, None
 
     def sum(self, axis=None, dtype=None, out=None):
@@ -219,7 +234,7 @@ class Sparse(Carrier):
     def mean(self, axis=None, dtype=None, out=None):
         return self.sum(axis) / (self.shape[0] * self.shape[1] if axis is None else self.shape[axis])
 
-    def _with(self, f: Any) -> "Sparse":
+    def _with(self, f: Any) -> "SparseMatrix":
         """f of each element; f(0) = 0."""
         return of_places(f(self._values), self._places)
 
@@ -246,7 +261,7 @@ class Sparse(Carrier):
 
     def _times(self, x: Any, back: bool) -> Any:
         pattern, values = self._elements()
-        values, x = beside(values, array(x, values if tracked(values) else x))
+        values, x = device_concatenator(values, as_float_array(x, values if holds_tracked(values) else x))
         if ndim(x) not in (1, 2) or shape(x)[0] != pattern.shape[0 if back else 1]:
             raise ValueError(f"matmul: dimension mismatch: a sparse matrix of shape {self.shape} and an array of shape {shape(x)}")
         if ndim(x) == 1:
@@ -254,66 +269,66 @@ class Sparse(Carrier):
         return np.transpose(sparse_product(np.reshape(values, (1, -1)), np.transpose(x), pattern=pattern, back=back))
 
     def __matmul__(self, other):
-        if is_scalar(other):
+        if is_scalar_operand(other):
             raise ValueError("Scalar operands are not allowed, use '*' instead")
         if is_sparse(other):
             return product(self, sparse(other))
-        if not tracked(self, other):
-            return made(self._plain() @ plain(other))
+        if not holds_tracked(self, other):
+            return as_variable(self._plain() @ plain_argument(other))
         return self._times(other, False)
 
     def __rmatmul__(self, other):
         if is_sparse(other):
             return product(sparse(other), self)
-        if not tracked(self, other):
-            return made(plain(other) @ self._plain())
-        other = array(other, self._values)
+        if not holds_tracked(self, other):
+            return as_variable(plain_argument(other) @ self._plain())
+        other = as_float_array(other, self._values)
         return self._times(other, True) if ndim(other) == 1 else np.transpose(self._times(np.transpose(other), True))
 
     def dot(self, other):
-        return self * other if is_scalar(other) else self @ other
+        return self * other if is_scalar_operand(other) else self @ other
 
     def multiply(self, other):
-        if is_scalar(other):
-            return self._with(lambda v: math.prod(beside(v, other)))
+        if is_scalar_operand(other):
+            return self._with(lambda v: math.prod(device_concatenator(v, other)))
         if is_sparse(other):
-            return elementwise(self, sparse(other))
+            return multiply_elements(self, sparse(other))
         pattern, values = self._elements()
-        values, other = beside(values, other)
-        dense = np.broadcast_to(array(other, values), self.shape)
-        return of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
+        values, other = device_concatenator(values, other)
+        dense = np.broadcast_to(as_float_array(other, values), self.shape)
+        return matrix_of_elements(values * np.take(np.reshape(dense, -1), pattern.rows * self.shape[1] + pattern.cols), pattern, self)
 
     def __mul__(self, other):
-        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return self @ other if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other) else self.multiply(other)
 
     def __rmul__(self, other):
-        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar(other) else self.multiply(other)
+        return other @ self if issubclass(type(self)._theirs, sps.spmatrix) and not is_scalar_operand(other) else self.multiply(other)
 
     def __truediv__(self, other):
-        return self._with(lambda v: v / other) if is_scalar(other) else self.multiply(1 / array(other))
+        return self._with(lambda v: v / other) if is_scalar_operand(other) else self.multiply(1 / as_float_array(other))
 
     def __add__(self, other):
-        if is_scalar(other) or not (is_sparse(other)):
-            if is_scalar(other) and not tracked(other) and bare(other) == 0:
+        if is_scalar_operand(other) or not (is_sparse(other)):
+            if is_scalar_operand(other) and not holds_tracked(other) and bare(other) == 0:
                 return self
             return self.toarray() + other
-        return added(self, sparse(other))
+        return add_matrices(self, sparse(other))
 
     __radd__ = __add__
 
     def __imul__(self, other):
-        return self._scaled(other) if is_scalar(other) else self * other
+        return self._scaled(other) if is_scalar_operand(other) else self * other
 
     def __itruediv__(self, other):
-        return self._scaled(1 / other) if is_scalar(other) else self / other
+        return self._scaled(1 / other) if is_scalar_operand(other) else self / other
 
-    def _scaled(self, factor: Any) -> "Sparse":
+    def _scaled(self, factor: Any) -> "SparseMatrix":
         """In place, as SciPy does it: in the memory of the user's matrix too."""
         data = self.data
         if isinstance(data, Variable):
             data[...] = data * factor
             return self
-        if tracked(factor) or self._captured:
+        if holds_tracked(factor) or self._captured:
             return self._with(lambda v: v * factor)
         self._values = self._values * factor
         return self
@@ -325,14 +340,14 @@ class Sparse(Carrier):
         return -self + other
 
     def __pow__(self, n):
-        return matrix_power(self, n)
+        return sparse_matrix_power(self, n)
 
 
-def matrix_power(A: Any, n: int) -> Any:
+def sparse_matrix_power(A: Any, n: int) -> Any:
     found = None
     for _ in range(n):
         found = A if found is None else found @ A
-    return found if found is not None else of_real(sps.eye_array(A.shape[0], format="csr"))
+    return found if found is not None else from_scipy(sps.eye_array(A.shape[0], format="csr"))
 
 
 MOVES = frozenset((
@@ -359,14 +374,14 @@ def chosen_plain(data: Any, at: Any) -> Any:
 
 
 def first_tracked(xs: Any) -> Any:
-    return next((x for x in xs if tracked(x)), None)
+    return next((x for x in xs if holds_tracked(x)), None)
 
 
 def face_for(real: Any) -> Any:
     return FACES[type(real)]
 
 
-def of_places(values: Any, places: Any) -> Sparse:
+def of_places(values: Any, places: Any) -> SparseMatrix:
     """Of a vector of values and SciPy's matrix of places."""
     new = object.__new__(face_for(places))
     new._values, new._places, new._seen = values, places, None
@@ -376,16 +391,16 @@ def of_places(values: Any, places: Any) -> Sparse:
 ARRAYS = {"coo": ("row", "col"), "csr": ("indices", "indptr"), "csc": ("indices", "indptr"), "dia": ("offsets",)}
 
 
-def on_host(x: Any) -> Any:
+def host_matrix(x: Any) -> Any:
     if isinstance(x, (tuple, list)):
-        return type(x)([on_host(v) for v in x])
+        return type(x)([host_matrix(v) for v in x])
     return x if not is_array(x) or xp_of(x) is plain_np else x.get()
 
 
-def of_device(real: Any, shadow: Any) -> Sparse:
+def of_device(real: Any, shadow: Any) -> SparseMatrix:
     """One of CuPy's: its values stay on the device, where they stand is known to SciPy."""
     if real.format not in ARRAYS or real.data.dtype.kind not in "fc":
-        raise refusal(f"cupyx.scipy.sparse.{type(real).__name__}", f"of dtype {real.data.dtype}", "csr, csc, coo or dia, of floats")
+        raise refusal_text(f"cupyx.scipy.sparse.{type(real).__name__}", f"of dtype {real.data.dtype}", "csr, csc, coo or dia, of floats")
     where = [getattr(real, name).get() for name in ARRAYS[real.format]]
     count = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     given = (count, tuple(where)) if real.format == "coo" else (count, *where)
@@ -396,7 +411,7 @@ def is_device_matrix(x: Any) -> bool:
     return type(x).__module__.startswith("cupyx.")
 
 
-def on_device(places: Any, data: Any) -> Any:
+def device_matrix(places: Any, data: Any) -> Any:
     """CuPy's matrix of these values."""
     library, at = xp_of(data), places.data.astype(int) - 1
     where = [library.asarray(getattr(places, name)) for name in ARRAYS[places.format]]
@@ -405,14 +420,14 @@ def on_device(places: Any, data: Any) -> Any:
     return getattr(load("cupyx.scipy.sparse"), f"{places.format}_matrix")(given, shape=places.shape)
 
 
-def of_real(real: Any, shadow: Any = same) -> Sparse:
+def from_scipy(real: Any, shadow: Any = unchanged) -> SparseMatrix:
     """One of SciPy's; `shadow` gives what its memory is followed by."""
     if not isinstance(real, (sps.sparray, sps.spmatrix)):
         return of_device(real, shadow)
     if real.format in ("lil", "dok", "bsr") or real.data.dtype.kind not in "fc":
         real = real.tocsr() if real.format in ("lil", "dok", "bsr") else real.astype(float)
-        real.data.flags.writeable = shadow is same  # a write would not be seen in the user's matrix
-        shadow = same
+        real.data.flags.writeable = shadow is unchanged  # a write would not be seen in the user's matrix
+        shadow = unchanged
     places = real.copy()
     places.data = plain_np.arange(1.0, 1 + real.data.size).reshape(real.data.shape)
     data = shadow(real.data)
@@ -420,7 +435,7 @@ def of_real(real: Any, shadow: Any = same) -> Sparse:
     return canonical(new)
 
 
-def canonical(A: Sparse) -> Sparse:
+def canonical(A: SparseMatrix) -> SparseMatrix:
     """Elements at one place are added; the order of them stays where there are none."""
     places = A._places
     if places.format == "dia" or places.has_canonical_format or not has_duplicates(coo := places.tocoo()):
@@ -433,14 +448,14 @@ def has_duplicates(places: Any) -> bool:
     return len(plain_np.unique(flat)) < len(flat)
 
 
-def without_duplicates(values: Any, places: Any) -> Sparse:
+def without_duplicates(values: Any, places: Any) -> SparseMatrix:
     """Elements at one place are added."""
     coords = [plain_np.asarray(c, int) for c in places.coords]
     flat = plain_np.ravel_multi_index(coords, places.shape) if places.nnz else plain_np.zeros(0, int)
     unique, which = plain_np.unique(flat, return_inverse=True)
     if len(unique) == len(flat):
         return of_places(values, places)
-    values = mapped(chosen(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
+    values = mapped(element_or_zero(values, places.data), map=Sums(groups(which, len(unique)), len(flat)))
     count = plain_np.arange(1.0, len(unique) + 1)
     return of_places(values, type(places)((count, plain_np.unravel_index(unique, places.shape)), shape=places.shape))
 
@@ -451,23 +466,23 @@ def groups(which: Any, count: int) -> list:
     return plain_np.split(order, plain_np.cumsum(plain_np.bincount(which, minlength=count))[:-1]) if count else []
 
 
-def sparse(x: Any) -> Sparse:
-    return x if isinstance(x, Sparse) else of_real(x._real if isinstance(x, Editable) else x)
+def sparse(x: Any) -> SparseMatrix:
+    return x if isinstance(x, SparseMatrix) else from_scipy(x._real if isinstance(x, EditableMatrix) else x)
 
 
-def is_matrix(*xs: Any) -> bool:
+def is_sparse_matrix(*xs: Any) -> bool:
     return all([issubclass(type(x)._theirs, sps.spmatrix) for x in xs])
 
 
-def of_elements(values: Any, pattern: Any, like: Sparse, to: Any = None) -> Sparse:
+def matrix_of_elements(values: Any, pattern: Any, like: SparseMatrix, to: Any = None) -> SparseMatrix:
     """With these elements, in the format csr; of SciPy's older class where `like` is."""
     count = plain_np.arange(1.0, len(pattern.rows) + 1)
-    kind = sps.csr_matrix if is_matrix(like) else sps.csr_array
+    kind = sps.csr_matrix if is_sparse_matrix(like) else sps.csr_array
     places = without_duplicates(values, sps.coo_array((count, (pattern.rows, pattern.cols)), shape=to or like.shape))
     return of_places(places._values, kind(places._places.tocsr()))
 
 
-def product(A: Sparse, B: Sparse) -> Sparse:
+def product(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     """The product of two: each element of A meets those of B in the row of its column."""
     (p, a), (q, b) = A._elements(), B._elements()
     if p.shape[1] != q.shape[0]:
@@ -478,12 +493,12 @@ def product(A: Sparse, B: Sparse) -> Sparse:
     mine = plain_np.repeat(plain_np.arange(len(p.rows)), counts)
     within = plain_np.arange(len(mine)) - plain_np.repeat(plain_np.cumsum(counts) - counts, counts)
     theirs = order[first[p.cols][mine] + within]
-    pairs = Pattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
-    a, b = beside(a, b)
-    return of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_matrix(A, B) else B, pairs.shape)
+    pairs = SparsityPattern(p.rows[mine], q.cols[theirs], (p.shape[0], q.shape[1]))
+    a, b = device_concatenator(a, b)
+    return matrix_of_elements(np.take(a, mine) * np.take(b, theirs), pairs, A if is_sparse_matrix(A, B) else B, pairs.shape)
 
 
-def together(parts: list) -> tuple:
+def stack_values(parts: list) -> tuple:
     """(one vector of values, the matrices of places in it)."""
     values, places, start = [], [], 0
     for A in parts:
@@ -492,41 +507,41 @@ def together(parts: list) -> tuple:
         start += shape(A._values)[0]
         values.append(A._values)
         places.append(form)
-    return np.concatenate(beside(*values)), places
+    return np.concatenate(device_concatenator(*values)), places
 
 
-def added(A: Sparse, B: Sparse) -> Sparse:
+def add_matrices(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     if A.shape != B.shape:
         raise ValueError("inconsistent shapes")
-    values, forms = together([A, B])
+    values, forms = stack_values([A, B])
     coos = [f.tocoo() for f in forms]
     at = plain_np.concatenate([c.data for c in coos])
     rows, cols = [plain_np.concatenate([plain_np.asarray(c.coords[i], int) for c in coos]) for i in (0, 1)]
-    return of_elements(chosen(values, at), Pattern(rows, cols, A.shape), A if is_matrix(A, B) else B)
+    return matrix_of_elements(element_or_zero(values, at), SparsityPattern(rows, cols, A.shape), A if is_sparse_matrix(A, B) else B)
 
 
-def elementwise(A: Sparse, B: Sparse) -> Sparse:
+def multiply_elements(A: SparseMatrix, B: SparseMatrix) -> SparseMatrix:
     (p, a), (q, b) = A._elements(), B._elements()
-    a, b = beside(a, b)
+    a, b = device_concatenator(a, b)
     _, i, j = plain_np.intersect1d(p.rows * A.shape[1] + p.cols, q.rows * A.shape[1] + q.cols, True, return_indices=True)
-    return of_elements(np.take(a, i) * np.take(b, j), Pattern(p.rows[i], p.cols[i], A.shape), A)
+    return matrix_of_elements(np.take(a, i) * np.take(b, j), SparsityPattern(p.rows[i], p.cols[i], A.shape), A)
 
 
-def compared(name: str) -> Any:
+def comparison_method(name: str) -> Any:
     """The values are compared as they are."""
 
     def run(self, other):
-        other = other._plain() if isinstance(other, Sparse) else bare(other)
+        other = other._plain() if isinstance(other, SparseMatrix) else bare(other)
         return getattr(self._plain(), name)(other)
 
     return run
 
 
 for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
-    setattr(Sparse, _name, compared(_name))
+    setattr(SparseMatrix, _name, comparison_method(_name))
 
 
-class Editable(Carrier):
+class EditableMatrix(Carrier):
     """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
 
     _theirs: Any
@@ -534,9 +549,9 @@ class Editable(Carrier):
     __array_ufunc__ = None
 
     def __init__(self, arg, shape=None, dtype=None, copy=False, **more):
-        if tracked(arg):
-            raise refusal(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
-        self._real = type(self)._theirs(plain(arg), plain(shape), dtype, copy, **more)
+        if holds_tracked(arg):
+            raise refusal_text(f"scipy.sparse.{type(self)._theirs.__name__}", "of tracked values", "csr, csc, coo or dia")
+        self._real = type(self)._theirs(plain_argument(arg), plain_argument(shape), dtype, copy, **more)
 
     @classmethod
     def _of(cls, x: Any, shadow: Any) -> Any:
@@ -551,12 +566,12 @@ class Editable(Carrier):
         return self._real
 
     def __setitem__(self, at, value):
-        if tracked(value):
-            raise refusal("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
-        self._real[plain(at)] = plain(value)
+        if holds_tracked(value):
+            raise refusal_text("scipy.sparse: A[i, j] = value", "of a tracked value", "coo_array((values, (rows, columns)))")
+        self._real[plain_argument(at)] = plain_argument(value)
 
     def __getitem__(self, at):
-        return SPARSE.faced(made(self._real[plain(at)]))
+        return SPARSE.faced(as_variable(self._real[plain_argument(at)]))
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("_"):
@@ -566,9 +581,9 @@ class Editable(Carrier):
             return SPARSE.faced(found)
 
         def run(*args, **kwargs):
-            if tracked(args, kwargs):
-                return getattr(of_real(self._real), name)(*args, **kwargs)
-            return SPARSE.faced(made(found(*plain(args), **plain(kwargs))))
+            if holds_tracked(args, kwargs):
+                return getattr(from_scipy(self._real), name)(*args, **kwargs)
+            return SPARSE.faced(as_variable(found(*plain_argument(args), **plain_argument(kwargs))))
 
         return run
 
@@ -577,12 +592,12 @@ for _name in (
     "__matmul__", "__rmatmul__", "__mul__", "__rmul__", "__truediv__", "__add__", "__radd__", "__sub__", "__rsub__", "__neg__", "__abs__",
     "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__pow__", "__len__", "__iter__",
 ):  # fmt: skip
-    setattr(Editable, _name, lambda self, *args, name=_name: getattr(of_real(self._real), name)(*args))
+    setattr(EditableMatrix, _name, lambda self, *args, name=_name: getattr(from_scipy(self._real), name)(*args))
 
 for _format in ("csr", "csc", "coo", "dia", "bsr", "lil", "dok"):
     for _kind in ("array", "matrix"):
         _real = getattr(sps, f"{_format}_{_kind}")
-        _base = Editable if _format in ("lil", "dok") else Sparse
-        _ours = Kind(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
+        _base = EditableMatrix if _format in ("lil", "dok") else SparseMatrix
+        _ours = CarrierType(_real.__name__, (_base,), {"_theirs": _real, "format": _format, "__doc__": _real.__doc__})
         FACES[_real] = _ours
         SPARSE.rule(_real)(_ours)

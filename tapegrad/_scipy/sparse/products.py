@@ -13,12 +13,12 @@ from ..._core.arrays import same_bits, xp_of
 from ..._core.errors import SingularError
 from ..._core.registry import load
 from ...ops.declare import primitive, rules
-from ..linear_maps import both, shared
+from ..linear_maps import bilinear_forward, shared
 
-KEPT = 4  # factorisations
+KEPT_FACTORISATIONS = 4  # factorisations
 
 
-class Pattern:
+class SparsityPattern:
     """Where the elements of a sparse matrix stand: element e in row rows[e], column cols[e]."""
 
     def __init__(self, rows: Any, cols: Any, to: tuple):
@@ -56,7 +56,7 @@ class Pattern:
             lu = scipy.sparse.linalg.splu(self.matrix(data).tocsc())
         except RuntimeError as error:
             raise SingularError(f"a sparse linear system: the matrix of shape {self.shape} is singular ({error})") from None
-        self.factors = [(data.copy(), lu), *self.factors[: KEPT - 1]]
+        self.factors = [(data.copy(), lu), *self.factors[: KEPT_FACTORISATIONS - 1]]
         return lu
 
     def solution(self, data: Any, b: Any, back: bool) -> Any:
@@ -74,7 +74,7 @@ class Pattern:
         return np.ascontiguousarray(y.T, kind).reshape(b.shape)
 
 
-def over(data: Any, x: Any, n: int, f: Any) -> Any:
+def map_leading_axes(data: Any, x: Any, n: int, f: Any) -> Any:
     """f(data, x) for each of the axes before the last of data."""
     library, data = xp_of(x), shared(data, 1)
     if math.prod(data.shape[:-1]) == 1:
@@ -89,7 +89,7 @@ def over(data: Any, x: Any, n: int, f: Any) -> Any:
 
 @primitive(batch="matrix")
 def sparse_product(data, x, *, pattern, back=False):
-    return over(data, x, pattern.shape[1 if back else 0], lambda d, x: pattern.times(d, x, back))
+    return map_leading_axes(data, x, pattern.shape[1 if back else 0], lambda d, x: pattern.times(d, x, back))
 
 
 @primitive(batch="matrix")
@@ -101,7 +101,7 @@ def sparse_outer(g, x, *, pattern):
 
 @primitive(batch="matrix")
 def sparse_solution(data, b, *, pattern, back=False):
-    return over(data, b, pattern.shape[0], lambda d, b: pattern.solution(d, b, back))
+    return map_leading_axes(data, b, pattern.shape[0], lambda d, b: pattern.solution(d, b, back))
 
 
 def outer_for(g: Any, x: Any, pattern: Any, back: bool) -> Any:
@@ -112,13 +112,13 @@ rules(
     sparse_product,
     lambda g, out, data, x, pattern, back: outer_for(g, x, pattern, back),
     lambda g, out, data, x, pattern, back: sparse_product(data, g, pattern=pattern, back=not back),
-    jvp=both(sparse_product),
+    jvp=bilinear_forward(sparse_product),
 )
 rules(
     sparse_outer,
     lambda t, out, g, x, pattern: sparse_product(t, x, pattern=pattern),
     lambda t, out, g, x, pattern: sparse_product(t, g, pattern=pattern, back=True),
-    jvp=both(sparse_outer),
+    jvp=bilinear_forward(sparse_outer),
 )
 
 

@@ -7,31 +7,31 @@ the blocks that are alive together."""
 
 from typing import Any
 
-from ..graph.blocks import BLOCK_OPS, size_of
+from ..graph.blocks import BLOCK_OPS, element_total
 from ..graph.nodes import LEAVES, Graph
 
 COSTS = {"cholesky": 3, "trisolve": 2, "lu": 1, "lusolve": 1}  # the cost is n^3 divided by this
 
 
-def elementwise(g: Graph, i: int) -> bool:
+def is_elementwise(g: Graph, i: int) -> bool:
     return bool(g.shape[i]) and g.op[i] not in BLOCK_OPS and g.op[i] not in LEAVES
 
 
-def root(g: Graph, i: int) -> int:
+def element_root(g: Graph, i: int) -> int:
     """Return the block, or number, that holds the elements of i."""
     return g.args[i][0] if g.op[i] == "view" else i
 
 
-def cost(g: Graph, i: int) -> int:
+def node_cost(g: Graph, i: int) -> int:
     """Estimate the number of operations of node i."""
     op, x = g.op[i], g.args[i]
     if op == "matmul":
-        return size_of(g.shape[i]) * g.shape[x[0]][1]
+        return element_total(g.shape[i]) * g.shape[x[0]][1]
     if op in ("trisolve", "lusolve"):
-        return size_of(g.shape[i]) * g.shape[i][0] // COSTS[op]
+        return element_total(g.shape[i]) * g.shape[i][0] // COSTS[op]
     if op in ("cholesky", "lu"):
         return g.shape[i][-1] ** 3 // COSTS[op]
-    return size_of(g.shape[x[0]] if op == "sum" else g.shape[i])
+    return element_total(g.shape[x[0]] if op == "sum" else g.shape[i])
 
 
 class Placement:
@@ -79,7 +79,7 @@ class Placement:
                 continue
             self.made[part, i] = self.time, (i, op, args)
             for j in args:
-                fits = elementwise(g, i) and g.shape[j] == g.shape[i]
+                fits = is_elementwise(g, i) and g.shape[j] == g.shape[i]
                 self._use(j, part, (part, i), fits or op == "sum")
 
     def _use(self, j: int, part: int | None, user: tuple | None = None, alike: bool = False) -> None:
@@ -119,7 +119,7 @@ class Placement:
 
     def _is_inlined(self, key: tuple) -> bool:
         part, i = key
-        if not elementwise(self.g, i):
+        if not is_elementwise(self.g, i):
             return False
         uses = self.uses.get(key, [])
         alone = len({user for _, _, user, _ in uses}) == 1
@@ -185,7 +185,7 @@ class Placement:
                     continue
                 size = extent(c)
                 lives.append((begin, max(end, self._last((part, f))), (n, c), size))
-                if root(g, after) in loop.carry and after != c:
+                if element_root(g, after) in loop.carry and after != c:
                     lives.append((begin, end, ("moved", n, k), size))
             for k, s in enumerate(loop.sums):
                 if g.shape[s]:
@@ -195,7 +195,7 @@ class Placement:
 
     def extent(self, i: int) -> int:
         """Return the number of arena elements of block i."""
-        size = size_of(self.g.shape[i])
+        size = element_total(self.g.shape[i])
         return 2 * size if i in self.wide else size + size % 2 if self.wide else size
 
     def _allocate(self, lives: list[tuple]) -> None:

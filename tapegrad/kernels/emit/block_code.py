@@ -10,9 +10,9 @@ from contextlib import ExitStack
 from dataclasses import dataclass, field
 from typing import Any
 
-from ..graph.blocks import contiguous, size_of
+from ..graph.blocks import contiguous_strides, element_total
 
-SHORT = 8  # longest elementwise loop, in instructions, that is unrolled by four
+UNROLLED_INSTRUCTIONS = 8  # longest elementwise loop, in instructions, that is unrolled by four
 
 
 @dataclass(frozen=True)
@@ -45,7 +45,7 @@ class Affine:
 
 
 @dataclass(frozen=True)
-class Buffer:
+class BlockBuffer:
     """A buffer of elements: `base` is its address in the language of the emitter.
 
     A constant buffer has one number for all lanes. A wide buffer holds float64 in a float32 program."""
@@ -57,10 +57,10 @@ class Buffer:
 
 
 @dataclass(frozen=True)
-class Access:
+class BlockAccess:
     """The elements at offset + strides * index of a buffer."""
 
-    buffer: Buffer
+    buffer: BlockBuffer
     offset: int
     strides: tuple
 
@@ -71,11 +71,11 @@ class Access:
         return out
 
 
-def read(b: Any, x: Access, *index: Any) -> Any:
+def emit_read(b: Any, x: BlockAccess, *index: Any) -> Any:
     return b.load(x.buffer, x.at(*index))
 
 
-def write(b: Any, x: Access, value: Any, *index: Any) -> None:
+def emit_write(b: Any, x: BlockAccess, value: Any, *index: Any) -> None:
     b.put(x.buffer, x.at(*index), value)
 
 
@@ -98,31 +98,41 @@ def tiles(b: Any, n: int, visit: Callable) -> None:
             visit(c, step)
 
 
-def matmul(b: Any, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
+def emit_matmul(b: Any, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple) -> None:
     """Write a tiled matrix product; zeros of a gated operand give 0 even with nan."""
     for begin, end, step in cuts(n):
         with b.range(begin, end, step) as i:
-            tiles(b, m, lambda j, width, i=i, step=step: tile(b, out, x, y, inner, i, step, j, width, gates))
+            tiles(b, m, lambda j, width, i=i, step=step: emit_tile(b, out, x, y, inner, i, step, j, width, gates))
 
 
-def tile(
-    b: Any, out: Access, x: Access, y: Access, inner: int, i: Affine, rows: int, j: Affine, columns: int, gates: tuple, pitch: int = 1
+def emit_tile(
+    b: Any,
+    out: BlockAccess,
+    x: BlockAccess,
+    y: BlockAccess,
+    inner: int,
+    i: Affine,
+    rows: int,
+    j: Affine,
+    columns: int,
+    gates: tuple,
+    pitch: int = 1,
 ) -> None:
     """Write `rows` times `columns` elements of a product; the columns are `pitch` apart."""
     cells = [[b.cell(b.c(0.0)) for _ in range(columns)] for _ in range(rows)]
     with b.range(0, inner) as k:
-        left = [read(b, x, i + r, k) for r in range(rows)]
-        right = [read(b, y, k, j + c * pitch) for c in range(columns)]
+        left = [emit_read(b, x, i + r, k) for r in range(rows)]
+        right = [emit_read(b, y, k, j + c * pitch) for c in range(columns)]
         for r in range(rows):
             for c in range(columns):
-                u, v = gated(b, left[r], right[c], gates)
+                u, v = emit_gated(b, left[r], right[c], gates)
                 b.set(cells[r][c], b.fma(u, v, b.get(cells[r][c])))
     for r in range(rows):
         for c in range(columns):
-            write(b, out, b.get(cells[r][c]), i + r, j + c * pitch)
+            emit_write(b, out, b.get(cells[r][c]), i + r, j + c * pitch)
 
 
-def gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
+def emit_gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
     zero = b.c(0.0)
     if gates[0]:
         v = b.select(b.eq(u, zero), zero, v)
@@ -131,87 +141,89 @@ def gated(b: Any, u: Any, v: Any, gates: tuple) -> tuple:
     return u, v
 
 
-def cholesky(b: Any, out: Access, a: Access, n: int) -> None:
+def emit_cholesky(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
     with b.range(0, n) as i, b.range(i + 1, n) as j:
-        write(b, out, b.c(0.0), i, j)
+        emit_write(b, out, b.c(0.0), i, j)
     with b.range(0, n) as j:
-        pivot = b.cell(read(b, a, j, j))
+        pivot = b.cell(emit_read(b, a, j, j))
         with b.range(0, j) as k:
-            v = read(b, out, j, k)
+            v = emit_read(b, out, j, k)
             b.set(pivot, b.fnma(v, v, b.get(pivot)))
         d = b.sqrt(b.get(pivot))
-        write(b, out, d, j, j)
+        emit_write(b, out, d, j, j)
         r = b.rcp(d)
         with b.range(j + 1, n) as i:
-            acc = b.cell(read(b, a, i, j))
+            acc = b.cell(emit_read(b, a, i, j))
             with b.range(0, j) as k:
-                b.set(acc, b.fnma(read(b, out, i, k), read(b, out, j, k), b.get(acc)))
-            write(b, out, b.mul(b.get(acc), r), i, j)
+                b.set(acc, b.fnma(emit_read(b, out, i, k), emit_read(b, out, j, k), b.get(acc)))
+            emit_write(b, out, b.mul(b.get(acc), r), i, j)
 
 
-def substitute(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lower: bool, unit: bool) -> None:
+def substitute(b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, unit: bool) -> None:
     """Write out = t^-1 right, row by row, for several columns at a time."""
 
     def columns(c: Affine, width: int) -> None:
         with b.range(0, n) as u:
             i = u if lower else n - 1 - u
-            cells = [b.cell(read(b, right, i, c + q)) for q in range(width)]
+            cells = [b.cell(emit_read(b, right, i, c + q)) for q in range(width)]
             with b.range(0, u) as v:
                 k = v if lower else n - 1 - v
-                factor = read(b, t, i, k)
+                factor = emit_read(b, t, i, k)
                 for q in range(width):
-                    b.set(cells[q], b.fnma(factor, read(b, out, k, c + q), b.get(cells[q])))
-            r = None if unit else b.rcp(read(b, t, i, i))
+                    b.set(cells[q], b.fnma(factor, emit_read(b, out, k, c + q), b.get(cells[q])))
+            r = None if unit else b.rcp(emit_read(b, t, i, i))
             for q in range(width):
                 value = b.get(cells[q])
-                write(b, out, value if unit else b.mul(value, r), i, c + q)
+                emit_write(b, out, value if unit else b.mul(value, r), i, c + q)
 
     tiles(b, m, columns)
 
 
-def trisolve(b: Any, out: Access, t: Access, right: Access, n: int, m: int, lower: bool, transpose: bool, unit: bool) -> None:
+def trisolve(
+    b: Any, out: BlockAccess, t: BlockAccess, right: BlockAccess, n: int, m: int, lower: bool, transpose: bool, unit: bool
+) -> None:
     if transpose:
-        t, lower = Access(t.buffer, t.offset, t.strides[::-1]), not lower
+        t, lower = BlockAccess(t.buffer, t.offset, t.strides[::-1]), not lower
     substitute(b, out, t, right, n, m, lower, unit)
 
 
-def exchange(b: Any, swap: Any, x: Access, i: Affine, j: Affine, c: Affine) -> None:
+def exchange(b: Any, swap: Any, x: BlockAccess, i: Affine, j: Affine, c: Affine) -> None:
     """Exchange the elements (i, c) and (j, c) where `swap` holds."""
-    u, v = read(b, x, i, c), read(b, x, j, c)
-    write(b, x, b.select(swap, v, u), i, c)
-    write(b, x, b.select(swap, u, v), j, c)
+    u, v = emit_read(b, x, i, c), emit_read(b, x, j, c)
+    emit_write(b, x, b.select(swap, v, u), i, c)
+    emit_write(b, x, b.select(swap, u, v), j, c)
 
 
-def lu(b: Any, out: Access, a: Access, n: int) -> None:
+def emit_lu(b: Any, out: BlockAccess, a: BlockAccess, n: int) -> None:
     """Write an LU factorisation with row exchanges.
 
     out[0] holds both factors. out[1][j, i] says whether rows j and i were exchanged."""
-    f, flags = Access(out.buffer, 0, (n, 1)), Access(out.buffer, n * n, (n, 1))
+    f, flags = BlockAccess(out.buffer, 0, (n, 1)), BlockAccess(out.buffer, n * n, (n, 1))
     with b.range(0, n) as i, b.range(0, n) as j:
-        write(b, f, read(b, a, i, j), i, j)
-        write(b, flags, b.c(0.0), i, j)
+        emit_write(b, f, emit_read(b, a, i, j), i, j)
+        emit_write(b, flags, b.c(0.0), i, j)
     with b.range(0, n) as j:
         with b.range(j + 1, n) as i:
-            swap = b.gt(b.abs(read(b, f, i, j)), b.abs(read(b, f, j, j)))
-            write(b, flags, b.select(swap, b.c(1.0), b.c(0.0)), j, i)
+            swap = b.gt(b.abs(emit_read(b, f, i, j)), b.abs(emit_read(b, f, j, j)))
+            emit_write(b, flags, b.select(swap, b.c(1.0), b.c(0.0)), j, i)
             with b.range(0, n) as c:
                 exchange(b, swap, f, j, i, c)
-        r = b.rcp(read(b, f, j, j))
+        r = b.rcp(emit_read(b, f, j, j))
         with b.range(j + 1, n) as i:
-            factor = b.mul(read(b, f, i, j), r)
-            write(b, f, factor, i, j)
+            factor = b.mul(emit_read(b, f, i, j), r)
+            emit_write(b, f, factor, i, j)
             with b.range(j + 1, n) as c:
-                write(b, f, b.fnma(factor, read(b, f, j, c), read(b, f, i, c)), i, c)
+                emit_write(b, f, b.fnma(factor, emit_read(b, f, j, c), emit_read(b, f, i, c)), i, c)
 
 
-def lusolve(b: Any, out: Access, factors: Access, right: Access, n: int, m: int, transpose: bool) -> None:
-    f, flags = Access(factors.buffer, 0, (n, 1)), Access(factors.buffer, n * n, (n, 1))
-    turned = Access(factors.buffer, 0, (1, n))
+def lusolve(b: Any, out: BlockAccess, factors: BlockAccess, right: BlockAccess, n: int, m: int, transpose: bool) -> None:
+    f, flags = BlockAccess(factors.buffer, 0, (n, 1)), BlockAccess(factors.buffer, n * n, (n, 1))
+    turned = BlockAccess(factors.buffer, 0, (1, n))
     with b.range(0, n) as i, b.range(0, m) as c:
-        write(b, out, read(b, right, i, c), i, c)
+        emit_write(b, out, emit_read(b, right, i, c), i, c)
 
     def exchanged(j: Affine, i: Affine) -> None:
-        swap = b.gt(read(b, flags, j, i), b.c(0.0))
+        swap = b.gt(emit_read(b, flags, j, i), b.c(0.0))
         with b.range(0, m) as c:
             exchange(b, swap, out, j, i, c)
 
@@ -229,11 +241,11 @@ def lusolve(b: Any, out: Access, factors: Access, right: Access, n: int, m: int,
             exchanged(j, n - 1 - v)
 
 
-def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None:
-    f, flags = Access(factors.buffer, 0, (n + 1,)), Access(factors.buffer, n * n, (n, 1))
+def determinant(b: Any, out: BlockAccess, factors: BlockAccess, n: int, what: str) -> None:
+    f, flags = BlockAccess(factors.buffer, 0, (n + 1,)), BlockAccess(factors.buffer, n * n, (n, 1))
     total = b.cell(b.c(0.0 if what == "logdet" else 1.0))
     with b.range(0, n) as k:
-        d = read(b, f, k)
+        d = emit_read(b, f, k)
         if what == "logdet":
             b.set(total, b.add(b.get(total), b.function("log", b.abs(d))))
         elif what == "det":
@@ -243,9 +255,9 @@ def determinant(b: Any, out: Access, factors: Access, n: int, what: str) -> None
             b.set(total, s)
     if what != "logdet":
         with b.range(0, n) as j, b.range(j + 1, n) as i:
-            swap = b.gt(read(b, flags, j, i), b.c(0.0))
+            swap = b.gt(emit_read(b, flags, j, i), b.c(0.0))
             b.set(total, b.select(swap, b.neg(b.get(total)), b.get(total)))
-    write(b, out, b.get(total), 0)
+    emit_write(b, out, b.get(total), 0)
 
 
 class BlockCode:
@@ -297,24 +309,24 @@ class BlockCode:
             else:
                 self.mapped(self.whole(i, env), g.shape[i], placement.group[self.part, i], i, env)
 
-    def home(self, key: Any) -> Buffer:
+    def home(self, key: Any) -> BlockBuffer:
         """Return the place of a block in the arena."""
         place = self.low.placement.place[key]
         node = self.low.loops[key[1]].sums[key[2]] if key[0] == "chunk" else None if key[0] == "moved" else key[1]
-        return Buffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else Buffer(self.arena, place)
+        return BlockBuffer(self.wide_arena, place // 2, wide=True) if node in self.low.wide else BlockBuffer(self.arena, place)
 
-    def whole(self, i: int, env: dict) -> Access:
-        return Access(env[i], 0, contiguous(self.g.shape[i]))
+    def whole(self, i: int, env: dict) -> BlockAccess:
+        return BlockAccess(env[i], 0, contiguous_strides(self.g.shape[i]))
 
-    def access(self, j: int, env: dict) -> Access:
+    def access(self, j: int, env: dict) -> BlockAccess:
         """Return the access to the elements of block j."""
         g = self.g
         if g.op[j] == "view":
             offset, strides = g.meta[j]
             source = self.access(g.args[j][0], env)
-            return Access(source.buffer, source.offset + offset, strides)
+            return BlockAccess(source.buffer, source.offset + offset, strides)
         if g.op[j] == "array":
-            return Access(self.constants(j), 0, contiguous(g.shape[j]))
+            return BlockAccess(self.constants(j), 0, contiguous_strides(g.shape[j]))
         return self.whole(j, env)
 
     def number(self, j: int) -> int | None:
@@ -338,7 +350,7 @@ class BlockCode:
 
     def flat(self, nodes: list[int], shape: tuple, env: dict) -> bool:
         """Return whether one loop over all elements can read these nodes."""
-        return all(self.number(j) is not None or self.access(j, env).strides == contiguous(shape) for j in nodes)
+        return all(self.number(j) is not None or self.access(j, env).strides == contiguous_strides(shape) for j in nodes)
 
     def evaluated(self, group: list, index: list, env: dict, flat: bool) -> dict:
         """Return the values of a group of elementwise instructions at one index."""
@@ -364,12 +376,12 @@ class BlockCode:
     def loops(self, stack: ExitStack, dims: tuple, steps: int = 1) -> list:
         return [stack.enter_context(self.range(0, n, steps if k == len(dims) - 1 else 1)) for k, n in enumerate(dims)]
 
-    def mapped(self, out: Access, shape: tuple, group: list, result: int, env: dict) -> None:
+    def mapped(self, out: BlockAccess, shape: tuple, group: list, result: int, env: dict) -> None:
         """Write out = the elementwise `result` of a group of instructions; without a group, copy."""
         g = self.g
         inner = {i for i, _, _ in group}
         leaves = [j for _, _, args in group for j in args if g.shape[j] and j not in inner] if group else [result]
-        flat = self.flat(leaves, shape, env) and out.strides == contiguous(shape)
+        flat = self.flat(leaves, shape, env) and out.strides == contiguous_strides(shape)
 
         def visit(here: list) -> None:
             value = self.evaluated(group, here, env, flat)[result] if group else self.element(result, here, env, flat)
@@ -378,9 +390,9 @@ class BlockCode:
             self.put(out.buffer, here[0] + out.offset if flat else out.at(*here), value)
 
         if flat:
-            self.along(size_of(shape), lambda i: visit([i]), len(group) <= SHORT)
+            self.along(element_total(shape), lambda i: visit([i]), len(group) <= UNROLLED_INSTRUCTIONS)
             return
-        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= SHORT else 1
+        steps = next(k for k in (4, 3, 2, 1) if shape[-1] % k == 0) if len(group) <= UNROLLED_INSTRUCTIONS else 1
         with ExitStack() as stack:
             index = self.loops(stack, shape, steps)
             for k in range(steps):
@@ -390,24 +402,24 @@ class BlockCode:
         """Yield (number in the flat block, value) for the elements of block j, inside loops."""
         shape = self.g.shape[j]
         flat = self.flat([j], shape, env)
-        dims = (size_of(shape),) if flat else shape
+        dims = (element_total(shape),) if flat else shape
         with ExitStack() as stack:
             index = self.loops(stack, dims)
-            yield Access(Buffer(""), 0, contiguous(dims)).at(*index), self.element(j, index, env, flat)
+            yield BlockAccess(BlockBuffer(""), 0, contiguous_strides(dims)).at(*index), self.element(j, index, env, flat)
 
-    def filled_with(self, out: Buffer, shape: tuple, j: int, env: dict) -> None:
+    def filled_with(self, out: BlockBuffer, shape: tuple, j: int, env: dict) -> None:
         """Fill the buffer with block j, or with the number j."""
-        self.mapped(Access(out, 0, contiguous(shape)), shape, [], j, env)
+        self.mapped(BlockAccess(out, 0, contiguous_strides(shape)), shape, [], j, env)
 
-    def accumulate(self, out: Buffer, shape: tuple, readers: list[Callable], flat: bool = True) -> None:
+    def accumulate(self, out: BlockBuffer, shape: tuple, readers: list[Callable], flat: bool = True) -> None:
         """Write out += x, or x y, elementwise; each reader returns a factor at an index."""
-        dims = (size_of(shape),) if flat else shape
-        target = Access(out, 0, contiguous(dims))
+        dims = (element_total(shape),) if flat else shape
+        target = BlockAccess(out, 0, contiguous_strides(dims))
 
         def visit(index: list) -> None:
             x = [reader(index) for reader in readers]
-            old = read(self, target, *index)
-            write(self, target, self.fma(*x, old) if len(x) == 2 else self.add(old, x[0]), *index)
+            old = emit_read(self, target, *index)
+            emit_write(self, target, self.fma(*x, old) if len(x) == 2 else self.add(old, x[0]), *index)
 
         if flat:
             self.along(dims[0], lambda i: visit([i]), True)
@@ -415,7 +427,7 @@ class BlockCode:
         with ExitStack() as stack:
             visit(self.loops(stack, dims))
 
-    def accumulate_term(self, out: Buffer, shape: tuple, term: tuple, env: dict) -> None:
+    def accumulate_term(self, out: BlockBuffer, shape: tuple, term: tuple, env: dict) -> None:
         """Add a term of a step, which has the program's dtype."""
         flat = self.flat(list(term), shape, env)
 
@@ -440,7 +452,7 @@ class BlockCode:
             if ("moved", n, k) not in place:
                 self.filled_with(carry[k], shape(k), after, env)
         for k, _ in moved:
-            with self.range(0, size_of(shape(k))) as i:
+            with self.range(0, element_total(shape(k))) as i:
                 self.put(carry[k], i, self.load(self.home(("moved", n, k)), i))
 
     def summed(self, i: int, env: dict) -> None:
@@ -457,41 +469,41 @@ class BlockCode:
                 value = self.evaluated(group, here, env, False)[x] if group else self.element(x, here, env)
                 self.set(total, self.add(self.get(total), value))
             if rest:
-                write(self, self.whole(i, env), self.get(total), *[index[k] for k in rest])
+                emit_write(self, self.whole(i, env), self.get(total), *[index[k] for k in rest])
         if not rest:
             env[i] = self.get(total)
 
     def assembled(self, i: int, env: dict) -> None:
         g, out = self.g, env[i]
-        size, pieces = size_of(g.shape[i]), g.meta[i]
-        if sum(size_of(p.dims) for p in pieces) < size:
+        size, pieces = element_total(g.shape[i]), g.meta[i]
+        if sum(element_total(p.dims) for p in pieces) < size:
             self.filled_with(out, (size,), g.zero, env)
         for p in pieces:
             s = g.args[i][p.source]
-            to = Access(out, p.to, p.to_strides)
+            to = BlockAccess(out, p.to, p.to_strides)
             if g.shape[s]:
                 source = self.access(s, env)
-                source = Access(source.buffer, source.offset + p.at, p.at_strides)
+                source = BlockAccess(source.buffer, source.offset + p.at, p.at_strides)
             with ExitStack() as stack:
-                index = self.loops(stack, p.dims) if size_of(p.dims) > 1 else [0] * len(p.dims)
-                write(self, to, read(self, source, *index) if g.shape[s] else self.value(s, env), *index)
+                index = self.loops(stack, p.dims) if element_total(p.dims) > 1 else [0] * len(p.dims)
+                emit_write(self, to, emit_read(self, source, *index) if g.shape[s] else self.value(s, env), *index)
 
     def called(self, i: int, op: str, args: tuple, env: dict) -> None:
         g = self.g
         write_code, operands = ROUTINES[op]
         reads = [self.operand(args[k], env) for k in operands]
-        out = self.whole(i, env) if g.shape[i] else Access(self.single(self.c(0.0)), 0, (1,))
-        self.routine(op, write_code, [out, *reads], sizes(g, i, op, args))
+        out = self.whole(i, env) if g.shape[i] else BlockAccess(self.single(self.c(0.0)), 0, (1,))
+        self.routine(op, write_code, [out, *reads], routine_sizes(g, i, op, args))
         if not g.shape[i]:
-            env[i] = read(self, out, 0)
+            env[i] = emit_read(self, out, 0)
 
-    def operand(self, j: int, env: dict) -> Access:
+    def operand(self, j: int, env: dict) -> BlockAccess:
         """Return block j as an operand of a routine; a single number is read at stride 0."""
         n = self.number(j)
-        return self.access(j, env) if n is None else Access(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
+        return self.access(j, env) if n is None else BlockAccess(self.single(self.value(n, env)), 0, (0,) * len(self.g.shape[j]))
 
 
-def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
+def routine_sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
     """Return the sizes that a routine is called with."""
     if op == "matmul":
         return g.shape[i][0], g.shape[args[0]][1], g.shape[i][1], g.meta[i]
@@ -503,6 +515,6 @@ def sizes(g: Any, i: int, op: str, args: tuple) -> tuple:
 
 
 ROUTINES = {
-    "matmul": (matmul, (0, 1)), "cholesky": (cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (lu, (0,)),
+    "matmul": (emit_matmul, (0, 1)), "cholesky": (emit_cholesky, (0,)), "trisolve": (trisolve, (0, 1)), "lu": (emit_lu, (0,)),
     "lusolve": (lusolve, (1, 2)), "logdet": (determinant, (1,)), "det": (determinant, (1,)), "detsign": (determinant, (0,)),
 }  # fmt: skip

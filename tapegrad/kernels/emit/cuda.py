@@ -23,26 +23,26 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import ArgumentError
-from ..graph.blocks import size_of
+from ..graph.blocks import element_total
 from ..graph.nodes import COMPARE, Graph
-from ..graph.program import Loop, carried
-from .block_code import Access, Buffer
-from .cuda_builder import BITS, FOUR, HEAD, WARP, Writer, function
+from ..graph.program import ProgramLoop, carried
+from .block_code import BlockAccess, BlockBuffer
+from .cuda_builder import BITS, FOUR, HEAD, WARP, CudaBuilder, device_function
 from .cuda_tape import TapeCode
-from .elementary import called, identifier, is_function
-from .lower import CHUNK, Body, Lowered
-from .schedule import Item, ordered, peak
-from .walk import Walk
+from .elementary import called_functions, identifier, is_called_function
+from .lower import CHUNK, Body, LoweredProgram
+from .schedule import Item, peak, schedule_order
+from .walk import ProgramWalk
 
 THREADS = 128  # in a block, at most: at 255 registers each, two blocks are resident
-ROOM = 160  # registers for the values of a step; above this the step is reordered
-FEW = 24  # longest step, in instructions, that loads its data by four
+STEP_REGISTERS = 160  # registers for the values of a step; above this the step is reordered
+FEW_INSTRUCTIONS = 24  # longest step, in instructions, that loads its data by four
 REGISTERS = 255  # of a thread; few kernels below this estimate spill, and little
-MANY = 8  # sums above which the totals lie on the tape, read once a chunk, to save registers
+MANY_SUMS = 8  # sums above which the totals lie on the tape, read once a chunk, to save registers
 
 
 @dataclass(frozen=True)
-class Signature:
+class KernelSignature:
     """The parameters of an emitted kernel in order, as (name, C type, role).
 
     It also holds the rows of the outputs, the rows of totals on the tape, and the largest number of threads
@@ -57,37 +57,37 @@ class Signature:
         return [role for _, _, role in self.parameters]
 
 
-def head(low: Lowered, bits: int) -> str:
+def program_head(low: LoweredProgram, bits: int) -> str:
     """Return the text that precedes the kernels of a program."""
     integer = "long long" if bits == 64 else "int"
     text = HEAD.format(real="double" if bits == 64 else "float", integer=integer)
     text += BITS.format(real="real", whole="whole", integer=integer)
     uses = low.functions()
-    text += "".join(function(f, bits, False, f in called(uses)) for f in sorted(filter(is_function, set(uses))))
+    text += "".join(device_function(f, bits, False, f in called_functions(uses)) for f in sorted(filter(is_called_function, set(uses))))
     if low.precise is not None:  # the same names for float64
         text += BITS.format(real="double", whole="long long", integer="long long")
         uses = low.functions(True)
-        text += "".join(function(f, 64, True, f in called(uses)) for f in sorted(filter(is_function, set(uses))))
+        text += "".join(device_function(f, 64, True, f in called_functions(uses)) for f in sorted(filter(is_called_function, set(uses))))
     return text
 
 
-class Text(Walk, TapeCode, Writer):
+class CudaText(ProgramWalk, TapeCode, CudaBuilder):
     """The text of one program."""
 
     typed_by = ("bits", "f", "real", "word")
 
-    def __init__(self, low: Lowered, bits: int, per_sample: bool, every: int = 1):
+    def __init__(self, low: LoweredProgram, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
         self.low, self.per_sample, self.every, self.own = low, per_sample, every, bits
         self.sum = "real" if low.precise is None else "double"  # the type of sums
         self.g: Graph = low.program.g
-        self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY}
+        self.totals = {n: len(b.loop.sums) for n, b in enumerate(low.bodies) if b.loop.data and len(b.loop.sums) >= MANY_SUMS}
         self.totals = {n: k for n, k in self.totals.items() if not any(self.g.shape[s] for s in low.loops[n].sums)}
         self.arena, self.wide_arena = "arena", "wide_arena"
         self.globals: dict = {}
         self.routines: dict = {}
 
-    def text(self, entry: str) -> tuple[str, Signature]:
+    def text(self, entry: str) -> tuple[str, KernelSignature]:
         env: dict = {}
         parameters = [*self.inputs(), *self.outputs(), ("batch", "i64", "batch"), ("T", "i64", "steps")]
         stored = [n for n, b in enumerate(self.low.bodies) if b.loop.stored]
@@ -118,7 +118,7 @@ class Text(Walk, TapeCode, Writer):
 
     def head(self) -> str:
         """Return the text that precedes the kernels."""
-        return head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
+        return program_head(self.low, self.own) + FOUR * any(self.fours(n) for n in range(len(self.low.bodies)))
 
     @property
     def total_rows(self) -> int:
@@ -130,10 +130,10 @@ class Text(Walk, TapeCode, Writer):
         these."""
         return f"(double*)({pointer} - threadIdx.x % {WARP}) + threadIdx.x % {WARP}"
 
-    def builder(self, bits: int) -> Writer:
-        return Writer(bits, bits > self.own)
+    def builder(self, bits: int) -> CudaBuilder:
+        return CudaBuilder(bits, bits > self.own)
 
-    def single(self, value: str) -> Buffer:
+    def single(self, value: str) -> BlockBuffer:
         return replace(super().single(value), wide=self.bits > self.own)
 
     def inputs(self) -> list[tuple]:
@@ -163,9 +163,9 @@ class Text(Walk, TapeCode, Writer):
                             self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
                     else:
                         self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
-                row += size_of(self.g.shape[o])
+                row += element_total(self.g.shape[o])
 
-    def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, Signature]:
+    def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, KernelSignature]:
         """Return the function of all lines so far, and its signature.
 
         The launch bounds of a recursion ask for two blocks on a multiprocessor. Otherwise the compiler spills
@@ -174,14 +174,14 @@ class Text(Walk, TapeCode, Writer):
         bounds, body = f"{THREADS}, 2" if recursion else str(THREADS), "\n".join(self.lines)
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
         rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
-        return text, Signature(parameters, rows, self.total_rows)
+        return text, KernelSignature(parameters, rows, self.total_rows)
 
     def load_inputs(self, env: dict) -> None:
         g = self.g
         for node, group, k in self.low.parameters():
             if g.shape[node]:
                 env[node] = self.home((None, node))
-                with self.range(0, size_of(g.shape[node])) as r:
+                with self.range(0, element_total(g.shape[node])) as r:
                     self.put(env[node], r, self.let(f"in{group}[({self.count(r + k)}) * batch + s]"))
             else:
                 env[node] = self.let(f"in{group}[{k}LL * batch + s]")
@@ -197,24 +197,24 @@ class Text(Walk, TapeCode, Writer):
     def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
         return f"k{k}", f"static __device__ const {self.real} k{k}[] = {{{', '.join([self.c(x) for x in values])}}};\n"
 
-    def routine_text(self, op: str, k: int, code: Callable, accesses: list[Access], sizes: tuple) -> tuple[str, str]:
+    def routine_text(self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> tuple[str, str]:
         w = self.builder(self.bits)
-        code(w, *[Access(Buffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        code(w, *[BlockAccess(BlockBuffer(f"p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
         kinds = [f"{w.real}* __restrict__", *[f"const {w.real}*"] * (len(accesses) - 1)]
         head, body = ", ".join(f"{kind} p{n}" for n, kind in enumerate(kinds)), "\n".join(w.lines)
         return f"{op}{k}", f"static __device__ __attribute__((noinline)) void {op}{k}({head}) {{\n{body}\n}}\n"
 
-    def call_routine(self, name: str, accesses: list[Access]) -> None:
+    def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.line(f"{name}({', '.join([f'&{self.place_in(a.buffer, a.offset)}' for a in accesses])});")
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
-        if is_function(op):
+        if is_called_function(op):
             return self.let(f"own_{identifier(op)}({', '.join(x)})")
         if op in COMPARE:
             return self.compare(op, *x)
         return getattr(self, op + "_" if op in ("and", "or", "not") else op)(*x)
 
-    def trips(self, n: int, loop: Loop, env: dict) -> str:
+    def trips(self, n: int, loop: ProgramLoop, env: dict) -> str:
         if loop.data:
             return "T"
         if loop.of is not None:
@@ -327,7 +327,13 @@ class Text(Walk, TapeCode, Writer):
         body = self.low.bodies[n]
         loop = body.loop
         plain = loop.steps == "data" and loop.of is None and not (loop.carry or loop.each or body.blocks or body.inner)
-        if self.own != 32 or self.per_sample or not plain or len(body.code) > FEW or any(is_function(op) for _, op, _ in body.code):
+        if (
+            self.own != 32
+            or self.per_sample
+            or not plain
+            or len(body.code) > FEW_INSTRUCTIONS
+            or any(is_called_function(op) for _, op, _ in body.code)
+        ):
             return []
         return sorted({self.g.args[j][2] for j in body.used() if self.g.op[j] == "in" and self.g.args[j][0] == "y"})
 
@@ -372,7 +378,7 @@ class Text(Walk, TapeCode, Writer):
 
     def order(self, body: Body, work: list) -> list[int]:
         items, fixed = self.items(body, work)
-        return ordered(items, carried(body.loop), ROOM * 32 // self.own - fixed)
+        return schedule_order(items, carried(body.loop), STEP_REGISTERS * 32 // self.own - fixed)
 
     def items(self, body: Body, work: list) -> tuple[list[Item], int]:
         """Return the values that a step computes, to be ordered, and the number of others alive
@@ -416,7 +422,7 @@ class Text(Walk, TapeCode, Writer):
             if self.g.shape[j]:
                 name = f"b{next(self.fresh)}"
                 self.line(f"real* const {name} = &{places[j]};")
-                env[j] = Buffer(name)
+                env[j] = BlockBuffer(name)
             else:
                 env[j] = self.let(places[j])
 
@@ -439,7 +445,7 @@ class Text(Walk, TapeCode, Writer):
         self.line(f"{name} = fma{f}({x[0]}, {x[1]}, {name});" if len(x) == 2 else f"{name} = {name} + {x[0]};")
 
 
-def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
+def bits_for(program: LoweredProgram, dtype: np.dtype | type) -> int:
     """Return the bits of the dtype; raise ArgumentError if the program was lowered for another dtype."""
     if program.precise is not None and np.dtype(dtype) != np.float32:
         raise ArgumentError(f"{program.name} was lowered for float32 with sums of float64: emit it for np.float32, not {np.dtype(dtype)}")
@@ -447,8 +453,8 @@ def bits_for(program: Lowered, dtype: np.dtype | type) -> int:
 
 
 def emit_cuda(
-    program: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
-) -> tuple[str, str, Signature]:
+    program: LoweredProgram, dtype: np.dtype | type = np.float64, per_sample: bool = False, entry: str = "kernel", every: int = 1
+) -> tuple[str, str, KernelSignature]:
     """Write a lowered program as CUDA C.
 
     Parameters
@@ -486,5 +492,5 @@ def emit_cuda(
     >>> [name for name, _, _ in signature.parameters]
     ['in0', 'data', 'out0', 'out1', 'batch', 'T']
     """
-    source, signature = Text(program, bits_for(program, dtype), per_sample, every).text(entry)
+    source, signature = CudaText(program, bits_for(program, dtype), per_sample, every).text(entry)
     return source, entry, signature

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.nodes import COMPARE
 from . import elementary, far_angles
-from .block_code import Affine, Buffer
+from .block_code import Affine, BlockBuffer
 
 WARP = 32
 HEAD = """typedef {real} real;
@@ -24,7 +24,7 @@ static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return
 FOUR = "struct alignas(16) Four { real v[4]; };\n"
 
 
-class Writer:
+class CudaBuilder:
     """C statements with one temporary for each operation; `elementary` writes its functions with it.
 
     `wide` selects float64 in a float32 program."""
@@ -182,9 +182,9 @@ class Writer:
     def set(self, cell: str, value: str) -> None:
         self.line(f"{cell} = {value};")
 
-    def single(self, value: str) -> Buffer:
+    def single(self, value: str) -> BlockBuffer:
         """Return a buffer of one element."""
-        return Buffer(f"(&{self.cell(value)})")
+        return BlockBuffer(f"(&{self.cell(value)})")
 
     def count(self, x: Affine | int) -> str:
         if isinstance(x, int):
@@ -193,14 +193,14 @@ class Writer:
         parts += [str(x.const)] if x.const or not parts else []
         return " + ".join(parts)
 
-    def place_in(self, buffer: Buffer, at: Affine | int) -> str:
+    def place_in(self, buffer: BlockBuffer, at: Affine | int) -> str:
         index = self.count(at + buffer.offset)
         return f"{buffer.base}[{index}]" if buffer.constant else f"{buffer.base}[({index}) * {WARP}]"
 
-    def load(self, buffer: Buffer, at: Affine) -> str:
+    def load(self, buffer: BlockBuffer, at: Affine) -> str:
         return self.let(self.place_in(buffer, at))
 
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+    def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.line(f"{self.place_in(buffer, at)} = {value};")
 
     @contextmanager
@@ -218,21 +218,21 @@ class Writer:
         self.line("}")
 
 
-def function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
+def device_function(name: str, bits: int, wide: bool = False, called: bool = False) -> str:
     """Return the text of exp, log and others as a device function; with `called` it is not inlined."""
-    w = Writer(bits, wide)
+    w = CudaBuilder(bits, wide)
     given = elementary.parameters(name)
-    result = elementary.function(w, name, *given)
+    result = elementary.emit_function(w, name, *given)
     body = "\n".join(w.lines)
-    far = "".join([far_quadrant(plus, bits, wide) for plus in (0, 1) if f"far_quadrant_{plus}(" in body])
+    far = "".join([far_quadrant_cuda(plus, bits, wide) for plus in (0, 1) if f"far_quadrant_{plus}(" in body])
     how = "__noinline__" if called else "__forceinline__"
     head = f"own_{elementary.identifier(name)}({', '.join([f'{w.real} {x}' for x in given])})"
     return f"{far}static __device__ {how} {w.real} {head} {{\n{body}\n  return {result};\n}}\n"
 
 
-def far_quadrant(plus: int, bits: int, wide: bool) -> str:
+def far_quadrant_cuda(plus: int, bits: int, wide: bool) -> str:
     """Return the text of `elementary.far_quadrant` and its callees, which a source contains once."""
-    w = Writer(bits, wide)
+    w = CudaBuilder(bits, wide)
     result = elementary.far_quadrant(w, "x", "y", plus)
     body = "\n".join(w.lines)
     head = f"static __device__ FAR_CALL {w.real} far_quadrant_{plus}({w.real} x, {w.real} y)"

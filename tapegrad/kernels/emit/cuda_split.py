@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from .cuda import Signature, Text, bits_for
-from .lower import CHUNK, Lowered
+from .cuda import CudaText, KernelSignature, bits_for
+from .lower import CHUNK, LoweredProgram
 
 GATHER = """extern "C" __global__ void __launch_bounds__(128)
 gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i64 chunks) {{
@@ -25,7 +25,7 @@ gather(const {real}* __restrict__ sums, {real}* __restrict__ totals, i64 rows, i
 """
 
 
-def splittable(low: Lowered) -> bool:
+def splittable(low: LoweredProgram) -> bool:
     """Return whether the program is one plain sum of numbers over data.
 
     Its terms may contain loops, but none with a backward sweep, because the parts have no tape."""
@@ -35,10 +35,10 @@ def splittable(low: Lowered) -> bool:
     return len(low.outer) == 1 and low.loops[0].data and not low.loops[0].carry and not low.taped()
 
 
-class Part(Text):
+class KernelPart(CudaText):
     """One kernel of a split program."""
 
-    def partial(self) -> tuple[str, Signature]:
+    def partial(self) -> tuple[str, KernelSignature]:
         body, inputs = self.low.bodies[0], self.inputs()
         env: dict[Any, Any] = {}
         inner = [("sums", f"{self.sum}*", "sums"), ("batch", "i64", "batch"), ("T", "i64", "steps")]
@@ -58,7 +58,7 @@ class Part(Text):
         self.line("}")
         return self.finished("partial", (*inputs, *inner))
 
-    def finish(self) -> tuple[str, Signature]:
+    def finish(self) -> tuple[str, KernelSignature]:
         loop = self.low.loops[0]
         env: dict[Any, Any] = {}
         inputs = [x for x in self.inputs() if x[2] == "input"] + self.outputs()
@@ -74,7 +74,9 @@ class Part(Text):
         )
 
 
-def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bool = False) -> tuple[str, dict[str, Signature]]:
+def emit_split(
+    low: LoweredProgram, dtype: np.dtype | type = np.float64, per_sample: bool = False
+) -> tuple[str, dict[str, KernelSignature]]:
     """CUDA C source of the three kernels, and the parameters of `partial` and `finish`.
 
     >>> import tapegrad as tg
@@ -84,7 +86,7 @@ def emit_split(low: Lowered, dtype: np.dtype | type = np.float64, per_sample: bo
     ['in0', 'data', 'sums', 'batch', 'T', 'first', 'chunks', 'each']
     """
     bits = bits_for(low, dtype)
-    parts = {name: getattr(Part(low, bits, per_sample), name)() for name in ("partial", "finish")}
-    text = Part(low, bits, per_sample).head() + "".join(text for text, _ in parts.values())
+    parts = {name: getattr(KernelPart(low, bits, per_sample), name)() for name in ("partial", "finish")}
+    text = KernelPart(low, bits, per_sample).head() + "".join(text for text, _ in parts.values())
     gather = GATHER.format(real="real" if low.precise is None else "double")
     return text + gather, {name: signature for name, (_, signature) in parts.items()}

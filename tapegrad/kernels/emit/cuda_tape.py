@@ -7,16 +7,16 @@ import itertools
 from typing import Any
 
 from ..graph.nodes import Graph
-from ..graph.program import Loop
-from .block_code import Buffer
+from ..graph.program import ProgramLoop
+from .block_code import BlockBuffer
 from .cuda_builder import WARP
-from .lower import Lowered
+from .lower import LoweredProgram
 
 
 class TapeCode:
     """A mixin of the emitter's `Text`."""
 
-    low: Lowered
+    low: LoweredProgram
     g: Graph
     every: int
     fresh: itertools.count
@@ -34,21 +34,21 @@ class TapeCode:
             return t
         return self.let(f"{t} < room{n} ? {t} : room{n} - 1", "i64")
 
-    def place(self, n: int, loop: Loop, t: str, k: int) -> str:
+    def place(self, n: int, loop: ProgramLoop, t: str, k: int) -> str:
         return f"mine[(start{n} + {t} * {self.low.offsets(loop)[-1]}) * {WARP} + {k * WARP}]"
 
-    def block_on_tape(self, n: int, loop: Loop, t: str, k: int) -> Buffer:
+    def block_on_tape(self, n: int, loop: ProgramLoop, t: str, k: int) -> BlockBuffer:
         name = f"b{next(self.fresh)}"
         self.line(f"real* const {name} = &{self.place(n, loop, t, k)};")
-        return Buffer(name)
+        return BlockBuffer(name)
 
-    def stored_at(self, n: int, loop: Loop, t: str, k: int) -> str:
+    def stored_at(self, n: int, loop: ProgramLoop, t: str, k: int) -> str:
         """Return the place of the stored carry of step t: its own, or one in the recomputed segment."""
         if self.every == 1:
             return self.place(n, loop, t, k)
         return f"mine[(segment{n} + {t} % {self.every} * {len(loop.carry)}) * {WARP} + {k * WARP}]"
 
-    def store(self, n: int, loop: Loop, t: str, carry: list, env: dict) -> None:
+    def store(self, n: int, loop: ProgramLoop, t: str, carry: list, env: dict) -> None:
         if self.every > 1:
             self.line(f"if ({t} % {self.every} == 0) {{")
             t = f"({t} / {self.every})"

@@ -13,7 +13,7 @@ import re
 from collections.abc import Iterable
 from typing import Any
 
-from ..graph.expanded import LONG, written_out
+from ..graph.expanded import EXPANDED_OPERATIONS, is_expanded
 from ..graph.nodes import COMPARE, OPERATIONS
 from .far_angles import LIMIT
 
@@ -22,7 +22,7 @@ LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
 LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.3010300099849701, -1.4320988897559699e-08)}  # in two parts
 
 
-def polynomial(b: Any, x: Any, coefficients: list) -> Any:
+def horner_code(b: Any, x: Any, coefficients: list) -> Any:
     """Evaluate a polynomial by Horner's rule, the highest coefficient first."""
     out = b.c(coefficients[0])
     for k in coefficients[1:]:
@@ -45,7 +45,7 @@ def _power_of_two(b: Any, k: Any) -> Any:
 
 def _expm1_of_reduced(b: Any, r: Any) -> Any:
     n = 13 if b.bits == 64 else 7
-    p = polynomial(b, r, [1 / math.factorial(k) for k in range(n, 1, -1)])
+    p = horner_code(b, r, [1 / math.factorial(k) for k in range(n, 1, -1)])
     return b.fma(b.mul(p, r), r, r)
 
 
@@ -54,7 +54,7 @@ def _clamped(b: Any, x: Any, low: float, high: float) -> Any:
     return b.select(b.isnan(x), b.c(0.0), inside)
 
 
-def _exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
+def emit_exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduced, minus: int = 0) -> Any:
     """Return 2^-minus e^x, or a power of 2 or 10 with another `reduced`.
 
     The result is 0 below `low` and infinite above `high`."""
@@ -67,25 +67,25 @@ def _exponential(b: Any, x: Any, low: float, high: float, reduced: Any = _reduce
     return b.select(b.isnan(x), x, y)
 
 
-def exp(b: Any, x: Any) -> Any:
-    return _exponential(b, x, *((-745.2, 709.79) if b.bits == 64 else (-103.98, 88.73)))
+def emit_exp(b: Any, x: Any) -> Any:
+    return emit_exponential(b, x, *((-745.2, 709.79) if b.bits == 64 else (-103.98, 88.73)))
 
 
-def exp2(b: Any, x: Any) -> Any:
+def emit_exp2(b: Any, x: Any) -> Any:
     def reduced(b: Any, x: Any) -> tuple:
         k = b.floor(b.add(x, b.c(0.5)))
         return k, b.mul(b.sub(x, k), b.c(math.log(2)))
 
-    return _exponential(b, x, *((-1075.5, 1024.0) if b.bits == 64 else (-150.5, 128.0)), reduced)
+    return emit_exponential(b, x, *((-1075.5, 1024.0) if b.bits == 64 else (-150.5, 128.0)), reduced)
 
 
-def exp10(b: Any, x: Any) -> Any:
+def emit_exp10(b: Any, x: Any) -> Any:
     def reduced(b: Any, x: Any) -> tuple:
         k = b.floor(b.fma(x, b.c(1 / LOG10_2[64][0]), b.c(0.5)))
         high, low = LOG10_2[b.bits]
         return k, b.mul(b.fnma(k, b.c(low), b.fnma(k, b.c(high), x)), b.c(math.log(10)))
 
-    return _exponential(b, x, *((-323.7, 308.26) if b.bits == 64 else (-45.2, 38.54)), reduced)
+    return emit_exponential(b, x, *((-323.7, 308.26) if b.bits == 64 else (-45.2, 38.54)), reduced)
 
 
 def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
@@ -102,7 +102,7 @@ def _expm1(b: Any, x: Any, low: float, high: float, minus: int = 0) -> Any:
     return b.select(b.gt(x, b.c(high)), b.c(math.inf), b.select(b.lt(x, b.c(low)), b.neg(one), y))
 
 
-def expm1(b: Any, x: Any) -> Any:
+def emit_expm1(b: Any, x: Any) -> Any:
     y = _expm1(b, x, *((-40.0, 709.79) if b.bits == 64 else (-20.0, 88.73)))
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
 
@@ -112,13 +112,13 @@ def _half_overflows(b: Any) -> float:
     return 710.475860073944 if b.bits == 64 else 89.4159862326283
 
 
-def cosh(b: Any, x: Any) -> Any:
+def emit_cosh(b: Any, x: Any) -> Any:
     """Return h + 1 / (4 h) with h = e^|x| / 2."""
-    h = _exponential(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
+    h = emit_exponential(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
     return b.add(h, b.div(b.c(0.25), h))
 
 
-def sinh(b: Any, x: Any) -> Any:
+def emit_sinh(b: Any, x: Any) -> Any:
     """Return h + h / (2 h + 1) with h = (e^|x| - 1) / 2, with the sign of x."""
     h = _expm1(b, b.abs(x), -1.0, _half_overflows(b), minus=1)
     y = b.add(h, b.div(h, b.fma(h, b.c(2.0), b.c(1.0))))
@@ -144,7 +144,7 @@ def _log_parts(b: Any, x: Any, carried: Any) -> Any:
     f = b.sub(m, b.c(1.0))
     s = b.div(f, b.add(f, b.c(2.0)))
     z = b.mul(s, s)
-    tail = b.mul(z, polynomial(b, z, LG64 if b.bits == 64 else LG32))
+    tail = b.mul(z, horner_code(b, z, LG64 if b.bits == 64 else LG32))
     h = b.mul(b.mul(f, f), b.c(0.5))
     high, low = (LN2_HIGH, LN2_LOW) if b.bits == 64 else (LN2_HIGH32, LN2_LOW32)
     rest = b.fma(s, b.add(h, tail), b.mul(e, b.c(low)))
@@ -153,7 +153,7 @@ def _log_parts(b: Any, x: Any, carried: Any) -> Any:
     return b.fma(e, b.c(high), b.sub(f, b.sub(h, rest)))
 
 
-def log(b: Any, x: Any) -> Any:
+def emit_log(b: Any, x: Any) -> Any:
     tiny, scale, power = (2.2250738585072014e-308, 2.0**54, 54.0) if b.bits == 64 else (1.17549435e-38, 2.0**25, 25.0)
     denormal = b.lt(x, b.c(tiny))
     y = _log_parts(b, b.select(denormal, b.mul(x, b.c(scale)), x), None)
@@ -163,7 +163,7 @@ def log(b: Any, x: Any) -> Any:
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(math.inf))), x, y)
 
 
-def log1p(b: Any, x: Any) -> Any:
+def emit_log1p(b: Any, x: Any) -> Any:
     u = b.add(b.c(1.0), x)
     lost = b.select(b.gt(x, b.c(1.0)), b.sub(b.c(1.0), b.sub(u, x)), b.sub(x, b.sub(u, b.c(1.0))))
     y = _log_parts(b, u, b.div(lost, u))
@@ -186,7 +186,7 @@ def _far(b: Any) -> float:
     return 354.0 if b.bits == 64 else 43.0
 
 
-def tanh(b: Any, x: Any) -> Any:
+def emit_tanh(b: Any, x: Any) -> Any:
     """Return -em / (em + 2) with em = exp(-2 |x|) - 1, with the sign of x."""
     em, _ = _twice_below(b, x)
     y = b.div(b.neg(em), b.add(em, b.c(2.0)))
@@ -194,7 +194,7 @@ def tanh(b: Any, x: Any) -> Any:
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
 
 
-def tanh_slope(b: Any, x: Any) -> Any:
+def emit_tanh_slope(b: Any, x: Any) -> Any:
     """Return 1 / cosh(x)^2 = e (1 + |tanh(x)|)^2 with e = exp(-2 |x|); it shares subexpressions with tanh."""
     em, e = _twice_below(b, x)
     t = b.add(b.div(b.neg(em), b.add(em, b.c(2.0))), b.c(1.0))
@@ -202,20 +202,20 @@ def tanh_slope(b: Any, x: Any) -> Any:
     return b.select(b.isnan(x), x, y)
 
 
-def _scaled(b: Any, q: Any, small: float, large: float) -> Any:
+def scale_argument(b: Any, q: Any, small: float, large: float) -> Any:
     high, low = (1000, -900) if b.bits == 64 else (100, -80)
     return b.select(b.gt(q, b.c(2.0**high)), b.c(small), b.select(b.lt(q, b.c(2.0**low)), b.c(large), b.c(1.0)))
 
 
-def scale(b: Any, q: Any) -> Any:
+def emit_scale(b: Any, q: Any) -> Any:
     """Return a power of 2 that scales a vector with the sum of squares q, so that no square overflows or
     underflows."""
-    return _scaled(b, q, *((2.0**-540, 2.0**600) if b.bits == 64 else (2.0**-75, 2.0**100)))
+    return scale_argument(b, q, *((2.0**-540, 2.0**600) if b.bits == 64 else (2.0**-75, 2.0**100)))
 
 
-def unscale(b: Any, q: Any) -> Any:
+def emit_unscale(b: Any, q: Any) -> Any:
     """Return 1 / scale."""
-    return _scaled(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
+    return scale_argument(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
 
 
 HALF_PI = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33]
@@ -231,8 +231,8 @@ COS32 = [2.439044879627741e-05, -1.388676377460993e-03, 4.166662332373906e-02]
 def _of_reduced(b: Any, q: Any, r: Any) -> Any:
     """Return sin(q pi/2 + r) for |r| <= pi/4."""
     z = b.mul(r, r)
-    sin = b.fma(b.mul(z, r), polynomial(b, z, SIN64 if b.bits == 64 else SIN32), r)
-    cos = b.fma(b.mul(z, z), polynomial(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, b.c(-0.5), b.c(1.0)))
+    sin = b.fma(b.mul(z, r), horner_code(b, z, SIN64 if b.bits == 64 else SIN32), r)
+    cos = b.fma(b.mul(z, z), horner_code(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, b.c(-0.5), b.c(1.0)))
     y = b.select(b.odd(q), cos, sin)
     return b.select(b.odd(b.shr(q, 1)), b.neg(y), y)
 
@@ -262,11 +262,11 @@ def far_quadrant(b: Any, x: Any, y: Any, plus: int) -> Any:
     return b.select(b.or_(_near(b, x), b.isnan(b.sub(x, x))), y, _of_reduced(b, b.iadd(q, plus), r))
 
 
-def sin(b: Any, x: Any) -> Any:
+def emit_sin(b: Any, x: Any) -> Any:
     return b.select(b.eq(x, b.c(0.0)), x, _quadrant(b, x, 0))  # a zero keeps its sign
 
 
-def cos(b: Any, x: Any) -> Any:
+def emit_cos(b: Any, x: Any) -> Any:
     return _quadrant(b, x, 1)
 
 
@@ -277,7 +277,7 @@ ATAN64 = [0.016285756855221028, -0.034570561981427744, 0.04551593220626549, -0.0
 ATAN32 = [-0.06451928208121749, 0.10743731490791084, -0.1426395559798464, 0.19999540483648964, -0.3333333176116852]
 
 
-def arctan(b: Any, x: Any) -> Any:
+def emit_arctan(b: Any, x: Any) -> Any:
     """Use arctan(a) = pi/4 + arctan((a - 1) / (a + 1)) = pi/2 - arctan(1 / a)."""
     a, one = b.abs(x), b.c(1.0)
     middle, large = b.gt(a, b.c(math.sqrt(2) - 1)), b.gt(a, b.c(math.sqrt(2) + 1))
@@ -286,7 +286,7 @@ def arctan(b: Any, x: Any) -> Any:
     high, low, _ = HALF_PI if b.bits == 64 else HALF_PI32
     share = b.select(large, one, b.select(middle, b.c(0.5), b.c(0.0)))
     z = b.mul(r, r)
-    tail = b.fma(b.mul(z, r), polynomial(b, z, ATAN64 if b.bits == 64 else ATAN32), b.mul(share, b.c(low)))
+    tail = b.fma(b.mul(z, r), horner_code(b, z, ATAN64 if b.bits == 64 else ATAN32), b.mul(share, b.c(low)))
     y = b.add(b.mul(share, b.c(high)), b.add(r, tail))
     y = b.select(b.lt(x, b.c(0.0)), b.neg(y), y)
     return b.select(b.or_(b.isnan(x), b.eq(x, b.c(0.0))), x, y)
@@ -348,7 +348,7 @@ def _table(b: Any, name64: list, name32: list) -> list:
     return name64 if b.bits == 64 else name32
 
 
-def _square(b: Any, a: Any) -> tuple:
+def square_in_two(b: Any, a: Any) -> tuple:
     """Return a^2 in two parts."""
     high = b.mul(a, a)
     return high, b.fma(a, a, b.neg(high))
@@ -358,24 +358,24 @@ def _erfcx_of(b: Any, a: Any) -> Any:
     """Return exp(a^2) erfc(a) for a >= 0."""
     near = b.select(b.lt(a, b.c(2.0**60)), a, b.c(2.0**60))
     t = b.div(b.sub(near, b.c(3.75)), b.add(near, b.c(3.75)))
-    return b.div(polynomial(b, t, _table(b, ERFCX64, ERFCX32)), b.fma(a, b.c(2.0), b.c(1.0)))
+    return b.div(horner_code(b, t, _table(b, ERFCX64, ERFCX32)), b.fma(a, b.c(2.0), b.c(1.0)))
 
 
 def _erfc_of(b: Any, a: Any) -> Any:
     """Return erfc(a) for a >= 0."""
     end = b.c(28.0 if b.bits == 64 else 11.0)
     a = b.select(b.lt(a, end), a, end)
-    high, low = _square(b, a)
-    e = exp(b, b.neg(high))
+    high, low = square_in_two(b, a)
+    e = emit_exp(b, b.neg(high))
     return b.mul(b.fnma(e, low, e), _erfcx_of(b, a))
 
 
 def _erf_near_zero(b: Any, x: Any) -> Any:
     """Return erf(x) for |x| <= 1."""
-    return b.mul(x, polynomial(b, b.mul(x, x), _table(b, ERF64, ERF32)))
+    return b.mul(x, horner_code(b, b.mul(x, x), _table(b, ERF64, ERF32)))
 
 
-def erf(b: Any, x: Any) -> Any:
+def emit_erf(b: Any, x: Any) -> Any:
     a = b.abs(x)
     y = b.sub(b.c(1.0), _erfc_of(b, a))
     y = b.select(b.lt(x, b.c(0.0)), b.neg(y), y)
@@ -383,7 +383,7 @@ def erf(b: Any, x: Any) -> Any:
     return b.select(b.isnan(x), x, y)
 
 
-def erfc(b: Any, x: Any) -> Any:
+def emit_erfc(b: Any, x: Any) -> Any:
     a = b.abs(x)
     y = _erfc_of(b, a)
     y = b.select(b.lt(x, b.c(0.0)), b.sub(b.c(2.0), y), y)
@@ -391,11 +391,11 @@ def erfc(b: Any, x: Any) -> Any:
     return b.select(b.isnan(x), x, y)
 
 
-def erfcx(b: Any, x: Any) -> Any:
+def emit_erfcx(b: Any, x: Any) -> Any:
     a, negative, end = b.abs(x), b.lt(x, b.c(0.0)), b.c(27.0 if b.bits == 64 else 10.0)
     y = _erfcx_of(b, a)
-    high, low = _square(b, b.select(b.lt(a, end), a, end))
-    e = b.mul(exp(b, high), b.add(b.c(1.0), low))
+    high, low = square_in_two(b, b.select(b.lt(a, end), a, end))
+    e = b.mul(emit_exp(b, high), b.add(b.c(1.0), low))
     y = b.select(negative, b.sub(b.mul(b.c(2.0), e), y), y)
     return b.select(b.isnan(x), x, y)
 
@@ -404,40 +404,40 @@ def _upper_tail(b: Any, a: Any) -> tuple:
     """Return P(Z > a) of a standard normal Z for a >= 0, and the same times exp(a^2 / 2)."""
     end, half, z = b.c(39.0 if b.bits == 64 else 15.0), b.c(0.5), b.mul(a, b.c(ROOT_HALF))
     inside = b.select(b.lt(a, end), a, end)
-    high, low = _square(b, inside)
-    e = exp(b, b.neg(b.mul(high, half)))
+    high, low = square_in_two(b, inside)
+    e = emit_exp(b, b.neg(b.mul(high, half)))
     e = b.fnma(e, b.mul(low, half), e)
     scaled = b.mul(half, _erfcx_of(b, z))
     near = b.fnma(_erf_near_zero(b, z), half, half)
     return b.select(b.lt(a, b.c(1.0)), near, b.mul(e, scaled)), scaled
 
 
-def ndtr(b: Any, x: Any) -> Any:
+def emit_ndtr(b: Any, x: Any) -> Any:
     """Return the distribution function of the standard normal."""
     tail, _ = _upper_tail(b, b.abs(x))
     y = b.select(b.lt(x, b.c(0.0)), tail, b.sub(b.c(1.0), tail))
     return b.select(b.isnan(x), x, y)
 
 
-def log_ndtr(b: Any, x: Any) -> Any:
+def emit_log_ndtr(b: Any, x: Any) -> Any:
     a, zero = b.abs(x), b.c(0.0)
     tail, scaled = _upper_tail(b, a)
     near = b.lt(a, b.c(1.0))
-    below = log(b, b.select(near, tail, scaled))
+    below = emit_log(b, b.select(near, tail, scaled))
     below = b.fnma(b.select(near, zero, b.mul(a, b.c(0.5))), a, below)
-    y = b.select(b.lt(x, zero), below, log1p(b, b.neg(tail)))
+    y = b.select(b.lt(x, zero), below, emit_log1p(b, b.neg(tail)))
     y = b.select(b.eq(x, b.c(-math.inf)), x, y)
     return b.select(b.isnan(x), x, y)
 
 
-def expit(b: Any, x: Any) -> Any:
-    e = exp(b, b.neg(b.abs(x)))
+def emit_expit(b: Any, x: Any) -> Any:
+    e = emit_exp(b, b.neg(b.abs(x)))
     y = b.div(b.c(1.0), b.add(b.c(1.0), e))
     return b.select(b.lt(x, b.c(0.0)), b.mul(e, y), y)
 
 
-def log_expit(b: Any, x: Any) -> Any:
-    rest = log1p(b, exp(b, b.neg(b.abs(x))))
+def emit_log_expit(b: Any, x: Any) -> Any:
+    rest = emit_log1p(b, emit_exp(b, b.neg(b.abs(x))))
     y = b.sub(b.select(b.lt(x, b.c(0.0)), x, b.c(0.0)), rest)
     return b.select(b.isnan(x), x, y)
 
@@ -458,7 +458,7 @@ def _circle(b: Any, x: Any) -> tuple:
     return _quadrant(b, angle, 0, True), _quadrant(b, angle, 1, True), b.eq(r, b.c(0.0))
 
 
-def lgamma(b: Any, x: Any) -> Any:
+def emit_lgamma(b: Any, x: Any) -> Any:
     """Return log |Gamma(x)|."""
     a, one = b.abs(x), b.c(1.0)
     small, middle = b.lt(a, b.c(0.25)), b.lt(a, b.c(1.25))
@@ -470,20 +470,20 @@ def lgamma(b: Any, x: Any) -> Any:
         down = b.mul(down, b.select(b.lt(n, b.c(float(j))), one, b.sub(a, b.c(float(j)))))
     u = b.select(small, a, b.select(middle, b.sub(a, one), b.sub(b.sub(a, n), b.c(2.0))))
     large = b.gt(a, b.c(8.0))
-    lg = log(b, b.select(large, a, b.select(middle, up, down)))
-    y = b.mul(u, polynomial(b, b.add(u, b.c(0.25)), _table(b, LGAMMA64, LGAMMA32)))
+    lg = emit_log(b, b.select(large, a, b.select(middle, up, down)))
+    y = b.mul(u, horner_code(b, b.add(u, b.c(0.25)), _table(b, LGAMMA64, LGAMMA32)))
     y = b.select(middle, b.sub(y, lg), b.add(y, lg))
     r = b.div(one, a)
-    tail = b.fma(r, polynomial(b, b.mul(r, r), STIRLING if b.bits == 64 else STIRLING[4:]), b.c(0.4189385332046727))
+    tail = b.fma(r, horner_code(b, b.mul(r, r), STIRLING if b.bits == 64 else STIRLING[4:]), b.c(0.4189385332046727))
     y = b.select(large, b.fma(b.sub(a, b.c(0.5)), b.sub(lg, one), tail), y)
     s, _, whole = _circle(b, a)
-    mirrored = b.sub(b.neg(log(b, b.mul(b.mul(b.abs(s), b.c(1 / math.pi)), a))), y)
+    mirrored = b.sub(b.neg(emit_log(b, b.mul(b.mul(b.abs(s), b.c(1 / math.pi)), a))), y)
     y = b.select(b.lt(x, b.c(0.0)), b.select(whole, b.c(math.inf), mirrored), y)
     y = b.select(b.eq(a, b.c(math.inf)), a, y)
     return b.select(b.isnan(x), x, y)
 
 
-def digamma(b: Any, x: Any) -> Any:
+def emit_digamma(b: Any, x: Any) -> Any:
     a, one = b.abs(x), b.c(1.0)
     below, large = b.lt(a, one), b.gt(a, b.c(8.0))
     n = b.sub(b.floor(a), one)
@@ -491,13 +491,13 @@ def digamma(b: Any, x: Any) -> Any:
     w = b.select(below, b.add(a, one), b.sub(a, n))  # in [1, 2]
     high, low = ZERO[b.bits]
     y = b.sub(b.sub(w, b.c(high)), b.c(low))
-    y = b.mul(y, polynomial(b, b.sub(w, b.c(1.5)), _table(b, DIGAMMA64, DIGAMMA32)))
+    y = b.mul(y, horner_code(b, b.sub(w, b.c(1.5)), _table(b, DIGAMMA64, DIGAMMA32)))
     r = b.div(one, a)
     for j in range(6, 0, -1):
         y = b.add(y, b.select(b.lt(n, b.c(float(j))), b.c(0.0), b.div(one, b.sub(a, b.c(float(j))))))
     y = b.select(below, b.sub(y, r), y)
     z = b.mul(r, r)
-    series = b.fnma(z, polynomial(b, z, BERNOULLI if b.bits == 64 else BERNOULLI[5:]), b.fnma(r, b.c(0.5), log(b, a)))
+    series = b.fnma(z, horner_code(b, z, BERNOULLI if b.bits == 64 else BERNOULLI[5:]), b.fnma(r, b.c(0.5), emit_log(b, a)))
     y = b.select(large, series, y)
     s, c, whole = _circle(b, x)
     mirrored = b.add(b.add(y, r), b.neg(b.div(b.mul(c, b.c(math.pi)), s)))
@@ -507,15 +507,17 @@ def digamma(b: Any, x: Any) -> Any:
 
 
 FUNCTIONS = {
-    "exp": exp, "exp2": exp2, "exp10": exp10, "cosh": cosh, "sinh": sinh,
-    "expm1": expm1, "log": log, "log1p": log1p, "tanh": tanh, "sin": sin, "cos": cos, "arctan": arctan, "erf": erf,
-    "erfc": erfc, "erfcx": erfcx, "ndtr": ndtr, "log_ndtr": log_ndtr, "expit": expit, "log_expit": log_expit, "lgamma": lgamma,
-    "digamma": digamma, "tanh_slope": tanh_slope, "scale": scale, "unscale": unscale,
+    "exp": emit_exp, "exp2": emit_exp2, "exp10": emit_exp10, "cosh": emit_cosh, "sinh": emit_sinh,
+    "expm1": emit_expm1, "log": emit_log, "log1p": emit_log1p, "tanh": emit_tanh, "sin": emit_sin, "cos": emit_cos, "arctan": emit_arctan,
+    "erf": emit_erf,
+    "erfc": emit_erfc, "erfcx": emit_erfcx, "ndtr": emit_ndtr, "log_ndtr": emit_log_ndtr, "expit": emit_expit, "log_expit": emit_log_expit,
+    "lgamma": emit_lgamma,
+    "digamma": emit_digamma, "tanh_slope": emit_tanh_slope, "scale": emit_scale, "unscale": emit_unscale,
 }  # fmt: skip
 
 
-def is_function(op: str) -> bool:
-    return op in FUNCTIONS or written_out(op)
+def is_called_function(op: str) -> bool:
+    return op in FUNCTIONS or is_expanded(op)
 
 
 def identifier(op: str) -> str:
@@ -526,7 +528,7 @@ def parameters(op: str) -> list[str]:
     return ["x"] if op in FUNCTIONS else [f"x_{k}" for k in range(OPERATIONS[op].n)]
 
 
-def function(b: Any, op: str, *x: Any) -> Any:
+def emit_function(b: Any, op: str, *x: Any) -> Any:
     """Write a function: one of the above, or an operation that is called instead of inlined
     (`graph/expanded`)."""
     if op in FUNCTIONS:
@@ -537,8 +539,8 @@ def function(b: Any, op: str, *x: Any) -> Any:
             made.append(b.c(*args))
             continue
         given = [made[j] for j in args]
-        if is_function(name):
-            made.append(function(b, name, *given))
+        if is_called_function(name):
+            made.append(emit_function(b, name, *given))
         elif name in COMPARE:
             made.append(b.compare(name, *given))
         else:
@@ -570,11 +572,11 @@ def length(name: str) -> int:
     return b.n
 
 
-def called(uses: Iterable[str]) -> set[str]:
+def called_functions(uses: Iterable[str]) -> set[str]:
     """The functions that are used so often that their code would be too long for a compiler; `uses`: the operation of each use.
 
     >>> called(["exp"] * 10 + ["lgamma"] * 40)
     {'lgamma'}
     """
     counted = collections.Counter(uses).items()
-    return {name for name, n in counted if (n * length(name) > LONG if name in FUNCTIONS else written_out(name))}
+    return {name for name, n in counted if (n * length(name) > EXPANDED_OPERATIONS if name in FUNCTIONS else is_expanded(name))}

@@ -20,23 +20,23 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.blocks import size_of
-from ..graph.program import Loop
+from ..graph.blocks import element_total
+from ..graph.program import ProgramLoop
 from . import elementary
-from .block_code import Access, Affine, Buffer
-from .llvm_builder import COMPARE, Builder, matmul_across, widths
-from .lower import CHUNK, Body, Lowered
-from .walk import Walk
+from .block_code import Affine, BlockAccess, BlockBuffer
+from .llvm_builder import COMPARE, Builder, matmul_across, vector_widths
+from .lower import CHUNK, Body, LoweredProgram
+from .walk import ProgramWalk
 
 COMMON = frozenset((0.0, 1.0, -1.0, 2.0, -2.0, 0.5, -0.5, np.inf, -np.inf))  # always literals
 
 
-class Text(Walk, Builder):
+class LlvmText(ProgramWalk, Builder):
     """The text of one program."""
 
     typed_by = ("bits", "real", "int", "T", "I", "suffix", "align")
 
-    def __init__(self, low: Lowered, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
+    def __init__(self, low: LoweredProgram, width: int, bits: int, per_sample: bool, given: bytearray | None = None):
         """Set up the text; `given` collects the numbers that are arguments, None makes all of them
         literals."""
         super().__init__(width, bits)
@@ -48,7 +48,7 @@ class Text(Walk, Builder):
         self.across = False
         self.globals: dict = {}
         self.routines: dict = {}
-        self.often = elementary.called([*low.functions(), *low.functions(True)])
+        self.often = elementary.called_functions([*low.functions(), *low.functions(True)])
 
     def text(self, name: str, target: str) -> str:
         p = self.low.program
@@ -64,13 +64,13 @@ class Text(Walk, Builder):
             for o in nodes:
                 with self.typed(self.low.precise is not None and self.low.precise[group]):
                     self.store_output(o, f"%out{group}", row, env)
-                row += size_of(self.g.shape[o])
+                row += element_total(self.g.shape[o])
         self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
-        kinds = [Builder(w, self.bits) for w in (widths(self.bits) if self.W == 1 else [self.W, 1])]  # (1: routines)
+        kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]  # (1: routines)
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
         declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:
@@ -110,8 +110,8 @@ class Text(Walk, Builder):
     def builder(self, bits: int) -> Builder:
         return Builder(self.W, bits)
 
-    def single(self, value: str) -> Buffer:
-        return Buffer(self.cell(value), wide=self.bits > self.own)
+    def single(self, value: str) -> BlockBuffer:
+        return BlockBuffer(self.cell(value), wide=self.bits > self.own)
 
     # --- one sample: neighbouring elements in lanes ---
 
@@ -128,7 +128,7 @@ class Text(Walk, Builder):
             super().along(n, visit, short)
             return
         done = 0
-        for width in (widths(self.bits)[0], 1):
+        for width in (vector_widths(self.bits)[0], 1):
             count = (n - done) // width * width
             if count:
                 with self.range(done, done + count, width) as i, self.lanes(width):
@@ -143,13 +143,13 @@ class Text(Walk, Builder):
         one = self(f"insertelement {whole} poison, {kind} {x}, i64 0")
         return self(f"shufflevector {whole} {one}, {whole} poison, <{self.W} x i32> zeroinitializer")
 
-    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+    def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         with self.typed(buffer.wide):
             if self.across:
                 return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
             return super().pointer(buffer, at)
 
-    def load(self, buffer: Buffer, at: Affine) -> str:
+    def load(self, buffer: BlockBuffer, at: Affine) -> str:
         return super().load(replace(buffer, constant=False) if self.across else buffer, at)
 
     def constant_text(self, values: np.ndarray, k: int) -> tuple[str, str]:
@@ -159,16 +159,16 @@ class Text(Walk, Builder):
         content = ", ".join([f"{scalar.real} {scalar.c(x)}" for x in values])
         return f"@k{k}", f"@k{k} = private unnamed_addr constant [{values.size} x {scalar.real}] [{content}], align 64\n"
 
-    def routine_text(self, op: str, k: int, code: Callable, accesses: list[Access], sizes: tuple) -> tuple[str, str]:
+    def routine_text(self, op: str, k: int, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> tuple[str, str]:
         b = self.builder(self.bits)
         if self.W == 1 and op == "matmul":
             code = matmul_across
-        code(b, *[Access(Buffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
+        code(b, *[BlockAccess(BlockBuffer(f"%p{n}", 0, a.buffer.constant), 0, a.strides) for n, a in enumerate(accesses)], *sizes)
         head = ", ".join(f"ptr {'noalias ' * (n == 0)}%p{n}" for n in range(len(accesses)))
         body = "\n".join(["entry:", *b.slots, *b.lines, "  ret void"])
         return f"@{op}{k}", f'define internal void @{op}{k}({head}) "prefer-vector-width"="512" {{\n{body}\n}}\n'
 
-    def call_routine(self, name: str, accesses: list[Access]) -> None:
+    def call_routine(self, name: str, accesses: list[BlockAccess]) -> None:
         self.lines.append(f"  call void {name}({', '.join([f'ptr {self.pointer(a.buffer, a.offset)}' for a in accesses])})")
 
     # --- memory ---
@@ -189,7 +189,7 @@ class Text(Walk, Builder):
         for node, group, k in self.low.parameters():
             if self.g.shape[node]:
                 env[node] = self.home((None, node))
-                with self.range(0, size_of(self.g.shape[node])) as r:
+                with self.range(0, element_total(self.g.shape[node])) as r:
                     self.put(env[node], r, self.read(self.column(f"%in{group}", r + k)))
             else:
                 env[node] = self.read(self.column(f"%in{group}", k))
@@ -213,7 +213,7 @@ class Text(Walk, Builder):
         at = self(f"add i64 {self(f'mul i64 {at}, %stride')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
-    def hand_out(self, loop: Loop, t: str, env: dict) -> None:
+    def hand_out(self, loop: ProgramLoop, t: str, env: dict) -> None:
         """Write the step output of this step."""
         summed = self.low.program.by_data and not self.per_sample
         wide = summed and self.low.precise is not None
@@ -230,7 +230,7 @@ class Text(Walk, Builder):
                     place = self.in_step("%steps", k, t)
                 self.store(value, place)
 
-    def on_tape(self, n: int, loop: Loop, t: str) -> str:
+    def on_tape(self, n: int, loop: ProgramLoop, t: str) -> str:
         """Return the place of step t of loop n; a step without room shares the place of the last."""
         if self.low.overruns and n in self.low.counted:
             last = self(f"sub i64 {self.room(n)}, 1")
@@ -264,7 +264,7 @@ class Text(Walk, Builder):
             b = Builder(self.W, self.bits)
             b.routines = self.routines
             given = [f"%{v}" for v in elementary.parameters(op)]
-            result = elementary.function(b, op, *given)
+            result = elementary.emit_function(b, op, *given)
             name, body = f"@own_{elementary.identifier(op)}_{self.W}_{self.bits}", "\n".join([*b.slots, *b.lines])
             head = ", ".join([f"{b.T} {v}" for v in given])
             text = f'define internal {b.T} {name}({head}) "prefer-vector-width"="512" {{\nentry:\n{body}\n  ret {b.T} {result}\n}}\n'
@@ -275,7 +275,7 @@ class Text(Walk, Builder):
         """Return 1.0 hidden from the compiler, which would turn a multiply-add by 1.0 back into a sum."""
         return self.spread(self(f'call {self.real} asm "", "=x,0"({self.real} {Builder(1, self.bits).c(1.0)})'))
 
-    def trips(self, n: int, loop: Loop, env: dict) -> str:
+    def trips(self, n: int, loop: ProgramLoop, env: dict) -> str:
         """Return the number of steps that loop n takes in this block."""
         if loop.data:
             return "%T"
@@ -386,7 +386,7 @@ class Text(Walk, Builder):
             place = self.on_tape(n, loop, t)
             for k, c in zip(self.low.offsets(loop), loop.carry, strict=False):
                 if self.g.shape[c]:
-                    self.filled_with(Buffer(place, k), self.g.shape[c], c, env)
+                    self.filled_with(BlockBuffer(place, k), self.g.shape[c], c, env)
                 else:
                     self.store(env[c], self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         used = body.used()
@@ -396,7 +396,7 @@ class Text(Walk, Builder):
             for k, c in zip(self.low.offsets(source)[:-1], source.carry + source.kept, strict=True):
                 if c in used:
                     block = self.g.shape[c]
-                    env[c] = Buffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
+                    env[c] = BlockBuffer(place, k) if block else self.read(self(f"getelementptr {self.T}, ptr {place}, i64 {k}"))
         for j in sorted(used):
             if self.g.op[j] == "in" and j not in env and body.own(self.g, j):
                 kind, _, k = self.g.args[j]
@@ -454,6 +454,8 @@ def balance(body: Body) -> int:
     return max((len(body.code) + len(body.terms) - 2 * heavy) // 2, 0)
 
 
-def emit(low: Lowered, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel", given: bytearray | None = None) -> str:
-    """Return the LLVM text of the program for `width` lanes of `bits` bits; `Text` explains `given`."""
-    return Text(low, width, bits, per_sample, given).text(name, target)
+def emit(
+    low: LoweredProgram, width: int, bits: int, per_sample: bool, target: str, name: str = "kernel", given: bytearray | None = None
+) -> str:
+    """Return the LLVM text of the program for `width` lanes of `bits` bits; `LlvmText` explains `given`."""
+    return LlvmText(low, width, bits, per_sample, given).text(name, target)

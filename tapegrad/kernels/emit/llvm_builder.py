@@ -9,7 +9,7 @@ from contextlib import contextmanager
 import numpy as np
 
 from . import elementary, far_angles
-from .block_code import Access, Affine, Buffer, cuts, matmul, read, tile, write
+from .block_code import Affine, BlockAccess, BlockBuffer, cuts, emit_matmul, emit_read, emit_tile, emit_write
 
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
@@ -170,7 +170,7 @@ class Builder:
         self.routines.setdefault("two_by_pi", ("", far_angles.TABLE))
         self.routines.setdefault(("far_turns", self.bits), ("", far_angles.llvm(self.bits)))
         if (name,) not in self.routines:
-            self.routines[(name,)] = name, far_quadrant(self.bits, name, plus)
+            self.routines[(name,)] = name, far_quadrant_llvm(self.bits, name, plus)
         all_near = near if self.W == 1 else self(f"icmp eq i{self.W} {self(f'bitcast {self.B} {near} to i{self.W}')}, -1")
         self.lines.append(f"  br label %angle{k}\nangle{k}:\n  br i1 {all_near}, label %near{k}, label %far{k}\nfar{k}:")
         out = "poison"
@@ -211,9 +211,9 @@ class Builder:
     def set(self, cell: str, value: str) -> None:
         self.store(value, cell)
 
-    def single(self, value: str) -> Buffer:
+    def single(self, value: str) -> BlockBuffer:
         """Return a buffer of one element."""
-        return Buffer(self.cell(value))
+        return BlockBuffer(self.cell(value))
 
     def count(self, x: Affine | int) -> str:
         """Return an index as a 64-bit number."""
@@ -226,15 +226,15 @@ class Builder:
             out = self(f"add i64 {out}, {part}")
         return out
 
-    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+    def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         kind = self.real if buffer.constant else self.T
         return self(f"getelementptr {kind}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
 
-    def load(self, buffer: Buffer, at: Affine) -> str:
+    def load(self, buffer: BlockBuffer, at: Affine) -> str:
         pointer = self.pointer(buffer, at)
         return self.spread(self(f"load {self.real}, ptr {pointer}, align {self.align}")) if buffer.constant else self.read(pointer)
 
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+    def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         self.store(value, self.pointer(buffer, at))
 
     @contextmanager
@@ -254,7 +254,7 @@ class Builder:
         line(f"  store i64 {self(f'add i64 {i}, {step}')}, ptr {slot}\n  br label %test{k}\npast{k}:")
 
 
-def far_quadrant(bits: int, name: str, plus: int) -> str:
+def far_quadrant_llvm(bits: int, name: str, plus: int) -> str:
     """Return the text of the scalar function `name` (`elementary.far_quadrant`)."""
     b = Builder(1, bits)
     result = elementary.far_quadrant(b, "%x", "%y", plus)
@@ -262,55 +262,55 @@ def far_quadrant(bits: int, name: str, plus: int) -> str:
     return f"define internal {b.real} {name}({b.real} %x, {b.real} %y) noinline {{\n{body}\n  ret {b.real} {result}\n}}\n"
 
 
-class Across(Builder):
+class VectorBuilder(Builder):
     """The text of `b`, which computes one sample, with neighbouring elements of a block in the lanes."""
 
     def __init__(self, b: Builder, width: int):
         super().__init__(width, b.bits)
         self.lines, self.slots, self.fresh, self.labels = b.lines, b.slots, b.fresh, b.labels
 
-    def pointer(self, buffer: Buffer, at: Affine | int) -> str:
+    def pointer(self, buffer: BlockBuffer, at: Affine | int) -> str:
         return self(f"getelementptr {self.real}, ptr {buffer.base}, i64 {self.count(at + buffer.offset)}")
 
 
-def widths(bits: int) -> list[int]:
+def vector_widths(bits: int) -> list[int]:
     """Return the numbers of elements of one sample that can be computed together."""
     return [w for w in (16, 8, 4, 2, 1) if w <= 512 // bits]
 
 
-COPIED = 1 << 14  # largest transposed operand, in elements, that is copied to the stack
+TRANSPOSED_ELEMENTS = 1 << 14  # largest transposed operand, in elements, that is copied to the stack
 
 
-def matmul_across(b: Builder, out: Access, x: Access, y: Access, n: int, inner: int, m: int, gates: tuple) -> None:
+def matmul_across(b: Builder, out: BlockAccess, x: BlockAccess, y: BlockAccess, n: int, inner: int, m: int, gates: tuple) -> None:
     """Write the product of one sample's matrices, with its columns in lanes; sums are ordered as in
-    `matmul`."""
+    `emit_matmul`."""
     if m == 1 and x.strides[0] == 1 and n > 1:
-        x, y, n, m, gates = turned(y), turned(x), m, n, gates[::-1]
-        out = Access(out.buffer, out.offset, (0, 1))
-    if y.strides[1] != 1 and m > 3 and n > 3 and inner * m <= COPIED:
+        x, y, n, m, gates = transposed_operand(y), transposed_operand(x), m, n, gates[::-1]
+        out = BlockAccess(out.buffer, out.offset, (0, 1))
+    if y.strides[1] != 1 and m > 3 and n > 3 and inner * m <= TRANSPOSED_ELEMENTS:
         y = transposed_copy(b, y, inner, m)
     if y.strides[1] != 1:
-        matmul(b, out, x, y, n, inner, m, gates)
+        emit_matmul(b, out, x, y, n, inner, m, gates)
         return
-    x = Access(Buffer(x.buffer.base, x.buffer.offset, True), x.offset, x.strides)  # one number for all lanes
-    y = Access(Buffer(y.buffer.base, y.buffer.offset), y.offset, y.strides)
+    x = BlockAccess(BlockBuffer(x.buffer.base, x.buffer.offset, True), x.offset, x.strides)  # one number for all lanes
+    y = BlockAccess(BlockBuffer(y.buffer.base, y.buffer.offset), y.offset, y.strides)
     done = 0
-    for width in widths(b.bits):
-        lanes, count = Across(b, width), (m - done) // width
+    for width in vector_widths(b.bits):
+        lanes, count = VectorBuilder(b, width), (m - done) // width
         for first, last, step in cuts(n):
             with b.range(first, last, step) as i:
                 for begin, end, columns in cuts(count) if count else []:
                     with b.range(begin, end, columns) as j:
-                        tile(lanes, out, x, y, inner, i, step, j * width + done, columns, gates, width)
+                        emit_tile(lanes, out, x, y, inner, i, step, j * width + done, columns, gates, width)
         done += count * width
 
 
-def turned(x: Access) -> Access:
-    return Access(x.buffer, x.offset, x.strides[::-1])
+def transposed_operand(x: BlockAccess) -> BlockAccess:
+    return BlockAccess(x.buffer, x.offset, x.strides[::-1])
 
 
-def transposed_copy(b: Builder, y: Access, inner: int, m: int) -> Access:
-    copy = Access(Buffer(b.slot(f"[{inner * m} x {b.real}]")), 0, (m, 1))
+def transposed_copy(b: Builder, y: BlockAccess, inner: int, m: int) -> BlockAccess:
+    copy = BlockAccess(BlockBuffer(b.slot(f"[{inner * m} x {b.real}]")), 0, (m, 1))
     with b.range(0, inner) as k, b.range(0, m) as j:
-        write(b, copy, read(b, y, k, j), k, j)
+        emit_write(b, copy, emit_read(b, y, k, j), k, j)
     return copy

@@ -12,20 +12,20 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.blocks import BLOCK_OPS, size_of
-from ..graph.expanded import expanded
-from ..graph.factor import factored
+from ..graph.blocks import BLOCK_OPS, element_total
+from ..graph.expanded import expand_program
+from ..graph.factor import factor_sums
 from ..graph.nodes import LEAVES, PER_STEP, Graph
-from ..graph.program import Loop, Program, carried, pruned
-from ..graph.wide_sums import widened
-from .arena import Placement, cost
-from .elementary import FUNCTIONS, is_function
+from ..graph.program import KernelProgram, ProgramLoop, carried, pruned
+from ..graph.wide_sums import widen_sums
+from .arena import Placement, node_cost
+from .elementary import FUNCTIONS, is_called_function
 
 Instruction = tuple  # (node, operation, operands)
 COSTLY = 4  # instructions saved, at least, by storing a number of a step
 SLOW = {"rcp": 8, "sqrt": 8, **dict.fromkeys(FUNCTIONS, 16)}  # approximate cost of these, in instructions
 SUMS = np.dtype(np.float64)
-GUESS = 16  # assumed steps of a loop whose count only the run tells
+GUESSED_STEPS = 16  # assumed steps of a loop whose count only the run tells
 CHUNK = 64  # sums have two levels: over 64 steps, then over the chunks
 
 
@@ -37,7 +37,7 @@ class Body:
     loops k - 1 and k. `terms` holds what is added to each sum: (x,), or (x, y) for a product added by one
     multiply-add."""
 
-    loop: Loop
+    loop: ProgramLoop
     number: int
     depth: int
     sections: list[list[Instruction]] = field(default_factory=list)
@@ -87,7 +87,7 @@ class Body:
 
 
 @dataclass
-class Lowered:
+class LoweredProgram:
     """A lowered program.
 
     `sections[k]` is the code between outer loops k - 1 and k. `outer` holds the bodies of these loops,
@@ -99,7 +99,7 @@ class Lowered:
     `precise` says which groups of outputs are float64 in a float32 program with float64 sums; otherwise it is
     None. `wide` holds the float64 nodes of such a program (`graph/wide_sums`)."""
 
-    program: Program
+    program: KernelProgram
     sections: list[list[Instruction]]
     outer: list[Body]
     bodies: list[Body]
@@ -111,7 +111,7 @@ class Lowered:
     def __post_init__(self) -> None:
         self.placement = Placement(self.program.g, self.sections, self.outer, self.program.outputs, self.wide)
 
-    def sums_wide(self, loop: Loop) -> bool:
+    def sums_wide(self, loop: ProgramLoop) -> bool:
         """Return whether the sums of this loop are float64 in a float32 program."""
         return any(s in self.wide for s in loop.sums)
 
@@ -126,11 +126,11 @@ class Lowered:
         """Return the elements of workspace that blocks need before the stored carries."""
         return self.placement.size
 
-    def offsets(self, loop: Loop) -> list[int]:
+    def offsets(self, loop: ProgramLoop) -> list[int]:
         """Return the offset of each component of the carry in a stored step, and the size of the step."""
         places = [0]
         for c in loop.carry + loop.kept:
-            places.append(places[-1] + size_of(self.program.g.shape[c]))
+            places.append(places[-1] + element_total(self.program.g.shape[c]))
         return places
 
     def taped(self) -> list[tuple]:
@@ -138,7 +138,7 @@ class Lowered:
         return [(n, self.offsets(b.loop)[-1], b.loop) for n, b in enumerate(self.bodies) if b.loop.stored]
 
     @property
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[ProgramLoop]:
         return [b.loop for b in self.bodies]
 
     @property
@@ -161,13 +161,13 @@ class Lowered:
         """Return the same estimate for loops that take as many steps as they may."""
         return max([self._steps(b, math.inf) for b in self.outer] + [self._work(self.sections[0])])
 
-    def _steps(self, body: Body, unknown: float = GUESS) -> float:
+    def _steps(self, body: Body, unknown: float = GUESSED_STEPS) -> float:
         loop = body.loop.of or body.loop
         if loop.data:
             trips = 1
         else:
             known = self.program.g.value(loop.steps) if loop.active is None else None
-            bound = loop.cap if unknown > GUESS and loop.cap is not None else unknown
+            bound = loop.cap if unknown > GUESSED_STEPS and loop.cap is not None else unknown
             trips = bound if known is None else int(known)
         return trips * max(self._work(body.code) + sum([self._steps(b, unknown) for b in body.inner]), 1) if trips else 0
 
@@ -190,7 +190,7 @@ class Lowered:
 
     def _work(self, code: list) -> int:
         g = self.program.g
-        return sum(cost(g, i) if g.shape[i] or op in BLOCK_OPS else 1 for i, op, _ in code)
+        return sum(node_cost(g, i) if g.shape[i] or op in BLOCK_OPS else 1 for i, op, _ in code)
 
     def used(self) -> set[int]:
         """Return all nodes that any part reads."""
@@ -237,28 +237,28 @@ def fused(g: Graph, i: int) -> tuple[str, tuple]:
     return op, args
 
 
-def lowered(p: Program, precise: tuple[bool, ...] | None = None, keep: bool = False) -> Lowered:
+def lower_program(p: KernelProgram, precise: tuple[bool, ...] | None = None, keep: bool = False) -> LoweredProgram:
     """Lower a program.
 
     `precise` says that sums are float64, and which groups of outputs are. `keep` stores, with the carry of a
     step, values that the backward sweep would take long to recompute."""
-    p = pruned(factored(expanded(pruned(p))))
-    lowering = _Lowering(p, precise, keep)
+    p = pruned(factor_sums(expand_program(pruned(p))))
+    lowering = Lowering(p, precise, keep)
     sections, outer, _ = lowering.region(p.loops, p.outputs, 0)
     for body in lowering.bodies:
         alike = [b.number for b in lowering.bodies if b.loop.id == body.loop.id]
         body.label = str(body.loop.id) + (f"_{body.number}_" if len(alike) > 1 else "")
-    return Lowered(lowering.program, sections, outer, lowering.bodies, precise=precise, wide=frozenset(lowering.wide))
+    return LoweredProgram(lowering.program, sections, outer, lowering.bodies, precise=precise, wide=frozenset(lowering.wide))
 
 
-class _Lowering:
+class Lowering:
     """The state of one lowering.
 
     `form` holds each node as an instruction, `bodies` all bodies so far. `known` holds nodes that a step
     loads from memory. `wide` holds float64 nodes of a float32 program, `narrowed` nodes rounded from
     others."""
 
-    def __init__(self, program: Program, precise: tuple[bool, ...] | None, keep: bool):
+    def __init__(self, program: KernelProgram, precise: tuple[bool, ...] | None, keep: bool):
         self.program, self.g, self.precise, self.keep = program, program.g, precise, keep
         self.bodies: list[Body] = []
         self.form: dict = {}
@@ -266,7 +266,7 @@ class _Lowering:
         self.wide: set[int] = set()
         self.narrowed: dict = {}
 
-    def region(self, loops: list[Loop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
+    def region(self, loops: list[ProgramLoop], outs: list[int], depth: int) -> tuple[list, list[Body], list[int]]:
         """Return the code and the bodies of what `outs` and the loops need at this depth.
 
         The third result holds the nodes from outside that they use."""
@@ -277,7 +277,7 @@ class _Lowering:
             inner.append(body)
             todo += used + loop.start + ([loop.steps] if isinstance(loop.steps, int) else [])
         if depth == 0 and self.precise is not None:
-            self.program, self.wide, self.narrowed = widened(self.program, self.precise, todo)
+            self.program, self.wide, self.narrowed = widen_sums(self.program, self.precise, todo)
             outs = self.program.outputs
         for n, loop in enumerate(loops):
             at.update(dict.fromkeys(loop.final + loop.sums, n + 1))
@@ -293,7 +293,7 @@ class _Lowering:
                 sections[stage[i]].append((i, *self.form[i]))
         return sections, inner, outside
 
-    def body(self, loop: Loop, depth: int, siblings: list[Body]) -> tuple[Body, list[int]]:
+    def body(self, loop: ProgramLoop, depth: int, siblings: list[Body]) -> tuple[Body, list[int]]:
         g = self.g
         made = Body(loop, len(self.bodies), depth)
         self.bodies.append(made)
@@ -312,7 +312,7 @@ class _Lowering:
         made.blocks = any(g.shape[i] for i in [i for i, _, _ in made.code] + outside)
         return made, outside + more
 
-    def worth_keeping(self, source: Loop, outs: list[int]) -> list[int]:
+    def worth_keeping(self, source: ProgramLoop, outs: list[int]) -> list[int]:
         """Return the values that a backward sweep over `source` should load instead of recomputing.
 
         Each saves at least COSTLY instructions. There are at most as many as the carry has numbers."""
@@ -333,7 +333,9 @@ class _Lowering:
             for i in rebuilt:
                 if i in users:
                     op, x = self.form[i]
-                    alone[i] = SLOW.get(op, 16 if is_function(op) else 1) + sum([alone[j] for j in set(x) if j in alone and users[j] == 1])
+                    alone[i] = SLOW.get(op, 16 if is_called_function(op) else 1) + sum(
+                        [alone[j] for j in set(x) if j in alone and users[j] == 1]
+                    )
             best = max(alone.values(), default=0)
             if best < COSTLY:
                 break
@@ -342,7 +344,7 @@ class _Lowering:
         self.known = frozenset()
         return sorted(found)
 
-    def late(self, source: Loop, nodes: list[int]) -> set[int]:
+    def late(self, source: ProgramLoop, nodes: list[int]) -> set[int]:
         """Return the nodes that depend on a result of this loop or a later one, as a gate on the sum may.
 
         No step of the loop can compute these."""

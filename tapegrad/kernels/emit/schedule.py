@@ -22,7 +22,7 @@ def peak(items: list[Item], order: list[int], last: Iterable) -> int:
     return most
 
 
-def ordered(items: list[Item], last: Iterable, room: int) -> list[int]:
+def schedule_order(items: list[Item], last: Iterable, room: int) -> list[int]:
     """The places in `items`, as given if at most `room` values are then alive at once, else in an order with fewer of them.
 
     >>> chain = [("a", ()), ("b", ()), ("c", ()), ("A", ("a",)), ("B", ("b", "A")), ("C", ("c", "B"))]

@@ -1,6 +1,6 @@
 """The traversal of a lowered program that both emitters share: sections, loops, instructions, blocks, types.
 
-An emitter is a `Walk` and a builder. It defines how to write an instruction (`instruction`), a loop (`loop`),
+An emitter is a `ProgramWalk` and a builder. It defines how to write an instruction (`instruction`), a loop (`loop`),
 a routine and its call (`routine_text`, `call_routine`) and a constant block (`constant_text`). It also
 defines the layout of memory."""
 
@@ -9,13 +9,13 @@ from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 from ..graph.blocks import BLOCK_OPS
-from .block_code import Access, Affine, BlockCode, Buffer
+from .block_code import Affine, BlockAccess, BlockBuffer, BlockCode
 from .lower import Body
 
 SAME = nullcontext()
 
 
-class Walk(BlockCode):
+class ProgramWalk(BlockCode):
     typed_by: tuple  # attributes of a builder that depend on its type
     own: Any
     bits: Any
@@ -45,11 +45,11 @@ class Walk(BlockCode):
         yield
         self.__dict__.update(before)
 
-    def load(self, buffer: Buffer, at: Affine) -> str:
+    def load(self, buffer: BlockBuffer, at: Affine) -> str:
         with self.typed(buffer.wide):
             return super().load(buffer, at)
 
-    def put(self, buffer: Buffer, at: Affine, value: str) -> None:
+    def put(self, buffer: BlockBuffer, at: Affine, value: str) -> None:
         with self.typed(buffer.wide):
             super().put(buffer, at, value)
 
@@ -84,15 +84,15 @@ class Walk(BlockCode):
             with self.typed(i in self.low.wide):
                 env[i] = self.instruction(op, args, [self.value(j, env) for j in args])
 
-    def constants(self, j: int) -> Buffer:
+    def constants(self, j: int) -> BlockBuffer:
         """Return a constant block as a global array."""
         wide = j in self.low.wide
         if j not in self.globals:
             with self.typed(wide):
                 self.globals[j] = self.constant_text(self.g.numbers(j).ravel(), len(self.globals))
-        return Buffer(self.globals[j][0], constant=True, wide=wide)
+        return BlockBuffer(self.globals[j][0], constant=True, wide=wide)
 
-    def routine(self, op: str, code: Callable, accesses: list[Access], sizes: tuple) -> None:
+    def routine(self, op: str, code: Callable, accesses: list[BlockAccess], sizes: tuple) -> None:
         """Call the function that `code` writes; the first access is the result."""
         key = op, sizes, tuple([(a.strides, a.buffer.constant) for a in accesses]), self.bits
         if key not in self.routines:

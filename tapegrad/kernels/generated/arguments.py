@@ -15,12 +15,12 @@ from ..._core.variable import Variable
 from ...ops import shaping
 from ..emit.lower import SUMS
 from ..launch.cpu import Launcher
-from .derivatives import library
+from .derivatives import derivative_library
 
 FLOATS = (np.dtype(np.float64), np.dtype(np.float32))
 
 
-def name_of(f: Any) -> str:
+def kernel_name(f: Any) -> str:
     return getattr(f, "__name__", type(f).__name__)
 
 
@@ -47,13 +47,13 @@ def as_float(x: Any, what: str) -> Any:
     raise ArgumentError(f"{what} has dtype {x.dtype}; a kernel computes in float64 or float32")
 
 
-def contiguous(x: Any, dtype: np.dtype) -> Any:
+def contiguous_argument(x: Any, dtype: np.dtype) -> Any:
     return x if x.dtype == dtype and x.flags.c_contiguous else xp_of(x).ascontiguousarray(x, dtype=dtype)
 
 
 def launcher_of(*arrays: Any) -> type:
     """Return the class that launches on these arrays; CuPy is imported only for CuPy arrays."""
-    return Launcher if library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
+    return Launcher if derivative_library(*arrays) is np else load("tapegrad.kernels.launch.cuda").CudaLauncher
 
 
 def is_tree(theta: Any) -> bool:
@@ -70,7 +70,7 @@ def batch_of(name: str, arrays: list) -> int:
     return sizes.pop()
 
 
-def rows_of(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
+def stacked_rows(arrays: list, batch: int, dtype: np.dtype, xp: Any = np) -> Any:
     """Stack the arguments as rows, (rows, B); without any, return empty rows of the library `xp`."""
     if not arrays:
         return xp.zeros((0, batch), dtype)
@@ -82,7 +82,7 @@ def with_ways(data: Any, ways: tuple | list) -> Any:
     """Append directions in the space of the data as further components of each datum."""
     if not len(ways):
         return data
-    xp = library(data, *ways)
+    xp = derivative_library(data, *ways)
     parts = [data, *[w.astype(data.dtype, copy=False) for w in ways]]
     return xp.stack(parts) if data.ndim == 1 else xp.concatenate(parts)
 
@@ -116,10 +116,10 @@ def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> 
     return made
 
 
-FEW = 8192  # size up to which BLAS checks for nan fastest; above it BLAS waits for other threads
+DOT_CHECKED_NUMBERS = 8192  # size up to which BLAS checks for nan fastest; above it BLAS waits for other threads
 
 
-class Looking:
+class MissingCheck:
     """Checks data for nan, and remembers data that cannot have changed.
 
     `rows`: only the first rows can be missing data; the rows below are arguments."""
@@ -140,7 +140,7 @@ class Looking:
             return False  # read-only data that own their memory are checked once
         flat = data if data.ndim == 1 else data.ravel()
         with np.errstate(all="ignore"):
-            check = float(flat.dot(flat) if flat.size < FEW else flat.sum())
+            check = float(flat.dot(flat) if flat.size < DOT_CHECKED_NUMBERS else flat.sum())
         if check - check == 0.0:
             if not data.flags.writeable and data.base is None:
                 self.clean = {id(data): (weakref.ref(data), 0, False)}

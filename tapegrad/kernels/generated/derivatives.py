@@ -26,10 +26,10 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import Primitive, bind, layout_of
-from ..._core.scope import lock, opened
-from ..emit.lower import SUMS, Lowered, lowered
+from ..._core.scope import lock, scope_block
+from ..emit.lower import SUMS, LoweredProgram, lower_program
 from ..graph.adjoint import forward, reverse
-from ..graph.program import Program
+from ..graph.program import KernelProgram
 from ..launch.cpu import Launcher
 from ..launch.stored import StoredLauncher
 from ..trace.captured import steadily
@@ -39,7 +39,7 @@ from .samples import batched_as
 PRECISE = {"F": (True,), "R": (False,), "D": (), "VG": (True, False), "VGD": (True, False)}
 
 
-def orders(n: Any) -> tuple[int, int]:
+def direction_counts(n: Any) -> tuple[int, int]:
     """Return the numbers of directions of theta and of the data; a single number counts those of theta."""
     return (n, 0) if isinstance(n, int) else n
 
@@ -52,7 +52,9 @@ class Family:
     argument may be differentiated. `sums`: sums and F are float64 even for a float32 theta, and gradients are
     rounded."""
 
-    def __init__(self, name: str, base: Callable[[tuple], Program], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False):
+    def __init__(
+        self, name: str, base: Callable[[tuple], KernelProgram], scalar: bool, reject: bool, by_data: bool = True, sums: bool = False
+    ):
         self.name, self.base, self.scalar, self.reject, self.by_data, self.sums = name, base, scalar, reject, by_data, sums
         self.lock = lock()
         self.key: str | None = None  # a name for everything that the traced function depends on
@@ -72,9 +74,9 @@ class Family:
 
     # --- programs and code ---
 
-    def program(self, signature: tuple, n: Any) -> Program:
+    def program(self, signature: tuple, n: Any) -> KernelProgram:
         """Return the program after n applications of forward mode."""
-        thetas, data = orders(n)
+        thetas, data = direction_counts(n)
         key = signature, thetas, data
         if key not in self.programs:
             if data:
@@ -84,13 +86,13 @@ class Family:
             self.programs[key] = made
         return self.programs[key]
 
-    def traced(self, signature: tuple) -> Program:
+    def traced(self, signature: tuple) -> KernelProgram:
         made = steadily(lambda: self.base(signature), self.name)
         if made.g.captured is not None and made.g.captured not in self.captured:
             self.captured.append(made.g.captured)
         return made
 
-    def derived(self, kind: str, n: Any, signature: tuple) -> Program:
+    def derived(self, kind: str, n: Any, signature: tuple) -> KernelProgram:
         p = self.program(signature, n)
         g, outputs, made = p.g, list(p.outputs), p
         gradient: list[Any] = []
@@ -106,7 +108,9 @@ class Family:
             (v,) = self.program(signature, 0).outputs
             good = g.compare("lt", g.node("abs", v), g.const(np.inf))
             gradient = [g.select(good, d, g.zero) for d in gradient]
-            outputs = [g.select(g.isnan(v), g.const(-np.inf), v) if orders(n) == (0, 0) else g.select(good, o, g.zero) for o in outputs]
+            outputs = [
+                g.select(g.isnan(v), g.const(-np.inf), v) if direction_counts(n) == (0, 0) else g.select(good, o, g.zero) for o in outputs
+            ]
             for loop in made.loops if kind in ("D", "VGD") else ():
                 loop.each = [g.select(good, e, g.zero) for e in loop.each]
         both = [outputs, gradient]
@@ -117,28 +121,28 @@ class Family:
         """Return whether sums are wider than this dtype of theta."""
         return self.sums and dtype.itemsize < SUMS.itemsize
 
-    def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> Lowered:
+    def lowered(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, keep: bool = False) -> LoweredProgram:
         try:
-            return lowered(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
+            return lower_program(self.derived(kind, n, signature), PRECISE[kind] if self.wide(dtype) else None, keep)
         except BaseException:
             self.programs.clear()  # an interrupt may have left the graph incomplete
             raise
 
     def launcher(self, kind: str, n: Any, signature: tuple, dtype: np.dtype, per_sample: bool, make: Callable = Launcher) -> Any:
-        key = kind, orders(n), signature, dtype, per_sample, make
+        key = kind, direction_counts(n), signature, dtype, per_sample, make
         found = self.launchers.get(key)
         if found is None:
-            with opened(), self.lock:
+            with scope_block(), self.lock:
                 found = self.launchers.get(key)
                 if found is None:
 
                     def trace():
                         low = self.lowered(kind, n, signature, dtype, make is Launcher)
-                        low.name, low.general = f"{self.name}.{kind}{sum(orders(n))}", self.general
+                        low.name, low.general = f"{self.name}.{kind}{sum(direction_counts(n))}", self.general
                         return low
 
                     if self.key is not None and make is Launcher:
-                        found = StoredLauncher(f"{self.key} {kind} {orders(n)} {signature}", trace, dtype, per_sample, self.short)
+                        found = StoredLauncher(f"{self.key} {kind} {direction_counts(n)} {signature}", trace, dtype, per_sample, self.short)
                     else:
                         found = make(trace(), dtype, per_sample)
                     self.launchers[key] = found
@@ -159,7 +163,7 @@ class Family:
             prim.keep_spec = lambda active: (tuple(range(len(active))), kind == "VG")
             pull = {"F": self.pull_value, "R": self.pull_gradient, "D": self.pull_gradient, "VG": self.pull_both}[kind]
             push = {"F": self.push_value, "R": self.push_gradient, "D": self.push_gradient, "VG": self.push_both}[kind]
-            at = Place(self, kind, n)
+            at = ArgumentLayout(self, kind, n)
             prim.batch = batched_as(kind, n, not self.by_data)
             prim.vjp = (lambda g, out, need, *arrays, run: pull(at, run, g, out, self.checked(need), arrays),)
             prim.jvp = lambda t, out, *arrays, run: push(at, run, self.checked(t), out, arrays)
@@ -199,7 +203,7 @@ class Family:
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)
-        return added([self.F(run, theta, data, vs, ys) for vs, ys in at.moved(t, vs, ys)])
+        return sum_of_terms([self.F(run, theta, data, vs, ys) for vs, ys in at.moved(t, vs, ys)])
 
     def pull_gradient(self, at, run, U, out, need, arrays):
         """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
@@ -220,7 +224,7 @@ class Family:
         terms = [self.gradient(at.kind, run, theta, data, a, b, w) for a, b in at.moved(t, vs, ys)]
         if w is not None and t[-1] is not None:
             terms.append(self.gradient(at.kind, run, theta, data, vs, ys, t[-1]))
-        return added(terms)
+        return sum_of_terms(terms)
 
     def pull_both(self, at, run, g, out, need, arrays):
         theta, data = arrays
@@ -231,7 +235,7 @@ class Family:
         if g[1] is not None:
             by_theta.append(self.gradient("R", run, theta, data, (g[1],), (), None) if need[0] else None)
             by_data.append(self.gradient("D", run, theta, data, (g[1],), (), None) if need[1] else None)
-        return added(by_theta), added(by_data)
+        return sum_of_terms(by_theta), sum_of_terms(by_data)
 
     def push_both(self, at, run, t, out, arrays):
         theta, data = arrays
@@ -241,10 +245,10 @@ class Family:
             value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
         gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]
-        return added(value), added(gradient)
+        return sum_of_terms(value), sum_of_terms(gradient)
 
 
-class Place:
+class ArgumentLayout:
     """The kind, the orders and the family of an operation; it splits the arguments accordingly."""
 
     def __init__(self, family: Family, kind: str, n: tuple):
@@ -263,12 +267,12 @@ class Place:
         t holds the tangents of theta, of the data and of the directions."""
         terms = [((*vs, t[0]), ys)] if t[0] is not None else []
         terms += [(vs, (*ys, t[1]))] if t[1] is not None else []
-        terms += [(replaced(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]
+        terms += [(replace_item(vs, i, t[2 + i]), ys) for i in range(len(vs)) if t[2 + i] is not None]
         k = 2 + len(vs)
-        return terms + [(vs, replaced(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
+        return terms + [(vs, replace_item(ys, i, t[k + i])) for i in range(len(ys)) if t[k + i] is not None]
 
 
-def replaced(vs: tuple, i: int, v: Any) -> tuple:
+def replace_item(vs: tuple, i: int, v: Any) -> tuple:
     return vs[:i] + (v,) + vs[i + 1 :]
 
 
@@ -276,7 +280,7 @@ def without(vs: tuple, i: int) -> tuple:
     return vs[:i] + vs[i + 1 :]
 
 
-def added(terms: list) -> Any:
+def sum_of_terms(terms: list) -> Any:
     out = None
     for x in terms:
         if x is not None:
@@ -284,7 +288,7 @@ def added(terms: list) -> Any:
     return out
 
 
-def library(*arrays: Any) -> Any:
+def derivative_library(*arrays: Any) -> Any:
     for x in arrays:
         if xp_of(x) is not np:
             return xp_of(x)

@@ -19,7 +19,7 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, ShapeError
-from ..._core.pickling import Remade, named_like
+from ..._core.pickling import PickledByCall, named_like
 from ..._core.primitive import layout_of, live, values_of
 from ..._core.reverse import Tape
 from ..._core.scope import OPEN, WATCHERS
@@ -28,21 +28,21 @@ from ..._core.variable import Variable
 from ..._transforms.transforms import value_and_grad
 from ...ops import shaping
 from ...ops.piecewise import where
-from ..emit.lower import SUMS, Lowered
-from ..launch.repeat import Launched, fits, launched, repeated
+from ..emit.lower import SUMS, LoweredProgram
+from ..launch.repeat import LastLaunch, fits_launch, launched, repeat_launch
 from ..trace.tracing import trace_likelihood, trace_recursion
 from .arguments import (
     FLOATS,
-    Looking,
+    MissingCheck,
     as_float,
     batch_of,
     checked_outs,
-    contiguous,
+    contiguous_argument,
     is_tree,
+    kernel_name,
     launcher_of,
     list_of,
-    name_of,
-    rows_of,
+    stacked_rows,
     sums_of,
     with_ways,
 )
@@ -52,7 +52,7 @@ BLOCKS = ("value", "each", "path")  # traced with large matrices as blocks, wher
 
 
 @dataclass(frozen=True)
-class Parts:
+class KernelParts:
     """The definition of a kernel: the function that names it, how it is traced, and its options."""
 
     f: Callable
@@ -68,7 +68,7 @@ class Parts:
         sums_of(self.sums)
 
 
-class Traced:
+class TracedKernel:
     """The traces and launches of a kernel's functions; it is replaced when a captured object changes."""
 
     def __init__(self, kernel: Any, families: dict):
@@ -80,10 +80,10 @@ class Traced:
             family.captured = self.captured
         self.runs = {what: functools.partial(kernel._run_of, family) for what, family in families.items()}
         # an operation on a tape keeps the trace that it was made with
-        self.recorded = functools.partial(kernel._run_value, self.family) if type(kernel)._run is Generated._run else kernel._run
+        self.recorded = functools.partial(kernel._run_value, self.family) if type(kernel)._run is GeneratedKernel._run else kernel._run
 
-    def renewed(self) -> "Traced":
-        return Traced(self.kernel, {what: family.renewed() for what, family in self.families.items()})
+    def renewed(self) -> "TracedKernel":
+        return TracedKernel(self.kernel, {what: family.renewed() for what, family in self.families.items()})
 
 
 def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
@@ -103,17 +103,17 @@ def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
     return shapes, restore
 
 
-class Generated(Remade):
+class GeneratedKernel(PickledByCall):
     """The base class of likelihood and recursion kernels; `likelihood` and `recursion` make them."""
 
-    def __init__(self, parts: Parts, build: Callable | None = None, key: str | None = None, short: bool = False):
+    def __init__(self, parts: KernelParts, build: Callable | None = None, key: str | None = None, short: bool = False):
         """Define the kernel.
 
         `build` makes a tree theta of its rows. `key` names the program on disk, in place of its trace.
         `short` says that the kernel runs for few steps, which limits the time of compilation."""
-        self.__name__, self.missing = name_of(parts.f), parts.missing
+        self.__name__, self.missing = kernel_name(parts.f), parts.missing
         self.__doc__ = getattr(parts.f, "__doc__", None)
-        self._is_missing = Looking(self.__name__)
+        self._is_missing = MissingCheck(self.__name__)
         self._parts, self._build = parts, build
         self._rejects = parts.invalid == "reject"
         self._call: tuple = ()
@@ -132,7 +132,7 @@ class Generated(Remade):
         for what, family in families.items():
             family.key = None if key is None else f"{key} {what}"
             family.short = short
-        self._traced = Traced(self, families)
+        self._traced = TracedKernel(self, families)
 
     def _made(self) -> tuple:
         return self._call
@@ -144,7 +144,7 @@ class Generated(Remade):
     _recorded = property(lambda self: self._traced.recorded)
     _runs = property(lambda self: self._traced.runs)
 
-    def _now(self) -> Traced:
+    def _now(self) -> TracedKernel:
         """Return the current trace; replace it by an empty one if a captured object has changed.
 
         The replacement is one assignment. After an interrupt the old trace is still there, and is replaced
@@ -170,7 +170,12 @@ class Generated(Remade):
         theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
         theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
         last = self._now().launches.__dict__.get("F")
-        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, False)) is not None:
+        if (
+            out is None
+            and not WATCHERS
+            and fits_launch(last, theta, data)
+            and (found := repeat_launch(last, theta, data, False)) is not None
+        ):
             return found
         if is_tree(theta):
             kernel, rows, _ = self._of_tree(theta)
@@ -193,7 +198,12 @@ class Generated(Remade):
         `out` is a pair of arrays to fill. The gradient of a tree is such a tree.
         """
         last = self._now().launches.__dict__.get("VG")
-        if out is None and not WATCHERS and fits(last, theta, data) and (found := repeated(last, theta, data, True)) is not None:
+        if (
+            out is None
+            and not WATCHERS
+            and fits_launch(last, theta, data)
+            and (found := repeat_launch(last, theta, data, True)) is not None
+        ):
             return found
         if is_tree(theta):
             if out is not None:
@@ -213,7 +223,7 @@ class Generated(Remade):
 
     def _remember(self, kind: str, theta: np.ndarray, data: np.ndarray, single: bool) -> None:
         """Store, for this thread, what the next call on similar arrays needs."""
-        found: Launched | None = None
+        found: LastLaunch | None = None
         traced = self._traced
         key, launcher = traced.last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
@@ -275,7 +285,7 @@ class Generated(Remade):
 
     def lowered(
         self, theta_rows: int, data_rows: int, kind: str = "VG", order: Any = 0, missing: bool = False, dtype: Any = np.float64
-    ) -> Lowered:
+    ) -> LoweredProgram:
         """Return the program of one kernel, for `emit_cuda` and for inspection.
 
         kind is 'F', 'R', 'D' or 'VG', as in `derivatives`. order is the number of directions of theta, or the
@@ -299,7 +309,7 @@ class Generated(Remade):
         if kernel is None:
             kernel = self._trees[key] = type(self)(self._parts, restore)
         dtype = np.result_type(*[layout_of(a).dtype for a in arrays])
-        return kernel, rows_of(arrays, batch, dtype), restore
+        return kernel, stacked_rows(arrays, batch, dtype), restore
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         self._now()
@@ -387,13 +397,13 @@ class Generated(Remade):
         dtype, batch, shape = theta.dtype, theta.shape[1], data.shape
         steps = shape[0 if len(shape) == 1 else 1]
         first, last = 2 + n[0], 2 + n[0] + n[1]
-        inputs = [contiguous(x, dtype) for x in (theta, *arrays[2:first])]
+        inputs = [contiguous_argument(x, dtype) for x in (theta, *arrays[2:first])]
         each = steps_out = None
         for w in arrays[last:]:
             if launcher.streams:
-                each = contiguous(w, dtype)
+                each = contiguous_argument(w, dtype)
             else:
-                inputs.append(contiguous(w if w.ndim == 2 else w[None], dtype))
+                inputs.append(contiguous_argument(w if w.ndim == 2 else w[None], dtype))
         xp = xp_of(theta)
         if launcher.step_rows:
             made_by, samples = (xp.zeros, ()) if launcher.summed else (xp.empty, (batch,))
@@ -405,7 +415,7 @@ class Generated(Remade):
             if type(theta) is np.ndarray and (launcher.overlaps(batch) or not launcher.is_simple(batch, steps)):
                 made = [np.empty_like(x) for x in rooms]  # an interrupted launch may still write into these
         if batch:
-            whole = contiguous(with_ways(data, arrays[first:last]), dtype)
+            whole = contiguous_argument(with_ways(data, arrays[first:last]), dtype)
             if each is None is steps_out:
                 launcher(inputs, whole, steps, made, batch)
             else:
@@ -437,7 +447,7 @@ class Generated(Remade):
         return family.launcher(kind, n, signature, theta.dtype, data.ndim == 3, launcher_of(*arrays))
 
 
-class Likelihood(Generated):
+class Likelihood(GeneratedKernel):
     """A kernel that sums over data, made by `likelihood`; ``k(theta, data)`` returns the values (B,).
 
     See Also
@@ -460,7 +470,7 @@ class Likelihood(Generated):
         return s[:, :, 0] if single else s
 
 
-class Recursion(Generated):
+class Recursion(GeneratedKernel):
     """A kernel with a carry, made by `recursion`; ``k(theta, data)`` returns the values (B,).
 
     See Also
@@ -593,7 +603,7 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
     def trace(s, build, what):
         return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
 
-    made = Likelihood(Parts(loglik, trace, missing, invalid, sums))
+    made = Likelihood(KernelParts(loglik, trace, missing, invalid, sums))
     made._call = _likelihood, (loglik, missing, invalid, sums)
     return made
 
@@ -650,7 +660,7 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
     def trace(s, build, what):
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
-    made = Recursion(Parts(step, trace, missing, invalid, sums, init))
+    made = Recursion(KernelParts(step, trace, missing, invalid, sums, init))
     made._call = _recursion, (init, step, missing, invalid, sums)
     return made
 

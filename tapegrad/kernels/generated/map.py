@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.pickling import Remade, named_like
+from ..._core.pickling import PickledByCall, named_like
 from ..._core.primitive import layout_of, values_of, watching
 from ..._core.scope import OPEN, WATCHERS
 from ..._core.trees import Const
@@ -14,20 +14,20 @@ from ..._core.variable import Variable
 from ..._transforms.transforms import jacobian
 from ..trace.captured import steadily
 from ..trace.tracing import trace_map
-from .arguments import as_float, batch_of, contiguous, launcher_of, name_of, rows_of
-from .derivatives import Family, library
+from .arguments import as_float, batch_of, contiguous_argument, kernel_name, launcher_of, stacked_rows
+from .derivatives import Family, derivative_library
 
 
-class Map(Remade):
+class MapKernel(PickledByCall):
     """A function of per-sample arguments; see `map_`."""
 
     def __init__(self, f: Callable):
-        self.f, self.__name__, self.__doc__ = f, name_of(f), getattr(f, "__doc__", None)
+        self.f, self.__name__, self.__doc__ = f, kernel_name(f), getattr(f, "__doc__", None)
         self._traced: tuple = ({}, [], False)  # families by shapes, captured objects, changed before?
         named_like(self, f)
 
     def _made(self) -> tuple:
-        return Map, (self.f,)
+        return MapKernel, (self.f,)
 
     _families = property(lambda self: self._traced[0])
 
@@ -47,10 +47,10 @@ class Map(Remade):
         shapes = tuple([tuple(a.shape[:-1]) if a.ndim else () for a in arrays])
         family, build = self._family(shapes, tuple(fixed))
         dtype = np.result_type(*[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
-        xp = library(*[layout_of(a) for a in arrays])
+        xp = derivative_library(*[layout_of(a) for a in arrays])
         arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers fit any library
-        theta = rows_of([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
-        rest = rows_of([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
+        theta = stacked_rows([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
+        rest = stacked_rows([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
         again = (values, fixed) if watching() else ()  # a record keeps the caller's arrays only for watchers
         return build(family.F(self._launch(family, *again), theta, rest, ()))
 
@@ -87,12 +87,12 @@ class Map(Remade):
         def run(kind, n, arrays):
             theta, rest, *others = arrays
             dtype = theta.dtype
-            xp = library(*arrays)
+            xp = derivative_library(*arrays)
             launcher = family.launcher(kind, n, (), dtype, False, launcher_of(*arrays))
             batch = theta.shape[1]
             made = [xp.empty((rows, batch), dtype) for rows in launcher.outputs]
             if batch:
-                launcher([contiguous(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
+                launcher([contiguous_argument(x, dtype) for x in (theta, rest, *others)], None, 0, made, batch)
             if WATCHERS and OPEN.watcher is not None and values is not None:
                 OPEN.watcher.launched(self.__name__, theta, made[0], functools.partial(self._rerun, values, fixed))
             return made[0]
@@ -104,7 +104,7 @@ def _differentiable(x: Any) -> bool:
     return isinstance(x, (Variable, float)) or getattr(x, "dtype", np.dtype(int)).kind == "f"
 
 
-def map_(f: Callable) -> Map:
+def map_(f: Callable) -> MapKernel:
     """Make a kernel that applies f to each sample.
 
     Parameters
@@ -136,4 +136,4 @@ def map_(f: Callable) -> Map:
     >>> k(np.ones((3, 2)), np.ones((3, 2)))
     array([3., 3.])
     """
-    return Map(f)
+    return MapKernel(f)

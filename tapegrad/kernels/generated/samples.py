@@ -6,13 +6,13 @@ them becomes (..., n B). Data that all samples share stay as they are. Other dat
 import functools
 from typing import Any
 
-from ..._batching.rules import Way, samples_first, spread
+from ..._batching.rules import CustomRule, as_stack, samples_first
 from ..._core.primitive import Primitive, bind
 from ...ops import shaping
 from ...ops.declare import shape
 
 
-class Numbers:
+class ScalarData:
     """Runs a kernel whose data are one number a step; if each sample has its own, they have shape (1, N,
     B)."""
 
@@ -23,15 +23,15 @@ class Numbers:
         return self.run(kind, n, arrays, numbers=True)
 
 
-def together(trace: Any, operand: tuple) -> Any:
+def merge_samples(trace: Any, operand: tuple) -> Any:
     """Convert (..., B) of each sample to (..., n B)."""
-    v = spread(trace, *operand)
+    v = as_stack(trace, *operand)
     to = shape(v)
     moved = shaping.transpose(v, axes=(*range(1, len(to) - 1), 0, len(to) - 1))
     return shaping.reshape(moved, to=(*to[1:-1], to[0] * to[-1]))
 
 
-def apart(trace: Any, y: Any, batch: int) -> Any:
+def unmerge_samples(trace: Any, y: Any, batch: int) -> Any:
     """Convert (..., n B) to a stack of (..., B)."""
     to = shape(y)
     y = shaping.reshape(y, to=(*to[:-1], trace.count, batch))
@@ -41,15 +41,15 @@ def apart(trace: Any, y: Any, batch: int) -> Any:
 
 def of_their_own(trace: Any, operand: tuple, batch: int) -> Any:
     """Return data with samples of their own, (d, N, n B)."""
-    v = spread(trace, *operand)
+    v = as_stack(trace, *operand)
     n, to = trace.count, shape(v)[1:]
     if len(to) < 3:
         d, steps = (1, *to) if len(to) == 1 else to
         v = shaping.broadcast_to(shaping.reshape(v, to=(n, d, steps, 1)), to=(n, d, steps, batch))
-    return together(trace, (v, True))
+    return merge_samples(trace, (v, True))
 
 
-def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
+def batched_as(kind: str, n: tuple, data_of_samples: bool) -> CustomRule:
     """Return the batching rule of an operation (`derivatives`).
 
     `data_of_samples`: the last axis of its second argument holds the samples."""
@@ -60,20 +60,20 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> Way:
         ways = [1, *range(2 + n[0], 2 + n[0] + n[1])]
         own = kind == "D" or len(to) == 3 or any([operands[k][1] for k in ways])
         if data_of_samples or not own:
-            arrays = [v if k in ways and not data_of_samples else together(trace, (v, b)) for k, (v, b) in enumerate(operands)]
+            arrays = [v if k in ways and not data_of_samples else merge_samples(trace, (v, b)) for k, (v, b) in enumerate(operands)]
         else:
-            arrays = [of_their_own(trace, o, batch) if k in ways else together(trace, o) for k, o in enumerate(operands)]
+            arrays = [of_their_own(trace, o, batch) if k in ways else merge_samples(trace, o) for k, o in enumerate(operands)]
             if len(to) == 1:
                 if type(params["run"]) is not functools.partial:  # a handwritten kernel
                     return NotImplemented
-                params = {"run": Numbers(params["run"])}
+                params = {"run": ScalarData(params["run"])}
         y = bind(prim, arrays, params)
         if kind != "D":
-            return tuple([apart(trace, o, batch) for o in y]) if type(y) is tuple else apart(trace, y, batch)
-        y = apart(trace, y, batch)  # of each sample; a sum where the kernel's samples share the data
+            return tuple([unmerge_samples(trace, o, batch) for o in y]) if type(y) is tuple else unmerge_samples(trace, y, batch)
+        y = unmerge_samples(trace, y, batch)  # of each sample; a sum where the kernel's samples share the data
         if len(to) == 3:
             return y
         y = y.sum(axis=-1)
         return shaping.reshape(y, to=(trace.count, *to)) if len(to) == 1 else y
 
-    return Way(way, (kind, n, data_of_samples))
+    return CustomRule(way, (kind, n, data_of_samples))

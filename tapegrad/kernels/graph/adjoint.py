@@ -28,12 +28,12 @@ import numpy as np
 
 from ..._core.errors import KernelError
 from .nodes import LEAVES, Congruence, Graph
-from .program import Loop, Outside, Program, copies, nested, relate, stages
+from .program import KernelProgram, OuterNodes, ProgramLoop, copies, nested_loops, relate, stages
 
 FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
-def forward(p: Program, group: int | None) -> Program:
+def forward(p: KernelProgram, group: int | None) -> KernelProgram:
     """Return the derivative of all outputs in a new direction.
 
     The direction belongs to input array `group` and is appended to the inputs. With None it belongs to the
@@ -46,13 +46,13 @@ def forward(p: Program, group: int | None) -> Program:
         thetas = p.thetas(group)
         t = dict(zip(thetas, g.parameters_like(sum(p.inputs), thetas), strict=True))
         inputs.append(p.inputs[group])
-    loops = pushed(g, p.loops, t)
+    loops = forward_loops(g, p.loops, t)
     tangents(g, p.outputs, t)
     groups = [[g.spread(t[o], g.shape[o]) for o in group] for group in p.groups]
     return replace(p, inputs=inputs, loops=loops, groups=groups, ways=ways, order=p.order + 1)
 
 
-def pushed(g: Graph, loops: list[Loop], t: dict, first: dict | None = None) -> list[Loop]:
+def forward_loops(g: Graph, loops: list[ProgramLoop], t: dict, first: dict | None = None) -> list[ProgramLoop]:
     """Return the loops with the tangents of their carries and sums, and add these tangents to t.
 
     `first`: number of a loop -> number of components of its carry without tangents in other directions."""
@@ -61,12 +61,12 @@ def pushed(g: Graph, loops: list[Loop], t: dict, first: dict | None = None) -> l
         loop = old.copy()
         tangents(g, loop.start, t)
         count = len(old.carry) if first is None else first[old.id]
-        varying = [k for k in sorted(_moving(g, loop, {i for i, d in t.items() if d != g.zero})[0]) if k < count]
+        varying = [k for k in sorted(active_components(g, loop, {i for i, d in t.items() if d != g.zero})[0]) if k < count]
         fresh = {}
         for k in varying:
             fresh[k] = len(loop.carry)
             t[loop.carry[k]] = loop.add_carry(g, t[loop.start[k]], g.shape[loop.carry[k]])
-        loop.inner = pushed(g, loop.inner, t, first)
+        loop.inner = forward_loops(g, loop.inner, t, first)
         tangents(g, loop.next[:count] + loop.inc + loop.each, t)
         loop.each = [t[e] for e in loop.each]
         for k, j in fresh.items():
@@ -88,7 +88,7 @@ def tangents(g: Graph, outs: list[int], t: dict) -> None:
             t[i] = g.zero if g.op[i] in LEAVES else g.pushed(i, t)
 
 
-def _moving(g: Graph, loop: Loop, active: set[int]) -> tuple[set[int], set[int]]:
+def active_components(g: Graph, loop: ProgramLoop, active: set[int]) -> tuple[set[int], set[int]]:
     """Return the components of the carry that depend on `active`, and all nodes that do, steps included."""
     found = {k for k, s in enumerate(loop.start) if s in active}
     while True:
@@ -208,7 +208,7 @@ class Adjoints(dict):
             self.include(block, self.g.pack_or_zero(names))
 
 
-def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[Program, list[int]]:
+def reverse(p: KernelProgram, wrt: list[int], seeds: list[int], by_data: bool = False) -> tuple[KernelProgram, list[int]]:
     """Return the gradient of sum(seeds * outputs) + sum(step input * step output) with respect to `wrt`.
 
     The results are the program with the loops that compute it, and its nodes. `by_data`: the gradient with
@@ -219,7 +219,7 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     streams = p.step_rows
     for loop in loops:
         loop.each = []
-    if any(loop.of is not None for loop in nested(p.loops)):
+    if any(loop.of is not None for loop in nested_loops(p.loops)):
         raise KernelError(
             "scores(theta, data) of a function with a loop in it can be differentiated forwards only: "
             "use tapegrad.jvp, or differentiate the value twice"
@@ -229,11 +229,11 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     for o, seed in zip(p.outputs, seeds, strict=True):
         if o in active:
             adj.include(o, seed)
-    back: list[Loop] = []
+    back: list[ProgramLoop] = []
 
     each = {loop.id: loop.each for loop in p.loops}
 
-    def turn(loop: Loop) -> None:
+    def turn(loop: ProgramLoop) -> None:
         if any(c in active for c in loop.carry) or (loop.data and (data or streams)):
             back.append(_swept_back(g, loop, adj, active, 0, data if loop.data else [], each[loop.id]))
         else:
@@ -244,25 +244,27 @@ def reverse(p: Program, wrt: list[int], seeds: list[int], by_data: bool = False)
     return program, [g.spread(adj.get(w, g.zero), g.shape[w]) for w in wrt]
 
 
-def _staged(g: Graph, loops: list[Loop], adj: "Adjoints", active: set[int], depth: int, turn: Callable, lowest: int | None = None) -> None:
+def _staged(
+    g: Graph, loops: list[ProgramLoop], adj: "Adjoints", active: set[int], depth: int, turn: Callable, lowest: int | None = None
+) -> None:
     """Pull adjoints through the code at this depth, the last part first.
 
     turn(loop) pulls the adjoints of a loop's results to its operands. `lowest`: code from this depth on is
     swept (None: only from `depth` on)."""
     lowest = depth if lowest is None else lowest
     if not loops and depth:
-        order = [i for i in g.reach(list(adj), stop=Outside(g, lowest)) if g.level(i) >= lowest]
+        order = [i for i in g.reach(list(adj), stop=OuterNodes(g, lowest)) if g.level(i) >= lowest]
         adj.sweep(order[::-1], active)
         return
     stage = stages(g, loops)
     for n in range(len(loops), -1, -1):
-        here = [i for i in g.reach(list(adj), stop=_Below(stage, n)) if stage.get(i, -1) == n and lowest <= g.level(i) <= depth]
+        here = [i for i in g.reach(list(adj), stop=EarlierNodes(stage, n)) if stage.get(i, -1) == n and lowest <= g.level(i) <= depth]
         adj.sweep(here[::-1], active, outside=depth == 0)
         if n:
             turn(loops[n - 1])
 
 
-class _Below:
+class EarlierNodes:
     """The nodes of earlier stages, and nodes made after the stages were counted.
 
     The latter are adjoints and never differentiated."""
@@ -274,18 +276,18 @@ class _Below:
         return self.stage.get(i, -1) < self.n
 
 
-def reached(g: Graph, loops: list[Loop], outputs: list[int], on: set[int]) -> set[int]:
+def reached(g: Graph, loops: list[ProgramLoop], outputs: list[int], on: set[int]) -> set[int]:
     """Return all nodes that depend on `on`, through the loops."""
     active = set(on)
     for loop in loops:
         active |= dependents(g, loop.start, active)
-        found, inside = _moving(g, loop, active)
+        found, inside = active_components(g, loop, active)
         active |= inside | {loop.carry[k] for k in found} | {loop.final[k] for k in found}
         active |= {s for s, inc in zip(loop.sums, loop.inc, strict=True) if inc in inside}
     return active | dependents(g, outputs, active)
 
 
-def _body_adjoints(g: Graph, holder: Loop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None) -> Adjoints:
+def _body_adjoints(g: Graph, holder: ProgramLoop, seeds: list[tuple[int, int]], active: set[int], lowest: int | None = None) -> Adjoints:
     """Return the adjoints, through one step, of carries and of nodes outside of the loop.
 
     The body of `holder`, which has the loops of the step, gets the loops that sweep back over them."""
@@ -298,14 +300,14 @@ def _body_adjoints(g: Graph, holder: Loop, seeds: list[tuple[int, int]], active:
     return bars
 
 
-def step_gradient(g: Graph, loop: Loop, inc: int, wrt: list[int]) -> list[int]:
+def step_gradient(g: Graph, loop: ProgramLoop, inc: int, wrt: list[int]) -> list[int]:
     """Return the derivatives of one term with respect to nodes outside of the loop, within the step."""
     active = reached(g, loop.inner, [inc], set(wrt))
     adj = _body_adjoints(g, loop, [(inc, g.one)], active, 0)
     return [adj.get(w, g.zero) for w in wrt]
 
 
-def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
+def _more_sums(g: Graph, loop: ProgramLoop, adj: Adjoints, active: set[int]) -> None:
     """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does not vary with t."""
     for s, inc in list(zip(loop.sums, loop.inc, strict=True)):
         bar = adj.pop(s, None)
@@ -320,15 +322,15 @@ def _more_sums(g: Graph, loop: Loop, adj: Adjoints, active: set[int]) -> None:
 
 
 def _swept_back(
-    g: Graph, loop: Loop, adj: Adjoints, active: set[int], holder: int, data: Sequence[int] = (), each: Sequence[int] = ()
-) -> Loop:
+    g: Graph, loop: ProgramLoop, adj: Adjoints, active: set[int], holder: int, data: Sequence[int] = (), each: Sequence[int] = ()
+) -> ProgramLoop:
     """Return the loop of adjoints b: b_t = b_{t+1} d next/d carry + sbar d inc/d carry.
 
     It gives the derivatives with respect to the data for each step as well. It belongs into the body of the
     loop `holder`, or outside of loops (0)."""
     on = [k for k, c in enumerate(loop.carry) if c in active]
     within = 1 << holder | g.within[holder] if holder else 0
-    sweep = Loop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
+    sweep = ProgramLoop(g.new_loop(within), loop.steps, None, loop.cap, loop, inner=copies([x for x in loop.inner if x.of is None]))
     g.depth[sweep.id] = g.depth[loop.id]
     given = [adj.pop(loop.final[k], g.zero) for k in on]
     b = {k: sweep.add_carry(g, bar, g.shape[loop.carry[k]]) for k, bar in zip(on, given, strict=True)}
@@ -355,7 +357,7 @@ def _swept_back(
     return sweep
 
 
-def _taken(g: Graph, loop: Loop, k: int) -> int:
+def _taken(g: Graph, loop: ProgramLoop, k: int) -> int:
     """Return component k of the next carry in a step that this sample takes."""
     i = loop.next[k]
     x = g.args[i]

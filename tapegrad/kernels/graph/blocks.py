@@ -17,7 +17,7 @@ from typing import Any
 
 import numpy as np
 
-from .lengths import length_of
+from .lengths import length_node
 
 ELEMENT, BITS = 1 << 60, 28
 MASK = (1 << BITS) - 1
@@ -45,7 +45,7 @@ UNROLLED = Limits(math.inf, math.inf, math.inf, math.inf)
 
 
 @dataclass(frozen=True)
-class Piece:
+class BlockPiece:
     """Strided elements of source number `source`, and their places in the flat block."""
 
     source: int
@@ -69,7 +69,7 @@ def strided(offset: int, strides: tuple, dims: tuple) -> np.ndarray:
     return out
 
 
-def size_of(shape: tuple) -> int:
+def element_total(shape: tuple) -> int:
     return math.prod(shape)
 
 
@@ -83,11 +83,11 @@ def injective(dims: tuple, strides: tuple) -> bool:
     return True
 
 
-def contiguous(shape: tuple) -> tuple:
-    return tuple([size_of(shape[k + 1 :]) for k in range(len(shape))])
+def contiguous_strides(shape: tuple) -> tuple:
+    return tuple([element_total(shape[k + 1 :]) for k in range(len(shape))])
 
 
-def triangle(n: int, lower: bool, diagonal: float) -> np.ndarray:
+def triangle_ones(n: int, lower: bool, diagonal: float) -> np.ndarray:
     """Return a triangle of ones, with `diagonal` on the diagonal."""
     out = np.tri(n) if lower else np.tri(n).T.copy()
     np.fill_diagonal(out, diagonal)
@@ -125,12 +125,12 @@ class Blocks:
         elif op == "array":
             out = np.array([self.const(x) for x in self.numbers(i).flat], np.int64)
         else:
-            out = ELEMENT + (i << BITS) + np.arange(size_of(dims))
+            out = ELEMENT + (i << BITS) + np.arange(element_total(dims))
         return out.reshape(dims if shape is None else shape)
 
     def _moved_names(self, i: int, new) -> np.ndarray:
         """Return the names in a view or assembly whose sources are replaced by new(source); zero in gaps."""
-        out = np.full(size_of(self.shape[i]), self.zero, np.int64)
+        out = np.full(element_total(self.shape[i]), self.zero, np.int64)
         for piece in self.pieces(i):
             s = self.args[i][piece.source]
             source = self.names(new(s), self.shape[s]).ravel()
@@ -233,7 +233,7 @@ class Blocks:
         made: list[list] = []  # source, length, step, to, at, count, distance to, distance at
         last: dict = {}
         columns = shape[-1]
-        for to, length, s, at, step in runs(source, k, columns, self.zero):
+        for to, length, s, at, step in contiguous_runs(source, k, columns, self.zero):
             key = s, length, step
             p = last.get(key)
             if p is not None and p[5] == 1 and injective((2, length), (at - p[4], step)):
@@ -247,7 +247,7 @@ class Blocks:
         pieces = []
         for s, length, step, to, at, count, down, across in made:
             dims, places, origins = ((length,), (1,), (step,)) if count == 1 else ((count, length), (down, 1), (across, step))
-            pieces.append(Piece(sources.index(s), dims, to, places, at, origins))
+            pieces.append(BlockPiece(sources.index(s), dims, to, places, at, origins))
         return self.raw("assemble", *sources, shape=shape, meta=tuple(pieces))
 
     def _extends(self, p: list) -> bool:
@@ -258,7 +258,7 @@ class Blocks:
             return self.meta[i]
         at, strides = self.meta[i]
         shape = self.shape[i]
-        return (Piece(0, shape, 0, contiguous(shape), at, strides),)
+        return (BlockPiece(0, shape, 0, contiguous_strides(shape), at, strides),)
 
     def spread(self, i: int, shape: tuple) -> int:
         """Return node i as a block of this shape."""
@@ -317,7 +317,7 @@ class Blocks:
         axes = tuple(range(len(shape))) if axes is None else axes
         rest = tuple([n for k, n in enumerate(shape) if k not in axes])
         if self.op[x] == "view" and not self.shape[self.args[x][0]]:
-            return self.spread(self.mul(self.const(size_of(shape) // size_of(rest)), self.args[x][0]), rest)
+            return self.spread(self.mul(self.const(element_total(shape) // element_total(rest)), self.args[x][0]), rest)
         found = self.through(x, lambda a: self.sum(a, axes))
         return self.raw("sum", x, shape=rest, meta=axes) if found is None else found
 
@@ -409,7 +409,7 @@ class Blocks:
             if home is None or (home[origins] != self.zero).any():
                 if home is not None:
                     shares.append((s, self.pack_or_zero(home.reshape(self.shape[s]))))
-                home = homes[s] = np.full(size_of(self.shape[s]), self.zero, np.int64)
+                home = homes[s] = np.full(element_total(self.shape[s]), self.zero, np.int64)
             home[origins] = names
         return shares + [(s, self.pack_or_zero(home.reshape(self.shape[s]))) for s, home in homes.items()]
 
@@ -417,7 +417,7 @@ class Blocks:
         """Return the share of operand j of an elementwise node i, in the shape of j."""
         if self.shape[j] or not self.shape[i] or share == self.zero:
             return share
-        return self.sum(share) if self.shape[share] else self.mul(self.const(size_of(self.shape[i])), share)
+        return self.sum(share) if self.shape[share] else self.mul(self.const(element_total(self.shape[i])), share)
 
     def pushed_moves(self, i: int, t: dict) -> int:
         if self.op[i] == "elem":
@@ -426,7 +426,7 @@ class Blocks:
         return self.pack_or_zero(self._moved_names(i, t.get).reshape(self.shape[i]))
 
 
-def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
+def contiguous_runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
     """Yield (place, length, source, first element, step) of the runs in each row."""
     same = source[1:] == source[:-1]
     step = np.diff(k)
@@ -448,7 +448,7 @@ def runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
 
 MAKERS = {
     "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve_with,
-    "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_of,
+    "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_node,
 }  # fmt: skip
 MOVES = frozenset(("elem", "view", "assemble"))
 WHOLE = frozenset((*MAKERS, "sum"))  # derivatives: trace/whole_matrices.py, of lengths: lengths.py

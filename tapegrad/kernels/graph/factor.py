@@ -10,13 +10,13 @@ from dataclasses import replace
 from typing import Any
 
 from .nodes import Graph
-from .program import Loop, Program, relate
+from .program import KernelProgram, ProgramLoop, relate
 
 ONE = -1  # the basis 1
-MANY = 48  # above this number of sums no cheaper splitting is searched
+MOST_SPLIT_SUMS = 48  # above this number of sums no cheaper splitting is searched
 
 
-def factored(p: Program) -> Program:
+def factor_sums(p: KernelProgram) -> KernelProgram:
     """Return the program with the sums of its loops over data factored."""
     g = p.g
     new: dict[Any, Any] = {}
@@ -27,7 +27,7 @@ def factored(p: Program) -> Program:
         loop.rewrite(new)
         if loop.inc and loop.data:
             _factor(g, loop, new)
-        if loop.each and len(loop.each) <= MANY:
+        if loop.each and len(loop.each) <= MOST_SPLIT_SUMS:
             _regroup(g, loop)
         loops.append(loop)
     relate(loops)
@@ -36,8 +36,8 @@ def factored(p: Program) -> Program:
     return replace(p, loops=loops, groups=[[new[o] for o in group] for group in p.groups])
 
 
-def _factor(g: Graph, loop: Loop, new: dict) -> None:
-    parts = choose(g, loop.inc, loop.next + loop.each)
+def _factor(g: Graph, loop: ProgramLoop, new: dict) -> None:
+    parts = cheapest_splitting(g, loop.inc, loop.next + loop.each)
     bases = sorted({b for part in parts for b in part if b != ONE})
     count = g.input("N", 0, 0)
     sums = {b: g.input("s", loop.id, 10**6 + k, g.shape[b]) for k, b in enumerate(bases)}
@@ -49,13 +49,13 @@ def _factor(g: Graph, loop: Loop, new: dict) -> None:
     loop.inc, loop.sums = bases, [sums[b] for b in bases]
 
 
-def _regroup(g: Graph, loop: Loop) -> None:
+def _regroup(g: Graph, loop: ProgramLoop) -> None:
     """Multiply invariant factors of step outputs outside of the loop, where that makes the step cheaper."""
-    best = cost(g, loop.each + loop.inc, loop.next)
+    best = loop_cost(g, loop.each + loop.inc, loop.next)
     for k, e in enumerate(loop.each):
         trial = list(loop.each)
         trial[k] = regrouped(g, e)
-        c = cost(g, trial + loop.inc, loop.next)
+        c = loop_cost(g, trial + loop.inc, loop.next)
         if c < best:
             best, loop.each = c, trial
 
@@ -65,7 +65,7 @@ def regrouped(g: Graph, node: int) -> int:
     if op == "select" and g.mask[args[0]] == 0:  # a gate stays outermost: 0 times nan would be nan
         return g.select(args[0], regrouped(g, args[1]), regrouped(g, args[2]))
     total = g.zero
-    for b, c in split(g, node, False).items():
+    for b, c in split_node(g, node, False).items():
         if g.op[c] == "neg" and b not in (ONE, g.one):  # the sign stays with the outer factor
             total = g.add(total, g.raw("mul", *sorted((b, c))))
         else:
@@ -73,12 +73,12 @@ def regrouped(g: Graph, node: int) -> int:
     return total
 
 
-def cost(g: Graph, outs: list[int], others: list[int]) -> int:
+def loop_cost(g: Graph, outs: list[int], others: list[int]) -> int:
     """Return the number of operations in the loop."""
     return sum(g.mask[i] != 0 and g.op[i] != "in" for i in g.reach([*outs, *others]))
 
 
-def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
+def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
     """Return node as {basis: coefficient}; `fine` splits sums of varying terms too."""
     out: dict = {}
 
@@ -111,11 +111,11 @@ def split(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
             sign, factors = signed_factors(g, i)
             fixed = [f for f in factors if g.mask[f] == 0]
             rest = [f for f in factors if g.mask[f]]
-            c = g.mul(c, g.mul(g.const(sign), product(g, fixed)))
+            c = g.mul(c, g.mul(g.const(sign), product_node(g, fixed)))
             if len(rest) == 1 and rest[0] != i and g.op[rest[0]] in ("add", "sub", "select"):
                 stack.append((rest[0], c, scaled or bool(fixed), gates))
             else:
-                include(product(g, rest), c, gates)
+                include(product_node(g, rest), c, gates)
     return out
 
 
@@ -135,23 +135,23 @@ def signed_factors(g: Graph, node: int) -> tuple[float, list[int]]:
     return c, sorted(factors)
 
 
-def product(g: Graph, factors: Iterable[int]) -> int:
+def product_node(g: Graph, factors: Iterable[int]) -> int:
     out = g.one
     for f in factors:
         out = g.mul(out, f)
     return out
 
 
-def choose(g: Graph, outs: list[int], others: list[int]) -> list[dict]:
+def cheapest_splitting(g: Graph, outs: list[int], others: list[int]) -> list[dict]:
     """Return the coarse or the fine splitting of each output, whichever makes the loop cheaper."""
-    coarse = [split(g, o, False) for o in outs]
-    if len(outs) > MANY:
+    coarse = [split_node(g, o, False) for o in outs]
+    if len(outs) > MOST_SPLIT_SUMS:
         return coarse
-    fine = [split(g, o, True) for o in outs]
+    fine = [split_node(g, o, True) for o in outs]
 
     def of(parts):
         bases = {b for part in parts for b in part if b != ONE}
-        return cost(g, list(bases), others) + 2 * len(bases)
+        return loop_cost(g, list(bases), others) + 2 * len(bases)
 
     best, chosen, improved = of(coarse), list(coarse), True
     while improved:

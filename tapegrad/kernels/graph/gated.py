@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 
-def unless_zero(g: Any, a: int, value: int) -> int:
+def gate_zero(g: Any, a: int, value: int) -> int:
     return g.select(g.compare("eq", a, g.zero), g.zero, value)
 
 
@@ -21,12 +21,12 @@ class Times0:
         """Return None: products with constants are folded in `Graph.times0`."""
 
     def form(self, g: Any, a: int, b: int) -> int:
-        return unless_zero(g, a, g.mul(a, b))
+        return gate_zero(g, a, g.mul(a, b))
 
     def pull(self, k: int) -> Callable:
         if k == 0:
             return lambda g, bar, i, a, b: g.times0(bar, b)
-        return lambda g, bar, i, a, b: unless_zero(g, a, g.mul(a, bar))
+        return lambda g, bar, i, a, b: gate_zero(g, a, g.mul(a, bar))
 
     def partial(self, k: int) -> Callable:
         return lambda g, i, a, b: (b, a)[k]

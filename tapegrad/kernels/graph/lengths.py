@@ -25,7 +25,7 @@ def squares(g: Any, x: list[int]) -> int:
     return total
 
 
-def scaled(g: Any, x: Any) -> tuple[int, int, int]:
+def scaled_length(g: Any, x: Any) -> tuple[int, int, int]:
     """Return the sum of squares, the scale, and the length of the scaled vector."""
     q = squares(g, x)
     s = g.node("scale", q)
@@ -37,20 +37,20 @@ def where_zero(g: Any, length: int, value: int, otherwise: int) -> int:
 
 
 def length_written(g: Any, *x: int) -> int:
-    q, _, l = scaled(g, x)
+    q, _, l = scaled_length(g, x)
     return g.mul(l, g.node("unscale", q))
 
 
 def part_written(g: Any, x: int, y: int) -> int:
     """Return x / hypot(x, y)."""
-    _, s, l = scaled(g, (x, y))
+    _, s, l = scaled_length(g, (x, y))
     return g.mul(g.mul(x, s), g.rcp(where_zero(g, l, g.one, l)))
 
 
 WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}  # instructions of ops/ that are written out in `scale` and `unscale`
 
 
-def length_of(g: Any, *x: Any) -> int:
+def length_node(g: Any, *x: Any) -> int:
     """Return the length of these numbers, or of one block."""
     x = [v for v in x if v != g.zero]
     if any(g.shape[v] for v in x):
@@ -61,9 +61,9 @@ def length_of(g: Any, *x: Any) -> int:
     return g.node("abs", *x) if len(x) == 1 else g.node("hypot", *x) if len(x) == 2 else g.raw("length", *x)
 
 
-def parts(g: Any, i: int, x: tuple) -> list[int]:
+def unit_components(g: Any, i: int, x: tuple) -> list[int]:
     """Return x_k / |x| for the node i of |x|."""
-    _, s, l = scaled(g, x)
+    _, s, l = scaled_length(g, x)
     s, l = where_zero(g, l, g.zero, s), where_zero(g, l, g.one, l)
     return [g.node("over_length", v, i, s, l) for v in x]
 
@@ -76,11 +76,11 @@ class Length:
 
     def pulled(self, g: Any, i: int, bar: int) -> list:
         x = g.args[i]
-        return [(v, g.mul(bar, u)) for v, u in zip(x, parts(g, i, x), strict=True)]
+        return [(v, g.mul(bar, u)) for v, u in zip(x, unit_components(g, i, x), strict=True)]
 
     def pushed(self, g: Any, i: int, t: list) -> int:
         total = g.zero
-        for u, d in zip(parts(g, i, g.args[i]), t, strict=True):
+        for u, d in zip(unit_components(g, i, g.args[i]), t, strict=True):
             term = g.mul(u, d)
             total = g.add(total, g.sum(term) if g.shape[term] else term)
         return total

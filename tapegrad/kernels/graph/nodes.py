@@ -23,7 +23,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, size_of
+from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, element_total
 from .gated import Times0
 from .lengths import Length, OverLength
 
@@ -141,7 +141,7 @@ class Graph(Blocks):
         while k < first + n:
             i = self.wide.get(k)
             found.append(self.input("th", 0, k) if i is None else i)
-            k += 1 if i is None else size_of(self.shape[i])
+            k += 1 if i is None else element_total(self.shape[i])
         return found
 
     def parameters_like(self, first: int, nodes: Iterable[int]) -> list[int]:
@@ -149,7 +149,7 @@ class Graph(Blocks):
         made = []
         for i in nodes:
             made.append(self.input("th", 0, first, self.shape[i]))
-            first += size_of(self.shape[i])
+            first += element_total(self.shape[i])
         return made
 
     def boolean(self, i: int) -> Any:

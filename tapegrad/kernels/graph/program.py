@@ -15,20 +15,20 @@ A loop that sweeps back over another one (`of`) reads the datum, counter and car
 loop has stored the carry of each step. Both loops stand in the same body. An inner loop of a loop that is
 swept back therefore stands in the sweep as well, where it runs again before its own sweep.
 
-Read `Loop` first, then `forward` and `reverse` in `adjoint`."""
+Read `ProgramLoop` first, then `forward` and `reverse` in `adjoint`."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .blocks import size_of
+from .blocks import element_total
 from .nodes import LEAVES, Graph
 
 LISTS = ("carry", "start", "next", "final", "inc", "sums", "each")
 
 
 @dataclass
-class Loop:
+class ProgramLoop:
     """One loop of a program.
 
     `steps` is "data" (one step for each datum), or the node of the number of steps of this sample. `active`
@@ -40,7 +40,7 @@ class Loop:
     steps: int | str
     active: int | None = None
     cap: int | None = None
-    of: "Loop | Any" = None
+    of: "ProgramLoop | Any" = None
     going: int | None = None
     carry: list[int] = field(default_factory=list)  # input nodes: the carry in a step
     start: list[int] = field(default_factory=list)
@@ -49,11 +49,11 @@ class Loop:
     inc: list[int] = field(default_factory=list)
     sums: list[int] = field(default_factory=list)  # input nodes: the sums after the loop
     each: list[int] = field(default_factory=list)  # rows of the step output
-    inner: list["Loop"] = field(default_factory=list)  # the loops in a step, in order
+    inner: list["ProgramLoop"] = field(default_factory=list)  # the loops in a step, in order
     stored: bool = False  # a backward sweep reads the carry of each step
     kept: list[int] = field(default_factory=list)  # further stored values of a step
 
-    def copy(self) -> "Loop":
+    def copy(self) -> "ProgramLoop":
         lists = {k: list(getattr(self, k)) for k in LISTS}
         return replace(self, **lists, inner=copies(self.inner))
 
@@ -97,14 +97,14 @@ class Loop:
             loop.rewrite(new)
 
 
-def copies(loops: list[Loop]) -> list[Loop]:
+def copies(loops: list[ProgramLoop]) -> list[ProgramLoop]:
     """Return copies of the loops of one body; their sweeps refer to the copies."""
     made = [loop.copy() for loop in loops]
     relate(made)
     return made
 
 
-def relate(loops: list[Loop]) -> None:
+def relate(loops: list[ProgramLoop]) -> None:
     """Let sweeps refer to the loops of this list."""
     by_id = {loop.id: loop for loop in loops}
     for loop in loops:
@@ -112,15 +112,15 @@ def relate(loops: list[Loop]) -> None:
             loop.of = by_id.get(loop.of.id, loop.of)
 
 
-def nested(loops: list[Loop]) -> Iterator[Loop]:
+def nested_loops(loops: list[ProgramLoop]) -> Iterator[ProgramLoop]:
     """Yield all loops, each before those in its body."""
     for loop in loops:
         yield loop
-        yield from nested(loop.inner)
+        yield from nested_loops(loop.inner)
 
 
 @dataclass
-class Program:
+class KernelProgram:
     """A program.
 
     `groups` lists the output nodes of each output array. `inputs` holds the number of rows of each input
@@ -135,7 +135,7 @@ class Program:
     g: Graph
     inputs: list[int]
     rows: int
-    loops: list[Loop]
+    loops: list[ProgramLoop]
     groups: list[list[int]]
     by_data: bool = False
     streams: int = 0
@@ -146,7 +146,7 @@ class Program:
     def __post_init__(self) -> None:
         self._deepen(self.loops, 1)
 
-    def _deepen(self, loops: list[Loop], depth: int) -> None:
+    def _deepen(self, loops: list[ProgramLoop], depth: int) -> None:
         for loop in loops:
             self.g.depth[loop.id] = depth
             self._deepen(loop.inner, depth + 1)
@@ -160,7 +160,7 @@ class Program:
 
     def rows_of(self, group: int) -> int:
         """Return the number of rows of output array `group`."""
-        return sum(size_of(self.g.shape[o]) for o in self.groups[group])
+        return sum(element_total(self.g.shape[o]) for o in self.groups[group])
 
     def data(self, way: int = 0) -> list[int]:
         """Return the nodes of a datum, or of direction number `way` in its space."""
@@ -174,7 +174,7 @@ class Program:
         return sum([len(loop.each) for loop in self.loops])
 
 
-def stages(g: Graph, loops: list[Loop]) -> dict:
+def stages(g: Graph, loops: list[ProgramLoop]) -> dict:
     """Return, for every node, the number of loops that must run before it."""
     at: dict = {}
     for n, loop in enumerate(loops):
@@ -188,12 +188,12 @@ def stages(g: Graph, loops: list[Loop]) -> dict:
     return stage
 
 
-def carried(loop: Loop) -> list[int]:
+def carried(loop: ProgramLoop) -> list[int]:
     """Return what a step must compute beside its sums."""
     return loop.next + loop.each + ([loop.active] if loop.active is not None else [])
 
 
-class Outside:
+class OuterNodes:
     """The nodes computed outside of the loops at this depth, as a set to stop at."""
 
     def __init__(self, g: Graph, depth: int):
@@ -203,18 +203,18 @@ class Outside:
         return self.level(i) < self.depth
 
 
-def pruned(p: Program) -> Program:
+def pruned(p: KernelProgram) -> KernelProgram:
     """Remove carries, sums, loops and stored steps that no output needs (dead code)."""
     return replace(p, loops=_kept(p.g, p.loops, p.outputs)[0])
 
 
-def _kept(g: Graph, loops: list[Loop], outs: list[int]) -> tuple[list[Loop], set[int]]:
+def _kept(g: Graph, loops: list[ProgramLoop], outs: list[int]) -> tuple[list[ProgramLoop], set[int]]:
     """Return the live parts of the loops, and all needed nodes.
 
     outs are nodes of the code around the loops. The loops are visited from the last to the first, so every
     user of a loop is visited before it."""
     needed = set(g.reach(outs))
-    kept: list[Loop] = []
+    kept: list[ProgramLoop] = []
     inside: dict[int, set] = {}  # sweep -> nodes that its steps need
     for loop in [loop.copy() for loop in reversed(loops)]:
         back = [r for r in kept if r.of is not None and r.of.id == loop.id]

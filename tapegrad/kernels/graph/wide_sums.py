@@ -14,10 +14,10 @@ from dataclasses import replace
 from typing import Any
 
 from .nodes import LEAVES, Graph
-from .program import Program
+from .program import KernelProgram
 
 
-def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Program, set[int], dict]:
+def widen_sums(p: KernelProgram, precise: tuple[bool, ...], read: list[int]) -> tuple[KernelProgram, set[int], dict]:
     """Return the program with float64 sums, its float64 nodes, and the rounded nodes with their sources.
 
     `precise` says for each group of outputs whether it is float64 (otherwise it is rounded once). `read`
@@ -39,7 +39,7 @@ def widened(p: Program, precise: tuple[bool, ...], read: list[int]) -> tuple[Pro
             wanted.update(g.args[i])
     for i in outside:
         if i in wanted and i not in wide:
-            wide[i] = copied(g, i, wide, after_sums)
+            wide[i] = widened_node(g, i, wide, after_sums)
     groups = [[wide[o] if keep else rounded(g, o, wide) for o in group] for group, keep in zip(p.groups, precise, strict=True)]
     nodes = {w for i, w in wide.items() if w != i}
     return replace(p, groups=groups), nodes, {i: wide[i] for i in after_sums if g.op[i] != "view" and wide[i] != i}
@@ -50,7 +50,7 @@ def decided(g: Graph, i: int, after_sums: set[int]) -> bool:
     return i not in after_sums and (g.boolean(i) or g.op[i] == "floor")
 
 
-def copied(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
+def widened_node(g: Graph, i: int, wide: dict, after_sums: set[int]) -> int:
     """Return node i in float64."""
     op, args = g.op[i], g.args[i]
     if op in ("const", "array"):

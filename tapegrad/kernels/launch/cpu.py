@@ -19,7 +19,7 @@ from llvmlite.binding import context as contexts
 
 from ... import cache
 from ..emit.llvm import emit
-from ..emit.lower import SUMS, Lowered
+from ..emit.lower import SUMS, LoweredProgram
 from . import waiting
 
 LOCK = threading.RLock()
@@ -27,11 +27,11 @@ STATE: dict = {}
 LLVM = getattr(llvm.ffi.lib, "_lock", LOCK)  # the lock of llvmlite, which Numba takes too
 ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> engine, while in use
 PINNED: set = set()  # engines of which only addresses are in use
-SCALAR = 3  # batches below this run sample by sample,
-HEAVY = 5000  # unless a step has more operations: then one form must suffice
-LARGE = 12_000  # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
+SCALAR_BATCH = 3  # batches below this run sample by sample,
+HEAVY_STEP_OPERATIONS = 5000  # unless a step has more operations: then one form must suffice
+LARGE_TEXT_LINES = 12_000  # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
-SWEPT = 90  # and below which 2 do if steps are stored: more samples, more memory
+STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
 PARTS, PART_BYTES = 16, 2**26  # parts of a sum over samples, for any number of threads, if they fit into this memory
 
@@ -95,12 +95,12 @@ def object_code(text: str, large: int) -> bytes:
     return target.emit_object(module)
 
 
-def name_of(text: str) -> str:
+def code_name(text: str) -> str:
     """Return the name on disk of the machine code of this text on this processor."""
     return cache.key(machine()[1], text)
 
 
-def placed(name: str, code: bytes) -> Any:
+def loaded_engine(name: str, code: bytes) -> Any:
     """Return the engine that holds this machine code."""
     make, _ = machine()
     empty = parsed("")
@@ -112,34 +112,34 @@ def placed(name: str, code: bytes) -> Any:
     return engine
 
 
-def found(name: str) -> Any:
+def stored_engine(name: str) -> Any:
     """Return the engine of this name from this process or from disk, or None."""
     with LOCK:
         engine = ALIVE.get(name)
         if engine is None:
-            code = cache.load(name)
-            engine = None if code is None else placed(name, code)
+            code = cache.load_code(name)
+            engine = None if code is None else loaded_engine(name, code)
         if engine is not None:
-            cache.keep(name, engine)
+            cache.keep_code(name, engine)
         return engine
 
 
-def engine_of(text: str, large: int = LARGE) -> Any:
+def engine_of(text: str, large: int = LARGE_TEXT_LINES) -> Any:
     """Return the engine of this text; its addresses are valid while the engine is held.
 
     Texts of more than `large` lines are compiled for a short compilation time."""
     with LOCK:
-        name = name_of(text)
-        engine = found(name)
+        name = code_name(text)
+        engine = stored_engine(name)
         if engine is None:
             code = object_code(text, large)
             cache.save(name, code)
-            engine = placed(name, code)
-            cache.keep(name, engine)
+            engine = loaded_engine(name, code)
+            cache.keep_code(name, engine)
         return engine
 
 
-def compiled(text: str, function: str = "kernel", large: int = LARGE) -> int:
+def function_address(text: str, function: str = "kernel", large: int = LARGE_TEXT_LINES) -> int:
     """Return the address of a function of this text; it remains valid."""
     engine = engine_of(text, large)
     PINNED.add(engine)
@@ -160,13 +160,13 @@ HEADER = object.__basicsize__ if sys.implementation.name == "cpython" and _point
 at = ctypes.c_void_p.from_address
 
 
-def address(x: np.ndarray) -> int:
+def data_pointer(x: np.ndarray) -> int:
     """Return the address of x's data; `x.ctypes.data` costs five times as much."""
     return at(id(x) + HEADER).value if HEADER else x.ctypes.data
 
 
 @dataclass(frozen=True)
-class Plan:
+class LaunchPlan:
     """The facts about a program that a launch needs beside its code: plain numbers, stored with the code.
 
     `types` are the dtypes of the outputs. `summed` says whether the step output is summed over samples.
@@ -190,20 +190,20 @@ class Plan:
     wide: bool
 
 
-def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
+def planned(low: LoweredProgram, dtype: np.dtype, per_sample: bool) -> LaunchPlan:
     p, n = low.program, low.operations
     summed = p.by_data and p.step_rows > 0 and not per_sample
     taped = low.taped()
     if per_sample or summed:
         held = 1
     elif taped:
-        held = 2 if n < SWEPT else 1
+        held = 2 if n < STORED_STEP_BATCH else 1
     else:
         held = 4 if n < WIDE else 2 if n < NARROW else 1
     if low.precise is not None:  # a register of terms takes two for each sum
         sums = max([len(loop.sums) for loop in low.loops], default=0)
         held = max(k for k in (1, 2, 4) if k == 1 or (k <= held and 2 * k * sums <= SUM_REGISTERS))
-    return Plan(
+    return LaunchPlan(
         inputs=list(p.inputs),
         outputs=[p.rows_of(k) for k in range(len(p.groups))],
         types=[t.char for t in low.types(dtype)],
@@ -211,7 +211,7 @@ def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
         step_rows=p.step_rows,
         summed=summed,
         width=64 // dtype.itemsize * held,
-        long=low.instructions > HEAVY,
+        long=low.instructions > HEAVY_STEP_OPERATIONS,
         work=low.work,
         most=low.most,
         taped=[(n, size, loop.data, loop.cap) for n, size, loop in taped],
@@ -224,7 +224,7 @@ def planned(low: Lowered, dtype: np.dtype, per_sample: bool) -> Plan:
 class Launcher:
     """One program for one dtype on this processor; scalar and vector forms are compiled on first use."""
 
-    def __init__(self, low: Lowered | None, dtype: np.dtype, per_sample: bool, plan: Plan | None = None):
+    def __init__(self, low: LoweredProgram | None, dtype: np.dtype, per_sample: bool, plan: LaunchPlan | None = None):
         self.low, self.dtype, self.per_sample = low, dtype, per_sample
         self.plan = plan = planned(low, dtype, per_sample) if plan is None else plan
         self.inputs, self.outputs = plan.inputs, plan.outputs
@@ -291,7 +291,7 @@ class Launcher:
         else:
             self.form(width)
             work, most = self.operations(batch, steps)
-            waiting.spread(blocks, work, run, most)
+            waiting.run_blocks(blocks, work, run, most)
 
     def sum_over_samples(self, width: int, inputs: list, data: Any, steps: int, outs: list, batch: int, each: Any) -> np.ndarray:
         """Return the step output summed over samples, (rows, steps).
@@ -316,7 +316,7 @@ class Launcher:
 
         if full:
             work, most = self.operations(batch, steps)
-            waiting.spread(count, work, parts, most)
+            waiting.run_blocks(count, work, parts, most)
         if rest:
             last = np.zeros(total.shape[1:], dtype)
             self.padded(width, inputs, data, steps, [*outs, last], full * width, rest)
@@ -325,7 +325,7 @@ class Launcher:
 
     def width_for(self, batch: int) -> int:
         """Return the number of samples of a block."""
-        return self.width if batch >= SCALAR or self.long else 1
+        return self.width if batch >= SCALAR_BATCH or self.long else 1
 
     def operations(self, batch: int, steps: int) -> tuple[float, float]:
         """Estimate how many operations a launch takes, and how many it can take."""
@@ -339,7 +339,7 @@ class Launcher:
     def is_simple(self, batch: int, steps: int) -> bool:
         """Return whether a launch stays in its thread."""
         work, most = self.operations(batch, steps)
-        return (work <= waiting.WORTH or waiting.THREADS == 1) and not waiting.is_long(most)
+        return (work <= waiting.THREADED_OPERATIONS or waiting.THREADS == 1) and not waiting.is_long(most)
 
     def padded(self, width: int, inputs: list, data: np.ndarray | None, steps: int, outs: list, first: int, rest: int) -> None:
         """Run the last samples on copies, padded with the last of them."""
@@ -364,9 +364,9 @@ class Launcher:
         """Run `blocks` blocks of samples, beginning with sample `first`."""
         form = self.forms.get(width) or self.form(width)
         place = len(self.inputs)
-        addresses = [address(x) for x in inputs]
-        addresses.insert(place, address(inputs[0] if data is None else data))
-        addresses += [address(x) for x in outs]
+        addresses = [data_pointer(x) for x in inputs]
+        addresses.insert(place, data_pointer(inputs[0] if data is None else data))
+        addresses += [data_pointer(x) for x in outs]
         if first:
             sizes = [x.dtype.itemsize for x in (*inputs[:place], inputs[0], *inputs[place:], *outs)]
             still = () if self.per_sample else (place, len(addresses) - 1) if self.summed else (place,)
@@ -395,9 +395,9 @@ class Launcher:
             size += cap * carry
         needed = np.zeros(self.plan.bodies + 1, np.int64)
         raw = np.empty(size * width * self.dtype.itemsize + 64, np.uint8)
-        place = address(raw)
+        place = data_pointer(raw)
         local["hold"] = caps, needed, raw
-        local["found"] = address(caps), (address(needed), needed), place + -place % 64
+        local["found"] = data_pointer(caps), (data_pointer(needed), needed), place + -place % 64
         local["key"] = width, steps
         return local["found"]
 

@@ -18,9 +18,9 @@ import numpy as np
 from ... import cache
 from ..._core.errors import DeviceError, KernelError
 from ..._core.scope import lock
-from ..emit.cuda import Signature, emit_cuda
+from ..emit.cuda import KernelSignature, emit_cuda
 from ..emit.cuda_split import emit_split, splittable
-from ..emit.lower import CHUNK, SUMS, Lowered
+from ..emit.lower import CHUNK, SUMS, LoweredProgram
 
 try:
     import cupy
@@ -36,20 +36,20 @@ LOCK = lock()
 PART_BYTES = 2**28  # bytes for the sums of each thread, where a step output is summed over samples
 MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
-WARP = 32
-SMALL = 1 << 26  # bytes of workspace up to which free memory is not queried; most bytes for sums of parts
+WARP_THREADS = 32
+SMALL_WORKSPACE_BYTES = 1 << 26  # bytes of workspace up to which free memory is not queried; most bytes for sums of parts
 INTERVALS = (1, 8, 64)  # of stored steps; the first with room for all resident threads is used
-WORTH = 4  # number of parts below which a sum is not divided
+SPLIT_PARTS = 4  # number of parts below which a sum is not divided
 
 
 def cubin(source: str, arch: int | str, options: tuple = OPTIONS, name: str = "kernel.cu") -> tuple[bytes, str]:
     """Machine code for compute capability `arch` (90 for sm_90) and the compiler's log; no device is needed.
 
     Raises KernelError with the log if the source does not compile."""
-    return translated(source, (*options, f"-arch=sm_{arch}"), name)
+    return nvrtc_output(source, (*options, f"-arch=sm_{arch}"), name)
 
 
-def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[bytes, str]:
+def nvrtc_output(source: str, options: tuple, name: str = "kernel.cu") -> tuple[bytes, str]:
     """Return the output of NVRTC, machine code or (for -arch=compute_..) PTX, and its log."""
     if cupy is None:
         raise KernelError("compiling CUDA C needs CuPy: pip install 'tapegrad[cuda13x]'")
@@ -66,7 +66,7 @@ def translated(source: str, options: tuple, name: str = "kernel.cu") -> tuple[by
         nvrtc.destroyProgram(program)
 
 
-class Loaded:
+class LoadedCode:
     """Code on the current device; called with a grid, a block and the arguments."""
 
     def __init__(self, code: bytes, entry: str):
@@ -86,7 +86,7 @@ def with_options(more: tuple) -> tuple:
     return (*[option for option in OPTIONS if option.partition("=")[0] not in said], *more)
 
 
-def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> Loaded:
+def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu") -> LoadedCode:
     """Return the code on the current device, compiled once for each architecture and stored on disk."""
     device = cupy.cuda.Device()
     options = with_options(options)
@@ -94,16 +94,16 @@ def loaded(source: str, entry: str, options: tuple = (), name: str = "kernel.cu"
     with LOCK:
         found = MODULES.get((key, entry, device.id))
         if found is None:
-            code = cache.load(key)
+            code = cache.load_code(key)
             if code is None:
                 code, _ = cubin(source, device.compute_capability, options, name)
                 cache.save(key, code)
-            found = MODULES[key, entry, device.id] = Loaded(code, entry)
+            found = MODULES[key, entry, device.id] = LoadedCode(code, entry)
     return found
 
 
 @functools.cache
-def limits(device: int) -> tuple[int, int, int]:
+def device_limits(device: int) -> tuple[int, int, int]:
     """Return the multiprocessors of a device, and the threads and registers of each."""
     return tuple(runtime.deviceGetAttribute(what, device) for what in (16, 39, 82))
 
@@ -111,7 +111,7 @@ def limits(device: int) -> tuple[int, int, int]:
 def block_size(work: int, processors: int, most: int) -> int:
     """Return the threads of a block: as many as leave a block for each multiprocessor."""
     threads = most
-    while threads > WARP and work <= processors * (threads // 2):
+    while threads > WARP_THREADS and work <= processors * (threads // 2):
         threads //= 2
     return threads
 
@@ -121,10 +121,10 @@ def blocks_for(work: int, threads: int) -> int:
     return min(-(-work // threads), 2**31 - 1)
 
 
-def resident(threads: int, registers: int, device: int) -> int:
+def resident_blocks(threads: int, registers: int, device: int) -> int:
     """Return the number of blocks that a device holds at once; registers are allocated to a warp by 256."""
-    processors, most_threads, most_registers = limits(device)
-    each = -(-max(registers, 16) * WARP // 256) * 256 * (threads // WARP)
+    processors, most_threads, most_registers = device_limits(device)
+    each = -(-max(registers, 16) * WARP_THREADS // 256) * 256 * (threads // WARP_THREADS)
     if each > most_registers:
         raise KernelError(f"{threads} threads of {registers} registers need more than the {most_registers} of a processor")
     return processors * min(most_threads // threads, most_registers // each, 32)
@@ -138,7 +138,7 @@ def free_bytes() -> int:
 class CudaLauncher:
     """One program for one dtype on CUDA devices; it is called like `cpu.Launcher`."""
 
-    def __init__(self, low: Lowered, dtype: np.dtype, per_sample: bool):
+    def __init__(self, low: LoweredProgram, dtype: np.dtype, per_sample: bool):
         self.low, self.dtype, self.per_sample, self.name = low, dtype, per_sample, low.name
         self.forms: dict = {1: emit_cuda(low, dtype, per_sample)}  # by the interval of stored steps
         self.signature = self.forms[1][2]
@@ -162,7 +162,7 @@ class CudaLauncher:
             raise DeviceError(f"{self.name} met arrays of two devices or libraries: move all to one with cupy.asarray(x)")
         with arrays[0].device:
             parts = self.parts(batch, steps)
-            if parts >= WORTH:
+            if parts >= SPLIT_PARTS:
                 return self.launch_divided(arrays, steps, batch, parts)
             room = self.room  # another thread may replace the dict
             needed = self.launch(arrays, stepped, steps, batch, room)
@@ -228,7 +228,7 @@ class CudaLauncher:
             given["tape"] = tape
         if room:
             given["needed"] = cupy.zeros(len(room), np.int64)
-        start(code, self.name, blocks, threads, self.arguments(signature, arrays, given))
+        launch_async(code, self.name, blocks, threads, self.arguments(signature, arrays, given))
         if self.summed:
             stepped["step output"][...] = given["step output"].sum(axis=-1)
         return given.get("needed")
@@ -237,7 +237,7 @@ class CudaLauncher:
         """Return the best number of parts of the data, so that half of the threads of a device have work."""
         if not splittable(self.low):
             return 1
-        processors, threads, _ = limits(cupy.cuda.Device().id)
+        processors, threads, _ = device_limits(cupy.cuda.Device().id)
         return max(1, min(-(-steps // CHUNK), processors * threads // 2 // batch))
 
     def launch_divided(self, arrays: list, steps: int, batch: int, parts: int) -> None:
@@ -249,7 +249,7 @@ class CudaLauncher:
                 self.divided = emit_split(self.low, self.dtype, self.per_sample)
         source, signatures = self.divided
         rows, chunks = len(self.low.loops[0].sums) * batch, -(-steps // CHUNK)
-        slab = min(chunks, max(parts, SMALL // (rows * self.sums.itemsize)))
+        slab = min(chunks, max(parts, SMALL_WORKSPACE_BYTES // (rows * self.sums.itemsize)))
         given = {"sums": cupy.empty(slab * rows, self.sums), "totals": cupy.zeros(rows, self.sums)}
         given |= {"batch": np.int64(batch), "steps": np.int64(steps)}
         partial, gather, finish = (loaded(source, entry) for entry in ("partial", "gather", "finish"))
@@ -261,7 +261,7 @@ class CudaLauncher:
             self.start(gather, rows, (given["sums"], given["totals"], np.int64(rows), np.int64(count)))
         self.start(finish, batch, self.arguments(signatures["finish"], arrays, given))
 
-    def arguments(self, signature: Signature, arrays: list, given: dict) -> tuple:
+    def arguments(self, signature: KernelSignature, arrays: list, given: dict) -> tuple:
         """Return the arguments of code in the order of its parameters; `arrays`: inputs, data, outputs."""
         n = len(self.low.program.inputs)
         rest = {"input": iter(arrays[:n]), "data": iter(arrays[n : n + 1]), "output": iter(arrays[n + 1 :])}
@@ -269,8 +269,8 @@ class CudaLauncher:
 
     def start(self, code: Any, work: int, args: tuple) -> None:
         """Launch code without a workspace, with one thread for each unit of work."""
-        threads = block_size(work, limits(cupy.cuda.Device().id)[0], self.signature.threads)
-        start(code, self.name, blocks_for(work, threads), threads, args)
+        threads = block_size(work, device_limits(cupy.cuda.Device().id)[0], self.signature.threads)
+        launch_async(code, self.name, blocks_for(work, threads), threads, args)
 
     def shape(self, batch: int, registers: int, size: int, available: int | None = None) -> tuple[int, int, bool]:
         """Return blocks and threads of a launch, and whether memory limits them.
@@ -279,22 +279,22 @@ class CudaLauncher:
         Otherwise the launch has as many threads as are resident, or as `available` bytes have room for (0
         blocks: none). By default half of the free memory is available."""
         device = cupy.cuda.Device().id
-        threads = block_size(batch, limits(device)[0], self.signature.threads)
+        threads = block_size(batch, device_limits(device)[0], self.signature.threads)
         if not size:
             return blocks_for(batch, threads), threads, False
         need = size * threads * self.dtype.itemsize
-        most = min(blocks_for(batch, threads), resident(threads, registers, device))
-        if available is None and need * most <= SMALL:
+        most = min(blocks_for(batch, threads), resident_blocks(threads, registers, device))
+        if available is None and need * most <= SMALL_WORKSPACE_BYTES:
             return most, threads, False
         room = free_bytes() // 2 if available is None else available
         if need * most <= room:
             return most, threads, False
-        while need > room and threads > WARP:
+        while need > room and threads > WARP_THREADS:
             threads, need = threads // 2, need // 2
-        return min(blocks_for(batch, threads), resident(threads, registers, device), room // need), threads, True
+        return min(blocks_for(batch, threads), resident_blocks(threads, registers, device), room // need), threads, True
 
 
-def start(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
+def launch_async(code: Any, name: str, blocks: int, threads: int, args: tuple) -> None:
     """Launch on the current stream."""
     try:
         code((blocks,), (threads,), args)

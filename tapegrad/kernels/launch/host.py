@@ -19,7 +19,7 @@ from ... import cache
 from ..._core.errors import KernelError
 from ..._core.scope import lock
 from .cpu import machine
-from .waiting import in_turn, patiently
+from .waiting import patiently, run_in_turn
 
 HEADER = Path(__file__).with_name("cuda_on_host.h")
 FLAGS = ("-O2", "-std=c++17", "-shared", "-fPIC", "-w", "-ffp-contract=off", "-march=native")
@@ -27,7 +27,7 @@ DYNAMIC = re.compile(r"extern\s+__shared__\s+((?:__align__\(\d+\)\s+)?[\w \t]+?)
 BARRIER = re.compile(r"\b(__sync\w+|__\w+_sync)\s*\(")
 BLOCK = re.compile(r"\b(blockDim\s*\.\s*[yz]|threadIdx\s*\.\s*[yz]|__shared__|__launch_bounds__\s*\([^)]*,)|\b(__sync\w+|__\w+_sync)\s*\(")
 LOCK = lock()
-QUICK = 0.01  # seconds; a run of as many numbers that took less stays in its thread
+QUICK_SECONDS = 0.01  # seconds; a run of as many numbers that took less stays in its thread
 LIBRARIES: dict = {}
 COMPILER: dict = {}
 
@@ -49,7 +49,7 @@ def compiler() -> str:
     return path
 
 
-def translation(source: str, entry: str, real: str, name: str) -> str:
+def host_source(source: str, entry: str, real: str, name: str) -> str:
     """Return the text that g++ compiles; line numbers are those of the user's source."""
 
     def pointer(m):
@@ -88,9 +88,9 @@ class HostCode:
         self.signature = [tuple(found[5 * k : 5 * k + 5]) for k in range(n)]  # pointer, constant, bytes, floating, signed
 
     def _load(self, source: str, entry: str, real: str, name: str, flags: tuple) -> ctypes.CDLL:
-        text, path = translation(source, entry, real, name), compiler()
+        text, path = host_source(source, entry, real, name), compiler()
         key = cache.key("host", text, path, COMPILER[path], machine()[1], *flags)
-        code = cache.load(key)
+        code = cache.load_code(key)
         if code is None:
             code = self._build(path, text, source, name, flags)
             cache.save(key, code)
@@ -127,8 +127,8 @@ class HostCode:
             return self.launcher(shape, self.barriers, order, shared, cuts[k], cuts[k + 1] - cuts[k], pointers)
 
         quick, start = met <= self.quick, time.perf_counter()
-        errors = (in_turn if quick else patiently)([functools.partial(run, k) for k in range(parts)])
-        if time.perf_counter() - start < QUICK and met < np.inf:
+        errors = (run_in_turn if quick else patiently)([functools.partial(run, k) for k in range(parts)])
+        if time.perf_counter() - start < QUICK_SECONDS and met < np.inf:
             self.quick = max(self.quick, met)
         for e in errors:
             if e:
@@ -176,7 +176,7 @@ def sanitized(kernel: str, source: str, entry: str, real: str, name: str, grid: 
     head = [len(values), *grid, *block, int(BARRIER.search(source) is not None), shared, blocks, 0]
     with tempfile.TemporaryDirectory() as place:
         where = Path(place)
-        (where / "kernel.cpp").write_text(translation(source, entry, real, name) + MAIN)
+        (where / "kernel.cpp").write_text(host_source(source, entry, real, name) + MAIN)
         build = subprocess.run([compiler(), *SANITIZE, "kernel.cpp", "-o", "kernel"], cwd=place, capture_output=True, text=True)
         if build.returncode:
             raise KernelError(f"{kernel}: g++ did not build it with sanitizers; check without sanitize=True\n{build.stderr[:2000]}")

@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import llvmlite.binding as llvm
 import numpy as np
 
-from .cpu import HEADER, Launcher, address, compiled
+from .cpu import HEADER, Launcher, data_pointer, function_address
 
 
-class Launched(NamedTuple):
+class LastLaunch(NamedTuple):
     """The last launch: the data to repeat it on arrays of these shapes and this dtype, as run(ids ..,
     table)."""
 
@@ -29,7 +29,7 @@ class Launched(NamedTuple):
     kept: tuple  # objects that the table points to
 
 
-LANES = 8
+REPEAT_LANES = 8
 LOOK = """
   br label %many
 many:
@@ -83,16 +83,16 @@ def by_objects(outputs: int, bits: int) -> Callable:
         lines += [f"%t{k}.p = getelementptr i64, ptr %table, i64 {k}", f"%t{k} = load {kind}, ptr %t{k}.p, align 8"]
     given = [f"ptr %{n}.a" for n in names] + [f"{kind} %t{k}" for k, kind in enumerate(kinds[:7]) if k]
     real = {64: "double", 32: "float"}[bits]
-    words = {"VECTOR": f"<{LANES} x {real}>", "REAL": real, "LANES": str(LANES), "BITS": str(bits), "SIZE": str(bits // 8)}
+    words = {"VECTOR": f"<{REPEAT_LANES} x {real}>", "REAL": real, "LANES": str(REPEAT_LANES), "BITS": str(bits), "SIZE": str(bits // 8)}
     look = functools.reduce(lambda text, word: text.replace(*word), words.items(), LOOK)
     head = ", ".join([f"ptr %{n}" for n in names] + ["ptr %table"])
     body = "\n  ".join(lines) + look + f"  call void %t0({', '.join(given)})\n  ret i32 1"
-    sum_of = f"declare {real} @llvm.vector.reduce.fadd.v{LANES}f{bits}({real}, <{LANES} x {real}>)"
+    sum_of = f"declare {real} @llvm.vector.reduce.fadd.v{REPEAT_LANES}f{bits}({real}, <{REPEAT_LANES} x {real}>)"
     text = f'target triple = "{llvm.get_default_triple()}"\n{sum_of}\ndefine i32 @repeat({head}) {{\nentry:\n  {body}\n}}\n'
-    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(compiled(text, "repeat"))
+    return ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * (len(names) + 1))(function_address(text, "repeat"))
 
 
-def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int) -> Launched | None:
+def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bool, looked: int) -> LastLaunch | None:
     """Return the data to repeat this thread's last launch; None if it takes more than one launch.
 
     `single`: one sample, for which the caller's theta has no axis. `looked`: the number of data that must be
@@ -106,17 +106,17 @@ def launched(launcher: Launcher, theta: np.ndarray, data: np.ndarray, single: bo
     table = np.array([ctypes.cast(form, ctypes.c_void_p).value, tape, batch, steps, batch // width, caps, needed[0], looked], np.int64)
     run, kept = by_objects(len(launcher.outputs), 8 * theta.itemsize), (launcher, launcher.memory, table)
     shape = theta.shape[:1] if single else theta.shape
-    return Launched(shape, data.shape, theta.dtype, batch, launcher.types[0], run, address(table), kept)
+    return LastLaunch(shape, data.shape, theta.dtype, batch, launcher.types[0], run, data_pointer(table), kept)
 
 
-def fits(last: Launched | None, theta: Any, data: Any) -> bool:
+def fits_launch(last: LastLaunch | None, theta: Any, data: Any) -> bool:
     """Return whether a launch on these arrays is like the last one."""
     if last is None or not (type(theta) is np.ndarray is type(data)):
         return False
     return theta.shape == last.theta and data.shape == last.data and theta.dtype is last.dtype is data.dtype
 
 
-def repeated(last: Launched, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
+def repeat_launch(last: LastLaunch, theta: np.ndarray, data: np.ndarray, gradient: bool) -> Any:
     """Return value, or value and gradient, by repeating the last launch; None if the data hold nan or inf.
 
     A column of a table is copied, which takes little time."""

@@ -18,9 +18,9 @@ import numpy as np
 
 from ... import cache
 from . import cpu
-from .cpu import Launcher, Plan
+from .cpu import Launcher, LaunchPlan
 
-SHORT = 2_000  # lines of text above which code for few steps is compiled for a short compilation time
+SHORT_RUN_LINES = 2_000  # lines of text above which code for few steps is compiled for a short compilation time
 
 
 @functools.cache
@@ -35,13 +35,13 @@ def state_of_package() -> str:
     return hashlib.sha256(" ".join(sorted(found)).encode()).hexdigest()
 
 
-def note(name: str) -> None:
+def note_compiled(name: str) -> None:
     """Record for later processes that programs of this name have been compiled."""
     cache.save(cache.key(state_of_package(), name), b"compiled")
 
 
-def noted(name: str) -> bool:
-    return cache.load(cache.key(state_of_package(), name)) is not None
+def was_compiled(name: str) -> bool:
+    return cache.load_code(cache.key(state_of_package(), name)) is not None
 
 
 class StoredLauncher(Launcher):
@@ -50,25 +50,25 @@ class StoredLauncher(Launcher):
     `short`: code above a few lines is compiled for a short compilation time."""
 
     def __init__(self, name: str, trace: Callable[[], Any], dtype: np.dtype, per_sample: bool, short: bool = False):
-        self.large = SHORT if short else cpu.LARGE
+        self.large = SHORT_RUN_LINES if short else cpu.LARGE_TEXT_LINES
         self.name, self.trace = cache.key(cpu.machine()[1], state_of_package(), name, dtype.char, str(per_sample)), trace
-        record = cache.load(self.name)
+        record = cache.load_code(self.name)
         if record is None:
             self.codes: dict[str, str] = {}  # names of the machine code of the forms, by width
             super().__init__(trace(), dtype, per_sample)
         else:
             record = json.loads(record)
             self.codes = record["codes"]
-            super().__init__(None, dtype, per_sample, Plan(**record["plan"]))
+            super().__init__(None, dtype, per_sample, LaunchPlan(**record["plan"]))
 
     def engine(self, width: int) -> Any:
         known = self.codes.get(str(width))
-        engine = None if known is None else cpu.found(known)
+        engine = None if known is None else cpu.stored_engine(known)
         if engine is None:
             if self.low is None:
                 self.low = self.trace()
             text = self.text(width)
             engine = cpu.engine_of(text, self.large)
-            self.codes[str(width)] = cpu.name_of(text)
+            self.codes[str(width)] = cpu.code_name(text)
             cache.save(self.name, json.dumps({"plan": asdict(self.plan), "codes": self.codes}).encode())
         return engine

@@ -18,8 +18,8 @@ from ..._core.scope import lock
 
 LOCK = lock()
 STATE: dict = {}
-WORTH = 5_000_000  # operations below which a launch stays in its thread
-LONG = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
+THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
+WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
 PIECE, PIECES = 50_000_000, 1000  # operations between checks for a stop; checks of a thread if the work is unknown
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
@@ -112,37 +112,37 @@ def dismiss() -> None:
         old.end()
 
 
-def forked() -> None:
+def reset_workers() -> None:
     """Forget the threads, which do not survive a fork."""
     STATE.clear()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=forked)
+    os.register_at_fork(after_in_child=reset_workers)
 
 
 def is_long(work: float) -> bool:
     """Return whether the main thread waits for this many operations."""
-    return work > LONG and threading.current_thread() is threading.main_thread()
+    return work > WAITING_OPERATIONS and threading.current_thread() is threading.main_thread()
 
 
-def spread(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
+def run_blocks(blocks: int, work: float, run: Callable, most: float = 0.0) -> None:
     """Call run(first, last) for all blocks; `work` operations in all, or up to `most`.
 
     The bits must not depend on the division."""
-    parts = min(THREADS, blocks) if work > WORTH else min(blocks, 1)
+    parts = min(THREADS, blocks) if work > THREADED_OPERATIONS else min(blocks, 1)
     cuts = [blocks * k // max(parts, 1) for k in range(parts + 1)]
     shares = list(itertools.pairwise(cuts))
     most = max(work, most)
     if is_long(most):
         stop = threading.Event()
         pieces = int(min(most / PIECE / max(parts, 1), PIECES)) + 1
-        wait([submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
+        wait_for_tasks([submit(functools.partial(in_pieces, run, *share, pieces, stop)) for share in shares], stop)
     else:
-        in_turn([functools.partial(run, *share) for share in shares])
+        run_in_turn([functools.partial(run, *share) for share in shares])
 
 
-def in_turn(tasks: list) -> list:
+def run_in_turn(tasks: list) -> list:
     """Return the results of tasks; this thread runs the first one."""
     others = [submit(task) for task in tasks[1:]]
     return [task() for task in tasks[:1]] + [other.result() for other in others]
@@ -151,8 +151,8 @@ def in_turn(tasks: list) -> list:
 def patiently(tasks: list) -> list:
     """Return the results of tasks; the main thread waits and answers interrupts."""
     if threading.current_thread() is not threading.main_thread():
-        return in_turn(tasks)
-    return wait([submit(task) for task in tasks], threading.Event())
+        return run_in_turn(tasks)
+    return wait_for_tasks([submit(task) for task in tasks], threading.Event())
 
 
 def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading.Event) -> None:
@@ -163,7 +163,7 @@ def in_pieces(run: Callable, first: int, last: int, pieces: int, stop: threading
         run(first + (last - first) * k // pieces, first + (last - first) * (k + 1) // pieces)
 
 
-def wait(tasks: list, stop: threading.Event) -> list:
+def wait_for_tasks(tasks: list, stop: threading.Event) -> list:
     """Return the results while signals are answered."""
     try:
         return [task.result() for task in tasks]

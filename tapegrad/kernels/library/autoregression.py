@@ -24,31 +24,31 @@ from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError
 from ..._core.primitive import values_of
 from ..emit.lower import SUMS
-from ..generated.arguments import contiguous
+from ..generated.arguments import contiguous_argument
 from ..generated.derivatives import Family
 from ..generated.kernel import likelihood, recursion
 from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
-MOST = 8
+MOST_LAGS = 8
 
 
-def start(theta):
+def autoregression_start(theta):
     """Return the P data before this one, and the number of data so far."""
     return np.zeros(len(theta) - 2), 0.0
 
 
-def step(carry, theta, y):
+def autoregression_step(carry, theta, y):
     """Return the next carry and the log density of y given the data before it."""
     lags, count = carry
     P = len(lags)
     now, own, variance = y[0] - theta[0], theta[1 : P + 1], theta[P + 1]
-    for n, a, v in shorter(own, variance):
+    for n, a, v in lower_order_predictors(own, variance):
         own = np.where(count < n + 1, np.concatenate([a, np.zeros(P - n)]), own)
         variance = np.where(count < n + 1, v, variance)
     return (np.concatenate([now.reshape(1), lags[: P - 1]]), count + 1.0), log_density(now - own @ lags, variance)
 
 
-def shorter(phi, v):
+def lower_order_predictors(phi, v):
     """Yield order, coefficients and variance of the predictors of all orders below P, the highest first.
 
     They are nan where there are none."""
@@ -65,26 +65,26 @@ def log_density(e, v):
     return -0.5 * (LOG_2_PI + np.log(v) + e * e / v)
 
 
-def rest(e, theta, P):
+def residual_density(e, theta, P):
     """Return a step's share of the log density of the series; e is the error of prediction or 0.
 
     Terms common to all steps are divided among them. The rows after mu, phi and v are the first P data, the
     number of the others, and the share of one step."""
     phi, v, first = theta[1 : P + 1], theta[P + 1], theta[P + 2 : 2 * P + 2] - theta[0]
     total = theta[2 * P + 2] * log_density(0.0, v)
-    for n, a, variance in shorter(phi, v):
+    for n, a, variance in lower_order_predictors(phi, v):
         total = total + log_density(first[n] - a @ first[:n][::-1] if n else first[0], variance)
     return total * theta[2 * P + 3] - 0.5 * e * e / v
 
 
-def of_rows(theta, x):
+def row_log_density(theta, x):
     """Return the term of a datum, given with those before it; data are centred, so mu may enter by their
     sum."""
     P = len(x) - 1
     e = x[0] - theta[0] * (1 - np.sum(theta[1 : P + 1]))
     for j in range(1, P + 1):
         e = e - theta[j] * x[j]
-    return rest(e, theta, P)
+    return residual_density(e, theta, P)
 
 
 def no_lags(theta):
@@ -96,7 +96,7 @@ def of_steps(carry, theta, y):
     lags, count = carry
     P = len(lags)
     e = np.where(count < P, 0.0, (y[0] - theta[0]) - theta[1 : P + 1] @ (lags - theta[0]))
-    return (np.concatenate([y[:1], lags[: P - 1]]), count + 1.0), rest(e, theta, P)
+    return (np.concatenate([y[:1], lags[: P - 1]]), count + 1.0), residual_density(e, theta, P)
 
 
 class Autoregression(HandwrittenRecursion):
@@ -104,7 +104,7 @@ class Autoregression(HandwrittenRecursion):
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
-        self._shared = likelihood(of_rows, invalid=invalid, sums=SUMS)
+        self._shared = likelihood(row_log_density, invalid=invalid, sums=SUMS)
         self._own = recursion(no_lags, of_steps, invalid=invalid, sums=SUMS)
         for kernel, name in ((self._shared, "rows"), (self._own, "steps")):
             kernel._family.key = f"library autoregression of {name} {invalid}"
@@ -121,11 +121,11 @@ class Autoregression(HandwrittenRecursion):
         if data.ndim == 3:
             kernel, rows[p:-2] = self._own, data[0, :P]
         else:
-            y = contiguous(data[0], dtype)
+            y = contiguous_argument(data[0], dtype)
             centre = y.sum() / dtype.type(steps)
             y = y - centre
             lags = np.ndarray((P + 1, steps - P), dtype, y, P * dtype.itemsize, (-dtype.itemsize, dtype.itemsize))
-            kernel, data = self._shared, contiguous(lags, dtype)
+            kernel, data = self._shared, contiguous_argument(lags, dtype)
             rows[0] -= centre
             rows[p:-2] = y[:P, None]
         rows[-1] = 1 / data.shape[1]
@@ -152,8 +152,8 @@ loglik = Autoregression(
     Definition(
         name="autoregression",
         stem="autoregression",
-        formula=recursion(start, step),
-        fit=lambda p, d: {"P": p - 2} if 3 <= p <= MOST + 2 and d == 1 else None,
+        formula=recursion(autoregression_start, autoregression_step),
+        fit=lambda p, d: {"P": p - 2} if 3 <= p <= MOST_LAGS + 2 and d == 1 else None,
         wants="theta (P + 2, B), P 1 to 8, and y (N,) or (1, N, B)",
     )
 )

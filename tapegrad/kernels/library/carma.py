@@ -44,29 +44,29 @@ from ..._core.primitive import layout_of, values_of
 from ..._transforms.transforms import hvp
 from ..generated.arguments import as_float
 from ..generated.map import map_
-from .celerite import MOST
+from .celerite import MOST_TERMS
 from .celerite import light_curve as light_curve
 from .celerite import process as terms_process
-from .handwritten import Shelved
+from .handwritten import LibraryKernel
 
 # --- numbers x + y e with e^2 = -s: values of polynomials at both roots -c +- e of a quadratic factor ---
 
 
-def times(a: tuple, b: tuple, s: Any) -> tuple:
+def complex_product(a: tuple, b: tuple, s: Any) -> tuple:
     return a[0] * b[0] - s * (a[1] * b[1]), a[0] * b[1] + a[1] * b[0]
 
 
-def over(a: tuple, b: tuple, s: Any) -> tuple:
+def complex_quotient(a: tuple, b: tuple, s: Any) -> tuple:
     norm = b[0] * b[0] + s * (b[1] * b[1])
-    x, y = times(a, (b[0], -b[1]), s)
+    x, y = complex_product(a, (b[0], -b[1]), s)
     return x / norm, y / norm
 
 
-def polynomial(beta: list, z: tuple, s: Any) -> tuple:
+def moving_average_polynomial(beta: list, z: tuple, s: Any) -> tuple:
     """Return 1 + beta_1 z + ... + beta_q z^q."""
     total = 0 * z[0], 0 * z[0]
     for b in reversed(beta):
-        total = times((total[0] + b, total[1]), z, s)
+        total = complex_product((total[0] + b, total[1]), z, s)
     return total[0] + 1, total[1]
 
 
@@ -81,12 +81,12 @@ def quadratic_term(n: int, factors: list, rate: Any, beta: list) -> tuple:
     for k, (wk, ck) in enumerate(factors):
         if k != n:
             near, far = ck - c, ck + c
-            below = times(below, (wk - w - 2 * c * near, 2 * near), s)
-            below = times(below, (wk - w + 2 * c * far, -2 * far), s)
+            below = complex_product(below, (wk - w - 2 * c * near, 2 * near), s)
+            below = complex_product(below, (wk - w + 2 * c * far, -2 * far), s)
     if rate is not None:
-        below = times(times(below, (rate - c, one), s), (rate + c, -one), s)
-    above = times(polynomial(beta, (-c, one), s), polynomial(beta, (c, -one), s), s)
-    b, a = over(above, below, s)
+        below = complex_product(complex_product(below, (rate - c, one), s), (rate + c, -one), s)
+    above = complex_product(moving_average_polynomial(beta, (-c, one), s), moving_average_polynomial(beta, (c, -one), s), s)
+    b, a = complex_quotient(above, below, s)
     return a, b
 
 
@@ -96,10 +96,10 @@ def linear_term(factors: list, rate: Any, beta: list) -> Any:
     below = 2 * rate
     for w, c in factors:
         below = below * (rate * rate - 2 * c * rate + w) * (rate * rate + 2 * c * rate + w)
-    return polynomial(beta, (rate, zero), zero)[0] * polynomial(beta, (-rate, zero), zero)[0] / below
+    return moving_average_polynomial(beta, (rate, zero), zero)[0] * moving_average_polynomial(beta, (-rate, zero), zero)[0] / below
 
 
-class Process(Shelved):
+class CarmaKernel(LibraryKernel):
     """CARMA(p, q); made by `process`."""
 
     def __init__(self, p: int, q: int, jitter: int, mean: int, invalid: str = "reject"):
@@ -115,9 +115,9 @@ class Process(Shelved):
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}>"
 
-    def options(self, *, invalid: str = "reject") -> "Process":
+    def options(self, *, invalid: str = "reject") -> "CarmaKernel":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
-        return self._with(Process(*self._sizes, invalid), invalid=invalid)
+        return self._with(CarmaKernel(*self._sizes, invalid), invalid=invalid)
 
     # --- calls ---
 
@@ -218,20 +218,20 @@ class Process(Shelved):
         return xp.isfinite(size) & (size * float(np.finfo(rows.dtype).eps) ** 0.2 <= total)
 
 
-def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> Process:
+def process(*, p: int, q: int = 0, jitter: bool = False, mean: bool = False) -> CarmaKernel:
     """The kernel of CARMA(p, q), 0 <= q < p <= 12; the same arguments give the same kernel.
 
     >>> data = light_curve([0.0, 1.0, 3.0], [0.2, 0.5, -0.3], 0.1)
     >>> process(p=1)(np.array([0.2, 0.6]), data).round(4)       # a damped random walk
     np.float64(-2.5608)
     """
-    if not all([isinstance(n, (int, np.integer)) for n in (p, q)]) or not 0 <= q < p <= MOST:
-        raise ArgumentError(f"carma.process(p={p!r}, q={q!r}): wanted are whole numbers with 0 <= q < p <= {MOST}")
-    return _process(int(p), int(q), int(bool(jitter)), int(bool(mean)))
+    if not all([isinstance(n, (int, np.integer)) for n in (p, q)]) or not 0 <= q < p <= MOST_TERMS:
+        raise ArgumentError(f"carma.process(p={p!r}, q={q!r}): wanted are whole numbers with 0 <= q < p <= {MOST_TERMS}")
+    return carma_kernel(int(p), int(q), int(bool(jitter)), int(bool(mean)))
 
 
 @functools.cache
-def _process(*sizes: int) -> Process:
-    made = Process(*sizes)
-    made._place = _process, sizes
+def carma_kernel(*sizes: int) -> CarmaKernel:
+    made = CarmaKernel(*sizes)
+    made._place = carma_kernel, sizes
     return made

@@ -42,11 +42,11 @@ from ..._core.primitive import layout_of, values_of
 from ..._core.variable import Variable
 from ...ops import shaping
 from ..generated.arguments import as_float
-from ..generated.derivatives import library
+from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
 from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
-MOST = 12
+MOST_TERMS = 12
 LENGTH = 12
 SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])  # of (1 - x cot x) / (2 x^2) in x^2
 
@@ -65,7 +65,7 @@ def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
            [0.01, 0.01, 0.01]])
     """
     given = [as_float(x, f"light_curve: {name}") for name, x in (("t", t), ("y", y), ("variance", variance))]
-    xp, shapes = library(*[layout_of(x) for x in given]), [tuple(x.shape) for x in given]
+    xp, shapes = derivative_library(*[layout_of(x) for x in given]), [tuple(x.shape) for x in given]
     samples = {s[1] for s in shapes if len(s) == 2}
     fits = [len(s) in (1, 2) and s[0] == shapes[1][0] for s in shapes if len(shapes[1]) and s != ()]
     if len(fits) < 2 or shapes[0] == () or not all(fits) or len(samples - {1}) > 1:
@@ -117,7 +117,7 @@ def damped(c, w, gap):
     return p, s * n, n
 
 
-def formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> tuple:
+def celerite_formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> tuple:
     """Return init and step for `recursion`; complex terms have other coordinates than in celerite.cu."""
     pairs = complex + quadratic
     rows, last = real + 2 * pairs, 2 * real + 4 * pairs
@@ -167,7 +167,7 @@ def formula(real: int, complex: int, quadratic: int, jitter: int, mean: int) -> 
 # --- kernels ---
 
 
-class Process(HandwrittenRecursion):
+class CeleriteKernel(HandwrittenRecursion):
     """A kernel whose data come from `light_curve`."""
 
     _looked: tuple = (lambda: None, 0)  # a weak reference to the last checked data on a device, and their address
@@ -190,7 +190,7 @@ class Process(HandwrittenRecursion):
         """Store nothing: a repeated call would not check the data."""
 
 
-def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> Process:
+def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> CeleriteKernel:
     """The kernel for so many terms of each kind; R = real + 2 complex + 2 quadratic is 1 to 12, and a step takes R^2 operations.
 
     It is called as `loglik(theta, data)`, with theta (2 real + 4 complex + 4 quadratic + jitter + mean, B) and the data of
@@ -202,30 +202,35 @@ def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool
     np.float64(-2.6553)
     """
     counts = {"real": real, "complex": complex, "quadratic": quadratic}
-    if not all([isinstance(n, (int, np.integer)) and n >= 0 for n in counts.values()]) or not 1 <= real + 2 * (complex + quadratic) <= MOST:
+    if (
+        not all([isinstance(n, (int, np.integer)) and n >= 0 for n in counts.values()])
+        or not 1 <= real + 2 * (complex + quadratic) <= MOST_TERMS
+    ):
         told = ", ".join([f"{name}={n!r}" for name, n in counts.items()])
-        raise ArgumentError(f"celerite.process({told}): wanted are whole numbers with real + 2 complex + 2 quadratic from 1 to {MOST}")
-    return _process(int(real), int(complex), int(quadratic), int(bool(jitter)), int(bool(mean)))
+        raise ArgumentError(
+            f"celerite.process({told}): wanted are whole numbers with real + 2 complex + 2 quadratic from 1 to {MOST_TERMS}"
+        )
+    return celerite_kernel(int(real), int(complex), int(quadratic), int(bool(jitter)), int(bool(mean)))
 
 
 @functools.cache
-def _process(*sizes: int) -> Process:
+def celerite_kernel(*sizes: int) -> CeleriteKernel:
     real, complex, quadratic, jitter, mean = sizes
     rows = 2 * real + 4 * (complex + quadratic) + jitter + mean
     rank = real + 2 * (complex + quadratic)
     names = "REAL", "COMPLEX", "QUADRATIC", "JITTER", "MEAN"
     series = {"SERIES": ", ".join([repr(x) for x in SERIES]), "SERIES_LENGTH": len(SERIES)}
     macros = {**dict(zip(names, sizes, strict=True)), **series}
-    made = Process(
+    made = CeleriteKernel(
         Definition(
             name="celerite",
             stem="celerite",
             key=str(sizes),
-            formula=recursion(*formula(*sizes), missing="step"),
+            formula=recursion(*celerite_formula(*sizes), missing="step"),
             fit=lambda p, d: macros if (p, d) == (rows, 3) else None,
             wants=f"theta ({rows}, B) and the data of light_curve, (3, N) or (3, N, B)",
             work=lambda p, d: (f"work real tape[N, {rank * (rank + 3) // 2}, slots]",),
         )
     )
-    made._place = _process, sizes
+    made._place = celerite_kernel, sizes
     return made

@@ -23,10 +23,10 @@ from ..._core.scope import lock
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ...ops import shaping
-from ..generated.arguments import Looking, as_float
-from ..generated.derivatives import library
+from ..generated.arguments import MissingCheck, as_float
+from ..generated.derivatives import derivative_library
 from ..generated.kernel import recursion
-from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, Shelved
+from .handwritten import FOLDER, PRELUDE, Definition, HandwrittenRecursion, LibraryKernel
 from .own_functions import device_functions
 
 SHARED = (FOLDER / "filters.cu").read_text()
@@ -56,7 +56,7 @@ class HandwrittenFilter(HandwrittenRecursion):
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
         super().__init__(definition, invalid)
-        self._is_missing, self._family.observed = Looking(definition.name, definition.observed), definition.observed
+        self._is_missing, self._family.observed = MissingCheck(definition.name, definition.observed), definition.observed
         text = SHARED + (FOLDER / f"{definition.stem}.cu").read_text()
         self._text = PRELUDE + device_functions(text) + text
 
@@ -81,7 +81,7 @@ class HandwrittenFilter(HandwrittenRecursion):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Parts:
+class FilterParts:
     """The parts of a filter; `stem` is the name of its .cu file.
 
     `kind` is the named tuple of its `arguments`. `start(model)` and `step(carry, model, y)` are one sample in
@@ -95,10 +95,10 @@ class Parts:
     stored: Callable
 
 
-class Filter(Shelved):
+class Filter(LibraryKernel):
     """loglik(model, y); the modules `kalman` and `kalman_vector` define its parts."""
 
-    def __init__(self, parts: Parts, invalid: str = "reject"):
+    def __init__(self, parts: FilterParts, invalid: str = "reject"):
         if invalid not in ("reject", "nan"):
             raise ArgumentError(f"invalid={invalid!r}: 'reject' (value -inf, gradient 0) or 'nan'")
         self.__name__, self.arguments = parts.stem, parts.arguments
@@ -193,7 +193,7 @@ class Filter(Shelved):
 
     # --- kernels ---
 
-    def kernel(self, call: "Packed", by_hand: bool = False) -> HandwrittenFilter:
+    def kernel(self, call: "PackedCall", by_hand: bool = False) -> HandwrittenFilter:
         """Return the kernel for such a call.
 
         `by_hand`: its .cu takes modes 1 as they are, and its generated part is not used."""
@@ -222,7 +222,7 @@ class Filter(Shelved):
         )
         return HandwrittenFilter(definition, self._invalid)
 
-    def _by_hand(self, call: "Packed", theta: Any, data: Any) -> tuple:
+    def _by_hand(self, call: "PackedCall", theta: Any, data: Any) -> tuple:
         """Compute value, gradient and gradients of steps on a device.
 
         The .cu takes arguments whose gradient is wanted as rows of theta, (T n, B)."""
@@ -271,7 +271,7 @@ class Filter(Shelved):
 
     # --- arguments ---
 
-    def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "Packed":
+    def _packed(self, model: Any, y: Any, gradients: bool, batch: int | None = None) -> "PackedCall":
         """Pack a call; `gradients`: of everything that is not Const, otherwise of what is tracked."""
         stem, kind, arguments = self._parts.stem, self._parts.kind, self.arguments
         if not isinstance(model, (tuple, list)) or len(model) != len(arguments):
@@ -292,7 +292,7 @@ class Filter(Shelved):
             raise ShapeError(f"{stem}: the last axis is the sample, and the arguments have {sorted(samples - {1})} samples")
         single = not samples
         batch = batch or max(samples - {1}, default=1) if 0 not in samples else 0
-        xp = library(*[layout_of(v) for v in values], layout_of(y))
+        xp = derivative_library(*[layout_of(v) for v in values], layout_of(y))
         values = [v if isinstance(v, Variable) or xp_of(v) is xp else xp.asarray(v) for v in values]
         wanted = [not c and (gradients or is_tracked(v)) for c, v in zip(const, values, strict=True)]
         modes = tuple([(1 if w else 2) if kind == 2 else 0 for kind, w in zip(kinds, wanted, strict=True)])
@@ -309,7 +309,7 @@ class Filter(Shelved):
         if stepped:
             each = gradients and 1 in modes  # the gradient of each sample, even where samples share an argument
             data = _lines(data, stepped, sizes, batch if each else None, dtype)
-        return Packed(theta, data, modes, sizes, single, const, steps, batch)
+        return PackedCall(theta, data, modes, sizes, single, const, steps, batch)
 
     def _observations(self, y: Any, base: int) -> Any:
         """Return y with an axis of components; equal objects for equal ones, so device data are checked
@@ -361,14 +361,14 @@ class Filter(Shelved):
         more = f", or ({steps}, {listed}{', ' if want else ''}B or 1)" if a.varies else ""
         raise ShapeError(f"{self._parts.stem}: {a.name} has shape {shape}; wanted is ({listed}), ({listed}{', ' if want else ''}B){more}")
 
-    def _restored(self, call: "Packed", gradient: Any, slopes: Any = None) -> Any:
+    def _restored(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> Any:
         """Return rows of gradients, also by arguments of each step, as the model's arguments.
 
         Their shapes are (..., B) or (T, ..., B)."""
         parts = self._expanded(call, gradient, slopes)
         return self._parts.kind(*[x[..., 0] if call.single and x is not None else x for x in parts])
 
-    def _expanded(self, call: "Packed", gradient: Any, slopes: Any = None) -> list:
+    def _expanded(self, call: "PackedCall", gradient: Any, slopes: Any = None) -> list:
         """Expand rows to (shape of an argument, ...), or (T, shape, ...), for each argument; None for a
         Const."""
         row, line = 0, 0
@@ -392,7 +392,7 @@ class Filter(Shelved):
             parts.append(x if not mode else x.transpose((len(shape), *range(len(shape)), len(shape) + 1)))
         return parts
 
-    def _nested(self, call: "Packed", H: Any) -> Any:
+    def _nested(self, call: "PackedCall", H: Any) -> Any:
         """Return matrices (B, p, p) of rows as a Model of Models."""
         kind = self._parts.kind
         made: list[Any] = []
@@ -406,13 +406,13 @@ class Filter(Shelved):
             made.append(kind(*parts))
         return kind(*made)
 
-    def _turned(self, z: Any, shape: tuple, call: "Packed") -> Any:
+    def _turned(self, z: Any, shape: tuple, call: "PackedCall") -> Any:
         """Transpose (shape of b, elements of a, B) to (shape of a, shape of b, B)."""
         z = z.transpose((z.ndim - 2, *range(z.ndim - 2), z.ndim - 1))
         z = z.reshape((*shape, *z.shape[1:]))
         return z[..., 0] if call.single else z
 
-    def _packed_constant(self, what: str, model: Any, y: Any) -> "Packed":
+    def _packed_constant(self, what: str, model: Any, y: Any) -> "PackedCall":
         """Pack a call for derivatives that need arguments without a value for each step."""
         call = self._packed(model, y, True)
         for a, mode in zip(self.arguments, call.modes, strict=True):
@@ -434,7 +434,7 @@ class Filter(Shelved):
 
 
 @dataclass
-class Packed:
+class PackedCall:
     """A call in the form of a generated kernel."""
 
     theta: Any

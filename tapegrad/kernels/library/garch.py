@@ -20,14 +20,14 @@ from ..generated.kernel import recursion
 from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
 
-def start(theta):
+def garch_start(theta):
     _, omega, alpha, beta = theta
     valid = np.minimum(np.minimum(alpha, beta), 0.0) >= 0
     valid = np.where(valid, np.minimum(omega, 1 - alpha - beta), 0.0) > 0
     return np.where(valid, omega / (1 - alpha - beta), np.nan)
 
 
-def step(h, theta, y):
+def garch_step(h, theta, y):
     """Return the next variance, and the log density of y."""
     mu, omega, alpha, beta = theta
     here = ~np.isnan(y[0])
@@ -40,7 +40,7 @@ loglik = HandwrittenRecursion(
     Definition(
         name="garch",
         stem="garch",
-        formula=recursion(start, step, missing="step"),
+        formula=recursion(garch_start, garch_step, missing="step"),
         fit=lambda p, d: {} if (p, d) == (4, 1) else None,
         wants="theta (4, B) and y (N,) or (1, N, B)",
         work=lambda p, d: ("work real tape[N, slots]",),

@@ -20,7 +20,7 @@ def power_of_two(s):
     return c
 
 
-def formula(theta, x):
+def gaussian_formula(theta, x):
     """The log density of one datum.  Squares are summed before they are divided by that of a scale, and so are those of numbers near
     one: multiplying by a power of two costs no digits, and nothing where sums of products are one instruction."""
     d, total = len(x), 0.0
@@ -35,7 +35,7 @@ loglik = HandwrittenLikelihood(
     Definition(
         name="gaussian",
         stem="gaussian",
-        formula=likelihood(formula),
+        formula=likelihood(gaussian_formula),
         fit=lambda p, d: {"D": d} if p == 2 * d else None,
         wants="theta (2 d, B), d means, then d scales, and data (d, N), (N,) or (d, N, B)",
     )

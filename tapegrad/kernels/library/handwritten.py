@@ -21,14 +21,14 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, ShapeError
-from ..._core.pickling import Remade
+from ..._core.pickling import PickledByCall
 from ..._core.registry import load
 from ..._core.scope import lock
 from ..._core.variable import Variable
 from ..emit.lower import SUMS
-from ..generated.arguments import checked_outs, contiguous
+from ..generated.arguments import checked_outs, contiguous_argument
 from ..generated.derivatives import Family
-from ..generated.kernel import Generated, Likelihood, Recursion
+from ..generated.kernel import GeneratedKernel, Likelihood, Recursion
 from ..raw_code.kernel import raw
 from .own_functions import device_functions
 
@@ -38,7 +38,7 @@ LOG_2_PI = 1.8378770664093454836
 LOCK = lock()
 
 
-class Shelved(Remade):
+class LibraryKernel(PickledByCall):
     """A kernel of the library: pickled as its place there, or as another with options."""
 
     _base: Any = None  # the kernel of which this is one with options
@@ -52,7 +52,7 @@ class Shelved(Remade):
     def __reduce__(self) -> tuple:
         if self._base is not None:
             return optioned, (self._base, self._options)
-        return self._place or (taken, placed(self))
+        return self._place or (handwritten_kernel, kernel_place(self))
 
     def __copy__(self) -> Any:
         return self
@@ -61,7 +61,7 @@ class Shelved(Remade):
         return self
 
 
-def placed(kernel: Any) -> tuple[str, str]:
+def kernel_place(kernel: Any) -> tuple[str, str]:
     """Module and name of a kernel of the library."""
     for module in [m for m in sys.modules if m.startswith("tapegrad.kernels.library.")]:
         for name, x in list(vars(sys.modules[module]).items()):
@@ -70,7 +70,7 @@ def placed(kernel: Any) -> tuple[str, str]:
     raise ArgumentError(f"{kernel.__name__} cannot be pickled: it stands in no module of tapegrad.kernels.library")
 
 
-def taken(module: str, name: str) -> Any:
+def handwritten_kernel(module: str, name: str) -> Any:
     return getattr(load(module), name)
 
 
@@ -91,13 +91,13 @@ class Definition:
     stem: str
     key: str = ""
     observed: int = 0
-    formula: Generated
+    formula: GeneratedKernel
     fit: Callable
     wants: str
     work: Callable = lambda p, d: ()
 
 
-class Handwritten(Shelved, Generated):
+class HandwrittenKernel(LibraryKernel, GeneratedKernel):
     """A generated kernel whose value and gradient on a device are launched from a .cu."""
 
     def __init__(self, definition: Definition, invalid: str = "reject"):
@@ -110,7 +110,7 @@ class Handwritten(Shelved, Generated):
         self._text = PRELUDE + device_functions(text) + text
         self._kernels: dict = {}
 
-    def options(self, *, invalid: str = "reject") -> "Handwritten":
+    def options(self, *, invalid: str = "reject") -> "HandwrittenKernel":
         """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
         return self._with(type(self)(self.definition, invalid), invalid=invalid)
 
@@ -194,7 +194,7 @@ class Handwritten(Shelved, Generated):
 
     def _on_device(self, kind: str, theta: Any, data: Any) -> list:
         p, missing = theta.shape[0], self._is_missing(data)
-        theta, data = contiguous(theta, theta.dtype), contiguous(data, theta.dtype)
+        theta, data = contiguous_argument(theta, theta.dtype), contiguous_argument(data, theta.dtype)
         value, both = self.kernels(p, data.shape[0], data.ndim == 3, missing)
         made = [value(theta, data)] if kind == "F" else list(both(theta, data))
         if self._keeps_nan:
@@ -208,7 +208,7 @@ def made_nan(arrays: list, bad: Any) -> list:
     return [xp.where(bad, x.dtype.type(np.nan), x) for x in arrays]
 
 
-class HandwrittenLikelihood(Handwritten, Likelihood):
+class HandwrittenLikelihood(HandwrittenKernel, Likelihood):
     """A sum over data that are independent."""
 
     def _run_value(self, family: Family, kind: str, n: tuple, arrays: tuple, outs: list | None = None) -> Any:
@@ -223,5 +223,5 @@ class HandwrittenLikelihood(Handwritten, Likelihood):
         return super()._run_value(family, kind, n, arrays, outs)
 
 
-class HandwrittenRecursion(Handwritten, Recursion):
+class HandwrittenRecursion(HandwrittenKernel, Recursion):
     """A recursion over time."""

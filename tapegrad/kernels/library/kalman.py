@@ -26,7 +26,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import observation
-from .filters import Argument, Filter, Parts
+from .filters import Argument, Filter, FilterParts
 
 
 class Model(NamedTuple):
@@ -53,26 +53,26 @@ ARGUMENTS = (
 # --- the model in plain Python: the kernel's documentation, its check, and the source of its higher derivatives ---
 
 
-def start(model: Model) -> tuple:
+def kalman_start(model: Model) -> tuple:
     return model.m0, np.where(np.min(np.diag(model.P0)) >= 0, model.P0, np.nan)
 
 
-def step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_step(carry: tuple, model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    after, density, *_ = observation.step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
+    after, density, *_ = observation.observation_step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
     return after, np.where(valid, density, np.nan)
 
 
 loglik = Filter(
-    Parts(
+    FilterParts(
         stem="kalman",
         kind=Model,
         arguments=ARGUMENTS,
-        start=start,
-        step=step,
+        start=kalman_start,
+        step=kalman_step,
         stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
     )
 )

@@ -25,8 +25,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from . import observation
-from .filters import Argument, Filter, Parts
-from .kalman import start
+from .filters import Argument, Filter, FilterParts
+from .kalman import kalman_start
 
 
 class Model(NamedTuple):
@@ -50,22 +50,22 @@ ARGUMENTS = (
 )
 
 
-def step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_vector_step(carry: tuple, model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    after, density, *_ = observation.step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
+    after, density, *_ = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
     return after, np.where(valid, density, np.nan)
 
 
 loglik = Filter(
-    Parts(
+    FilterParts(
         stem="kalman_vector",
         kind=Model,
         arguments=ARGUMENTS,
-        start=start,
-        step=step,
+        start=kalman_start,
+        step=kalman_vector_step,
         stored=lambda sizes: sizes["k"] * (sizes["k"] + 3) // 2,
     )
 )

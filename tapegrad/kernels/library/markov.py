@@ -22,18 +22,18 @@ import numpy as np
 from ..generated.kernel import recursion
 from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
-MOST = 8
+MOST_STATES = 8
 SMALLEST = -1e30
 
 
-def softmax(x):
+def row_softmax(x):
     e = np.exp(x - np.max(x))
     return e / np.sum(e)
 
 
 def states(theta, extra):
     """Return K, given K (K + extra) parameters."""
-    return next(K for K in range(1, MOST + 1) if K * (K + extra) == len(theta))
+    return next(K for K in range(1, MOST_STATES + 1) if K * (K + extra) == len(theta))
 
 
 def normal(theta, y, K):
@@ -45,20 +45,20 @@ def normal(theta, y, K):
     return -0.5 * z * z - np.log(sigma), ~np.isnan(y[0]), np.where(finite, np.min(sigma), 0.0) > 0
 
 
-def given(theta, b, K):
+def transition_and_start(theta, b, K):
     missing = np.isnan(np.sum(b))
     return np.where(missing, 0.0, b), ~missing, True
 
 
-def formula(densities, extra, offset):
+def markov_formula(densities, extra, offset):
     """Return init and step for `recursion`; the carry is the distribution of the state before each datum."""
 
     def start(theta):
-        return softmax(theta[: states(theta, extra)])
+        return row_softmax(theta[: states(theta, extra)])
 
     def step(p, theta, y):
         K = len(p)
-        A = np.stack([softmax(row) for row in theta[K : K + K * K].reshape(K, K)])
+        A = np.stack([row_softmax(row) for row in theta[K : K + K * K].reshape(K, K)])
         b, here, valid = densities(theta, y, K)
         top = np.max(np.where(p > 0, b, SMALLEST))
         w = np.where(p > 0, p * np.exp(b - top), 0.0)
@@ -72,14 +72,14 @@ def formula(densities, extra, offset):
 def kernel(normal_, densities_, wants):
     """Return the kernel of markov.cu with GAUSSIAN 1 or 0."""
     extra = 3 if normal_ else 1
-    sizes = {K * (K + extra): K for K in range(1, MOST + 1)}
+    sizes = {K * (K + extra): K for K in range(1, MOST_STATES + 1)}
 
     def fit(p, d):
         if p not in sizes or d != (1 if normal_ else sizes[p]):
             return None
         return {"K": sizes[p], "GAUSSIAN": int(normal_)}
 
-    init, step = formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
+    init, step = markov_formula(densities_, extra, 0.5 * LOG_2_PI if normal_ else 0.0)
     return HandwrittenRecursion(
         Definition(
             name="markov",
@@ -94,4 +94,4 @@ def kernel(normal_, densities_, wants):
 
 
 loglik = kernel(True, normal, "theta (K^2 + 3 K, B) and y (N,) or (1, N, B), K 1 to 8")
-loglik_given = kernel(False, given, "theta (K^2 + K, B) and b (K, N) or (K, N, B), K 1 to 8")
+loglik_given = kernel(False, transition_and_start, "theta (K^2 + K, B) and b (K, N) or (K, N, B), K 1 to 8")

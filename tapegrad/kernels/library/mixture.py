@@ -8,30 +8,30 @@ import numpy as np
 from ..generated.kernel import likelihood
 from .handwritten import Definition, HandwrittenLikelihood
 
-HALF_LOG_2_PI = 0.91893853320467274178
+LOG_SQRT_2_PI = 0.91893853320467274178
 
 
-def log_sum_exp(q):
+def log_sum_exp_terms(q):
     top = q[0]
     for x in q[1:]:
         top = np.maximum(top, x)
     return top + np.log(sum([np.exp(x - top) for x in q]))
 
 
-def formula(theta, x):
+def mixture_formula(theta, x):
     """Return the log density of one datum."""
     k = len(theta) // 3
     logits, means, log_scales = theta[:k], theta[k : 2 * k], theta[2 * k :]
     inverse = np.exp(-log_scales)
     z = (x[0] - means) * np.where(inverse < np.inf, inverse, np.nan)
-    return log_sum_exp(logits - log_scales - 0.5 * z**2) - log_sum_exp(logits) - HALF_LOG_2_PI
+    return log_sum_exp_terms(logits - log_scales - 0.5 * z**2) - log_sum_exp_terms(logits) - LOG_SQRT_2_PI
 
 
 loglik = HandwrittenLikelihood(
     Definition(
         name="mixture",
         stem="mixture",
-        formula=likelihood(formula),
+        formula=likelihood(mixture_formula),
         fit=lambda p, d: {"K": p // 3} if p and p % 3 == 0 and d == 1 else None,
         wants="theta (3 k, B), k logits, k means and k log scales, and data (N,), (1, N) or (1, N, B)",
     )

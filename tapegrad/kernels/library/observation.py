@@ -1,7 +1,7 @@
 """One step of a linear Gaussian filter, shared by `kalman`, `kalman_vector` and `tapegrad.statespace`.
 
 The state is N(a, P), the observation y = Z a + e. `seen` says which elements of y are present, or is None for
-all; the values of the others do not matter. `one_by_one` and `together` return mean and covariance of the
+all; the values of the others do not matter. `univariate_update` and `joint_update` return mean and covariance of the
 state given the observation. They also return the log determinant of 2 pi F, with F the covariance of the
 innovations, and factors v and g. The sum of v^2 g is the square of the innovations in units of F.
 
@@ -14,15 +14,17 @@ from typing import Any
 
 import numpy as np
 
-FEW = 8  # elements up to which a triangular system is solved row by row
+ROWWISE_SOLVE_ORDER = 8  # elements up to which a triangular system is solved row by row
 
 
-def step(a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False) -> tuple:
+def observation_step(
+    a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
+) -> tuple:
     """Return mean and covariance of the next state, the log density of y, and the updated mean and
     covariance.
 
     `apart`: the errors are independent, and H holds their variances."""
-    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+    a, P, size, v, g = (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
     return predicted(a, P, T, Q, c), -0.5 * (size + square), a, P
 
@@ -33,7 +35,7 @@ def whitened_step(
     """Return mean and covariance of the next state, the log determinant of 2 pi F, and the innovations.
 
     The innovations, (p, k), are in units of F."""
-    a, P, size, v, g = (one_by_one if apart else together)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+    a, P, size, v, g = (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
     return predicted(a, P, T, Q, c), size, v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
@@ -55,7 +57,9 @@ def update(a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = 
     return a, P - np.outer(K, M), v, F
 
 
-def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, list]:
+def univariate_update(
+    a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
+) -> tuple[Any, Any, Any, list, list]:
     """Update by the elements of an observation with independent errors, one after the other."""
     size, innovations, gains = 0.0, [], []
     for i in range(len(y)):
@@ -68,7 +72,7 @@ def one_by_one(a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None,
     return a, P, size, innovations, gains
 
 
-def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, None]:
+def joint_update(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, list, None]:
     """Update by an observation with correlated errors; the innovations are in units of F.
 
     A missing element counts as z = 0 and v = 0 with an independent error of variance 1, so it contributes
@@ -81,11 +85,11 @@ def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any 
         H = H * np.outer(here, here) + np.diag(1.0 - here)
     U = Z @ P
     L = np.linalg.cholesky(U @ Z.T + H)
-    both = solved(L, np.concatenate([U, v[:, None] if a.ndim == 1 else v], axis=1))
+    both = forward_substitution(L, np.concatenate([U, v[:, None] if a.ndim == 1 else v], axis=1))
     W, z = both[:, :m], both[:, m] if a.ndim == 1 else both[:, m:]
     size = count * np.log(2 * np.pi) + 2.0 * np.log(np.diag(L)).sum()
     if eye is not None:
-        G = solved(L[::-1, ::-1].T, W[::-1])[::-1]
+        G = forward_substitution(L[::-1, ::-1].T, W[::-1])[::-1]
         I_KZ = eye - G.T @ Z
         P = I_KZ @ P @ I_KZ.T + G.T @ H @ G
     else:
@@ -93,9 +97,9 @@ def together(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any = None, eye: Any 
     return a + (z @ W if a.ndim == 1 else W.T @ z), P, size, [z], None
 
 
-def solved(L: Any, b: Any) -> Any:
+def forward_substitution(L: Any, b: Any) -> Any:
     """Return L^-1 b for a lower triangle L."""
-    if len(L) > FEW:
+    if len(L) > ROWWISE_SOLVE_ORDER:
         return np.linalg.solve(L, b)
     rows: list = []
     for i in range(len(L)):

@@ -32,7 +32,7 @@ def logistic_formula(theta, x):
     return x[k] * eta - np.where(eta > 0, eta, 0.0) - np.log1p(np.exp(np.where(eta > 0, -eta, eta)))
 
 
-def _columns(name: str, x: Any, y: Any) -> tuple:
+def design_columns(name: str, x: Any, y: Any) -> tuple:
     x, y = x if is_array(x) else np.asarray(x), y if is_array(y) else np.asarray(y)
     if x.ndim != 2 or y.shape != x.shape[:1]:
         raise ShapeError(f"{name}: the design has shape {x.shape} and the responses {y.shape}; wanted are (N, k) and (N,)")
@@ -49,7 +49,7 @@ def poisson_data(x: Any, y: Any) -> Any:
            [2.    ],
            [0.6931]])
     """
-    rows, y = _columns("poisson_data", x, y)
+    rows, y = design_columns("poisson_data", x, y)
     xp = xp_of(rows)
     if bool(((y < 0) | ((y != xp.floor(y)) & (y == y))).any()):
         raise ArgumentError("poisson_data: the responses must be counts: 0, 1, 2, ...")
@@ -64,7 +64,7 @@ def logistic_data(x: Any, y: Any) -> Any:
            [0.5],
            [1. ]])
     """
-    rows, y = _columns("logistic_data", x, y)
+    rows, y = design_columns("logistic_data", x, y)
     xp = xp_of(rows)
     if bool(((y < 0) | (y > 1)).any()):
         raise ArgumentError("logistic_data: the responses must lie between 0 and 1")

@@ -24,7 +24,7 @@ def gamma_ratio(a):
     return 0.5 * np.log(product) + r * (-1 / 8 + w * (1 / 192 + series))
 
 
-def formula(theta, x):
+def student_t_formula(theta, x):
     """Return the log density of one datum."""
     mean, scale, df = theta
     constant = gamma_ratio(0.5 * np.where(df > 0, df, np.nan)) - HALF_LOG_2_PI - np.log(scale)
@@ -35,7 +35,7 @@ loglik = HandwrittenLikelihood(
     Definition(
         name="student_t",
         stem="student_t",
-        formula=likelihood(formula),
+        formula=likelihood(student_t_formula),
         fit=lambda p, d: {} if p == 3 and d == 1 else None,
         wants="theta (3, B), location, scale and degrees of freedom, and data (N,), (1, N) or (1, N, B)",
     )

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._batching.rules import spread
+from ..._batching.rules import as_stack
 from ..._core.errors import KernelError
 from ..._core.primitive import bind, primal_of
 from ..._core.variable import Variable
@@ -18,7 +18,7 @@ from .transpose import sample_axis
 
 
 def in_one_launch(k: Any) -> Callable:
-    """Return the batching rule of the kernel k (`_batching.rules.Way`)."""
+    """Return the batching rule of the kernel k (`_batching.rules.CustomRule`)."""
 
     def run(trace, prim, operands, params):
         count = trace.count
@@ -26,9 +26,9 @@ def in_one_launch(k: Any) -> Callable:
             return NotImplemented
         over = k.threads.samples.text
         known = {name: n * count if name == over else n for name, n in params["known"].items()}
-        values = [beside(trace, a, sample_axis(k, a), o, over) for a, o in zip(k.given, operands, strict=True)]
+        values = [move_samples(trace, a, sample_axis(k, a), o, over) for a, o in zip(k.given, operands, strict=True)]
         out = bind(prim, values, {"known": known})
-        parts = [apart(y, sample_axis(k, a), count) for a, y in zip(k.outs, out if type(out) is tuple else (out,), strict=True)]
+        parts = [split_samples(y, sample_axis(k, a), count) for a, y in zip(k.outs, out if type(out) is tuple else (out,), strict=True)]
         check_apart(k, prim, operands, params, parts)
         return tuple(parts) if type(out) is tuple else parts[0]
 
@@ -49,18 +49,18 @@ def laid_by_samples(k: Any, batched: list) -> bool:
     return all([sample_axis(k, a) is not None for a in (*differing, *k.outs)])
 
 
-def beside(trace: Any, a: Any, axis: int | None, operand: tuple, over: str) -> Any:
+def move_samples(trace: Any, a: Any, axis: int | None, operand: tuple, over: str) -> Any:
     v, batched = operand
     if axis is None:
         return v * trace.count if a.name == over else v
-    v = spread(trace, v, batched)
+    v = as_stack(trace, v, batched)
     if axis:
         v = s.transpose(v, axes=(*range(1, axis + 1), 0, *range(axis + 1, len(shape(v)))))
     to = shape(v)
     return s.reshape(v, to=(*to[:axis], to[axis] * to[axis + 1], *to[axis + 2 :]))
 
 
-def apart(y: Any, axis: int, count: int) -> Any:
+def split_samples(y: Any, axis: int, count: int) -> Any:
     to = shape(y)
     y = s.reshape(y, to=(*to[:axis], count, to[axis] // count, *to[axis + 1 :]))
     return s.transpose(y, axes=(axis, *range(axis), *range(axis + 1, len(to) + 1))) if axis else y

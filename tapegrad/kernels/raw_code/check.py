@@ -20,16 +20,16 @@ from ..._transforms.transforms import jvp, vjp
 from ..launch.host import sanitized, uses_block
 from .declare import SLOTS, bind_dimensions
 from .plan import REALS
-from .transpose import rows, sample_axis, units
+from .transpose import sample_axis, sample_rows, units
 
 GUARD = 512  # bytes on both sides of an array
 CANARY, FILLS = 0xA5, (0xCC, 0x33)  # as doubles -9e61 and 5e-62
 ARCHITECTURES = (75, 90)
 DIRECTIONS = 32
-STEP = 1e-3
+CHECK_STEP = 1e-3
 
 
-class Guarded:
+class GuardedArray:
     """A copy of an array, or a new one, between canaries."""
 
     def __init__(self, shape: tuple, dtype: np.dtype, like: np.ndarray | None = None, fill: int = 0):
@@ -52,7 +52,7 @@ class Guarded:
         return ""
 
 
-class Check:
+class KernelCheck:
     """One kernel checked with one set of arguments."""
 
     def __init__(self, k: Any, values: list, known: dict, settings: dict, report: list):
@@ -116,7 +116,7 @@ class Check:
         text, options = self.k.code.text(real), cuda.with_options(self.k.code.options)
         for arch in ARCHITECTURES:
             key = cache.key("check", text, str(arch), version, *options)
-            if cache.load(key) is None:
+            if cache.load_code(key) is None:
                 cache.save(key, cuda.cubin(text, arch, options, self.k.code.file)[0])
 
     def host_run(self, code, values: list, known: dict, real: np.dtype, grid: tuple, block: tuple, order=0, fill=FILLS[0]) -> list:
@@ -137,7 +137,7 @@ class Check:
                 parameters.append(np.int64(known[a.name]) if a.role == "size" else v)
                 continue
             shape = v.shape if a.given else a.shape({**known, SLOTS: slots})
-            holds.append((a, Guarded(shape, a.dtype(real), v, fill)))
+            holds.append((a, GuardedArray(shape, a.dtype(real), v, fill)))
             parameters.append(holds[-1][1].array)
         return holds, parameters
 
@@ -148,13 +148,13 @@ class Check:
             if harm:
                 self.fail(f"memory next to {a.name} ({a.text!r}, here {g.array.shape}) was written: {harm}")
             if a.role in ("in", "const") and g.array.tobytes() != before[a.name].tobytes():
-                at = np.argwhere(~same_bits(g.array, before[a.name]))[0]
+                at = np.argwhere(~same_elements(g.array, before[a.name]))[0]
                 self.fail(f"{a.name} is declared {a.text!r}, and its element {tuple(map(int, at))} was written")
         return [g.array.copy() for a, g in holds if a.returned]
 
     def same(self, one: list, two: list, what: str, atomics: bool = False, rtol: float = 0.0) -> None:
         for a, x, y in zip(self.k.outs, one, two, strict=True):
-            bad = ~same_bits(x, y)
+            bad = ~same_elements(x, y)
             if (atomics or rtol) and x.dtype.kind == "f":
                 with np.errstate(invalid="ignore"):
                     allowed = rtol or 1000 * np.finfo(x.dtype).eps
@@ -214,7 +214,7 @@ class Check:
         a, scale = self.k.given[n], np.max(np.abs(x), initial=0) or 1.0
         size = np.abs(x) + 1e-2 * scale
         axis = sample_axis(self.k, a) if np.ndim(x) else None
-        if rows(np.shape(x), axis) <= DIRECTIONS:
+        if sample_rows(np.shape(x), axis) <= DIRECTIONS:
             chosen = units(np, np.shape(x), np.asarray(x).dtype, axis)
         else:
             chosen = [np.ones(np.shape(x))] * 8
@@ -231,7 +231,7 @@ class Check:
         only = lambda v: call(*values[:n], v, *values[n + 1 :])
         bars = self.pulled(only, x, seeds, out)
         for v in self.directions(n, x):
-            slope, noise = differences(only, x, v, STEP if fine else 0.02)
+            slope, noise = kernel_differences(only, x, v, CHECK_STEP if fine else 0.02)
             for a, w, bar, d, e in zip(k.outs, seeds, bars, slope, noise, strict=True):
                 if w is None or bar is None:
                     continue
@@ -288,7 +288,7 @@ class Check:
         made = []
         for real in (np.float64, np.float32):
             values = self.cast(np.dtype(real))
-            out, back = vjp(lambda *xs: call(*replaced(values, active, xs)), *[values[n] for n in active])
+            out, back = vjp(lambda *xs: call(*replace_value(values, active, xs)), *[values[n] for n in active])
             full = [np.asarray(w, o.dtype) if w is not None else np.zeros_like(o) for w, o in zip(seeds, outputs(out), strict=True)]
             bars = back(full[0] if len(full) == 1 else tuple(full))
             made.append(bars if len(active) > 1 else (bars,))
@@ -312,10 +312,10 @@ class Check:
                 if a.active:
                     names[f"{a.name}_dot"] = self.rng.standard_normal(np.shape(v)).astype(np.asarray(v).dtype)
         known = bind_dimensions(k.__name__, k.args, values, self.given)
-        Check(rule, [names[a.name] for a in rule.given], known, self.settings, self.report).run()
+        KernelCheck(rule, [names[a.name] for a in rule.given], known, self.settings, self.report).run()
 
 
-def replaced(values: list, where: list, by: tuple) -> list:
+def replace_value(values: list, where: list, by: tuple) -> list:
     values = list(values)
     for n, x in zip(where, by, strict=True):
         values[n] = x
@@ -326,12 +326,12 @@ def outputs(out: Any) -> list:
     return [np.asarray(values_of(o)) for o in (out if isinstance(out, tuple) else (out,))]
 
 
-def same_bits(x: np.ndarray, y: np.ndarray) -> np.ndarray:
+def same_elements(x: np.ndarray, y: np.ndarray) -> np.ndarray:
     """Return the elementwise equality, with nan equal to nan."""
     return (x == y) | ((x != x) & (y != y))
 
 
-def differences(f: Any, x: Any, v: Any, h: float) -> tuple:
+def kernel_differences(f: Any, x: Any, v: Any, h: float) -> tuple:
     """Return derivatives along v by extrapolated central differences, and their rounding noise."""
 
     def central(h):
@@ -345,11 +345,11 @@ def differences(f: Any, x: Any, v: Any, h: float) -> tuple:
     return slope, noise
 
 
-def check(k: Any, args: tuple, settings: dict) -> list:
+def check_kernel(k: Any, args: tuple, settings: dict) -> list:
     values = []
     for v in args:
         v = values_of(v.value) if isinstance(v, Const) else values_of(v)
         values.append(v.get() if is_array(v) and xp_of(v) is not np else v)
     report: list = []
-    Check(k, values, {}, settings, report).run()
+    KernelCheck(k, values, {}, settings, report).run()
     return report

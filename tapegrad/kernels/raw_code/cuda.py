@@ -10,25 +10,25 @@ from cupy_backends.cuda.api import driver
 from ..._core.errors import KernelError
 from ..launch.cuda import free_bytes, loaded
 from .declare import SLOTS
-from .plan import Plan
+from .plan import CallPlan
 
-BLOCK = 128
+BLOCK_THREADS = 128
 MOST_THREADS, REGISTERS, DYNAMIC_SHARED = 0, 4, 8  # enum CUfunction_attribute
 SHARED = 48 << 10  # bytes of dynamic shared memory that need no request
 
 
-def launch(kernel: Any, values: list, plan: Plan) -> list:
+def launch(kernel: Any, values: list, plan: CallPlan) -> list:
     """Return the new outputs of one call; the device of the arrays is current."""
     function = loaded(kernel.code.text(plan.real), kernel.code.entry, kernel.code.options, kernel.code.file)
-    most, registers = limits(function)
-    block = kernel.threads.of(kernel.threads.block or max(min(BLOCK, most // 32 * 32), 32))
+    most, registers = kernel_limits(function)
+    block = kernel.threads.of(kernel.threads.block or max(min(BLOCK_THREADS, most // 32 * 32), 32))
     threads = math.prod(block)
     if threads > most:
         raise KernelError(
             f"{kernel.__name__}: a block of {threads} threads was asked for, its {registers} registers allow {most}; pass a smaller block="
         )
     shared = kernel.threads.shared_bytes(plan.known, block, plan.real)
-    most_blocks = resident(kernel, plan, function, threads, shared)
+    most_blocks = resident_of_kernel(kernel, plan, function, threads, shared)
     while True:
         grid = kernel.threads.blocks(plan.known, block, most_blocks)
         try:
@@ -45,7 +45,7 @@ def launch(kernel: Any, values: list, plan: Plan) -> list:
     return outs
 
 
-def limits(function: Any) -> tuple:
+def kernel_limits(function: Any) -> tuple:
     """Return the most threads of a block, and the registers of a thread."""
     return driver.funcGetAttribute(MOST_THREADS, function.ptr), driver.funcGetAttribute(REGISTERS, function.ptr)
 
@@ -55,7 +55,7 @@ def blocks_at_once(function: Any, threads: int, shared: int) -> int:
     return driver.occupancyMaxActiveBlocksPerMultiprocessor(function.ptr, threads, shared)
 
 
-def resident(kernel: Any, plan: Plan, function: Any, threads: int, shared: int) -> int | None:
+def resident_of_kernel(kernel: Any, plan: CallPlan, function: Any, threads: int, shared: int) -> int | None:
     """Return the blocks of a launch over samples, limited by resident threads and memory if threads have
     scratch."""
     if kernel.threads.samples is None:

@@ -14,37 +14,37 @@ from typing import Any
 
 import numpy as np
 
-from ..._batching.rules import Way
+from ..._batching.rules import CustomRule
 from ..._core.arrays import xp_of
 from ..._core.errors import ArgumentError, KernelError, NoRuleError, ShapeError
-from ..._core.pickling import Remade
+from ..._core.pickling import PickledByCall
 from ..._core.primitive import Primitive, bind, is_tracked, layout_of, values_of
 from ..._core.registry import load
-from ..._core.reverse import Like
+from ..._core.reverse import ShapeStandIn
 from ..._core.scope import OPEN
 from ..._core.trees import Const
 from ..._core.variable import Variable
-from ..._transforms.call import full_like
+from ..._transforms.call import constant_like
 from ..._transforms.transpose import checked_terms, transposed_jvp, transposed_vjp
 from ..launch.host import HostCode, host_code, uses_block
 from ..launch.waiting import THREADS
 from .batch import in_one_launch
-from .check import check
+from .check import check_kernel
 from .declare import Arg, bind_dimensions, c_parameters, compare, compare_compiled, derivable, parse
-from .plan import REALS, Plan, Unsaved, key_of, real_of, unwritten
-from .threads import Code, Threads, code_of, threads_of
-from .transpose import pulled, pushed, transposes_in_one
+from .plan import REALS, CallPlan, UnsavedArgument, plan_key, real_of, unwritten
+from .threads import SourceEntry, Threads, source_entry, threads_of
+from .transpose import pullback_kernel, pushforward_kernel, transposes_in_one
 
-BLOCK = 128
-WORTH = 200_000  # numbers touched, below which a run on the CPU stays in its thread
+HOST_BLOCK_THREADS = 128
+THREADED_NUMBERS = 200_000  # numbers touched, below which a run on the CPU stays in its thread
 
 
-class RawKernel(Remade):
+class RawKernel(PickledByCall):
     """A hand-written kernel as an operation; made by `tapegrad.kernels.raw`."""
 
     def __init__(
         self,
-        code: Code,
+        code: SourceEntry,
         args: Sequence,
         threads: Threads,
         vjp: "RawKernel | Callable | None" = None,
@@ -66,7 +66,7 @@ class RawKernel(Remade):
             raise KernelError(f'{entry}: no output is declared: "out real value[B]"')
         compare(entry, self.args, c_parameters(entry, code.source, entry))
         derivable(entry, self.args)
-        threads.of(threads.block or BLOCK)
+        threads.of(threads.block or HOST_BLOCK_THREADS)
         threads.check(self.given)
         self.cooperates = uses_block(code.source)
         self.plans: dict = {}
@@ -139,7 +139,7 @@ class RawKernel(Remade):
         settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
         if len(args) != len(self.given):
             raise ArgumentError(f"{self.__name__}.check takes {len(self.given)} arguments: {', '.join([a.name for a in self.given])}")
-        return check(self, args, settings)
+        return check_kernel(self, args, settings)
 
     def with_dimensions(self, known: dict) -> Callable:
         """Return the call for dimensions that no argument determines."""
@@ -148,10 +148,10 @@ class RawKernel(Remade):
     # --- one call on plain arrays ---
 
     def run(self, *values: Any, known: dict) -> Any:
-        key = key_of(values, known)
+        key = plan_key(values, known)
         plan = self.plans.get(key)
         if plan is None:
-            plan = Plan(self, values, known)
+            plan = CallPlan(self, values, known)
             if len(self.plans) > 64:
                 self.plans.clear()
             self.plans[key] = plan
@@ -163,7 +163,7 @@ class RawKernel(Remade):
                 outs = load("tapegrad.kernels.raw_code.cuda").launch(self, given, plan)
         return outs[0] if len(outs) == 1 else tuple(outs)
 
-    def _run_numpy(self, values: list, plan: Plan) -> list:
+    def _run_numpy(self, values: list, plan: CallPlan) -> list:
         if self.cpu is not None and not OPEN.source:
             parameters, outs = plan.parameters(values, self.worker_count())
             if any([o.size for o in outs]):
@@ -174,8 +174,10 @@ class RawKernel(Remade):
             return outs
         code, known = self.on_host(plan.real), plan.known
         alone = self.threads.block is None and self.threads.samples is not None and not self.cooperates
-        block = self.threads.of(1 if alone else self.threads.block or BLOCK)  # neighbours in one thread: in order through the memory
-        workers = THREADS if THREADS > 1 and self._work(values, known) > WORTH else 1
+        block = self.threads.of(
+            1 if alone else self.threads.block or HOST_BLOCK_THREADS
+        )  # neighbours in one thread: in order through the memory
+        workers = THREADS if THREADS > 1 and self._work(values, known) > THREADED_NUMBERS else 1
         grid = self.threads.blocks(known, block, None if self.threads.samples is None else workers)
         parameters, outs = plan.parameters(values, math.prod(grid) * math.prod(block))
         if any([o.size for o in outs]):
@@ -184,7 +186,7 @@ class RawKernel(Remade):
         self._refuse_unwritten(outs, plan)
         return outs
 
-    def _refuse_unwritten(self, outs: list, plan: Plan) -> None:
+    def _refuse_unwritten(self, outs: list, plan: CallPlan) -> None:
         """Raise KernelError for an output that the kernel did not write."""
         for a, out in zip(self.outs, outs, strict=True):
             left = unwritten(out) if plan.marks and a.role == "out" else None
@@ -228,7 +230,7 @@ class RawKernel(Remade):
 
     def _primitive(self) -> Primitive:
         prim = Primitive(self.__name__, self.run, multi=len(self.outs) if len(self.outs) > 1 else 0)
-        prim.holomorphic, prim.joint, prim.batch = False, True, Way(in_one_launch(self))
+        prim.holomorphic, prim.joint, prim.batch = False, True, CustomRule(in_one_launch(self))
         if self.vjp is None:
             used = {a.name for a in self.args}
         elif isinstance(self.vjp, RawKernel):
@@ -308,7 +310,7 @@ class RawKernel(Remade):
         if self.vjp is None:
             self._need(self.jvp, "vjp")
             if isinstance(self.jvp, RawKernel):
-                return pulled(self, g, out, need, args, known)
+                return pullback_kernel(self, g, out, need, args, known)
             return transposed_jvp(self.jvp, self.filled(g, out, args, known), out, need, args, {})
         return self._terms(self.filled(g, out, args, known), out, args, known)
 
@@ -322,7 +324,7 @@ class RawKernel(Remade):
                 if c is not None and came != own:
                     raise ShapeError(f"{self.vjp.__name__}: {a.name}_bar came with shape {came}, {a.name} has shape {own}")
             return tuple(terms)
-        seen = [Unsaved(self.__name__, a, v) if isinstance(v, Like) else v for a, v in zip(self.given, args, strict=True)]
+        seen = [UnsavedArgument(self.__name__, a, v) if isinstance(v, ShapeStandIn) else v for a, v in zip(self.given, args, strict=True)]
         terms = self.vjp(g, out, *seen)
         active = [a.role in ("in", "inout") and a.active for a in self.given]
         terms = tuple(terms) if isinstance(terms, (tuple, list)) else (terms,)
@@ -352,7 +354,7 @@ class RawKernel(Remade):
         names = self._names(out, args)
         for a, v, d in zip(self.given, args, t, strict=True):
             if a.active:
-                names[f"{a.name}_dot"] = full_like(v, 0) if d is None else d
+                names[f"{a.name}_dot"] = constant_like(v, 0) if d is None else d
         dots = self._launched(self.jvp, names, args, known)
         return [dots.get(f"{a.name}_dot") for a in self.outs]
 
@@ -382,7 +384,7 @@ class RawKernel(Remade):
             bars = {f"{a.name}_bar" for a in self.outs}
             linear = self.vjp.vjp is not None and all([a.active and a.role != "const" for a in self.vjp.given if a.name in bars])
             if not linear or transposes_in_one(self, t, args, known):
-                return pushed(self, t, out, args, known)
+                return pushforward_kernel(self, t, out, args, known)
         return transposed_vjp(lambda g, out, *args: self._terms(g, out, args, known), self.__name__, t, out, args, {})
 
 
@@ -450,12 +452,12 @@ def raw(
     options : sequence of str, optional
         Further options of NVRTC.
     test : tuple, optional
-        Arguments with which to `check` the kernel now.
+        Arguments with which to `check_kernel` the kernel now.
 
     Returns
     -------
     RawKernel
-        The operation, on NumPy and CuPy arrays. ``check(*args)`` looks for faults.
+        The operation, on NumPy and CuPy arrays. ``check_kernel(*args)`` looks for faults.
 
     Raises
     ------
@@ -482,7 +484,7 @@ def raw(
     array([ 3., 12.])
     """
     how = threads_of(entry, samples, threads, grid, block, shared)
-    kernel = RawKernel(code_of(source, entry, options), args, how, vjp, jvp, cpu, workers)
+    kernel = RawKernel(source_entry(source, entry, options), args, how, vjp, jvp, cpu, workers)
     if test is not None:
         kernel.check(*test)
     return kernel

@@ -1,4 +1,4 @@
-"""One call of a raw kernel on plain arrays: its checks, and the `Plan` shared by calls of the same shapes."""
+"""One call of a raw kernel on plain arrays: its checks, and the `CallPlan` shared by calls of the same shapes."""
 
 import math
 from typing import Any
@@ -14,11 +14,11 @@ GIVEN = object()
 SMALL, FIRST = 2**17, 8  # output size up to which each call is checked; above it the first calls are
 
 
-class Plan:
+class CallPlan:
     """The facts that the shapes and dtypes of the arguments determine."""
 
     def __init__(self, k: Any, values: tuple, known: dict):
-        self.k, self.xp, self.device = k, *place(k, values)
+        self.k, self.xp, self.device = k, *arrays_place(k, values)
         self.real = real_of(k, values)
         checked = [self.checked(a, v) for a, v in zip(k.given, values, strict=True)]
         self.known = bind_dimensions(k.__name__, k.args, checked, known)
@@ -122,7 +122,7 @@ def unwritten(out: np.ndarray) -> np.ndarray | None:
     return left if np.count_nonzero(left) else None
 
 
-class Unsaved:
+class UnsavedArgument:
     """Stands in rules for an argument that was declared `unsaved`."""
 
     def __init__(self, kernel: str, a: Arg, like: Any):
@@ -145,7 +145,7 @@ class Unsaved:
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = __pow__ = __rpow__ = __matmul__ = refuse
 
 
-def key_of(values: tuple, known: dict) -> tuple:
+def plan_key(values: tuple, known: dict) -> tuple:
     """Return a key; calls with equal keys have equal plans."""
     parts: list = []
     for v in values:
@@ -160,7 +160,7 @@ def key_of(values: tuple, known: dict) -> tuple:
     return (*parts, *sorted(known.items()))
 
 
-def place(k: Any, values: tuple) -> tuple:
+def arrays_place(k: Any, values: tuple) -> tuple:
     """Return the library and the device of all arrays."""
     found: dict = {}
     for a, v in zip(k.given, values, strict=True):

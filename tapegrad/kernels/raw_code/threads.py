@@ -14,7 +14,7 @@ from .plan import REALS
 
 
 @dataclass(frozen=True)
-class Code:
+class SourceEntry:
     """The entry `entry` of a source, compiled by NVRTC with further `options`; `file` is its name in
     messages."""
 
@@ -78,20 +78,20 @@ class Threads:
         return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})
 
 
-def code_of(source: str | Path, entry: str, options: Sequence[str]) -> Code:
+def source_entry(source: str | Path, entry: str, options: Sequence[str]) -> SourceEntry:
     if isinstance(source, Path):
-        return Code(source.read_text(), entry, tuple(options), source.name)
-    return Code(source, entry, tuple(options), f"{entry}.cu")
+        return SourceEntry(source.read_text(), entry, tuple(options), source.name)
+    return SourceEntry(source, entry, tuple(options), f"{entry}.cu")
 
 
 def threads_of(entry: str, samples: str, threads: str | None, grid: Any, block: Any, shared: Any) -> Threads:
     """Convert the arguments of `raw` to dimensions."""
-    blocks = None if grid is None else [whole(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
-    over = whole(entry, "samples", samples) if threads is None and grid is None else None
-    return Threads(entry, over, whole(entry, "threads", threads), blocks, block, whole(entry, "shared", shared))
+    blocks = None if grid is None else [check_integer(entry, "grid", g) for g in (grid if isinstance(grid, (tuple, list)) else (grid,))]
+    over = check_integer(entry, "samples", samples) if threads is None and grid is None else None
+    return Threads(entry, over, check_integer(entry, "threads", threads), blocks, block, check_integer(entry, "shared", shared))
 
 
-def whole(entry: str, word: str, x: Any) -> Dimension | None:
+def check_integer(entry: str, word: str, x: Any) -> Dimension | None:
     if x is None:
         return None
     try:

@@ -13,9 +13,9 @@ import numpy as np
 from ..._core.errors import KernelError, NoRuleError
 from ..._core.primitive import primal_of, truth_of
 from ...ops import shaping
-from ..generated.derivatives import added
+from ..generated.derivatives import sum_of_terms
 
-MOST = 256  # launches for elements, at most
+MOST_ELEMENT_LAUNCHES = 256  # launches for elements, at most
 
 
 def sample_axis(k: Any, a: Any) -> int | None:
@@ -35,7 +35,7 @@ def units(xp: Any, shape: tuple, dtype: np.dtype, axis: int | None) -> Iterator:
         yield seed
 
 
-def rows(shape: tuple, axis: int | None) -> int:
+def sample_rows(shape: tuple, axis: int | None) -> int:
     return int(np.prod([n for i, n in enumerate(shape) if i != axis], dtype=object))
 
 
@@ -91,7 +91,7 @@ def check_independent(k: Any, launch: Callable, key: tuple, xp: Any, batch: int,
 
 
 def few(k: Any, n: int, missing: str) -> None:
-    if n > MOST:
+    if n > MOST_ELEMENT_LAUNCHES:
         raise NoRuleError(
             f"the raw kernel {k.__name__} has no {missing}, and its transpose would take {n} launches, one for each element; "
             f"pass {missing}="
@@ -114,11 +114,11 @@ def by_samples(k: Any, taken: list) -> bool:
 def transposes_in_one(k: Any, t: list, args: tuple, known: dict) -> bool:
     """Return whether one launch of the adjoint suffices."""
     dims = k.dimensions(args, known)
-    one = sum([rows(a.shape(dims), sample_axis(k, a)) for a in k.outs if a.active]) == 1
+    one = sum([sample_rows(a.shape(dims), sample_axis(k, a)) for a in k.outs if a.active]) == 1
     return one and by_samples(k, [n for n, d in enumerate(t) if d is not None])
 
 
-def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
+def pushforward_kernel(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
     """Return J t, by the kernel of J^T."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     outs = out if isinstance(out, tuple) else (out,)
@@ -128,7 +128,7 @@ def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
     if own:
 
         def launch(w):
-            gs = [spread(xp, w, a.shape(dims), axis) if a.active else None for a, axis in zip(k.outs, axes, strict=True)]
+            gs = [spread_to_rows(xp, w, a.shape(dims), axis) if a.active else None for a, axis in zip(k.outs, axes, strict=True)]
             bars = k.cotangents(gs, plain_all(out), plain_all(args), known)
             return [(bars[n], bar_axis(k, n)) for n in taken]
 
@@ -140,18 +140,18 @@ def pushed(k: Any, t: list, out: Any, args: tuple, known: dict) -> Any:
             continue
         shape, axis = a.shape(dims), axes[m] if own else None
         if not own:
-            few(k, rows(shape, axis), "jvp")
+            few(k, sample_rows(shape, axis), "jvp")
         pieces = []
         for seed in units(xp, shape, a.dtype(real), axis):
             bars = k.cotangents([seed if n == m else None for n in range(len(outs))], out, args, known)
             if not own:
                 bars = [None if c is None else k.reduced(b, c) for b, c in zip(k.given, bars, strict=True)]
-            pieces.append(added([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken]))
+            pieces.append(sum_of_terms([contracted(bars[n], t[n], bar_axis(k, n) if own else None) for n in taken]))
         tangents.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return tuple(tangents) if isinstance(out, tuple) else tangents[0]
 
 
-def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
+def pullback_kernel(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> list:
     """Return J^T g, by the kernel of J."""
     dims, real, xp = k.dimensions(args, known), k.real_of(args), k.library_of(args)
     gs = g if isinstance(g, (list, tuple)) else [g]
@@ -169,23 +169,23 @@ def pulled(k: Any, g: Any, out: Any, need: tuple, args: tuple, known: dict) -> l
             continue
         shape, axis = a.shape(dims) if a.dims is not None else (), sample_axis(k, a) if own else None
         if axis is None:
-            few(k, rows(shape, axis), "vjp")
+            few(k, sample_rows(shape, axis), "vjp")
         else:
 
             def launch(w):
-                dots = k.tangents_of(tangents(n, spread(xp, w, shape, axis)), plain_all(out), plain_all(args), known)
+                dots = k.tangents_of(tangents(n, spread_to_rows(xp, w, shape, axis)), plain_all(out), plain_all(args), known)
                 return [(dots[m], axes[m]) for m in live]
 
             check_independent(k, launch, ("dot", n, real.char, *sorted(dims.items())), xp, shape[axis], real)
         pieces = []
         for seed in units(xp, shape, a.dtype(real), axis):
             dots = k.tangents_of(tangents(n, seed), out, args, known)
-            pieces.append(added([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live]))
+            pieces.append(sum_of_terms([contracted(dots[m], gs[m], None if axis is None else axes[m]) for m in live]))
         terms.append(assembled(pieces, shape, axis) if pieces else xp.zeros(shape, a.dtype(real)))
     return terms
 
 
-def spread(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
+def spread_to_rows(xp: Any, w: Any, shape: tuple, axis: int) -> Any:
     """Return an array with w[b] in all rows of sample b."""
     return xp.ascontiguousarray(xp.broadcast_to(w.reshape([-1 if i == axis else 1 for i in range(len(shape))]), shape))
 

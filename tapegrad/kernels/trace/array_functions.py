@@ -14,28 +14,28 @@ from .symbolic import (
     FUNCTIONS,
     REDUCE,
     Sym,
-    alike,
-    array_of,
-    elementwise,
+    as_real_symbol,
+    as_symbol_array,
+    broadcast_instruction,
     graph_of,
-    implements,
+    implements_symbolic,
     instruction,
     large,
     lift,
-    operand,
-    real,
+    operand_node,
+    symbolic_where,
     truth,
-    where,
+    with_one_dtype,
 )
 
 
-def matmul(a: Any, b: Any) -> Sym:
+def symbolic_matmul(a: Any, b: Any) -> Sym:
     """Multiply; of L @ P @ L.T with P symmetric node by node, only one triangle is computed."""
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     if a.is_bool and b.is_bool:
-        return truth(matmul(real(a), real(b)))
-    a, b = real(a), real(b)
+        return truth(symbolic_matmul(as_real_symbol(a), as_real_symbol(b)))
+    a, b = as_real_symbol(a), as_real_symbol(b)
     if a.ndim not in (1, 2) or b.ndim not in (1, 2):
         raise KernelError(f"matmul of shapes {a.shape} and {b.shape} in a kernel: vectors and matrices only")
     x, y = np.atleast_2d(a.ids), b.ids[:, None] if b.ndim == 1 else b.ids
@@ -75,55 +75,55 @@ def _block_product(g: Graph, x: np.ndarray, y: np.ndarray) -> bool:
     return not sparse and products >= 2 * g.limits.row and bool((x >= ELEMENT).any() or (y >= ELEMENT).any())
 
 
-def same(a: np.ndarray, b: np.ndarray) -> bool:
+def same_nodes(a: np.ndarray, b: np.ndarray) -> bool:
     return a.shape == b.shape and bool((a == b).all())
 
 
 def symmetric_nodes(x: Sym) -> bool:
-    return x.ndim == 2 and same(x.ids, x.ids.T)
+    return x.ndim == 2 and same_nodes(x.ids, x.ids.T)
 
 
 def _symmetric_product(a: Sym, b: Sym) -> tuple[bool, tuple | None]:
     """Return whether the product is symmetric, and (L, P) if it is L @ P @ L.T."""
     if b.ndim != 2 or a.ndim != 2:
         return False, None
-    if same(a.ids, b.ids.T):
+    if same_nodes(a.ids, b.ids.T):
         return True, None
     for triple in (a.product and (*a.product, b), b.product and (a, *b.product)):
         if triple is None:
             continue
         left, middle, right = triple
-        if same(left.ids, right.ids.T) and symmetric_nodes(middle):
+        if same_nodes(left.ids, right.ids.T) and symmetric_nodes(middle):
             return True, (left, middle)
     return False, None
 
 
-FUNCTIONS[np.dot] = lambda a, b: matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
-FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: total(a, axis, keepdims=keepdims)
-COMPOSED[np.matmul] = matmul
+FUNCTIONS[np.dot] = lambda a, b: symbolic_matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
+FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: symbolic_sum(a, axis, keepdims=keepdims)
+COMPOSED[np.matmul] = symbolic_matmul
 
 
 POWER, _ = instruction(PRIMITIVES["power_of"].prim, {})
 
 
-@implements(np.clip)
-def clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
+@implements_symbolic(np.clip)
+def symbolic_clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
     if a_min is not None:
         x = np.maximum(x, a_min)
     return x if a_max is None else np.minimum(x, a_max)
 
 
-@implements(np.power, np.float_power)
-def power(a: Any, b: Any) -> Sym:
+@implements_symbolic(np.power, np.float_power)
+def symbolic_power(a: Any, b: Any) -> Sym:
     """Return a power; constant integer and half-integer exponents use products and roots."""
     g = graph_of(a, b)
-    a, exponent = real(lift(g, a)), lift(g, b).constant()
+    a, exponent = as_real_symbol(lift(g, a)), lift(g, b).constant()
     if exponent is not None and exponent.ndim == 0:
         c = float(exponent)
         if abs(c) <= 64 and c == int(c):
             ids = a.ids
             if large(g, ids):
-                return Sym(g, g.names(g.power(operand(g, ids), int(c)), ids.shape))
+                return Sym(g, g.names(g.power(operand_node(g, ids), int(c)), ids.shape))
             ids = g.nodes_of(ids)
             out = np.empty(ids.shape, np.int64)
             for k in np.ndindex(ids.shape):
@@ -131,22 +131,22 @@ def power(a: Any, b: Any) -> Sym:
             return Sym(g, out)
         if abs(c) <= 32 and 2 * c == int(2 * c):
             root = np.sqrt(a)
-            whole = power(a, (c - 0.5) if c > 0 else (c + 0.5))
+            whole = symbolic_power(a, (c - 0.5) if c > 0 else (c + 0.5))
             return whole * root if c > 0 else whole / root
-    return elementwise(g, POWER, a, b)
+    return broadcast_instruction(g, POWER, a, b)
 
 
 CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # results of booleans are boolean
 
 
-def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
+def symbolic_reduce(x: Any, axis: Any, op: Callable, empty: float) -> Any:
     g = graph_of(x)
-    x = lift(g, x) if op in CHOICES else real(lift(g, x))
+    x = lift(g, x) if op in CHOICES else as_real_symbol(lift(g, x))
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
         for k in sorted((a % x.ndim for a in axis), reverse=True):
-            x = reduced(x, k, op, empty)
+            x = symbolic_reduce(x, k, op, empty)
         return x
     parts = [Sym(g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
     if not parts:
@@ -157,54 +157,55 @@ def reduced(x: Any, axis: Any, op: Callable, empty: float) -> Any:
     return out
 
 
-def total(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    x = real(lift(graph_of(x), x))
+def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
+    x = as_real_symbol(lift(graph_of(x), x))
     if x.size and large(x.g, x.ids):
         axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
     else:
-        out = reduced(x, axis, lambda a, b: a + b, 0.0)
+        out = symbolic_reduce(x, axis, lambda a, b: a + b, 0.0)
     if keepdims:
         shape = [1] * np.ndim(x) if axis is None else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
         out = out.reshape(tuple(shape))
     return out
 
 
-@implements(np.mean)
-def mean(x: Any, axis: Any = None) -> Any:
+@implements_symbolic(np.mean)
+def symbolic_mean(x: Any, axis: Any = None) -> Any:
     n = np.size(x) if axis is None else np.shape(x)[axis]
-    return total(x, axis) / n
+    return symbolic_sum(x, axis) / n
 
 
-@implements(np.var)
-def var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
+@implements_symbolic(np.var)
+def symbolic_var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
     if axis is not None:
         raise KernelError("np.var along an axis cannot be traced; write it with np.mean")
-    d = x - mean(x)
-    return total(d * d) / (np.size(x) - ddof)
+    d = x - symbolic_mean(x)
+    return symbolic_sum(d * d) / (np.size(x) - ddof)
 
 
 REDUCE.update({
-    np.add: lambda x, axis: total(x, axis), np.multiply: lambda x, axis: reduced(x, axis, lambda a, b: a * b, 1.0),
-    np.maximum: lambda x, axis: reduced(x, axis, np.maximum, -np.inf), np.minimum: lambda x, axis: reduced(x, axis, np.minimum, np.inf),
-    np.logical_and: lambda x, axis: reduced(x, axis, np.logical_and, 1.0),
-    np.logical_or: lambda x, axis: reduced(x, axis, np.logical_or, 0.0),
+    np.add: lambda x, axis: symbolic_sum(x, axis), np.multiply: lambda x, axis: symbolic_reduce(x, axis, lambda a, b: a * b, 1.0),
+    np.maximum: lambda x, axis: symbolic_reduce(x, axis, np.maximum, -np.inf),
+    np.minimum: lambda x, axis: symbolic_reduce(x, axis, np.minimum, np.inf),
+    np.logical_and: lambda x, axis: symbolic_reduce(x, axis, np.logical_and, 1.0),
+    np.logical_or: lambda x, axis: symbolic_reduce(x, axis, np.logical_or, 0.0),
 })  # fmt: skip
-FUNCTIONS[np.prod] = lambda x, axis=None: reduced(x, axis, lambda a, b: a * b, 1.0)
-FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: reduced(x, axis, np.maximum, -np.inf)
-FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: reduced(x, axis, np.minimum, np.inf)
-FUNCTIONS[np.any] = lambda x, axis=None: reduced(x, axis, np.logical_or, 0.0)
-FUNCTIONS[np.all] = lambda x, axis=None: reduced(x, axis, np.logical_and, 1.0)
+FUNCTIONS[np.prod] = lambda x, axis=None: symbolic_reduce(x, axis, lambda a, b: a * b, 1.0)
+FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: symbolic_reduce(x, axis, np.maximum, -np.inf)
+FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: symbolic_reduce(x, axis, np.minimum, np.inf)
+FUNCTIONS[np.any] = lambda x, axis=None: symbolic_reduce(x, axis, np.logical_or, 0.0)
+FUNCTIONS[np.all] = lambda x, axis=None: symbolic_reduce(x, axis, np.logical_and, 1.0)
 
 
-def _moved(f: Callable) -> Callable:
+def moving_function(f: Callable) -> Callable:
     """Wrap a NumPy function that only moves elements; it is applied to node numbers."""
 
     def run(x, *args, **kwargs):
         g = graph_of(x)
         many = isinstance(x, (list, tuple))
-        ids = [v.ids for v in alike([lift(g, e) for e in x])] if many else lift(g, x).ids
+        ids = [v.ids for v in with_one_dtype([lift(g, e) for e in x])] if many else lift(g, x).ids
         out = f(ids, *args, **kwargs)
         return [Sym(g, o) for o in out] if isinstance(out, (list, tuple)) else Sym(g, out)
 
@@ -216,7 +217,7 @@ for _f in (
     np.squeeze, np.atleast_1d, np.atleast_2d, np.take, np.swapaxes, np.moveaxis, np.diagonal, np.repeat, np.tile, np.copy, np.split,
     np.rollaxis, np.column_stack, np.array_split, np.delete,
 ):  # fmt: skip
-    FUNCTIONS[_f] = _moved(_f)
+    FUNCTIONS[_f] = moving_function(_f)
 for _f in (np.shape, np.ndim, np.size):
     FUNCTIONS[_f] = lambda x, *rest, f=_f: f(x.ids, *rest)
 
@@ -226,8 +227,8 @@ def nothing(x: Sym) -> int:
     return x.g.bool(False) if x.is_bool else x.g.zero
 
 
-@implements(np.diag)
-def diag(x: Any, k: int = 0) -> Sym:
+@implements_symbolic(np.diag)
+def symbolic_diag(x: Any, k: int = 0) -> Sym:
     g = graph_of(x)
     x = lift(g, x)
     if x.ndim == 2:
@@ -237,59 +238,59 @@ def diag(x: Any, k: int = 0) -> Sym:
     return Sym(g, out)
 
 
-@implements(np.tril)
-def tril(x: Any, k: int = 0) -> Sym:
+@implements_symbolic(np.tril)
+def symbolic_tril(x: Any, k: int = 0) -> Sym:
     return Sym(x.g, np.where(np.tri(*x.shape, k=k, dtype=bool), x.ids, nothing(x)))
 
 
-@implements(np.triu)
-def triu(x: Any, k: int = 0) -> Sym:
+@implements_symbolic(np.triu)
+def symbolic_triu(x: Any, k: int = 0) -> Sym:
     return Sym(x.g, np.where(np.tri(*x.shape, k=k - 1, dtype=bool), nothing(x), x.ids))
 
 
-def filled(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
+def symbolic_full(g: Graph, shape: Any, value: Any, dtype: Any = None) -> Any:
     """np.full: an array of symbols for real numbers, otherwise NumPy's own array."""
     if graph_of(value) is None:
         made = np.full(shape, value, dtype)
-        return array_of(lift(g, made)) if made.dtype.kind == "f" else made
-    return array_of(of_dtype(Sym(g, np.full(shape, lift(g, value).ids)), dtype))
+        return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made
+    return as_symbol_array(symbolic_astype(Sym(g, np.full(shape, lift(g, value).ids)), dtype))
 
 
-def of_dtype(x: Sym, dtype: Any) -> Sym:
+def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     """Convert an array of symbols to the requested dtype."""
     kind = "" if dtype is None else np.dtype(dtype).kind
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
 
-@implements(np.zeros_like, np.empty_like)
-def zeros_like(x: Any, dtype: Any = None) -> Any:
-    return full_like(x, 0, dtype)
+@implements_symbolic(np.zeros_like, np.empty_like)
+def symbolic_zeros_like(x: Any, dtype: Any = None) -> Any:
+    return symbolic_full_like(x, 0, dtype)
 
 
-@implements(np.ones_like)
-def ones_like(x: Any, dtype: Any = None) -> Any:
-    return full_like(x, 1, dtype)
+@implements_symbolic(np.ones_like)
+def symbolic_ones_like(x: Any, dtype: Any = None) -> Any:
+    return symbolic_full_like(x, 1, dtype)
 
 
-@implements(np.full_like)
-def full_like(x: Any, value: Any, dtype: Any = None) -> Any:
-    return filled(x.g, x.shape, value, x.dtype if dtype is None else dtype)
+@implements_symbolic(np.full_like)
+def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
+    return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
 
 
-@implements(np.trace)
-def trace(x: Any) -> Sym:
-    return total(Sym(x.g, np.diagonal(x.ids)))
+@implements_symbolic(np.trace)
+def symbolic_trace(x: Any) -> Sym:
+    return symbolic_sum(Sym(x.g, np.diagonal(x.ids)))
 
 
-@implements(np.outer)
-def outer(a: Any, b: Any) -> Sym:
+@implements_symbolic(np.outer)
+def symbolic_outer(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
     return lift(g, a).reshape(-1, 1) * lift(g, b).reshape(1, -1)
 
 
-@implements(np.cumsum)
-def cumsum(x: Any, axis: Any = None) -> Sym:
-    x = real(x)
+@implements_symbolic(np.cumsum)
+def symbolic_cumsum(x: Any, axis: Any = None) -> Sym:
+    x = as_real_symbol(x)
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
@@ -300,8 +301,8 @@ def cumsum(x: Any, axis: Any = None) -> Sym:
     return lift(x.g, out)
 
 
-@implements(np.diff)
-def diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
+@implements_symbolic(np.diff)
+def symbolic_diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
     if axis not in (-1, x.ndim - 1):
         raise KernelError("np.diff in a kernel: along the last axis only")
     for _ in range(n):
@@ -309,20 +310,20 @@ def diff(x: Any, n: int = 1, axis: int = -1) -> Sym:
     return x
 
 
-@implements(np.nan_to_num)
-def nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Sym:
+@implements_symbolic(np.nan_to_num)
+def symbolic_nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any = None, neginf: Any = None) -> Sym:
     if not copy:
         raise KernelError("np.nan_to_num(x, copy=False) in a kernel: take its result")
     most = np.finfo(np.float64).max
     high, low = most if posinf is None else posinf, -most if neginf is None else neginf
-    return where(np.isnan(x), nan, where(x == np.inf, high, where(x == -np.inf, low, x)))
+    return symbolic_where(np.isnan(x), nan, symbolic_where(x == np.inf, high, symbolic_where(x == -np.inf, low, x)))
 
 
-@implements(np.einsum)
-def einsum(spec: str, *x: Any) -> Sym:
+@implements_symbolic(np.einsum)
+def symbolic_einsum(spec: str, *x: Any) -> Sym:
     """Compute explicit sums over the indices."""
     g = graph_of(*x)
-    x = [Sym(g, real(lift(g, v)).nodes) for v in x]
+    x = [Sym(g, as_real_symbol(lift(g, v)).nodes) for v in x]
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
     if "." in spec or [len(term) for term in terms] != [v.ndim for v in x]:

@@ -12,19 +12,19 @@ from ..._capture.dependencies import Environment, Status, state
 from ..._core.errors import DroppedDerivativeError, KernelError
 from ..._core.scope import OPEN
 
-TRIES = 10  # traces that met two states of objects that other threads change
+MOST_TRACES = 10  # traces that met two states of objects that other threads change
 
 
-class Unsteady(KernelError):
+class UnstableTrace(KernelError):
     """A second trace gave another program, and captured objects have changed meanwhile."""
 
 
 def steadily(trace: Callable[[], Any], kernel: str) -> Any:
     """Return the program of `trace`, and whether it is valid beyond this call."""
-    for left in range(TRIES - 1, -1, -1):
+    for left in range(MOST_TRACES - 1, -1, -1):
         try:
             made = trace()
-        except Unsteady:
+        except UnstableTrace:
             if not left:
                 raise
             continue
@@ -39,7 +39,7 @@ def is_alone() -> bool:
     return all([t.name.startswith("tapegrad_") for t in others])
 
 
-class Captured:
+class CapturedState:
     """The objects that the functions of one trace can read."""
 
     def __init__(self) -> None:

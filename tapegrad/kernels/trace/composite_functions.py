@@ -12,19 +12,19 @@ import numpy as np
 import scipy.special as sp
 
 from ..._core.errors import KernelError
-from .array_functions import reduced, total
+from .array_functions import symbolic_reduce, symbolic_sum
 from .linalg import FOREIGN, for_traced
-from .symbolic import FUNCTIONS, Sym, called, graph_of, implements, lift, real, where
+from .symbolic import FUNCTIONS, Sym, apply_operation, as_real_symbol, graph_of, implements_symbolic, lift, symbolic_where
 
 # --- rounding ---
 
 
-@implements(np.round, np.around)
+@implements_symbolic(np.round, np.around)
 def round_(x: Any, decimals: int = 0) -> Sym:
     return np.rint(x) if decimals == 0 else np.rint(x * 10.0**decimals) / 10.0**decimals
 
 
-@implements(np.divmod)
+@implements_symbolic(np.divmod)
 def divmod_(a: Any, b: Any) -> tuple:
     return np.floor_divide(a, b), np.remainder(a, b)
 
@@ -32,48 +32,48 @@ def divmod_(a: Any, b: Any) -> tuple:
 # --- choices, tables, sorting ---
 
 
-@implements(np.select)
-def select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
+@implements_symbolic(np.select)
+def symbolic_select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
     g = graph_of(condlist, choicelist, default)
     out = lift(g, default)
     for condition, choice in zip(reversed(condlist), reversed(choicelist), strict=True):
-        out = where(condition, choice, out)
+        out = symbolic_where(condition, choice, out)
     return out
 
 
-@implements(np.interp)
-def interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
+@implements_symbolic(np.interp)
+def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
     """Interpolate linearly with one select for each interval; for short tables."""
     g = graph_of(x, xp, fp)
     x, xp, fp = lift(g, x), lift(g, xp), lift(g, fp)
     out = lift(g, fp[0] if left is None else left)
     for k in range(len(xp) - 1):
-        out = where(x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out)
-    out = where(x >= xp[-1], fp[-1], out)
+        out = symbolic_where(x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out)
+    out = symbolic_where(x >= xp[-1], fp[-1], out)
     if right is not None:
-        out = where(x > xp[-1], right, out)
-    return where(np.isnan(x), x, out)
+        out = symbolic_where(x > xp[-1], right, out)
+    return symbolic_where(np.isnan(x), x, out)
 
 
-@implements(np.searchsorted)
+@implements_symbolic(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
     """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
     g = graph_of(a, v)
     a, v = lift(g, a), lift(g, v)
-    return functools.reduce(lambda n, x: n + where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, lift(g, 0.0))
+    return functools.reduce(lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, lift(g, 0.0))
 
 
-@implements(np.digitize)
+@implements_symbolic(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
     """Return the bins of x; the bins may ascend or descend."""
     bins = lift(graph_of(x, bins), bins)
     side = "left" if right else "right"
     up = searchsorted(bins, x, side)
-    return up if len(bins) < 2 else where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
+    return up if len(bins) < 2 else symbolic_where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
 
 
-@implements(np.sort)
-def sort(x: Any, axis: int = -1) -> Sym:
+@implements_symbolic(np.sort)
+def symbolic_sort(x: Any, axis: int = -1) -> Sym:
     """Sort by n (n - 1) / 2 exchanges of neighbours; equal numbers keep their order and derivatives."""
     x = lift(graph_of(x), x)
     if x.ndim != 1:
@@ -82,15 +82,15 @@ def sort(x: Any, axis: int = -1) -> Sym:
     for last in range(len(rows) - 1, 0, -1):
         for k in range(last):
             swap = np.logical_not((rows[k] <= rows[k + 1]) | np.isnan(rows[k + 1]))  # nan comes last
-            rows[k], rows[k + 1] = where(swap, rows[k + 1], rows[k]), where(swap, rows[k], rows[k + 1])
+            rows[k], rows[k + 1] = symbolic_where(swap, rows[k + 1], rows[k]), symbolic_where(swap, rows[k], rows[k + 1])
     return lift(x.g, rows)
 
 
-@implements(np.median)
-def median(x: Any) -> Sym:
-    rows = sort(np.reshape(x, (-1,)))
+@implements_symbolic(np.median)
+def symbolic_median(x: Any) -> Sym:
+    rows = symbolic_sort(np.reshape(x, (-1,)))
     n = len(rows)
-    return where(np.isnan(rows[-1]), np.nan, 0.5 * (rows[(n - 1) // 2] + rows[n // 2]))
+    return symbolic_where(np.isnan(rows[-1]), np.nan, 0.5 * (rows[(n - 1) // 2] + rows[n // 2]))
 
 
 def place_of(first: Callable) -> Callable:
@@ -98,11 +98,11 @@ def place_of(first: Callable) -> Callable:
     nan."""
 
     def run(x: Any) -> Sym:
-        x = np.reshape(real(lift(graph_of(x), x)), (-1,))
+        x = np.reshape(as_real_symbol(lift(graph_of(x), x)), (-1,))
         best, place = x[0], lift(x.g, 0.0)
         for k in range(1, len(x)):
             better = (first(x[k], best) | np.isnan(x[k])) & np.logical_not(np.isnan(best))
-            best, place = where(better, x[k], best), where(better, float(k), place)
+            best, place = symbolic_where(better, x[k], best), symbolic_where(better, float(k), place)
         return place
 
     return run
@@ -114,8 +114,8 @@ FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place
 # --- products and sums ---
 
 
-@implements(np.inner)
-def inner(a: Any, b: Any) -> Any:
+@implements_symbolic(np.inner)
+def symbolic_inner(a: Any, b: Any) -> Any:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     return a @ b.T if a.ndim and b.ndim else a * b
@@ -124,8 +124,8 @@ def inner(a: Any, b: Any) -> Any:
 FUNCTIONS[np.vdot] = lambda a, b: np.reshape(a, (-1,)) @ np.reshape(b, (-1,))
 
 
-@implements(np.tensordot)
-def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
+@implements_symbolic(np.tensordot)
+def symbolic_tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     if isinstance(axes, int):
@@ -137,8 +137,8 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return (left @ right).reshape([a.shape[k] for k in free_a] + [b.shape[k] for k in free_b])
 
 
-@implements(np.kron)
-def kron(a: Any, b: Any) -> Any:
+@implements_symbolic(np.kron)
+def symbolic_kron(a: Any, b: Any) -> Any:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     if a.ndim != b.ndim or a.ndim not in (1, 2):
@@ -148,8 +148,8 @@ def kron(a: Any, b: Any) -> Any:
     return (a[:, None, :, None] * b[None, :, None, :]).reshape(a.shape[0] * b.shape[0], -1)
 
 
-@implements(np.cross)
-def cross(a: Any, b: Any) -> Any:
+@implements_symbolic(np.cross)
+def symbolic_cross(a: Any, b: Any) -> Any:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     if a.shape != (3,) or b.shape != (3,):
@@ -157,8 +157,8 @@ def cross(a: Any, b: Any) -> Any:
     return lift(g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
-@implements(np.polyval)
-def polyval(p: Any, x: Any) -> Any:
+@implements_symbolic(np.polyval)
+def symbolic_polyval(p: Any, x: Any) -> Any:
     g = graph_of(p, x)
     x, out = lift(g, x), lift(g, 0.0)
     for c in lift(g, p):
@@ -166,8 +166,8 @@ def polyval(p: Any, x: Any) -> Any:
     return out
 
 
-@implements(np.convolve)
-def convolve(a: Any, v: Any, mode: str = "full") -> Any:
+@implements_symbolic(np.convolve)
+def symbolic_convolve(a: Any, v: Any, mode: str = "full") -> Any:
     g = graph_of(a, v)
     a, v = lift(g, a), lift(g, v)
     a, v = (a, v) if len(a) >= len(v) else (v, a)
@@ -177,65 +177,66 @@ def convolve(a: Any, v: Any, mode: str = "full") -> Any:
     return lift(g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
 
 
-@implements(np.cumprod)
-def cumprod(x: Any, axis: Any = None) -> Any:
+@implements_symbolic(np.cumprod)
+def symbolic_cumprod(x: Any, axis: Any = None) -> Any:
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
         raise KernelError("np.cumprod of a matrix cannot be traced; write it row by row")
-    x = real(x)
+    x = as_real_symbol(x)
     out = list(x[:1])
     for k in range(1, len(x)):
         out.append(out[-1] * x[k])
     return lift(x.g, out)
 
 
-@implements(np.std)
-def std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
+@implements_symbolic(np.std)
+def symbolic_std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
     return np.sqrt(np.var(x, axis=axis, ddof=ddof))
 
 
 # --- SciPy's functions of arrays ---
 
 
-def highest(x: Sym, axis: Any) -> Any:
+def symbolic_max(x: Sym, axis: Any) -> Any:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
-    m = reduced(x, axis, lambda a, b: where(a < b, b, a), -np.inf)
-    m = where(np.isfinite(m), m, 0.0)
+    m = symbolic_reduce(x, axis, lambda a, b: symbolic_where(a < b, b, a), -np.inf)
+    m = symbolic_where(np.isfinite(m), m, 0.0)
     axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
     return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
 
 
-def logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
+def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool = False) -> Any:
     g = graph_of(a, b)
     a = lift(g, a)
-    m = highest(a, axis)
+    m = symbolic_max(a, axis)
     e = np.exp(a - m) if b is None else b * np.exp(a - m)
-    out = np.log(total(e, axis, keepdims=True)) + m
+    out = np.log(symbolic_sum(e, axis, keepdims=True)) + m
     if keepdims:
         return out
     axes = range(a.ndim) if axis is None else [k % a.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
     return out.reshape([n for k, n in enumerate(a.shape) if k not in axes])
 
 
-def log_softmax(x: Any, axis: Any = None) -> Any:
-    d = x - highest(lift(graph_of(x), x), axis)  # largest first, or a large offset loses the logarithm
-    return d - np.log(total(np.exp(d), axis, keepdims=True))
+def symbolic_log_softmax(x: Any, axis: Any = None) -> Any:
+    d = x - symbolic_max(lift(graph_of(x), x), axis)  # largest first, or a large offset loses the logarithm
+    return d - np.log(symbolic_sum(np.exp(d), axis, keepdims=True))
 
 
-def softmax(x: Any, axis: Any = None) -> Any:
-    e = np.exp(x - highest(lift(graph_of(x), x), axis))
-    return e / total(e, axis, keepdims=True)
+def symbolic_softmax(x: Any, axis: Any = None) -> Any:
+    e = np.exp(x - symbolic_max(lift(graph_of(x), x), axis))
+    return e / symbolic_sum(e, axis, keepdims=True)
 
 
-def polygamma(n: Any, x: Any) -> Sym:
+def symbolic_polygamma(n: Any, x: Any) -> Sym:
     g = graph_of(n, x)
     order = lift(g, n).constant()
     if order is None or order.ndim or order != int(order) or order < 0:
         raise KernelError("scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing")
-    return called(g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
+    return apply_operation(g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
 FOREIGN.update({f: for_traced(f, ours) for f, ours in (
-    (sp.logsumexp, logsumexp), (sp.softmax, softmax), (sp.log_softmax, log_softmax), (sp.polygamma, polygamma),
+    (sp.logsumexp, symbolic_logsumexp), (sp.softmax, symbolic_softmax), (sp.log_softmax, symbolic_log_softmax),
+    (sp.polygamma, symbolic_polygamma),
 )})  # fmt: skip

@@ -17,14 +17,14 @@ import numpy as np
 
 from ..._core.errors import ArgumentError, KernelError, NotScalarError, ShapeError
 from ..._core.trees import Const, is_node, leaves, tree_map
-from ..._transforms.call import name_of
+from ..._transforms.call import user_name
 from ..._transforms.transforms import Transform
-from ..graph.adjoint import Adjoints, dependents, pushed, tangents
-from ..graph.program import nested
-from .symbolic import Sym, lift, real
+from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
+from ..graph.program import nested_loops
+from .symbolic import Sym, as_real_symbol, lift
 
 
-class Marked:
+class MarkedArgument:
     """One argument: the `nodes` of its numbers or blocks, and the marks in their places."""
 
     def __init__(self, g: Any, x: Sym, number: int):
@@ -50,13 +50,13 @@ class Marked:
         return [int(i) for i in x.nodes.ravel()]
 
 
-class Run:
+class TracedRun:
     """A call of f with marked arguments: its result, and sweeps over it."""
 
     def __init__(self, tracer: Any, call: str, f: Callable, argnums: Any, args: tuple, kwargs: dict, one_way: bool = False):
         self.t, self.g, self.call = tracer, tracer.g, call
         args = tuple([a.value if isinstance(a, Const) else a for a in args])
-        self.chosen = places(call, argnums, len(args))
+        self.chosen = argument_positions(call, argnums, len(args))
         self.single = not isinstance(argnums, tuple)
         self.marked: list[list] = []  # for each chosen argument, its leaves: Marked, or None
         given = list(args)
@@ -79,7 +79,7 @@ class Run:
             if not varied(v):
                 found.append(None)
                 return v
-            found.append(Marked(self.g, real(lift(self.g, v)), self.t.derivatives.number()))
+            found.append(MarkedArgument(self.g, as_real_symbol(lift(self.g, v)), self.t.derivatives.number()))
             return found[-1].array(found[-1].marks)
 
         made = tree_map(leaf, x)
@@ -105,10 +105,10 @@ class Run:
     def through(self, ways: list[dict]) -> list[dict]:
         """Add tangents of the carry to f's loops, one for each direction; `ways` then holds the tangents of
         results."""
-        first = {loop.id: len(loop.carry) for loops, n in self.fresh for loop in nested(loops[n:])}
+        first = {loop.id: len(loop.carry) for loops, n in self.fresh for loop in nested_loops(loops[n:])}
         for loops, n in self.fresh:
             for t in ways:
-                loops[n:] = pushed(self.g, loops[n:], t, first)
+                loops[n:] = forward_loops(self.g, loops[n:], t, first)
         for loops, n in self.fresh:
             for loop in loops[n:]:
                 self.g.substitute(loop.reads(), self.back)
@@ -122,7 +122,7 @@ class Run:
 
     def numbers(self, x: Any) -> Any:
         """Return a result of f as a number or an array, or None."""
-        return real(lift(self.g, x)) if x is not None and not isinstance(x, str) else None
+        return as_real_symbol(lift(self.g, x)) if x is not None and not isinstance(x, str) else None
 
     def unmarked(self, x: Any) -> Any:
         """Return a leaf of f's result without marks."""
@@ -190,7 +190,7 @@ def varied(x: Any) -> bool:
     return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") == "f"
 
 
-def places(call: str, argnums: Any, n: int) -> list[int]:
+def argument_positions(call: str, argnums: Any, n: int) -> list[int]:
     found = [argnums] if not isinstance(argnums, tuple) else list(argnums)
     for k in found:
         if not isinstance(k, (int, np.integer)) or not -n <= k < n:
@@ -236,9 +236,9 @@ class Derivatives:
         """Return the stand-in for a transform."""
         return getattr(self, x.prefix)(x.of, *x.settings)
 
-    def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> Run:
+    def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> TracedRun:
         f = self.tracer.rebuild(plain_function(f))
-        return Run(self.tracer, f"{name}({name_of(f)})", f, argnums, args, kwargs, name == "jvp")
+        return TracedRun(self.tracer, f"{name}({user_name(f)})", f, argnums, args, kwargs, name == "jvp")
 
     def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:
@@ -277,21 +277,21 @@ class Derivatives:
                     c = lift(r.g, c)
                     if c.shape != y.shape:
                         raise ShapeError(f"pullback: the cotangent has shape {c.shape}, the value has shape {y.shape}")
-                    seeds += zip([int(i) for i in y.nodes.ravel()], [int(i) for i in real(c).nodes.ravel()], strict=True)
+                    seeds += zip([int(i) for i in y.nodes.ravel()], [int(i) for i in as_real_symbol(c).nodes.ravel()], strict=True)
             return r.as_arguments(r.pulled(seeds))
 
         return r.value(), pullback
 
     def jvp(self, f: Callable, primals: tuple, tangents: tuple) -> tuple:
         if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)) or len(primals) != len(tangents):
-            raise ArgumentError(f"jvp({name_of(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))")
+            raise ArgumentError(f"jvp({user_name(f)}): primals and tangents are tuples of the same length, jvp(f, (x,), (v,))")
         moving = tuple([n for n, v in enumerate(tangents) if v is not None])
         r = self.run("jvp", f, moving, tuple(primals), {})
         ways = []
         for n, group in zip(moving, r.marked, strict=True):
             for m, v in zip(group, leaves(tangents[n]), strict=True):
                 if m is not None:
-                    v = real(lift(r.g, 0.0 * np.ones(m.shape) if v is None else v))
+                    v = as_real_symbol(lift(r.g, 0.0 * np.ones(m.shape) if v is None else v))
                     if v.shape != m.shape:
                         raise ShapeError(f"{r.call}: the tangent has shape {v.shape}, the primal has shape {m.shape}; they must be equal")
                     ways.append(m.like(v))
@@ -304,7 +304,7 @@ class Derivatives:
             outputs = [r.numbers(y) for y in leaves(r.out)]
             n_in, n_out = sum(int(np.prod(m.shape)) for m in r.all), sum(y.size for y in outputs if y is not None)
             by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
-            blocks = iter(columns(r) if by_columns else rows(r, outputs))
+            blocks = iter(forward_columns(r) if by_columns else reverse_rows(r, outputs))
             return tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
 
         return ours
@@ -325,17 +325,17 @@ class Derivatives:
         return tree_map(lambda *each: np.stack(each), *found)
 
 
-def rows(r: Run, outputs: list) -> list:
+def reverse_rows(r: TracedRun, outputs: list) -> list:
     """Return, for each output leaf, its derivatives with respect to each marked array; one sweep a number."""
     made = []
     for y in outputs:
         if y is not None:
             swept = [r.pulled([(int(i), r.g.one)]) for i in y.nodes.ravel()]
-            made.append([stacked(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)])
+            made.append([stacked_blocks(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)])
     return made
 
 
-def columns(r: Run) -> list:
+def forward_columns(r: TracedRun) -> list:
     """Return the same derivatives, with one sweep for each differentiated number."""
     g = r.g
     found: list = []
@@ -351,5 +351,5 @@ def columns(r: Run) -> list:
     return made
 
 
-def stacked(r: Run, each: list, shape: tuple) -> Sym:
+def stacked_blocks(r: TracedRun, each: list, shape: tuple) -> Sym:
     return Sym(r.g, np.stack([x.ids for x in each]).reshape(shape) if each else np.zeros(shape, np.int64))

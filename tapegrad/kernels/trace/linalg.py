@@ -1,6 +1,6 @@
 """Linear algebra of symbolic matrices: cholesky, solve, inv, det, slogdet, triangular solves.
 
-Large matrices are blocks, small ones are unrolled. `solve`, `inv` and `det` pivot: selects exchange rows
+Large matrices are blocks, small ones are unrolled. `symbolic_solve`, `symbolic_inv` and `symbolic_det` pivot: selects exchange rows
 without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule. A matrix without a
 Cholesky factor gives nan for its sample; nothing raises."""
 
@@ -9,13 +9,13 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.linalg
 
-from ..graph.lengths import length_of
-from .array_functions import total
-from .symbolic import COMPOSED, Sym, graph_of, implements, large, lift, real, where
+from ..graph.lengths import length_node
+from .array_functions import symbolic_sum
+from .symbolic import COMPOSED, Sym, as_real_symbol, graph_of, implements_symbolic, large, lift, symbolic_where
 
 
-@implements(np.linalg.cholesky)
-def cholesky(a: Any, upper: bool = False) -> Sym:
+@implements_symbolic(np.linalg.cholesky)
+def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
     g = graph_of(a)
     a = lift(g, a)
     n = len(a)
@@ -24,14 +24,14 @@ def cholesky(a: Any, upper: bool = False) -> Sym:
         return L.T if upper else L
     L = Sym(g, np.full((n, n), g.zero))
     for j in range(n):
-        d = a[j, j] - total(L[j, :j] * L[j, :j])
+        d = a[j, j] - symbolic_sum(L[j, :j] * L[j, :j])
         L[j, j] = np.sqrt(d)
         for i in range(j + 1, n):
-            L[i, j] = (a[i, j] - total(L[i, :j] * L[j, :j])) / L[j, j]
+            L[i, j] = (a[i, j] - symbolic_sum(L[i, :j] * L[j, :j])) / L[j, j]
     return L.T if upper else L
 
 
-def solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
+def symbolic_solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     transpose = trans in (1, "T", 2, "C")
@@ -58,8 +58,8 @@ def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
             larger = abs(a[i, j]) > abs(a[j, j])
             for m in (a, b):
                 top, low = m[j].copy(), m[i].copy()
-                m[j], m[i] = where(larger, low, top), where(larger, top, low)
-            sign = where(larger, -sign, sign)
+                m[j], m[i] = symbolic_where(larger, low, top), symbolic_where(larger, top, low)
+            sign = symbolic_where(larger, -sign, sign)
         for i in range(j + 1, n):
             f = a[i, j] / a[j, j]
             a[i, j + 1 :] = a[i, j + 1 :] - f * a[j, j + 1 :]
@@ -68,8 +68,8 @@ def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
     return a, b, sign
 
 
-@implements(np.linalg.solve)
-def solve(a: Any, b: Any) -> Sym:
+@implements_symbolic(np.linalg.solve)
+def symbolic_solve(a: Any, b: Any) -> Sym:
     g = graph_of(a, b)
     a, b = lift(g, a), lift(g, b)
     n = len(a)
@@ -83,20 +83,20 @@ def solve(a: Any, b: Any) -> Sym:
         right = b.reshape(-1, 1) if b.ndim == 1 else b
         return Sym(g, g.names(g.lusolve(g.pack(a.ids), g.pack(right.ids)), b.shape))
     u, c, _ = _eliminated(a, b)
-    return solve_triangular(u, c)
+    return symbolic_solve_triangular(u, c)
 
 
-@implements(np.linalg.inv)
-def inv(a: Any) -> Sym:
+@implements_symbolic(np.linalg.inv)
+def symbolic_inv(a: Any) -> Sym:
     g, n = graph_of(a), len(a)
     if n == 2:
         r = 1.0 / (a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0])
         return lift(g, [[a[1, 1] * r, -(a[0, 1] * r)], [-(a[1, 0] * r), a[0, 0] * r]])
-    return solve(a, np.eye(n))
+    return symbolic_solve(a, np.eye(n))
 
 
-@implements(np.linalg.det)
-def det(a: Any) -> Sym:
+@implements_symbolic(np.linalg.det)
+def symbolic_det(a: Any) -> Sym:
     g, n = graph_of(a), len(a)
     if n == 2:
         return a[0, 0] * a[1, 1] - a[0, 1] * a[1, 0]
@@ -114,11 +114,11 @@ class SlogDet(NamedTuple):
     logabsdet: Any
 
 
-@implements(np.linalg.slogdet)
-def slogdet(a: Any) -> Any:
+@implements_symbolic(np.linalg.slogdet)
+def symbolic_slogdet(a: Any) -> Any:
     g, n = graph_of(a), len(a)
     if n <= 2:
-        d = a[0, 0] if n == 1 else det(a)
+        d = a[0, 0] if n == 1 else symbolic_det(a)
         parts, sign = [d], lift(g, 1.0)
     elif g.limits.large(a.size):
         block = g.pack(a.ids)
@@ -129,42 +129,44 @@ def slogdet(a: Any) -> Any:
         parts = [u[k, k] for k in range(n)]
     logabs = lift(g, 0.0)
     for d in parts:
-        sign = where(d < 0, -sign, where(d > 0, sign, d * 0.0))
+        sign = symbolic_where(d < 0, -sign, symbolic_where(d > 0, sign, d * 0.0))
         logabs = logabs + np.log(abs(d))
     return SlogDet(sign, logabs)
 
 
-@implements(np.linalg.norm)
-def norm(x: Any) -> Sym:
-    x = real(lift(graph_of(x), x)).reshape(-1)
-    return Sym(x.g, length_of(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist())))
+@implements_symbolic(np.linalg.norm)
+def symbolic_norm(x: Any) -> Sym:
+    x = as_real_symbol(lift(graph_of(x), x)).reshape(-1)
+    return Sym(x.g, length_node(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist())))
 
 
-@implements(np.linalg.matrix_power)
-def matrix_power(a: Any, n: int) -> Sym:
+@implements_symbolic(np.linalg.matrix_power)
+def symbolic_matrix_power(a: Any, n: int) -> Sym:
     out = lift(a.g, np.eye(len(a)))
     for _ in range(n):
         out = out @ a
     return out
 
 
-def scipy_cholesky(a: Any, lower: bool = False, **_: Any) -> Sym:
-    return cholesky(a, upper=not lower)
+def symbolic_scipy_cholesky(a: Any, lower: bool = False, **_: Any) -> Sym:
+    return symbolic_cholesky(a, upper=not lower)
 
 
-def cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple:
-    return cholesky(a, upper=not lower), lower
+def symbolic_cho_factor(a: Any, lower: bool = False, **_: Any) -> tuple:
+    return symbolic_cholesky(a, upper=not lower), lower
 
 
-def cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
+def symbolic_cho_solve(factor: tuple, b: Any, **_: Any) -> Sym:
     c, lower = factor
-    first = solve_triangular(c, b, trans=0 if lower else 1, lower=lower)
-    return solve_triangular(c, first, trans=1 if lower else 0, lower=lower)
+    first = symbolic_solve_triangular(c, b, trans=0 if lower else 1, lower=lower)
+    return symbolic_solve_triangular(c, first, trans=1 if lower else 0, lower=lower)
 
 
 FOREIGN = {
-    scipy.linalg.cholesky: scipy_cholesky, scipy.linalg.solve_triangular: solve_triangular, scipy.linalg.cho_factor: cho_factor,
-    scipy.linalg.cho_solve: cho_solve, scipy.linalg.solve: lambda a, b, **_: solve(a, b), scipy.linalg.inv: inv, scipy.linalg.det: det,
+    scipy.linalg.cholesky: symbolic_scipy_cholesky, scipy.linalg.solve_triangular: symbolic_solve_triangular,
+    scipy.linalg.cho_factor: symbolic_cho_factor,
+    scipy.linalg.cho_solve: symbolic_cho_solve, scipy.linalg.solve: lambda a, b, **_: symbolic_solve(a, b), scipy.linalg.inv: symbolic_inv,
+    scipy.linalg.det: symbolic_det,
 }  # fmt: skip
 
 

@@ -14,13 +14,13 @@ import numpy as np
 from ..._core.errors import ArgumentError, KernelError
 from ..._core.scope import OPEN
 from ..graph.nodes import Graph
-from ..graph.program import Loop
-from .symbolic import NotKnown, Sym, lift, real, truth
-from .tracing import Tracer, count, flat
+from ..graph.program import ProgramLoop
+from .symbolic import Sym, UnknownNumber, as_real_symbol, lift, truth
+from .tracing import Tracer, flatten_nodes, number_count
 
 SHORT, SHORT_INSIDE = 4, 16  # constant numbers of steps up to which a loop is unrolled
-WRITTEN = 1000  # the same for a loop that must be unrolled
-TAPED = 256  # bound up to which memory for all stored steps is allocated at once
+UNROLLED_STEPS = 1000  # the same for a loop that must be unrolled
+TAPED_STEPS = 256  # bound up to which memory for all stored steps is allocated at once
 ATTEMPTS = 4  # traces to find which components of a carry are equal throughout
 
 
@@ -66,7 +66,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
         return _in_turn(int(known), body, carry)
     g = t.g
-    steps = real(lift(g, n))
+    steps = as_real_symbol(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
     node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
@@ -74,17 +74,17 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
         forget = t.attempt()
         try:
             return _traced_loop(t, g.const(int(known)), int(known), None, lambda i, c: body(Sym(g, i), c), body, carry)
-        except NotKnown:
-            if known > WRITTEN:
+        except UnknownNumber:
+            if known > UNROLLED_STEPS:
                 raise
             g.refusal = None
             forget()  # the body needs a known i, to take an element of a list, for example
         return _in_turn(int(known), body, carry)
     enough = g.compare("le", node, g.const(math.inf if max_steps is None else max_steps))  # false for nan
     bounded = g.select(enough, node, g.zero)
-    cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED else None
+    cap = math.ceil(max_steps) if max_steps is not None and max_steps <= TAPED_STEPS else None
     result = _traced_loop(t, bounded, cap, None, lambda i, c: body(Sym(g, i), c), body, carry)
-    ids, build = flat(g, result)
+    ids, build = flatten_nodes(g, result)
     return build([g.select(enough, i, g.const(np.nan)) for i in ids])
 
 
@@ -137,7 +137,7 @@ def _in_turn(n: int, body: Callable, carry: Any) -> Any:
 
 
 @dataclass
-class Wanted:
+class LoopRequest:
     """A loop to be traced.
 
     `steps` is the node of their number. `cap` is that number if known, or the most that `cond` allows."""
@@ -159,11 +159,11 @@ class Wanted:
         steps = g.select(gate, self.steps, g.zero)
         return steps, gate if g.value(self.steps) is not None else g.compare("lt", counter, steps)
 
-    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[Loop, int, list[int]]:
+    def traced(self, t: Tracer, leader: list[int], gate: int) -> tuple[ProgramLoop, int, list[int]]:
         """Return a new loop, its condition, and its carry after a step; component k equals number
         leader[k]."""
         g = t.g
-        made = Loop(g.new_loop(), self.steps, cap=self.cap)
+        made = ProgramLoop(g.new_loop(), self.steps, cap=self.cap)
         kept = sorted(set(leader))
         made.carry = [g.input("c", made.id, n, g.shape[self.start[k]]) for n, k in enumerate(kept)]
         given = lambda: self.build([made.carry[kept.index(k)] for k in leader])
@@ -172,11 +172,11 @@ class Wanted:
             if self.cond is not None:
                 condition = contribution_bool(g, t.twice(lambda: self.cond(given()), self.of))
             region.going = self.going(g, condition, counter, gate)[1]
-            after = flat(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
+            after = flatten_nodes(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
             t.varying([condition, *after])
         made.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
-            raise KernelError(f"the body of a loop was given {count(g, self.start)} numbers and returned {count(g, after)}")
+            raise KernelError(f"the body of a loop was given {number_count(g, self.start)} numbers and returned {number_count(g, after)}")
         return made, condition, after
 
 
@@ -186,9 +186,9 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
     Its body is traced again while components that are equal at the start prove unequal. It is also traced
     again if its inner loops must know that the surrounding step may not be taken."""
     g, forget = t.g, t.attempt()
-    start, build = flat(g, carry)
+    start, build = flatten_nodes(g, carry)
     t.varying([*start, steps])
-    wanted = Wanted(steps, cap, cond, body, of, start, build)
+    wanted = LoopRequest(steps, cap, cond, body, of, start, build)
     classes: dict = {}
     leader, gate, attempts = [classes.setdefault(s, k) for k, s in enumerate(start)], g.bool(True), 0
     while True:
@@ -217,7 +217,7 @@ def _traced_loop(t: Tracer, steps: int, cap: int | None, cond: Callable | None, 
     return build([made.final[kept.index(k)] for k in leader])
 
 
-def _within(t: Tracer, made: Loop, nodes: list[int]) -> int:
+def _within(t: Tracer, made: ProgramLoop, nodes: list[int]) -> int:
     """Return the surrounding loops on which a new loop depends, as bits."""
     g = t.g
     within = functools.reduce(int.__or__, [g.mask[i] for i in nodes] + [g.within[x.id] for x in made.inner]) & ~(1 << made.id)

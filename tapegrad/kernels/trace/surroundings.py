@@ -20,17 +20,17 @@ import scipy.special
 
 from ... import stats
 from ..._capture import is_foreign
-from ..._capture.builtin import Globals
+from ..._capture.builtin import ModuleGlobals
 from ..._capture.dependencies import UNSEEN, words
 from ..._capture.kinds import slots_of
 from ..._capture.objects import parts_of
 from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
 from ..graph.nodes import Graph
-from .array_functions import filled, of_dtype
-from .captured import Captured
+from .array_functions import symbolic_astype, symbolic_full
+from .captured import CapturedState
 from .composite_functions import FOREIGN
-from .symbolic import Sym, Untranslated, array_of, graph_of, lift, real
+from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, lift
 
 # functions of math that NumPy has under the same name, with the same arguments
 SAME = (
@@ -59,11 +59,11 @@ def counterpart(x: Any) -> Any:
     return next((getattr(ours, name, x) for theirs, ours in pairs for name, f in theirs.items() if f is x), x)
 
 
-class OfFloat64(type):
+class Float64Type(type):
     """np.float64 in a kernel function: the real number of a symbol, otherwise NumPy's class itself."""
 
     def __call__(cls, x: Any = 0.0) -> Any:
-        return real(x) if isinstance(x, Sym) else np.float64(x)
+        return as_real_symbol(x) if isinstance(x, Sym) else np.float64(x)
 
     def __instancecheck__(cls, x: Any) -> bool:
         return isinstance(x, np.float64)
@@ -75,7 +75,7 @@ class OfFloat64(type):
         return hash(np.float64)
 
 
-class Float64(np.float64, metaclass=OfFloat64):
+class Float64(np.float64, metaclass=Float64Type):
     pass
 
 
@@ -83,16 +83,16 @@ class Rebuilder:
     """Rebuilds functions for one trace into the graph `g`."""
 
     def __init__(self, g: Graph):
-        self.g, self.captured = g, Captured()
+        self.g, self.captured = g, CapturedState()
         self.seen: dict[Any, Any] = {}
         self.hold: list[Any] = []
-        self.numpy = Namespace(np, self._creation())
-        self.math = Namespace(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
-        self.numpy.own["random"] = Random()
-        self.modules = {np: self.numpy, math: self.math, scipy: Namespace(scipy, {"stats": Densities()}), np.random: Random()}
-        self.modules[random] = Random()
+        self.numpy = ModuleOverlay(np, self._creation())
+        self.math = ModuleOverlay(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
+        self.numpy.own["random"] = RandomStandIn()
+        self.modules = {np: self.numpy, math: self.math, scipy: ModuleOverlay(scipy, {"stats": Densities()}), np.random: RandomStandIn()}
+        self.modules[random] = RandomStandIn()
         for m in (scipy.linalg, scipy.special):
-            self.modules[m] = Namespace(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
+            self.modules[m] = ModuleOverlay(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
 
     def _creation(self) -> dict:
         g = self.g
@@ -102,22 +102,22 @@ class Rebuilder:
 
             def run(*args, **kwargs):
                 made = make(*args, **{k: v for k, v in kwargs.items() if k != "like"})
-                return array_of(lift(g, made)) if made.dtype.kind == "f" else made
+                return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made
 
             return run
 
         def array(x, dtype=None, copy=True, **kwargs):
             if graph_of(x) is None:
                 made = np.array(x, dtype=dtype, **kwargs)
-                return array_of(lift(g, made)) if made.dtype.kind == "f" else made
-            made = of_dtype(lift(g, x), dtype)
-            return array_of(made.copy()) if copy or not (made.ndim or made.zero_d) else made
+                return as_symbol_array(lift(g, made)) if made.dtype.kind == "f" else made
+            made = symbolic_astype(lift(g, x), dtype)
+            return as_symbol_array(made.copy()) if copy or not (made.ndim or made.zero_d) else made
 
         def asarray(x, dtype=None):
             return array(x, dtype, copy=False)
 
         made = {n: wrapped(n) for n in ("zeros", "ones", "empty", "eye", "identity", "linspace")}
-        made.update(array=array, asarray=asarray, full=functools.partial(filled, g), asanyarray=asarray, float64=Float64)
+        made.update(array=array, asarray=asarray, full=functools.partial(symbolic_full, g), asanyarray=asarray, float64=Float64)
         return made
 
     def _of_math(self, name: str) -> Callable:
@@ -130,7 +130,7 @@ class Rebuilder:
             if g is None:
                 return theirs(*args, **kwargs)
             if ours is None:
-                raise g.refused(Untranslated(f"math.{name}"))
+                raise g.refused(UnsupportedFunction(f"math.{name}"))
             return ours(*args, **kwargs)
 
         return run
@@ -144,7 +144,7 @@ class Rebuilder:
         if kind.__module__.startswith("scipy.stats"):
             return density(x)
         if isinstance(x, (np.random.Generator, np.random.RandomState, random.Random)):
-            return Random()
+            return RandomStandIn()
         if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
             return getattr(self.math, x.__name__)
         if kind is Const:
@@ -185,12 +185,12 @@ class Rebuilder:
         found = self.seen.get(id(f))
         if found is not None:
             return found
-        if type(f.__globals__) is Globals and f.__globals__.shadow is self:
+        if type(f.__globals__) is ModuleGlobals and f.__globals__.shadow is self:
             return f
         cells = None
         if f.__closure__ is not None:
             cells = tuple([types.CellType() for _ in f.__closure__])
-        new = types.FunctionType(f.__code__, Globals(f.__globals__, self), f.__name__, f.__defaults__, cells)
+        new = types.FunctionType(f.__code__, ModuleGlobals(f.__globals__, self), f.__name__, f.__defaults__, cells)
         new.__kwdefaults__ = f.__kwdefaults__
         new.__dict__.update(f.__dict__)
         self.seen[id(f)] = new
@@ -205,7 +205,7 @@ class Rebuilder:
         return new
 
 
-def through(f: Any, users: Any = None) -> types.FunctionType:
+def rebuilt_with(f: Any, users: Any = None) -> types.FunctionType:
     """Mark a function of this package that calls the user's: both are rebuilt, and errors name the user's."""
     f.users = f if users is None else users
     return f
@@ -226,7 +226,7 @@ def density(x: Any) -> Any:
     return next((getattr(stats, name) for name in stats.__all__ if getattr(theirs, name, None) is x), x)
 
 
-class Random:
+class RandomStandIn:
     """Stands for a generator of random numbers."""
 
     def __getattr__(self, name: str) -> Any:
@@ -236,7 +236,7 @@ class Random:
         )
 
 
-class Namespace:
+class ModuleOverlay:
     """A module with some functions replaced."""
 
     def __init__(self, module: types.ModuleType, own: dict):
@@ -247,7 +247,7 @@ class Namespace:
             return self.own[name]
         value = getattr(self.module, name)
         if isinstance(value, types.ModuleType) and value.__name__ in ("scipy.linalg", "scipy.special"):
-            return Namespace(value, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(value, f.__name__, None) is f})
+            return ModuleOverlay(value, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(value, f.__name__, None) is f})
         return value
 
 

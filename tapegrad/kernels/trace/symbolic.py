@@ -16,7 +16,7 @@ import numpy as np
 from ..._core.errors import KernelError
 from ..._core.primitive import HIDDEN, Primitive, Trace
 from ..._core.variable import bottom, variable
-from ...ops.declare import NUMPY, PRIMITIVES, Gated, Written, signature_of
+from ...ops.declare import NUMPY, PRIMITIVES, ComposedScalar, GatedProduct, signature_of
 from ..graph.blocks import ELEMENT
 from ..graph.lengths import WRITTEN
 from ..graph.nodes import OPERATIONS, Graph
@@ -31,11 +31,11 @@ REDUCE: dict = {}  # ufunc -> its reduction
 ARRAYS: dict = {}  # operation of ops/ on whole arrays -> ours, as used by rules
 
 
-class NotKnown(KernelError):
+class UnknownNumber(KernelError):
     """A number was needed that is known only when the kernel runs."""
 
 
-class Untranslated(KernelError):
+class UnsupportedFunction(KernelError):
     """A function that kernels do not support."""
 
     def __init__(self, name: str):
@@ -88,7 +88,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
-            return real(self)
+            return as_real_symbol(self)
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
     def reshape(self, *shape: Any) -> "Sym":
@@ -126,44 +126,44 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def __getitem__(self, key: Any) -> "Sym":
         keys = key if isinstance(key, tuple) else (key,)
-        keys = tuple([plain_index(k) for k in keys])
+        keys = tuple([constant_index(k) for k in keys])
         if not any(isinstance(k, Sym) for k in keys):
             ids = self.ids[keys]
-            return array_of(Sym(self.g, ids)) if type(ids) is np.ndarray else Sym(self.g, ids)
+            return as_symbol_array(Sym(self.g, ids)) if type(ids) is np.ndarray else Sym(self.g, ids)
         return self._chosen(keys)
 
     def _chosen(self, keys: tuple) -> "Sym":
         """Return x[i] with i known at run time, by a chain of selects over the axis; nan out of range."""
         at, axis = _symbolic_axis(self, keys)
-        x, n, out = real(self), self.shape[axis], np.nan
-        i = where(keys[at] < 0, keys[at] + n, keys[at])
+        x, n, out = as_real_symbol(self), self.shape[axis], np.nan
+        i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         for k in range(n):
-            out = where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
-        return where(out, True, False) if self.is_bool else lift(self.g, out)
+            out = symbolic_where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
+        return symbolic_where(out, True, False) if self.is_bool else lift(self.g, out)
 
     def __setitem__(self, key: Any, value: Any) -> None:
         keys = key if isinstance(key, tuple) else (key,)
-        keys = tuple([plain_index(k) for k in keys])
+        keys = tuple([constant_index(k) for k in keys])
         if not any(isinstance(k, Sym) for k in keys):
             self.ids[keys] = self._as_member(value).ids
             return
         at, axis = _symbolic_axis(self, keys)
         n = self.shape[axis]
-        i = where(keys[at] < 0, keys[at] + n, keys[at])
+        i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         value, lost = self._as_member(value), False
         if not self.is_bool:  # out of range the array becomes nan, as the written value is lost
             lost = np.logical_not((i >= 0) & (i < n) & equal(np.floor(i), i))
         for k in range(n):
             place = keys[:at] + (k,) + keys[at + 1 :]
             kept = Sym(self.g, self.ids[place])
-            self.ids[place] = where(equal(i, k), value, kept if lost is False else where(lost, np.nan, kept)).ids
+            self.ids[place] = symbolic_where(equal(i, k), value, kept if lost is False else symbolic_where(lost, np.nan, kept)).ids
 
     def _as_member(self, value: Any) -> "Sym":
         """Convert `value` to an element of this array."""
         value = lift(self.g, value)
         if self.is_bool:
             return truth(value)
-        return real(value)
+        return as_real_symbol(value)
 
     # --- refused operations ---
 
@@ -179,7 +179,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         c = self.constant()
         if c is None:
             raise self.g.refused(
-                NotKnown(
+                UnknownNumber(
                     f"{what} on a value that is known only when the kernel runs. The function is traced once for all samples: write "
                     "np.where(condition, a, b) for a choice, tapegrad.kernels.loop or while_loop for a loop, np.log for math.log"
                 )
@@ -208,7 +208,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         c = self.constant()
         if c is None:
             raise self.g.refused(
-                NotKnown(
+                UnknownNumber(
                     "a traced value cannot become a NumPy array. Make small arrays in the function by np.zeros or np.array; where the line "
                     "calls a function of another library, write its formula in NumPy's functions"
                 )
@@ -223,7 +223,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         out = kwargs.pop("out", (None,))[0]
         reduces = method == "reduce" and ufunc in REDUCE and not kwargs.keys() - {"axis"}
         if not reduces and (method != "__call__" or kwargs):
-            raise self.g.refused(KernelError(f"{named(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel"))
+            raise self.g.refused(KernelError(f"{public_name(ufunc)}.{method} with {sorted(kwargs)} cannot be traced into a kernel"))
         if reduces:
             y = REDUCE[ufunc](x[0], kwargs.get("axis", 0))
         elif ufunc in COMPOSED:
@@ -231,13 +231,14 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         elif ufunc in LOGICAL and all([lift(self.g, a).is_bool for a in x]):
             if LOGICAL[ufunc] is None:
                 raise TypeError(
-                    f"{named(ufunc)}: NumPy has no difference of values that are true or false; write np.logical_xor or np.logical_not"
+                    f"{public_name(ufunc)}: NumPy has no difference of values that are true or false; write np.logical_xor or "
+                    "np.logical_not"
                 )
-            y = elementwise(self.g, LOGICAL[ufunc], *x)
+            y = broadcast_instruction(self.g, LOGICAL[ufunc], *x)
         elif ufunc in BITWISE:
-            raise self.g.refused(KernelError(f"{named(ufunc)} of numbers cannot be traced into a kernel; of conditions it can"))
+            raise self.g.refused(KernelError(f"{public_name(ufunc)} of numbers cannot be traced into a kernel; of conditions it can"))
         else:
-            y = called(self.g, ufunc, x)
+            y = apply_operation(self.g, ufunc, x)
         if out is None:
             return y
         if not isinstance(out, Sym):
@@ -248,8 +249,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
         ours = FUNCTIONS.get(f)
         if ours is None and not callable(getattr(getattr(NUMPY.get(f), "prim", None), "scalar", None)):
-            raise self.g.refused(Untranslated(named(f)))
-        return called(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
+            raise self.g.refused(UnsupportedFunction(public_name(f)))
+        return apply_operation(self.g, f, args, kwargs) if ours is None else ours(*args, **kwargs)
 
     def _in_place(name):
         op = getattr(operator, name)
@@ -268,7 +269,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     del _name, _in_place
 
 
-def named(f: Any) -> str:
+def public_name(f: Any) -> str:
     """Return the name that users know; SciPy's ufuncs do not tell their module."""
     if not isinstance(f, np.ufunc):
         return f.__module__ + "." + f.__name__
@@ -287,7 +288,7 @@ class Symbols(Trace):
         self.gated = False  # was a product gated?
 
     def values(self, x: Any) -> Any:
-        raise NotKnown("its rule asks for values, which are known only when the kernel runs")
+        raise UnknownNumber("its rule asks for values, which are known only when the kernel runs")
 
     def run(self, f: Callable, x: Any, params: dict) -> Any:
         """Call f with symbols; return a symbol."""
@@ -303,33 +304,33 @@ class Symbols(Trace):
         if whole is not None:
             out = whole(*x, **params)
             return tuple([variable(o, self) for o in out]) if prim.multi else variable(out, self)
-        self.gated = self.gated or isinstance(f, Gated)
-        if isinstance(f, Written):
+        self.gated = self.gated or isinstance(f, GatedProduct)
+        if isinstance(f, ComposedScalar):
             return variable(f.form(*[lift(g, v) for v in x], **params), self)
         own = f or next((ours for theirs, ours in COMPOSED.items() if getattr(NUMPY.get(theirs), "prim", None) is prim), None)
         if own is not f:
             return variable(own(*x, **params), self)
         if f is None and prim in self.inside:
-            raise Untranslated(prim.name)
+            raise UnsupportedFunction(prim.name)
         name, n = instruction(prim, params, self.inside)
-        return variable(elementwise(g, name, *x[:n]), self)
+        return variable(broadcast_instruction(g, name, *x[:n]), self)
 
 
-def called(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
+def apply_operation(g: Graph, f: Any, x: tuple, settings: dict | None = None) -> Any:
     """Apply NumPy's or SciPy's function f of numbers, by its operation in ops/."""
     ours = NUMPY.get(f)
     prim = getattr(ours, "prim", None)
     form = getattr(prim, "scalar", None)
     if isinstance(f, np.ufunc) and isinstance(form, str):
-        return elementwise(g, form, *x)
-    if isinstance(f, np.ufunc) and isinstance(form, Written):
+        return broadcast_instruction(g, form, *x)
+    if isinstance(f, np.ufunc) and isinstance(form, ComposedScalar):
         return form.form(*[lift(g, v) for v in x])
     if ours is None or (prim is not None and not callable(form)):
-        raise Untranslated(named(f))
+        raise UnsupportedFunction(public_name(f))
     try:
         return Symbols().run(ours, x, settings or {})
-    except Untranslated:
-        raise Untranslated(named(f)) from None
+    except UnsupportedFunction:
+        raise UnsupportedFunction(public_name(f)) from None
 
 
 class Operation:
@@ -434,7 +435,7 @@ for _entry in PRIMITIVES.values():
 del _entry
 
 
-def plain_index(k: Any) -> Any:
+def constant_index(k: Any) -> Any:
     if isinstance(k, Sym):
         c = k.constant()
         if c is not None:
@@ -472,14 +473,14 @@ def lift(g: Graph, value: Any) -> Sym:
             )
         return value
     if isinstance(value, (list, tuple)) and any(isinstance(e, (Sym, list, tuple)) for e in value):
-        return Sym(g, np.array([x.ids for x in alike([lift(g, e) for e in value])], dtype=np.int64))
+        return Sym(g, np.array([x.ids for x in with_one_dtype([lift(g, e) for e in value])], dtype=np.int64))
     return Sym(g, constants(g, value))
 
 
-def alike(x: list) -> list:
+def with_one_dtype(x: list) -> list:
     """Convert arrays that are to be joined: all real, unless all are boolean."""
     kinds = {v.is_bool for v in x if v.size}
-    return [real(v) for v in x] if len(kinds) > 1 else x
+    return [as_real_symbol(v) for v in x] if len(kinds) > 1 else x
 
 
 def graph_of(*x: Any) -> Any:
@@ -493,14 +494,14 @@ def graph_of(*x: Any) -> Any:
     return None
 
 
-def real(x: Sym) -> Sym:
+def as_real_symbol(x: Sym) -> Sym:
     """Convert booleans to 0 and 1."""
-    return where(x, 1.0, 0.0) if x.is_bool else x
+    return symbolic_where(x, 1.0, 0.0) if x.is_bool else x
 
 
 def truth(x: Sym) -> Sym:
     """Convert numbers to booleans: nonzero is true."""
-    return x if x.is_bool else elementwise(x.g, "ne", x, 0.0)
+    return x if x.is_bool else broadcast_instruction(x.g, "ne", x, 0.0)
 
 
 LOGIC = frozenset(("and", "or", "not"))
@@ -512,7 +513,7 @@ def large(g: Graph, *ids: np.ndarray) -> bool:
     return g.limits.large(n) or (g.limits.large(n, True) and any((a >= ELEMENT).any() for a in ids))
 
 
-def operand(g: Graph, ids: np.ndarray) -> int:
+def operand_node(g: Graph, ids: np.ndarray) -> int:
     """Return one number if all elements are equal, otherwise a block."""
     first = int(ids.flat[0])
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
@@ -520,12 +521,12 @@ def operand(g: Graph, ids: np.ndarray) -> int:
 
 def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
     """Apply an elementwise operation to whole blocks."""
-    return Sym(g, g.names(g.node(op, *[operand(g, a) for a in ids]), ids[0].shape))
+    return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in ids]), ids[0].shape))
 
 
-def elementwise(g: Graph, op: str, *x: Any) -> Sym:
+def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    x = [truth(v) if op in LOGIC else real(v) for v in x]
+    x = [truth(v) if op in LOGIC else as_real_symbol(v) for v in x]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return blockwise(g, op, *arrays)
@@ -543,12 +544,14 @@ def elementwise(g: Graph, op: str, *x: Any) -> Sym:
     return Sym(g, out)
 
 
-def where(c: Any, a: Any, b: Any) -> Any:
+def symbolic_where(c: Any, a: Any, b: Any) -> Any:
     g = graph_of(c, a, b)
     c, a, b = lift(g, c), lift(g, a), lift(g, b)
-    c, (a, b) = truth(c), alike([a, b])
+    c, (a, b) = truth(c), with_one_dtype([a, b])
     if a.is_bool:
-        return elementwise(g, "or", elementwise(g, "and", c, a), elementwise(g, "and", elementwise(g, "not", c), b))
+        return broadcast_instruction(
+            g, "or", broadcast_instruction(g, "and", c, a), broadcast_instruction(g, "and", broadcast_instruction(g, "not", c), b)
+        )
     cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
     if large(g, cs, xs, ys):
         return blockwise(g, "select", cs, xs, ys)
@@ -560,10 +563,10 @@ def where(c: Any, a: Any, b: Any) -> Any:
 
 
 def equal(a: Any, b: Any) -> Sym:
-    return elementwise(graph_of(a, b), "eq", a, b)
+    return broadcast_instruction(graph_of(a, b), "eq", a, b)
 
 
-def implements(*theirs: Any) -> Callable:
+def implements_symbolic(*theirs: Any) -> Callable:
     """Register the decorated function for these NumPy functions and ufuncs on traced arrays."""
 
     def declare(f):
@@ -574,11 +577,11 @@ def implements(*theirs: Any) -> Callable:
     return declare
 
 
-def array_of(x: Sym) -> Sym:
+def as_symbol_array(x: Sym) -> Sym:
     """Mark a new x as an array, even without axes."""
     x.zero_d = True
     return x
 
 
-FUNCTIONS[np.where] = lambda c, a, b: array_of(where(c, a, b))
-ARRAYS[PRIMITIVES["select"].prim] = where
+FUNCTIONS[np.where] = lambda c, a, b: as_symbol_array(symbolic_where(c, a, b))
+ARRAYS[PRIMITIVES["select"].prim] = symbolic_where

@@ -20,13 +20,13 @@ from ..._core.errors import KernelError, ShapeError, TapegradError
 from ..._core.scope import changed
 from ..._core.trees import children, is_node, leaves, rebuilt, tree_map
 from ..graph.adjoint import step_gradient
-from ..graph.blocks import LIMITS, UNROLLED, Limits, size_of
+from ..graph.blocks import LIMITS, UNROLLED, Limits, element_total
 from ..graph.nodes import Graph, LongCode
-from ..graph.program import Loop, Program
-from .captured import Unsteady
+from ..graph.program import KernelProgram, ProgramLoop
+from .captured import UnstableTrace
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
-from .symbolic import Sym, lift, real
+from .symbolic import Sym, as_real_symbol, lift
 
 
 @dataclass
@@ -37,7 +37,7 @@ class Region:
 
     loop: int
     going: int
-    loops: list[Loop] = field(default_factory=list)
+    loops: list[ProgramLoop] = field(default_factory=list)
 
 
 class Tracer:
@@ -52,7 +52,7 @@ class Tracer:
         self.repeats = False  # is a trace being repeated?
 
     @property
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[ProgramLoop]:
         """Return the outermost loops."""
         return self.regions[0].loops
 
@@ -109,10 +109,10 @@ class Tracer:
             found = call()
         finally:
             self.repeats = False
-        if not same(g, first, found):
+        if not same_node_trees(g, first, found):
             g.captured.refuse_draws(origin(f))
             self.varying([int(i) for x in leaves(first) if isinstance(x, Sym) for i in x.nodes.ravel()])
-            raise (KernelError if g.captured.is_steady() else Unsteady)(
+            raise (KernelError if g.captured.is_steady() else UnstableTrace)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
                 "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
                 "or as the carry of a recursion or loop"
@@ -125,14 +125,14 @@ class Tracer:
         self.g.refusal = None
         try:
             with changed(tracer=self, inside=self.derivatives):
-                found = self.twice(lambda: self.rebuild(f)(*tree_map(own, args)), f)
+                found = self.twice(lambda: self.rebuild(f)(*tree_map(writable_argument, args)), f)
             if self.g.refusal is not None:
                 raise KernelError(
                     f"{self.g.refusal} (the function caught this error, and what it does then is not what it does with numbers)"
                 )
             return found
         except KernelError as error:
-            raise (Unsteady if isinstance(error, Unsteady) else KernelError)(f"{error}\n  at {line_of(error, f)}") from error
+            raise (UnstableTrace if isinstance(error, UnstableTrace) else KernelError)(f"{error}\n  at {line_of(error, f)}") from error
         except TapegradError:
             raise
         except Exception as error:
@@ -150,16 +150,16 @@ class Tracer:
         return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
 
 
-def own(x: Any) -> Any:
+def writable_argument(x: Any) -> Any:
     """Return an argument that the function may write."""
-    return Rows(x, x.reads) if isinstance(x, Rows) else x.copy() if isinstance(x, Sym) else x
+    return ParameterRows(x, x.reads) if isinstance(x, ParameterRows) else x.copy() if isinstance(x, Sym) else x
 
 
-def same(g: Graph, a: Any, b: Any) -> bool:
+def same_node_trees(g: Graph, a: Any, b: Any) -> bool:
     """Return whether these trees of symbols and numbers consist of the same nodes."""
     if is_node(a) or is_node(b):
         x, y = [children(v) if is_node(v) else [v] for v in (a, b)]
-        return type(a) is type(b) and len(x) == len(y) and all([same(g, u, v) for u, v in zip(x, y, strict=True)])
+        return type(a) is type(b) and len(x) == len(y) and all([same_node_trees(g, u, v) for u, v in zip(x, y, strict=True)])
     if isinstance(a, Sym) and isinstance(b, Sym):
         return a.shape == b.shape and bool((a.ids == b.ids).all())
     if a is b or isinstance(a, Sym) or isinstance(b, Sym):
@@ -169,20 +169,20 @@ def same(g: Graph, a: Any, b: Any) -> bool:
 
 
 @dataclass
-class Reads:
+class ReadCount:
     """The number of rows that were read."""
 
     count: int = 0
 
 
-class Rows(Sym):
+class ParameterRows(Sym):
     """The parameters of one sample, with a count of the rows that were read.
 
     The count is the last row that was read, or all rows if the array was used as a whole."""
 
-    def __init__(self, x: Sym, reads: Reads | None = None):
+    def __init__(self, x: Sym, reads: ReadCount | None = None):
         """Wrap x; with a count `reads`, this is a copy of x."""
-        self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or Reads()
+        self.g, self.held, self.reads = x.g, x.ids if reads is None else x.held.copy(), reads or ReadCount()
 
     shape = property(lambda self: self.held.shape)
     ndim = property(lambda self: self.held.ndim)
@@ -216,14 +216,14 @@ class Rows(Sym):
             )
 
 
-def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
+def flatten_nodes(g: Graph, tree: Any) -> tuple[list[int], Any]:
     """Return the nodes of a tree of numbers and arrays, and a function that builds the tree from other nodes.
 
     A large array is one node. If there is one, smaller arrays are single nodes too."""
     found: list[Sym] = []
 
     def leaf(x):
-        found.append(real(lift(g, x)))
+        found.append(as_real_symbol(lift(g, x)))
         return len(found) - 1, ()
 
     def walk(x):
@@ -246,25 +246,25 @@ def flat(g: Graph, tree: Any) -> tuple[list[int], Any]:
         first, dims, block = places[s[0]]
         if block:
             return Sym(g, g.names(ids[first], dims))
-        return Sym(g, np.array(ids[first : first + size_of(dims)], np.int64).reshape(dims))
+        return Sym(g, np.array(ids[first : first + element_total(dims)], np.int64).reshape(dims))
 
     return nodes, build
 
 
-def count(g: Graph, nodes: list[int]) -> int:
+def number_count(g: Graph, nodes: list[int]) -> int:
     """Return the count of numbers in these nodes."""
-    return sum(size_of(g.shape[i]) for i in nodes)
+    return sum(element_total(g.shape[i]) for i in nodes)
 
 
 def contribution(g: Graph, x: Any, f: Any) -> int:
-    x = real(lift(g, x))
+    x = as_real_symbol(lift(g, x))
     if x.size != 1:
         raise KernelError(f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum")
     return int(x.nodes.ravel()[0])
 
 
 def handed_out(g: Graph, x: Any) -> list[int]:
-    return [int(i) for i in real(lift(g, x)).nodes.ravel()]
+    return [int(i) for i in as_real_symbol(lift(g, x)).nodes.ravel()]
 
 
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
@@ -274,7 +274,7 @@ def datum(t: Tracer, loop: int, rows: int) -> Sym:
 STAND_IN = 0.5  # hardly any log density is singular here
 
 
-def gated(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
+def gate_missing(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
     """Return whether a component of the datum is missing, and the datum with replacements for missing ones.
 
     Results from a replacement are not used, but a nan there would reach derivatives as 0 * nan."""
@@ -316,7 +316,7 @@ def trace_likelihood(
     build: Callable | None = None,
     what: str = "value",
     reject: bool = False,
-) -> Program:
+) -> KernelProgram:
     """Return the program of the sum over data of f(theta, datum).
 
     `missing`: some data are nan; `skip` leaves them out. `build` makes theta of its p numbers. `what` is
@@ -324,11 +324,11 @@ def trace_likelihood(
     that is not finite is 0."""
     g = t.g
     g.complete = not missing
-    loop = Loop(g.new_loop(), "data")
+    loop = ProgramLoop(g.new_loop(), "data")
     t.hoists = what != "scores"  # the derivative through a loop differs for each datum
     numbers = t.inputs("th", 0, 0, (p,))
-    theta = Rows(numbers) if build is None else build(numbers)
-    absent, y = gated(t, loop.id, rows) if missing and skip else (None, datum(t, loop.id, rows))
+    theta = ParameterRows(numbers) if build is None else build(numbers)
+    absent, y = gate_missing(t, loop.id, rows) if missing and skip else (None, datum(t, loop.id, rows))
     with t.step(loop.id, None if absent is None else g.negation(absent)) as region:
         inc = contribution(g, t.run(f, theta, y), f)
         t.varying([inc])
@@ -339,9 +339,9 @@ def trace_likelihood(
     loop.inner = region.loops
     if what == "value":
         value = loop.add_sum(g, inc)
-        return Program(g, [p], rows, [*t.loops, *([loop] if loop.sums else [])], [[value]])
+        return KernelProgram(g, [p], rows, [*t.loops, *([loop] if loop.sums else [])], [[value]])
     loop.each = [inc]
-    program = Program(g, [p], rows, [*t.loops, loop], [])
+    program = KernelProgram(g, [p], rows, [*t.loops, loop], [])
     if what == "scores":
         loop.each = step_gradient(g, loop, inc, [int(i) for i in numbers.ids])
         if reject:
@@ -350,7 +350,7 @@ def trace_likelihood(
     return program
 
 
-class Recursion:
+class RecursionTrace:
     """The step of a recursion, traced repeatedly under weaker assumptions on the carry."""
 
     def __init__(
@@ -359,24 +359,24 @@ class Recursion:
         self.init, self.step, self.rows, self.missing, self.skip = init, step, rows, missing, skip
         self.t, self.g = t, t.g
         self.p, theta = p, t.inputs("th", 0, 0, (p,))
-        self.theta = Rows(theta) if build is None else build(theta)
-        self.loop = Loop(t.g.new_loop(), "data")
-        self.start, self.build = flat(t.g, t.run(init, self.theta))
+        self.theta = ParameterRows(theta) if build is None else build(theta)
+        self.loop = ProgramLoop(t.g.new_loop(), "data")
+        self.start, self.build = flatten_nodes(t.g, t.run(init, self.theta))
         t.varying(self.start)
 
     def traced(self, ids: list[int], what: str) -> tuple[list[int], list[int]]:
         t, g = self.t, self.g
-        absent, y = gated(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
+        absent, y = gate_missing(t, self.loop.id, self.rows) if self.missing else (None, datum(t, self.loop.id, self.rows))
         with t.step(self.loop.id, None if absent is None else g.negation(absent)) as region:
             out = t.run(self.step, self.build(ids), self.theta, y)
             if not isinstance(out, tuple) or len(out) != 2:
                 raise KernelError(f"{origin(self.step)} must return (carry, contribution)")
-            after = flat(g, out[0])[0]
+            after = flatten_nodes(g, out[0])[0]
             inc = handed_out(g, out[1]) if what == "path" else [contribution(g, out[1], self.step)]
             t.varying([*after, *inc])
         self.loop.inner = region.loops
         if [g.shape[i] for i in after] != [g.shape[i] for i in self.start]:
-            before, then = count(g, self.start), count(g, after)
+            before, then = number_count(g, self.start), number_count(g, after)
             if before == then:
                 raise KernelError(f"{origin(self.step)}: the arrays of the carry have other shapes after the step than before it")
             raise KernelError(f"{origin(self.step)}: the carry has {before} numbers before the step and {then} after it")
@@ -385,13 +385,13 @@ class Recursion:
             kept = ids
             if self.skip is not None:
                 with t.step(self.loop.id, absent) as region:
-                    kept = flat(g, t.run(self.skip, self.build(ids), self.theta))[0]
+                    kept = flatten_nodes(g, t.run(self.skip, self.build(ids), self.theta))[0]
                 self.loop.inner += region.loops
             after = [g.select(absent, k, n) for k, n in zip(kept, after, strict=True)]
         after = [g.spread(n, g.shape[s]) for n, s in zip(after, self.start, strict=True)]
         return after, inc
 
-    def program(self, what: str) -> Program:
+    def program(self, what: str) -> KernelProgram:
         """Return the program for `what`.
 
         "value" is the sum of the contributions, "each" the contributions, "path" the same for arrays, "final"
@@ -415,7 +415,7 @@ class Recursion:
                 break
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
-        if isinstance(self.theta, Rows):
+        if isinstance(self.theta, ParameterRows):
             if self.skip is not None and not self.missing and self.theta.reads.count < self.p:  # its rows count
                 with self.t.step(self.loop.id):
                     self.t.run(self.skip, self.build(start), self.theta)
@@ -426,13 +426,13 @@ class Recursion:
         loop.start, loop.next = [start[k] for k in kept], [after[k] for k in kept]
         if what == "value":
             value = loop.add_sum(g, inc[0])
-            return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
+            return KernelProgram(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.sums else [])], [[value]])
         if what in ("each", "path"):
             loop.each = inc
-            return Program(g, [self.p], self.rows, [*self.t.loops, loop], [])
+            return KernelProgram(g, [self.p], self.rows, [*self.t.loops, loop], [])
         outputs = [start[k] if r in fixed else g.input("co", loop.id, r) for k, r in enumerate(leader)]
         layout = tree_map(lambda x: x.ids, self.build(range(len(outputs))))
-        return Program(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout)
+        return KernelProgram(g, [self.p], self.rows, [*self.t.loops, *([loop] if loop.carry else [])], [outputs], layout=layout)
 
 
 @shortest
@@ -446,17 +446,17 @@ def trace_recursion(
     rule: Any,
     build: Callable | None = None,
     what: str = "value",
-) -> Program:
-    """Return the program of a recursion (see `Recursion.program`).
+) -> KernelProgram:
+    """Return the program of a recursion (see `RecursionTrace.program`).
 
     `missing`: some data are nan. `rule` is "step" (the step itself checks), or a function (the carry after a
     missing datum); otherwise the step is skipped."""
     t.g.complete = not missing
     skip = rule if callable(rule) else None
-    return renumbered(Recursion(t, init, step, p, rows, missing and rule != "step", skip, build).program(what))
+    return renumber_carry(RecursionTrace(t, init, step, p, rows, missing and rule != "step", skip, build).program(what))
 
 
-def renumbered(p: Program) -> Program:
+def renumber_carry(p: KernelProgram) -> KernelProgram:
     """Renumber the components of carries as 0, 1, 2, ...; new ones are numbered by the length."""
     g, new = p.g, {}
     for loop in p.loops:
@@ -476,7 +476,7 @@ def renumbered(p: Program) -> Program:
 
 
 @shortest
-def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[Program, Callable]:
+def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> tuple[KernelProgram, Callable]:
     """Trace f on per-sample arguments; return the program and a function from an array of rows to its result.
 
     Argument n of f is input array place[n], and shapes are those of the input arrays."""
@@ -490,7 +490,7 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
     def note(x):
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
-        x = real(lift(t.g, x))
+        x = as_real_symbol(lift(t.g, x))
         shape.append((x.shape, [t.g.pack(x.ids)] if t.g.limits.large(x.size) else [int(i) for i in x.nodes.ravel()]))
         return len(shape) - 1
 
@@ -500,10 +500,10 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
         node = tree if node is None else node
         if is_node(node):
             return rebuilt(node, [build(rows, m) for m in children(node)])
-        at = sum(size_of(dims) for dims, _ in shape[:node])
+        at = sum(element_total(dims) for dims, _ in shape[:node])
         dims, _ = shape[node]
-        return rows[at : at + size_of(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
+        return rows[at : at + element_total(dims)].reshape(dims + rows.shape[1:]) if dims else rows[at]
 
     outputs = [i for _, ids in shape for i in ids]
     t.varying(outputs)
-    return Program(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build
+    return KernelProgram(t.g, [int(np.prod(s, dtype=int)) for s in shapes], 0, t.loops, [outputs]), build

@@ -10,16 +10,16 @@ from typing import Any
 import numpy as np
 
 from ...ops.declare import PRIMITIVES
-from ..graph.blocks import Limits, triangle
+from ..graph.blocks import Limits, triangle_ones
 from ..graph.nodes import OPERATIONS, Graph
-from .array_functions import matmul, total
-from .linalg import cholesky, det, inv, slogdet, solve, solve_triangular
-from .symbolic import ARRAYS, Sym, Symbols, lift, operand
+from .array_functions import symbolic_matmul, symbolic_sum
+from .linalg import symbolic_cholesky, symbolic_det, symbolic_inv, symbolic_slogdet, symbolic_solve, symbolic_solve_triangular
+from .symbolic import ARRAYS, Sym, Symbols, lift, operand_node
 
 WHOLE = Limits(elements=0, row=0, products=-1)  # nothing is unrolled
 
 
-class Whole:
+class MatrixOperation:
     """The node of an operation of ops/.
 
     `arrays` lists the operands of the node that are its inputs. `settings` derives its settings from the
@@ -80,7 +80,7 @@ class Whole:
         return node_of_array(g, found[self.output] if self.prim.multi else found)
 
 
-class Constant:
+class ConstantNode:
     """A node that passes no derivative on, because its users treat its operands themselves."""
 
     form, singular, length = None, False, 0
@@ -93,37 +93,38 @@ class Constant:
 
 
 def node_of_array(g: Graph, x: Any) -> int:
-    return operand(g, x.ids)
+    return operand_node(g, x.ids)
 
 
 OPERATIONS.update({
-    "matmul": Whole("matmul", (0, 1)),
-    "sum": Whole("sum", (0,), lambda *axes: {"axis": axes, "keepdims": False}),
-    "cholesky": Whole("cholesky_lower", (0,)),
-    "trisolve": Whole(
+    "matmul": MatrixOperation("matmul", (0, 1)),
+    "sum": MatrixOperation("sum", (0,), lambda *axes: {"axis": axes, "keepdims": False}),
+    "cholesky": MatrixOperation("cholesky_lower", (0,)),
+    "trisolve": MatrixOperation(
         "solve_triangular", (0, 1),
         lambda lower, transpose, unit: dict(trans=int(transpose), lower=lower, unit_diagonal=unit, overwrite_b=False, check_finite=True),
     ),
-    "lusolve": Whole("solve_matrix", (0, 2), lambda transpose: {}, turned=lambda transpose: transpose),
-    "det": Whole("det", (0,)), "logdet": Whole("sign_and_log", (0,), output=1), "lu": Constant(), "detsign": Constant(),
+    "lusolve": MatrixOperation("solve_matrix", (0, 2), lambda transpose: {}, turned=lambda transpose: transpose),
+    "det": MatrixOperation("det", (0,)), "logdet": MatrixOperation("sign_and_log", (0,), output=1), "lu": ConstantNode(),
+    "detsign": ConstantNode(),
 })  # fmt: skip
 
 
-def triangle_of(x: Sym, lower: bool, strict: bool = False) -> Sym:
-    return x * triangle(len(x), lower, 0.0 if strict else 1.0)
+def triangle_part(x: Sym, lower: bool, strict: bool = False) -> Sym:
+    return x * triangle_ones(len(x), lower, 0.0 if strict else 1.0)
 
 
-def halved(x: Sym) -> Sym:
-    return x * triangle(len(x), True, 0.5)
+def halve_diagonal(x: Sym) -> Sym:
+    return x * triangle_ones(len(x), True, 0.5)
 
 
-def mirrored(x: Sym, alike: bool, lower: bool) -> Sym:
-    x = x * triangle(len(x), lower, 0.5)
+def mirror_triangle(x: Sym, alike: bool, lower: bool) -> Sym:
+    x = x * triangle_ones(len(x), lower, 0.5)
     return x + x.T
 
 
-def folded(x: Sym, alike: bool, lower: bool) -> Sym:
-    return (x + x.T) * triangle(len(x), lower, 0.5)
+def fold_triangle(x: Sym, alike: bool, lower: bool) -> Sym:
+    return (x + x.T) * triangle_ones(len(x), lower, 0.5)
 
 
 def of_prim(name: str) -> Any:
@@ -131,10 +132,13 @@ def of_prim(name: str) -> Any:
 
 
 ARRAYS.update({
-    of_prim("matmul"): matmul, of_prim("sum"): total, of_prim("cholesky_lower"): cholesky, of_prim("solve_triangular"): solve_triangular,
-    of_prim("solve_matrix"): solve, of_prim("inv"): inv, of_prim("det"): det, of_prim("sign_and_log"): slogdet,
-    of_prim("cofactor"): lambda x: det(x) * inv(x).T,
-    of_prim("triangle"): triangle_of, of_prim("halved"): halved, of_prim("mirrored"): mirrored, of_prim("folded"): folded,
+    of_prim("matmul"): symbolic_matmul, of_prim("sum"): symbolic_sum, of_prim("cholesky_lower"): symbolic_cholesky,
+    of_prim("solve_triangular"): symbolic_solve_triangular,
+    of_prim("solve_matrix"): symbolic_solve, of_prim("inv"): symbolic_inv, of_prim("det"): symbolic_det,
+    of_prim("sign_and_log"): symbolic_slogdet,
+    of_prim("cofactor"): lambda x: symbolic_det(x) * symbolic_inv(x).T,
+    of_prim("triangle"): triangle_part, of_prim("halved"): halve_diagonal, of_prim("mirrored"): mirror_triangle,
+    of_prim("folded"): fold_triangle,
     of_prim("alike_each"): lambda x: lift(x.g, [[False]]),  # kernels read the lower triangle
     of_prim("reshape"): lambda x, to: x.reshape(to), of_prim("transpose"): lambda x, axes: x.transpose(axes),
     of_prim("broadcast_to"): lambda x, to: Sym(x.g, np.broadcast_to(x.ids, to)),

@@ -16,7 +16,7 @@ from .views import index
 from .writes import write_value
 
 
-class Flat(Elements):
+class FlatIterator(Elements):
     """An iterator over x. Its elements can also be read and written by their positions in C order."""
 
     __slots__ = ("base", "place", "_x")
@@ -51,7 +51,7 @@ class Flat(Elements):
         return self._x[self._places(at)]
 
     def __setitem__(self, at: Any, y: Any) -> None:
-        y = views.ravel(y.base) if type(y) is Flat else y
+        y = views.ravel(y.base) if type(y) is FlatIterator else y
         if overlaps.lies_in(self._x, y):
             at = index(at)
             return write_value(self._x, overlaps.left_in(self._x, [y], lambda x, ys: x.flat.__setitem__(at, *ys)), ALL)
@@ -61,14 +61,14 @@ class Flat(Elements):
         write_value(self._x, y[np.arange(count) % y.size].reshape(np.shape(places[0])), places)
 
     __hash__ = None  # type: ignore[assignment]
-    __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.eq, operator.ne)]
-    __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.lt, operator.le)]
-    __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), elements(y)) for f in (operator.gt, operator.ge)]
+    __eq__, __ne__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.eq, operator.ne)]
+    __lt__, __le__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.lt, operator.le)]
+    __gt__, __ge__ = [lambda self, y, f=f: f(self.copy(), flat_elements(y)) for f in (operator.gt, operator.ge)]
 
     def __len__(self) -> int:
         return self._x.size
 
-    def __iter__(self) -> "Flat":
+    def __iter__(self) -> "FlatIterator":
         return self
 
     def __next__(self) -> Any:
@@ -84,15 +84,15 @@ class Flat(Elements):
         return getattr(ufunc, method)(*[argument(a) for a in args], **kwargs)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        return f(*elements(args), **elements(kwargs))
+        return f(*flat_elements(args), **flat_elements(kwargs))
 
 
-elements: Callable = nested(argument)
+flat_elements: Callable = nested(argument)
 
 
-def fill(x: Any, y: Any) -> None:
+def assign_flat(x: Any, y: Any) -> None:
     """Assign x.flat = y."""
     if overlaps.lies_in(x, y):
         write_value(x, overlaps.left_in(x, [y], lambda x, ys: setattr(x, "flat", *ys)), Ellipsis)
     else:
-        Flat(x)[ALL] = y
+        FlatIterator(x)[ALL] = y

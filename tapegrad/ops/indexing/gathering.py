@@ -15,13 +15,13 @@ from ..._core.variable import ArrayVariable, Variable, frozen
 from ..creation import cast
 from ..declare import NUMPY, dtype, implements, linear, ndim, primitive, rules, shape, xp
 from ..declare import dtype as dtype_of
-from ..shaping import arrays_of, copy, fit, rolled
+from ..shaping import arrays_of, copy, fit_to_shape, rolled
 from ..shaping import broadcast_to as spread_to
 from ..shaping import concatenate as end_to_end
 from ..shaping import reshape as reshaped
 from . import views
-from .traced_indices import is_hidden, picked
-from .views import array_like, axis_of, index, part
+from .traced_indices import indexed_copy, is_hidden
+from .views import array_like, axis_of, index, slice_of
 
 # --- linear maps, each beside its adjoint ---
 
@@ -72,7 +72,7 @@ rules(diagonal_of, lambda g, out, x, k: on_diagonal(g, k=k, to=shape(x)[-2:]), j
 rules(on_diagonal, lambda g, out, x, k, to: diagonal_of(g, k=k), jvp=linear)
 
 
-def value_of(a: Any) -> Any:
+def frozen_value(a: Any) -> Any:
     """a as a value. It may alias the memory of a, so a later write to a first moves a to other memory."""
     a = array_like(a)
     if not isinstance(a, Variable):
@@ -81,19 +81,19 @@ def value_of(a: Any) -> Any:
     return frozen(a)
 
 
-def constant(a: Any) -> Any:
+def constant_index(a: Any) -> Any:
     """Indices and counts that decide the shape of a result; their derivative is zero."""
     return np.asarray(index(a)) if isinstance(a, (list, tuple)) else values_of(a)
 
 
-def integer(n: Any) -> Any:
+def integer_constant(n: Any) -> Any:
     if type(n) is int:
         return n
-    n = constant(n)
+    n = constant_index(n)
     return tuple([int(k) for k in n.tolist()]) if np.ndim(n) else int(n)
 
 
-def taken(x: Any, at: Any, axis: int) -> Any:
+def take_along(x: Any, at: Any, axis: int) -> Any:
     """x at integer indices along one axis.  A mask is read as the integers 0 and 1."""
     at = at if is_array(at) else np.asarray(at)
     at = at.astype(np.intp) if at.dtype.kind == "b" else at
@@ -212,22 +212,22 @@ def ix_(*args):
 
 @implements(np.repeat)
 def repeat(a, repeats, axis=None):
-    x = value_of(a)
+    x = frozen_value(a)
     if axis is None:
         x, axis = reshaped(x, to=(-1,)), 0
     axis = axis_of(axis, ndim(x))
-    n = constant(repeats)
+    n = constant_index(repeats)
     if np.size(n) == 1:
         k, s = int(n if np.ndim(n) == 0 else n[0]), shape(x)
         wide = spread_to(reshaped(x, to=s[: axis + 1] + (1,) + s[axis + 1 :]), to=s[: axis + 1] + (k,) + s[axis + 1 :])
         return copy(reshaped(wide, to=s[:axis] + (s[axis] * k,) + s[axis + 1 :]))
-    return taken(x, np.repeat(np.arange(shape(x)[axis]), n), axis)
+    return take_along(x, np.repeat(np.arange(shape(x)[axis]), n), axis)
 
 
 @implements(np.tile)
 def tile(A, reps):
-    x = value_of(A)
-    reps = integer(reps)
+    x = frozen_value(A)
+    reps = integer_constant(reps)
     reps = reps if type(reps) is tuple else (reps,)
     n = max(len(reps), ndim(x))
     s = (1,) * (n - ndim(x)) + shape(x)
@@ -243,20 +243,20 @@ def tile(A, reps):
 @implements(np.resize)
 def resize(a, new_shape):
     x = views.ravel(a)
-    to = views.sizes(new_shape)
+    to = views.axis_sizes(new_shape)
     n, size = int(np.prod(to)), shape(x)[0]
     if size == 0 or n == 0:
         return cast(xp(x).zeros(to), dtype(x))
-    return views.reshape(taken(x, np.arange(n) % size, 0), to)
+    return views.reshape(take_along(x, np.arange(n) % size, 0), to)
 
 
 @implements(np.roll)
 def roll(a, shift, axis=None):
-    return rolled(array_like(a), shift=integer(shift), axis=axis)
+    return rolled(array_like(a), shift=integer_constant(shift), axis=axis)
 
 
 def fit_dtype(x: Any, to: Any) -> Any:
-    return x if dtype(x) == to else fit(x, shape(x), to)
+    return x if dtype(x) == to else fit_to_shape(x, shape(x), to)
 
 
 # --- triangles and diagonals ---
@@ -264,15 +264,15 @@ def fit_dtype(x: Any, to: Any) -> Any:
 
 @implements(np.tril)
 def tril(m, k=0):
-    return lower_part(triangle_of(m), k=integer(k))
+    return lower_part(triangle_of_matrix(m), k=integer_constant(k))
 
 
 @implements(np.triu)
 def triu(m, k=0):
-    return upper_part(triangle_of(m), k=integer(k))
+    return upper_part(triangle_of_matrix(m), k=integer_constant(k))
 
 
-def triangle_of(m: Any) -> Any:
+def triangle_of_matrix(m: Any) -> Any:
     m = array_like(m)
     return m if ndim(m) != 1 else spread_to(m, to=(shape(m)[0], shape(m)[0]))
 
@@ -281,7 +281,7 @@ def triangle_of(m: Any) -> Any:
 def diag(v, k=0):
     if k == 0 and type(v) is ArrayVariable and type(v._value) is np.ndarray and v._value.ndim == 2:
         return views.diagonal(v)
-    v, k = array_like(v), integer(k)
+    v, k = array_like(v), integer_constant(k)
     if ndim(v) == 1:
         n = shape(v)[0] + abs(k)
         return on_diagonal(v, k=k, to=(n, n))
@@ -300,7 +300,7 @@ def vander(x, N=None, increasing=False):
     x = array_like(x)
     if ndim(x) != 1:
         raise ValueError("numpy.vander: x must be a vector")
-    n = shape(x)[0] if N is None else integer(N)
+    n = shape(x)[0] if N is None else integer_constant(N)
     if n < 0:
         raise ValueError(f"numpy.vander: N={n} is negative")
     powers = xp(x).arange(n) if increasing else xp(x).arange(n)[::-1]
@@ -326,37 +326,37 @@ def take(a, indices, axis=None, mode="raise"):
     if is_hidden(indices):
         at = primal_of(array_like(indices))
         at = at % n if mode == "wrap" else at.clip(0, n - 1) if mode == "clip" else at
-        return picked(x, (slice(None),) * axis + (at,))
-    at = constant(indices)
+        return indexed_copy(x, (slice(None),) * axis + (at,))
+    at = constant_index(indices)
     if mode == "wrap":
         at = at % n
     elif mode == "clip":
         at = at.clip(0, n - 1) if is_array(at) else min(max(int(at), 0), n - 1)
     if is_array(at):
-        return in_rows(taken(x, at, axis))
+        return in_rows(take_along(x, at, axis))
     y = x[(slice(None),) * axis + (int(at),)]
     return copy(y) if ndim(y) else y
 
 
 @implements(np.compress)
 def compress(condition, a, axis=None):
-    x, condition = array_like(a), host(condition)
+    x, condition = array_like(a), host_constant(condition)
     if np.ndim(condition) != 1:
         raise ValueError("numpy.compress: the condition must be a vector")
     if axis is None:
         x, axis = views.ravel(x), 0
-    return in_rows(taken(x, np.flatnonzero(condition), axis_of(axis, ndim(x))))
+    return in_rows(take_along(x, np.flatnonzero(condition), axis_of(axis, ndim(x))))
 
 
-def host(a: Any) -> np.ndarray:
+def host_constant(a: Any) -> np.ndarray:
     """Indices and masks on the host, for results whose shape depends on them."""
-    a = constant(a)
+    a = constant_index(a)
     return a.get() if is_array(a) and xp_of(a) is not np else np.asarray(a)
 
 
 @implements(np.extract)
 def extract(condition, arr):
-    return compress(host(condition).ravel(), arr)
+    return compress(host_constant(condition).ravel(), arr)
 
 
 @implements(np.delete, layout="asked")
@@ -365,7 +365,7 @@ def delete(arr, obj, axis=None):
     if axis is None:
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
-    return taken(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host(obj)), axis)
+    return take_along(x, np.delete(np.arange(shape(x)[axis]), obj if isinstance(obj, slice) else host_constant(obj)), axis)
 
 
 @implements(np.insert, layout="asked")
@@ -375,9 +375,9 @@ def insert(arr, obj, values, axis=None):
         x, axis = views.ravel(x), 0
     axis = axis_of(axis, ndim(x))
     s = shape(x)
-    at = obj if isinstance(obj, slice) else constant(obj)
+    at = obj if isinstance(obj, slice) else constant_index(obj)
     if is_array(at) and at.ndim and at.dtype.kind == "b":
-        at = np.flatnonzero(host(at))
+        at = np.flatnonzero(host_constant(at))
     if not isinstance(at, slice) and np.ndim(at) == 0:
         values = views.reshape(values, (1,) * (ndim(x) - ndim(values)) + shape(values)) if ndim(values) < ndim(x) else values
         values = values if ndim(values) == 0 else views.moveaxis(values, 0, axis)
@@ -388,7 +388,7 @@ def insert(arr, obj, values, axis=None):
             count = np.broadcast_shapes(shape(values), s[:axis] + (1,) + s[axis + 1 :])[axis]
     values = fit_dtype(views.broadcast_to(values, s[:axis] + (count,) + s[axis + 1 :]), dtype(x))
     order = np.insert(np.arange(s[axis]), at, s[axis] + np.arange(count))
-    return taken(end_to_end(x, values, axis=axis), order, axis)
+    return take_along(end_to_end(x, values, axis=axis), order, axis)
 
 
 @implements(np.trim_zeros)
@@ -396,12 +396,12 @@ def trim_zeros(filt, trim="fb", axis=None):
     x = array_like(filt)
     if ndim(x) != 1 or axis not in (None, 0, -1):
         raise ArgumentError("trim_zeros: only one-dimensional arrays are supported on a tracked Variable")
-    on = np.flatnonzero(host(x != 0))
+    on = np.flatnonzero(host_constant(x != 0))
     if not on.size:
-        return part(x, (slice(0, 0),))
+        return slice_of(x, (slice(0, 0),))
     start = int(on[0]) if "f" in trim.lower() else 0
     stop = int(on[-1]) + 1 if "b" in trim.lower() else shape(x)[0]
-    return part(x, (slice(start, stop),))
+    return slice_of(x, (slice(start, stop),))
 
 
 @implements(np.select, layout="asked")
@@ -410,14 +410,14 @@ def select(condlist, choicelist, default=0):
         raise ValueError("list of cases must be same length as list of conditions")
     y = default
     for on, choice in list(zip(condlist, choicelist, strict=True))[::-1]:
-        y = NUMPY[np.where](on if isinstance(on, Variable) else constant(on), choice, y)
+        y = NUMPY[np.where](on if isinstance(on, Variable) else constant_index(on), choice, y)
     return y
 
 
 @implements(np.choose)
 def choose(a, choices, mode="raise"):
     known_mode("choose", mode)
-    at, xs = constant(a), arrays_of(list(choices))
+    at, xs = constant_index(a), arrays_of(list(choices))
     if np.result_type(at).kind not in "biu":
         raise TypeError("numpy.choose: the first array must be one of integers")
     n = len(xs)
@@ -431,13 +431,13 @@ def choose(a, choices, mode="raise"):
     for k in range(n - 2, -1, -1):
         y = NUMPY[np.where](at == k, xs[k], y)
     to = np.broadcast_shapes(np.shape(at), shape(y))
-    return y if shape(y) == to else spread_to(value_of(y), to=to)
+    return y if shape(y) == to else spread_to(frozen_value(y), to=to)
 
 
 @implements(np.piecewise)
 def piecewise(x, condlist, funclist, *args, **kw):
     x = array_like(x)
-    masks = constant(condlist) if not isinstance(condlist, list) else [constant(c) for c in condlist]
+    masks = constant_index(condlist) if not isinstance(condlist, list) else [constant_index(c) for c in condlist]
     if not isinstance(masks, list):
         masks = [masks] if np.ndim(masks) == ndim(x) else list(masks)
     if np.ndim(masks[0]) == 0 and ndim(x):
@@ -479,7 +479,7 @@ def diff(a, n=1, axis=-1, prepend=None, append=None):
         x = concatenate([e for e in (ends[0], x, ends[1]) if e is not None], axis)
     before = (slice(None),) * axis
     for _ in range(n):
-        x = part(x, (*before, slice(1, None))) - part(x, (*before, slice(None, -1)))
+        x = slice_of(x, (*before, slice(1, None))) - slice_of(x, (*before, slice(None, -1)))
     return x
 
 

@@ -13,10 +13,10 @@ from ..._core.variable import Variable, View
 from .. import shaping as s
 from ..declare import implements
 from .regions import PARTS, region
-from .views import array_like, ravel, shown
+from .views import array_like, layout_source, ravel
 
 
-def steps_of(x: Variable) -> tuple:
+def path_to_owner(x: Variable) -> tuple:
     """The handle that owns the memory of x, and the steps from there to x."""
     return (x._base, x._path) if type(x) is View else (x, ())
 
@@ -26,19 +26,19 @@ def memory_of(x: Any) -> tuple:
     an argument or a captured array counts as the array that it stands for."""
     if not isinstance(x, Variable):
         return x, None
-    base, path = steps_of(x)
+    base, path = path_to_owner(x)
     for shadow in OPEN.shadows:
         for array, v in (*shadow.given, *shadow.arrays):
             if v is base:
                 return region(array, path), None
-    return shown(x), base
+    return layout_source(x), base
 
 
 def answered(asked: Callable, a: Any, b: Any, max_work: Any) -> bool:
     (x, p), (y, q) = memory_of(a), memory_of(b)
     if p is not q and isinstance(a, Variable) and isinstance(b, Variable):
         return False  # handles over the same array share it only until a write
-    return asked(x, y, max_work) or (p is not q and asked(shown(a) if isinstance(a, Variable) else a, y, max_work))
+    return asked(x, y, max_work) or (p is not q and asked(layout_source(a) if isinstance(a, Variable) else a, y, max_work))
 
 
 @implements(np.shares_memory, layout="own")
@@ -53,9 +53,9 @@ def may_share_memory(a, b, max_work=0):
 
 def lies_in(x: Any, y: Any) -> bool:
     """May y share memory with x, the target of a write?"""
-    if not (isinstance(x, Variable) and isinstance(y, Variable)) or steps_of(x)[0] is not steps_of(y)[0]:
+    if not (isinstance(x, Variable) and isinstance(y, Variable)) or path_to_owner(x)[0] is not path_to_owner(y)[0]:
         return False
-    x, y = shown(x), shown(y)
+    x, y = layout_source(x), layout_source(y)
     return isinstance(x, np.ndarray) and isinstance(y, np.ndarray) and np.may_share_memory(x, y)
 
 
@@ -64,14 +64,14 @@ def left_in(x: Variable, sources: list, write: Callable) -> Any:
 
     NumPy buffers most such writes, and does others element by element in an order of its own. So NumPy
     performs this write on arrays with the same layout that hold element numbers."""
-    base, path = steps_of(x)
+    base, path = path_to_owner(x)
     here = layout_of(base)
     steps, pool, size = list(path), [ravel(s.copy(base, "C"))], here.size
     numbers = room_like(here)
     numbers[...] = np.arange(size).reshape(here.shape)
     given = []
     for y in sources:
-        owner, found = steps_of(y) if isinstance(y, Variable) else (None, ())
+        owner, found = path_to_owner(y) if isinstance(y, Variable) else (None, ())
         if owner is base:
             steps += found
             given.append(region(numbers, found))

@@ -12,12 +12,12 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import F8, constant_winner, is_array, shares_memory, xp_of, zeros_laid_out
+from ..._core.arrays import F8, constant_winner, is_array, may_share_memory, xp_of, zeros_laid_out
 from ..._core.primitive import ADD_AT, ASSIGN, READ, bind, hook, layout_of
-from ..._core.reverse import REGION, add_region, buffer_of, fixed, read_region, set_region, summed
+from ..._core.reverse import REGION, add_cotangents, add_region, buffer_of, read_region, set_region, setting_copy
 from ..._core.variable import Variable, bottom, variable
 from ..declare import primitive
-from ..shaping import argsort, fit, reshape, transpose, zeros_like
+from ..shaping import argsort, fit_to_shape, reshape, transpose, zeros_like
 
 STEPS = {
     "at": lambda b, i: b[i],
@@ -74,7 +74,7 @@ def basic(at: Any) -> bool:
     return True
 
 
-def laid_out(b: Any) -> tuple:
+def layout_of_buffer(b: Any) -> tuple:
     """The arguments of `zeros_laid_out` for a cotangent of the buffer b."""
     return xp_of(b), b.shape, b.strides, b.dtype
 
@@ -110,13 +110,13 @@ def _target(x, path, at):
         path, at = path[:-1], path[-1][1]
     r = region(x, path)
     if is_apart(r, x, path):
-        return flat_of(x), _places(x, path, at)
+        return as_flat_source(x), coordinates_of(x, path, at)
     return r, at
 
 
 def is_apart(r: Any, x: Any, path: tuple) -> bool:
     """Is the region r of x a copy, so that its elements must be given by their positions in x?"""
-    return r.size and any(kind in FLAT for kind, _ in path) and not shares_memory(r, x)
+    return r.size and any(kind in FLAT for kind, _ in path) and not may_share_memory(r, x)
 
 
 def cut_of(x: Any, path: tuple) -> int | None:
@@ -135,13 +135,13 @@ def beside_parts(path: tuple) -> int | None:
     return first or next((k for k, (kind, _) in enumerate(path) if kind not in PARTS), None)
 
 
-def flat_of(x: Any) -> Any:
+def as_flat_source(x: Any) -> Any:
     """x, or for an x without axes its element as a vector, because coordinates need an axis."""
     return x if x.shape else x.reshape(1)
 
 
-def _places(x, path, at):
-    """The coordinates of the elements of a region in `flat_of(x)`."""
+def coordinates_of(x, path, at):
+    """The coordinates of the elements of a region in `as_flat_source(x)`."""
     numbers = xp_of(x).arange(x.size).reshape(x.shape)
     return xp_of(x).unravel_index(region(numbers, path)[at], x.shape or (1,))
 
@@ -160,7 +160,7 @@ def assign(x, y, *, path, at):
     return x
 
 
-def folded(z: Any, to: tuple) -> Any:
+def sum_to_shape(z: Any, to: tuple) -> Any:
     """The sum of z over the axes that were broadcast from the shape `to`."""
     lead = z.ndim - len(to)
     return z.sum(tuple(range(lead)) + tuple([lead + i for i, k in enumerate(to) if k == 1 != z.shape[lead + i]])).reshape(to)
@@ -177,9 +177,9 @@ def add_at(x, y, *, path, at):
         if kind == "broadcast":  # these elements share memory, so their contributions are summed
             part = region(x, path[:k])
             z = add_at.prim.run(xp_of(x).zeros(to, part.dtype), y, path=path[k + 1 :], at=at)
-            return add_at.prim.run(x, folded(z, part.shape), path=path[:k], at=Ellipsis)
+            return add_at.prim.run(x, sum_to_shape(z, part.shape), path=path[:k], at=Ellipsis)
         if kind in SHARING:
-            add_at.prim.run(flat_of(x), y, path=(), at=_places(x, path, at))
+            add_at.prim.run(as_flat_source(x), y, path=(), at=coordinates_of(x, path, at))
             return x
     r, at = _target(x, path, at)
     if type(r) is np.ndarray and not r.flags.writeable:  # a diagonal, which NumPy makes read-only
@@ -237,13 +237,13 @@ def scatter_add(r: Any, at: Any, y: Any) -> None:
 
 def _of(base: Any) -> Any:
     """The buffer itself, which determines the layout of the cotangent."""
-    return laid_out(bottom(base))
+    return layout_of_buffer(bottom(base))
 
 
 def _record_read(tape, prim, inputs, slots, params):
     out = bind(prim, inputs, params)
     y = variable(out, tape, len(tape.records))
-    tape.records.append((pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], fixed(params["at"])))
+    tape.records.append((pull_read, slots[0], REGION, None, _of(inputs[0]), params["path"], setting_copy(params["at"])))
     if y._slot > tape.look:
         tape.grown()
     return y
@@ -262,7 +262,7 @@ def pull_read(G, owned, k, g, i, _, layout, path, at):
                 else:
                     c = transpose(g, axes=argsort(step)) if kind == "transpose" else reshape(g, to=layout[1])
                 h = G[i]
-                G[i] = c if h is None else summed(h, c, i, owned)
+                G[i] = c if h is None else add_cotangents(h, c, i, owned)
                 return
     if not path and basic(at):
         buffer = buffer_of(G, owned, i, layout)
@@ -316,10 +316,10 @@ def _record_write(pull):
         like = None if slots[1] is None else (c.shape, c.dtype)
         out = bind(prim, inputs, params)
         z = variable(out, tape, len(tape.records))
-        path, at = params["path"], fixed(params["at"])
+        path, at = params["path"], setting_copy(params["at"])
         if len(path) == 1 and path[0][0] == "at" and (at is Ellipsis or type(at) is slice and at == ALL):
             path, at = (), path[0][1]  # all of a part: the part itself
-        tape.records.append((pull, slots[0], REGION, slots[1], laid_out(b), like, (path, at)))
+        tape.records.append((pull, slots[0], REGION, slots[1], layout_of_buffer(b), like, (path, at)))
         if z._slot > tape.look:
             tape.grown()
         return z
@@ -332,9 +332,9 @@ def _give(G, owned, j, c, like):
     to, d = like
     if to or d is not F8 or type(c) is not np.float64:
         if type(c) is not np.ndarray or c.shape != to or c.dtype is not d:
-            c = fit(c, to, d)
+            c = fit_to_shape(c, to, d)
     h = G[j]
-    G[j] = c if h is None else summed(h, c, j, owned)
+    G[j] = c if h is None else add_cotangents(h, c, j, owned)
 
 
 def _hand_on(G, owned, k, g, i):
@@ -342,7 +342,7 @@ def _hand_on(G, owned, k, g, i):
     if i is None:
         return
     if G[i] is not None:
-        g = summed(G[i], g, i, owned)
+        g = add_cotangents(G[i], g, i, owned)
     elif k in owned:
         owned.add(i)
     G[i] = g
@@ -393,16 +393,16 @@ def _pull_add_at(G, owned, k, g, i, j, layout, like, where):
 
 
 def _tangent(t, x):
-    """The tangent of a buffer about to be written. The handle owns it (`_core.primitive.own`)."""
+    """The tangent of a buffer about to be written. The handle owns it (`_core.primitive.own_memory`)."""
     if t is None:
-        return zeros_of(x)
+        return zeros_of_buffer(x)
     if type(t) is np.ndarray or is_array(layout_of(t)) or not is_array(layout_of(x)):
         return t
     # a number as the tangent of a 0-d array
-    return bind(ASSIGN, (zeros_of(x), t), {"path": (), "at": Ellipsis})
+    return bind(ASSIGN, (zeros_of_buffer(x), t), {"path": (), "at": Ellipsis})
 
 
-def zeros_of(x):
+def zeros_of_buffer(x):
     b = bottom(x)
     if is_array(b):
         z = xp_of(b).empty_like(b)

@@ -12,18 +12,18 @@ from ..._core.scope import OPEN
 from ..._core.variable import Variable
 from ..declare import dtype, ndim, primitive, shape, xp
 from ..piecewise import where
-from ..shaping import broadcast_to, fit, reshape, stacked, transpose
-from ..sorting import taken, taken_back
+from ..shaping import broadcast_to, fit_to_shape, nested_to_array, reshape, transpose
+from ..sorting import take_sorted, taken_back
 
 
 def is_hidden(at: Any) -> bool:
     """Does this index contain a number or array that differs between samples or replays?"""
-    return bool(OPEN.hiding) and _hidden(at)
+    return bool(OPEN.hiding) and hidden_parts(at)
 
 
-def _hidden(at: Any) -> bool:
+def hidden_parts(at: Any) -> bool:
     if type(at) in (tuple, list):
-        return any([_hidden(i) for i in at])
+        return any([hidden_parts(i) for i in at])
     if not isinstance(at, Variable):
         return False
     at = primal_of(at)
@@ -38,14 +38,14 @@ def is_hidden_mask(x: Any, at: Any, y: Any) -> bool:
     return 0 < ndim(at) and shape(at) == shape(x)[: ndim(at)] and np.ndim(layout_of(y)) <= ndim(x) - ndim(at)
 
 
-class Hole:
+class IndexPlaceholder:
     """Stands for the next hidden part of an index."""
 
 
-HOLE = Hole()
+HOLE = IndexPlaceholder()
 
 
-def filled(at: tuple, parts: Any) -> tuple:
+def with_hidden_parts(at: tuple, parts: Any) -> tuple:
     return tuple([next(parts) if i is HOLE else i for i in at])
 
 
@@ -66,16 +66,16 @@ def _stacked_places(run: Any, stacks: list, params: dict) -> Any:
 def places_of(*parts, at, to):
     """The numbers of the elements that the index selects in an array of shape `to`."""
     library = xp_of(parts[0])
-    return library.asarray(library.arange(int(np.prod(to))).reshape(to)[filled(at, iter(parts))])
+    return library.asarray(library.arange(int(np.prod(to))).reshape(to)[with_hidden_parts(at, iter(parts))])
 
 
-def places(x: Any, at: Any) -> Any:
+def element_numbers(x: Any, at: Any) -> Any:
     """The numbers of the elements of x[at]."""
     parts = []
 
     def part(i):
         if isinstance(i, list):
-            i = stacked(i)
+            i = nested_to_array(i)
         if not isinstance(i, Variable):
             return i
         i = primal_of(i)
@@ -109,20 +109,20 @@ def agreed(mask: Variable) -> Any:
     )
 
 
-def picked(x: Any, at: Any) -> Any:
+def indexed_copy(x: Any, at: Any) -> Any:
     """x[at], as a copy."""
-    k, i = along_axis(x, at)
+    k, i = axis_and_index(x, at)
     if i is not None:  # whole slices
         before, after = shape(x)[:k], shape(x)[k + 1 :]
         along = reshape(i, to=(1,) * k + (-1,) + (1,) * len(after))
         along = broadcast_to(along, to=(*before, shape(along)[k], *after))
-        return reshape(taken(x, along, k), to=(*before, *shape(i), *after))
-    n = places(x, at)
-    y = taken(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)
+        return reshape(take_sorted(x, along, k), to=(*before, *shape(i), *after))
+    n = element_numbers(x, at)
+    y = take_sorted(reshape(x, to=(-1,)), reshape(n, to=(-1,)), 0)
     return y[0] if shape(n) == () else reshape(y, to=shape(n))
 
 
-def along_axis(x: Any, at: Any) -> tuple:
+def axis_and_index(x: Any, at: Any) -> tuple:
     """(axis, index) if `at` is one array that differs between replays, after full slices only; else (0,
     None)."""
     at = at if type(at) is tuple else (at,)
@@ -158,17 +158,17 @@ def with_written(x: Any, y: Any, at: Any) -> Any:
         if ndim(y) > extra:
             return with_written(x, y, agreed(mask))
         return where(reshape(mask, to=shape(mask) + (1,) * extra), y, x)
-    n = places(x, at)
+    n = element_numbers(x, at)
     size = int(np.prod(shape(x)))
     writer = last_writer(reshape(n, to=(-1,)), size=size)
     y = reshape(broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y), to=shape(n)), to=(-1,))
-    new = where(writer >= 0, taken(fit(y, shape(y), dtype(x)), np.maximum(writer, 0), 0), reshape(x, to=(-1,)))
+    new = where(writer >= 0, take_sorted(fit_to_shape(y, shape(y), dtype(x)), np.maximum(writer, 0), 0), reshape(x, to=(-1,)))
     return reshape(new, to=shape(x))
 
 
 def with_added(x: Any, y: Any, at: Any) -> Any:
     """The value of x after numpy.add.at(x, at, y)."""
-    n = places(x, at)
+    n = element_numbers(x, at)
     y = reshape(broadcast_to(y if isinstance(y, Variable) or is_array(y) else xp(x).asarray(y, dtype=dtype(x)), to=shape(n)), to=(-1,))
     size = int(np.prod(shape(x)))
     return x + reshape(taken_back(y, reshape(n, to=(-1,)), 0, (size,)), to=shape(x))

@@ -1,7 +1,7 @@
 """x[mask] with a mask that differs between samples or replays, and so does the number of selected
 elements.
 
-`Selected` stands for these elements, in the shape of x, until they are written back with the same mask
+`SelectedElements` stands for these elements, in the shape of x, until they are written back with the same mask
 or summed. Elementwise functions are applied everywhere. One of the selected elements replaces those
 not selected, so no function meets a value that the mask excluded. Code that needs the number of
 elements asks for the mask: under `vmap` that raises, in a recording it is a guard."""
@@ -17,7 +17,7 @@ from ..._core.variable import Variable, frozen
 from ..declare import dtype, ndim, primitive, shape, xp
 from ..piecewise import where
 from ..shaping import astype, broadcast_to, reshape
-from ..sorting import taken
+from ..sorting import take_sorted
 from .traced_indices import agreed
 
 
@@ -33,7 +33,7 @@ def _first_of_samples(run: Any, stacks: list, params: dict) -> Any:
     count, n, *rest = shape(rows)
     one = (1,) * (1 + len(rest))
     at = broadcast_to(reshape(np.argmax(flags, axis=1), to=(count, *one)), to=(count, 1, *rest))
-    first = reshape(taken(rows, at, 1), to=(count, *rest))
+    first = reshape(take_sorted(rows, at, 1), to=(count, *rest))
     other = run(reshape(flags, to=(count * n,)), reshape(rows, to=(count * n, *rest)))
     return where(reshape(np.any(flags, axis=1), to=(count, *one[1:])), first, other)
 
@@ -50,27 +50,27 @@ def is_recorded(mask: Any) -> bool:
     return isinstance(mask, Variable) and mask._trace.visibility != SAMPLED
 
 
-def selected(x: Any, mask: Any) -> "Selected":
+def selected(x: Any, mask: Any) -> "SelectedElements":
     # its present value, unaffected by later writes
     mask, n = frozen(live(primal_of(mask))), int(np.prod(shape(mask)))
     if not n or (mask._trace.visibility != SAMPLED and not bool(np.any(mask))):
-        return Selected(x, mask).plain_elements()
+        return SelectedElements(x, mask).plain_elements()
     row = first_chosen(reshape(mask, to=(n,)), reshape(primal_of(x), to=(n, *shape(x)[ndim(mask) :])))
-    return Selected(where(along(mask, x), x, row), mask)
+    return SelectedElements(where(mask_axis(mask, x), x, row), mask)
 
 
-def along(mask: Any, x: Any) -> Any:
+def mask_axis(mask: Any, x: Any) -> Any:
     return reshape(mask, to=shape(mask) + (1,) * (ndim(x) - ndim(mask)))
 
 
-def written(x: Any, y: "Selected", at: Any) -> tuple:
+def masked_write(x: Any, y: "SelectedElements", at: Any) -> tuple:
     """(value, index) for the write that x[at] = y amounts to."""
-    if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not alike(at, y.mask):
+    if y.mask is None or not isinstance(at, Variable) or shape(x)[ndim(at) :] != shape(y.full)[ndim(y.mask) :] or not same_mask(at, y.mask):
         return y.plain_elements(), at
-    return where(along(y.mask, x), y.full, x), Ellipsis
+    return where(mask_axis(y.mask, x), y.full, x), Ellipsis
 
 
-def alike(mask: Any, other: Any) -> bool:
+def same_mask(mask: Any, other: Any) -> bool:
     """Are these the same mask? If that is unknown, their values are asked for."""
     mask = live(primal_of(mask))
     if isinstance(mask, Variable) and mask._trace is other._trace and mask._slot is other._slot:
@@ -79,15 +79,15 @@ def alike(mask: Any, other: Any) -> bool:
 
 
 @nested
-def plain(v: Any) -> Any:
-    return v.plain_elements() if type(v) is Selected else v
+def plain_mask(v: Any) -> Any:
+    return v.plain_elements() if type(v) is SelectedElements else v
 
 
 def of_plain(name: str) -> Callable:
-    return lambda v, *args, **kwargs: getattr(v.plain_elements(), name)(*plain(args), **kwargs)
+    return lambda v, *args, **kwargs: getattr(v.plain_elements(), name)(*plain_mask(args), **kwargs)
 
 
-class Selected(np.lib.mixins.NDArrayOperatorsMixin):
+class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
     """The elements of `full` where `mask` is true. If `mask` is None, all elements."""
 
     __slots__ = ("full", "mask")
@@ -127,7 +127,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(self.plain_elements(), name)
 
     def __setitem__(self, at: Any, y: Any) -> None:
-        self.plain_elements()[plain(at)] = y
+        self.plain_elements()[plain_mask(at)] = y
 
     def __array__(self, *args: Any, **kwargs: Any) -> Any:
         return np.asarray(self.plain_elements(), *args, **kwargs)
@@ -138,24 +138,24 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
 
     def joins(self, v: Any) -> bool:
         """Can v be combined with this in an elementwise function?"""
-        if type(v) is Selected:
-            return v is self or (v.mask is not None and alike(v.mask, self.mask))
+        if type(v) is SelectedElements:
+            return v is self or (v.mask is not None and same_mask(v.mask, self.mask))
         return np.ndim(layout_of(v)) < self.ndim
 
     def by_elements(self, args: tuple, kwargs: dict) -> bool:
         return (
             self.mask is not None
             and all([self.joins(v) for v in args])
-            and not any([type(v) is Selected or np.ndim(layout_of(v)) for v in kwargs.values()])
+            and not any([type(v) is SelectedElements or np.ndim(layout_of(v)) for v in kwargs.values()])
         )
 
-    def each(self, f: Callable, args: tuple, kwargs: dict) -> "Selected":
-        return Selected(f(*[v.full if type(v) is Selected else v for v in args], **kwargs), self.mask)
+    def each(self, f: Callable, args: tuple, kwargs: dict) -> "SelectedElements":
+        return SelectedElements(f(*[v.full if type(v) is SelectedElements else v for v in args], **kwargs), self.mask)
 
     def __array_ufunc__(self, ufunc: np.ufunc, method: str, *args: Any, out: tuple = (), **kwargs: Any) -> Any:
-        first = next((v for v in args if type(v) is Selected), self)
+        first = next((v for v in args if type(v) is SelectedElements), self)
         elementwise = method == "__call__" and ufunc.nout == 1 and ufunc.signature is None and not kwargs
-        if elementwise and all([type(v) is Selected for v in out]) and first.by_elements((*args, *out), kwargs):
+        if elementwise and all([type(v) is SelectedElements for v in out]) and first.by_elements((*args, *out), kwargs):
             new = first.each(ufunc, args, kwargs)
             if not out:
                 return new
@@ -163,13 +163,13 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
                 out[0].full = astype(new.full, to=out[0].dtype)
                 return out[0]
         if out:
-            kwargs = {**kwargs, "out": plain(out)}
-        return getattr(ufunc, method)(*plain(args), **kwargs)
+            kwargs = {**kwargs, "out": plain_mask(out)}
+        return getattr(ufunc, method)(*plain_mask(args), **kwargs)
 
     def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
-        if f in REDUCTIONS and type(args[0]) is Selected:
+        if f in REDUCTIONS and type(args[0]) is SelectedElements:
             return args[0].reduced(f, *args[1:], **kwargs)
-        first = next((v for v in args if type(v) is Selected), None)
+        first = next((v for v in args if type(v) is SelectedElements), None)
         if (
             f in ELEMENTWISE
             and first is not None
@@ -178,13 +178,13 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
             and len(args) > (f is np.where)
         ):
             return first.each(f, args, kwargs)
-        return f(*plain(args), **plain(kwargs))
+        return f(*plain_mask(args), **plain_mask(kwargs))
 
     def reduced(self, f: Callable, axis: Any = None, **settings: Any) -> Any:
         if self.mask is None or settings or axis not in (None, 0) or self.mask._trace.visibility != SAMPLED:
             return f(self.plain_elements(), axis=axis, **settings)
         axes = None if axis is None else tuple(range(ndim(self.mask)))
-        mask = along(self.mask, self.full)
+        mask = mask_axis(self.mask, self.full)
         if f is np.mean:
             count = np.sum(np.broadcast_to(mask, shape(self.full)), axis=axes)
             return self.reduced(np.sum, axis) / count
@@ -197,7 +197,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
         return f(where(mask, self.full, xp(self.full).asarray(none, dtype(self.full))), axis=axes)
 
     def copy(self, order: str = "C") -> Any:
-        return self.full.copy(order) if self.mask is None else Selected(self.full, self.mask)
+        return self.full.copy(order) if self.mask is None else SelectedElements(self.full, self.mask)
 
     __copy__ = copy
 
@@ -207,7 +207,7 @@ class Selected(np.lib.mixins.NDArrayOperatorsMixin):
     def astype(self, to: Any, **settings: Any) -> Any:
         if self.mask is None or settings:
             return self.plain_elements().astype(to, **settings)
-        return Selected(astype(self.full, to=np.dtype(to)), self.mask)
+        return SelectedElements(astype(self.full, to=np.dtype(to)), self.mask)
 
 
 def reduction(f: Callable) -> Callable:
@@ -215,7 +215,7 @@ def reduction(f: Callable) -> Callable:
 
 
 for _f in (np.sum, np.mean, np.prod, np.max, np.min, np.any, np.all):
-    setattr(Selected, _f.__name__, reduction(_f))
+    setattr(SelectedElements, _f.__name__, reduction(_f))
 ELEMENTWISE = frozenset((np.where, np.clip, np.nan_to_num, np.round, np.real, np.imag, np.angle, np.sinc, np.copy))
 NONE = {np.sum: 0, np.prod: 1, np.any: False, np.all: True, np.max: None, np.min: None, np.amax: None, np.amin: None}
 REDUCTIONS = frozenset((*NONE, np.mean))

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import in_order_of_memory, is_array, shares_memory
+from ..._core.arrays import in_order_of_memory, is_array, may_share_memory
 from ..._core.errors import ArgumentError
 from ..._core.primitive import READ, bind, handle, hook, layout_of, values_of, view
 from ..._core.registry import late
@@ -19,18 +19,18 @@ from ..declare import axes_of, axis_of, dtype, implements, shape, xp
 from ..declare import shape as dim
 from ..shaping import arrays_of
 from . import regions as ix
-from .traced_indices import is_hidden, picked
+from .traced_indices import indexed_copy, is_hidden
 from .traced_masks import is_mask, is_recorded, selected
 
 
-def shown(x: Variable) -> Any:
+def layout_source(x: Variable) -> Any:
     """The value under x, for its shape and layout only: an unread view stays unread."""
     if type(x) is View:
         return ix.region(layout_of(x._base), x._path)
     return layout_of(x)
 
 
-late.shown = shown
+late.shown = layout_source
 
 
 def index(at: Any) -> Any:
@@ -68,20 +68,20 @@ def getitem(x: Any, at: Any) -> Any:
         if rank and kind is slice:
             return view(x, ("at", unchanging(at)))
         if not rank and kind is int:
-            raise IndexError(f"a number has no elements: x[i] of shape () ({type(shown(x)).__name__})")
+            raise IndexError(f"a number has no elements: x[i] of shape () ({type(layout_source(x)).__name__})")
         # CuPy returns a view even for one element
         if rank > 1 or (rank and xp(x._base if type(x) is View else x) is not np):
-            shown(x)[at]  # raises as NumPy does
+            layout_source(x)[at]  # raises as NumPy does
             return view(x, ("at", at))
     else:
         if is_hidden(at):
             x = s.copy(x) if type(x) is View else x
-            return selected(x, at) if is_mask(x, at) else picked(x, at)
+            return selected(x, at) if is_mask(x, at) else indexed_copy(x, at)
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):
             return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
-        if ix.basic(at) and is_array(shown(x)[at]):  # a view, not an element; for a number a new array
-            return view(x if is_array(shown(x)) else s.array_of(x), ("at", at))
+        if ix.basic(at) and is_array(layout_source(x)[at]):  # a view, not an element; for a number a new array
+            return view(x if is_array(layout_source(x)) else s.array_of(x), ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:
         base._version  # noqa: B018 (unset until it matters)
@@ -94,17 +94,17 @@ def is_element(at: tuple, rank: int) -> bool:
     return len(at) == rank and all([type(i) is int for i in at])
 
 
-def part(x: Any, at: tuple) -> Any:
+def slice_of(x: Any, at: tuple) -> Any:
     """x[at] for slices; x may be plain."""
     return view(x, ("at", at)) if isinstance(x, Variable) else x[at]
 
 
 def array_like(a: Any) -> Any:
     """A Variable or array unchanged, anything else as an array."""
-    return a if isinstance(a, Variable) or is_array(a) else s.stacked(a)
+    return a if isinstance(a, Variable) or is_array(a) else s.nested_to_array(a)
 
 
-def sizes(to: Any) -> tuple:
+def axis_sizes(to: Any) -> tuple:
     to = to.tolist() if is_array(to) else to
     return tuple([whole_number(n) for n in to]) if isinstance(to, (tuple, list)) else (whole_number(to),)
 
@@ -122,9 +122,9 @@ def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
     """A view where NumPy returns one, else a reshaped copy. `newshape`: the older name of the shape,
     before NumPy 2.4."""
     a, shape = array_like(a), shape if newshape is None else newshape
-    to = dim(a) if shape is None else sizes(shape)
+    to = dim(a) if shape is None else axis_sizes(shape)
     if order == "A":
-        flags = getattr(shown(a) if isinstance(a, Variable) else a, "flags", None)
+        flags = getattr(layout_source(a) if isinstance(a, Variable) else a, "flags", None)
         order = "F" if flags is not None and flags.f_contiguous and not flags.c_contiguous else "C"
     if order == "F":
         n = getattr(layout_of(a), "size", 1)
@@ -136,11 +136,11 @@ def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
         raise ArgumentError(f"reshape: order={order!r} is not supported; use 'C' or 'F'")
     if not isinstance(a, Variable):
         return a.reshape(to)
-    here = shown(a)
+    here = layout_source(a)
     there = here.reshape(to)
     if not is_array(here):
         return s.reshape(a, to=there.shape)
-    if copy is not True and (shares_memory(here, there) or here.size == 0):
+    if copy is not True and (may_share_memory(here, there) or here.size == 0):
         return view(a, ("reshape", there.shape))
     if copy is False:
         raise ValueError("Unable to avoid creating a copy while reshaping.")
@@ -151,10 +151,10 @@ def reshape(a, shape=None, order="C", *, newshape=None, copy=None):
 def ravel(a, order="C"):
     """A view of contiguous memory, else a copy."""
     a = array_like(a)
-    here = shown(a) if isinstance(a, Variable) else a
+    here = layout_source(a) if isinstance(a, Variable) else a
     if order == "K" and is_array(here):  # the axes in memory order
-        a, order = permuted(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
-        here = shown(a) if isinstance(a, Variable) else a
+        a, order = permuted_view(a, tuple(in_order_of_memory(here.shape, here.strides))), "C"
+        here = layout_source(a) if isinstance(a, Variable) else a
     elif order == "A" and is_array(here):
         order = "F" if here.flags.f_contiguous else "C"
     if is_array(here) and order in ("C", "F") and not (here.flags.f_contiguous if order == "F" else here.flags.c_contiguous):
@@ -163,17 +163,17 @@ def ravel(a, order="C"):
     return reshape(a, (-1,), order)
 
 
-def permuted(x: Any, axes: tuple) -> Any:
+def permuted_view(x: Any, axes: tuple) -> Any:
     if not isinstance(x, Variable):
         return x.transpose(axes)
-    return view(x, ("transpose", axes)) if axes and is_array(shown(x)) else x
+    return view(x, ("transpose", axes)) if axes and is_array(layout_source(x)) else x
 
 
 DIAGONAL = ("diagonal", (0, 0, 1))
 
 
 @hook
-def turned(x: Variable) -> Any:
+def reversed_axes(x: Variable) -> Any:
     """The transpose x.T."""
     return transpose(x)
 
@@ -189,11 +189,11 @@ def transpose(a, axes=None):
     a = array_like(a)
     n = len(shape(a))
     if axes is None:
-        return permuted(a, tuple(range(n))[::-1])
-    axes = sizes(axes)
+        return permuted_view(a, tuple(range(n))[::-1])
+    axes = axis_sizes(axes)
     if len(axes) != n:
         raise ValueError(f"axes {axes} do not permute the axes of an array of shape {shape(a)}")
-    return permuted(a, axes_of(axes, n))
+    return permuted_view(a, axes_of(axes, n))
 
 
 implements(np.permute_dims, layout="own")(transpose)
@@ -205,7 +205,7 @@ def matrix_transpose(x):
     n = len(shape(x))
     if n < 2:
         raise ValueError("matrix_transpose: the array needs at least two axes")
-    return permuted(x, (*range(n - 2), n - 1, n - 2))
+    return permuted_view(x, (*range(n - 2), n - 1, n - 2))
 
 
 @implements(np.swapaxes, layout="own")
@@ -214,7 +214,7 @@ def swapaxes(a, axis1, axis2):
     axes = list(range(len(shape(a))))
     i, j = axes_of(axis1, len(axes))[0], axes_of(axis2, len(axes))[0]
     axes[i], axes[j] = axes[j], axes[i]
-    return permuted(a, tuple(axes))
+    return permuted_view(a, tuple(axes))
 
 
 @implements(np.moveaxis, layout="own")
@@ -227,7 +227,7 @@ def moveaxis(a, source, destination):
     order = [k for k in range(n) if k not in source]
     for d, k in sorted(zip(destination, source, strict=True)):
         order.insert(d, k)
-    return permuted(a, tuple(order))
+    return permuted_view(a, tuple(order))
 
 
 @implements(np.rollaxis, layout="own")
@@ -240,7 +240,7 @@ def rollaxis(a, axis, start=0):
         raise np.exceptions.AxisError(start, n)
     order = [k for k in range(n) if k != axis]
     order.insert(start - (axis < start), axis)
-    return permuted(a, tuple(order))
+    return permuted_view(a, tuple(order))
 
 
 @implements(np.expand_dims, layout="own")
@@ -295,10 +295,10 @@ def atleast_3d(*arys):
 @implements(np.broadcast_to, layout="own")
 def broadcast_to(array, shape, subok=False):
     """A read-only view, as in NumPy."""
-    x, to = array_like(array), sizes(shape)
+    x, to = array_like(array), axis_sizes(shape)
     if not isinstance(x, Variable):
         return xp(x).broadcast_to(x, to)
-    here = shown(x)
+    here = layout_source(x)
     np.broadcast_to(np.int8(0) if not np.shape(here) else np.broadcast_to(np.int8(0), np.shape(here)), to)  # raises as NumPy does
     return view(x, ("broadcast", to)) if is_array(here) else s.broadcast_to(x, to=to)
 
@@ -319,7 +319,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
     here = a._value
     if type(a) is ArrayVariable and type(here) is np.ndarray and here.ndim == 2 and offset == axis1 == 0 and axis2 == 1:
         return diagonal_of(a)
-    shown(a).diagonal(offset, axis1, axis2)
+    layout_source(a).diagonal(offset, axis1, axis2)
     return view(a, ("diagonal", (offset, axis1, axis2)))
 
 
@@ -327,7 +327,7 @@ def diagonal(a, offset=0, axis1=0, axis2=1):
 def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=False):
     """A view, read-only unless `writeable` is set, as in NumPy."""
     x = array_like(x)
-    size, axis = [a if a is None or type(a) is int else sizes(a) for a in (window_shape, axis)]
+    size, axis = [a if a is None or type(a) is int else axis_sizes(a) for a in (window_shape, axis)]
     if not isinstance(x, Variable):
         return xp(x).lib.stride_tricks.sliding_window_view(x, size, axis, subok=subok, writeable=writeable)
     if writeable:
@@ -348,7 +348,7 @@ def real(val):
         return x.real
     if dtype(x).kind != "c":
         return x
-    return view(x, ("real", None)) if is_array(shown(x)) else s.real(x)
+    return view(x, ("real", None)) if is_array(layout_source(x)) else s.real(x)
 
 
 @implements(np.imag, layout="own")
@@ -357,9 +357,9 @@ def imag(val):
     if not isinstance(x, Variable):
         return x.imag
     if dtype(x).kind != "c":
-        here = shown(x)
+        here = layout_source(x)
         return handle(xp(x).zeros(here.shape, here.dtype, "F" if here.flags.fnc else "C") if is_array(here) else here.dtype.type(0))
-    return view(x, ("imag", None)) if is_array(shown(x)) else s.imag(x)
+    return view(x, ("imag", None)) if is_array(layout_source(x)) else s.imag(x)
 
 
 # --- reversed axes ---
@@ -372,7 +372,7 @@ def flip(m, axis=None):
     gone = range(n) if axis is None else axes_of(axis, n)
     if not n:
         return m[()]
-    return part(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
+    return slice_of(m, tuple([slice(None, None, -1 if k in gone else None) for k in range(n)]))
 
 
 @implements(np.fliplr, layout="own")
@@ -395,7 +395,7 @@ def rot90(m, k=1, axes=(0, 1)):
     a, b = axes_of(axes, len(shape(m)))
     k %= 4
     if k == 0:
-        return part(m, (Ellipsis,))
+        return slice_of(m, (Ellipsis,))
     if k == 2:
         return flip(flip(m, a), b)
     return swapaxes(flip(m, b), a, b) if k == 1 else flip(swapaxes(m, a, b), b)
@@ -419,7 +419,7 @@ def array_split(ary, indices_or_sections, axis=0):
     else:
         cuts = [int(i) for i in index(indices_or_sections)]
         starts, stops = [0, *cuts], [*cuts, n]
-    return [part(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
+    return [slice_of(ary, (slice(None),) * axis + (slice(i, j),)) for i, j in zip(starts, stops, strict=True)]
 
 
 @implements(np.split, layout="own")

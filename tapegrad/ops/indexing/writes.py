@@ -13,21 +13,21 @@ from .. import shaping as s
 from ..creation import on_device
 from ..declare import NUMPY, implements, shape
 from . import overlaps, views
-from .gathering import constant, host, known_mode
+from .gathering import constant_index, host_constant, known_mode
 from .regions import ALL
-from .views import array_like, shown
+from .views import array_like, layout_source
 
 
 def write_value(x: Variable, y: Any, at: Any) -> None:
     """x[at] = y as in NumPy, for values of any level."""
     if type(x) is ArrayVariable:
-        if written_short(x, y, at):
+        if fast_write(x, y, at):
             return
     elif type(x) is View and len(x._path) == 1 and (at is Ellipsis or type(at) is slice and at == ALL):
         (kind, part), *_ = x._path
-        if kind == "at" and written_short(x._base, y, part):
+        if kind == "at" and fast_write(x._base, y, part):
             return
-    here = shown(x)
+    here = layout_source(x)
     if not is_array(here):
         raise TypeError("a number cannot be written in place")
     if not here.flags.writeable if xp_of(here) is np else type(x) is View and any(k in ("broadcast", "windows") for k, _ in x._path):
@@ -45,14 +45,14 @@ def write_value(x: Variable, y: Any, at: Any) -> None:
         elif type(y) not in ORDINARY and not is_array(y) and hasattr(type(y), "__array__"):
             y = argument(y)
     to = () if type(at) is int and here.ndim == 1 else here[at].shape
-    given = shown(y) if isinstance(y, Variable) else y
+    given = layout_source(y) if isinstance(y, Variable) else y
     size = getattr(given, "shape", ())
     if size and overlaps.lies_in(x, y) and (is_one_mask(at) or len(size) == here.ndim == 1 and here[at].strides != given.strides):
         y = overlaps.left_in(x, [y], lambda x, ys: x.__setitem__(at, *ys))
         return write_value(x, y, Ellipsis)
     if size and xp_of(given) is not xp_of(here):
         raise DeviceError("x[...] = y met a NumPy and a CuPy array; move y with cupy.asarray(y) or y.get()")
-    if size != () and size != to and not fits(size, to):
+    if size != () and size != to and not fits_region(size, to):
         extra = len(size) - len(to)
         if extra > 0 and size[:extra] == (1,) * extra:
             return write_value(x, s.reshape(y, to=size[extra:]) if isinstance(y, Variable) else y.reshape(size[extra:]), at)
@@ -70,7 +70,7 @@ def refuse_lost(to: np.dtype, y: Any, what: str) -> None:
     """Raise if an array x of this dtype cannot hold the derivative of y, or a part of it."""
     if not isinstance(y, Variable):
         return
-    kind = shown(y).dtype.kind
+    kind = layout_source(y).dtype.kind
     if to.kind not in "fc" and kind in "fc" and is_tracked(y):
         raise DroppedDerivativeError(
             f"{what}: x has dtype {to}, so the derivative of y would be lost; make x a float array, or write tapegrad.value(y)"
@@ -89,12 +89,12 @@ def array_beside(x: Any, y: Any) -> Any:
 
 
 @hook
-def written_short(x: Variable, y: Any, at: Any) -> bool:
+def fast_write(x: Variable, y: Any, at: Any) -> bool:
     """Write with a fast path, if there is one. Returns whether it was done."""
     return False
 
 
-def fits(size: tuple, to: tuple) -> bool:
+def fits_region(size: tuple, to: tuple) -> bool:
     try:
         return np.broadcast_shapes(size, to) == to
     except ValueError:
@@ -153,8 +153,8 @@ def put(a, ind, v, mode="raise"):
     v = array_beside(a, v)
     known_mode("put", mode)
     if not target(a, "put", v):
-        return xp_of(a).put(a, constant(ind), values_of(v), mode)
-    n, at = a.size, host(ind).ravel()
+        return xp_of(a).put(a, constant_index(ind), values_of(v), mode)
+    n, at = a.size, host_constant(ind).ravel()
     if mode == "wrap":
         at = at % n
     elif mode == "clip":
@@ -169,8 +169,8 @@ def put(a, ind, v, mode="raise"):
 def place(arr, mask, vals):
     vals = array_beside(arr, vals)
     if not target(arr, "place", vals):
-        return xp_of(arr).place(arr, constant(mask), values_of(vals))
-    mask = host(mask)
+        return xp_of(arr).place(arr, constant_index(mask), values_of(vals))
+    mask = host_constant(mask)
     if overlaps.lies_in(arr, vals):
         return write_value(arr, overlaps.left_in(arr, [vals], lambda x, ys: np.place(x, mask, *ys)), Ellipsis)
     at = np.flatnonzero(mask)
@@ -182,8 +182,8 @@ def place(arr, mask, vals):
 def putmask(a, mask, values):
     values = array_beside(a, values)
     if not target(a, "putmask", values):
-        return xp_of(a).putmask(a, constant(mask), values_of(values))
-    at = np.flatnonzero(host(mask))
+        return xp_of(a).putmask(a, constant_index(mask), values_of(values))
+    at = np.flatnonzero(host_constant(mask))
     if at.size:
         scattered(a, at, cycled(values, at))
 
@@ -192,8 +192,8 @@ def putmask(a, mask, values):
 def put_along_axis(arr, indices, values, axis=-1):
     values = array_beside(arr, values)
     if not target(arr, "put_along_axis", values):
-        return xp_of(arr).put_along_axis(arr, constant(indices), values_of(values), axis)
-    at = host(indices)
+        return xp_of(arr).put_along_axis(arr, constant_index(indices), values_of(values), axis)
+    at = host_constant(indices)
     if axis is None:
         return scattered(arr, at, views.broadcast_to(values, at.shape))
     axis = views.axes_of(axis, len(shape(arr)))[0]

@@ -16,25 +16,25 @@ from ..._core.primitive import is_tracked, primal_of, values_of
 from ..._core.variable import Variable
 from ..declare import dtype, implements, ndim, primitive, rules, shape, xp
 from ..elementwise import absolute, over0, select
-from ..products import H, column, diagonals, matmul, row, two, with_diagonals
+from ..products import H, column, diagonals, matmul, row_vector, two_operands, with_diagonals
 from ..shaping import concatenate, conj, embed, real, reshape, slice_of, sum, zeros_like
 from .degenerate_spectra import (
     anti,
+    has_equal_values,
     hidden,
+    infinitesimal_parts,
     levels,
     lost_by,
-    meets,
     over_gaps,
-    parts,
     quotient,
-    shifted,
+    rotate_equal_vectors,
+    split_eigenvalues,
     splitting,
     steady,
-    turned,
-    turns,
     unknown,
+    vector_rotations,
 )
-from .factorizations import cholesky, factored, solve_triangular, square, triangle
+from .factorizations import check_square, cholesky, solve_triangular, svd_of_finite, triangle
 from .hermitian import as_read, hermitian, symmetric, to_read
 
 # --- Hermitian matrices ---
@@ -55,7 +55,7 @@ def eigh_of(x, w, v, alike, *, split, lower):
 
 def _eigh_vjp(g, out, need, x, _w, _v, alike, split, lower):
     w, v = out
-    m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), shifted(w, split))
+    m = None if g[1] is None else quotient(steady(matmul(H(v), g[1]), part="anti"), split_eigenvalues(w, split))
     if m is not None and hidden(w):
         m = m + unknown(g[1], w)
     if g[0] is not None:
@@ -79,21 +79,21 @@ EighResult = namedtuple("EighResult", "eigenvalues eigenvectors")
 
 @implements(np.linalg.eigh)
 def eigh(a, UPLO="L"):
-    square("eigh", a)
+    check_square("eigh", a)
     w, v = spectrum(primal_of(a), UPLO=UPLO.upper())
     if isinstance(a, Variable):
-        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
+        a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         lower, kind = UPLO.upper() == "L", symmetric(a)
         split = turn = alike = None
-        if (taped or tangent is not None) and meets(w):
+        if (taped or tangent is not None) and has_equal_values(w):
             split = splitting(w) if taped else None
             if tangent is not None:
-                r, alike = turned(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
+                r, alike = rotate_equal_vectors(hermitian(H(v) @ as_read(tangent, kind, lower) @ v), w)
                 v = v @ r
-            turn = turns(w, alike, v.dtype)
+            turn = vector_rotations(w, alike, v.dtype)
         w, v = eigh_of(a, w, v, kind, split=split, lower=lower)
-        w = shifted(w, split)
+        w = split_eigenvalues(w, split)
         v = v if turn is None else matmul(v, turn)
     return EighResult(w, v)
 
@@ -153,7 +153,7 @@ def scipy_eigvalsh(a, b=None, *, lower=True, overwrite_a=False, overwrite_b=Fals
 @primitive(multi=3, batch="matrix")
 def singular(x):
     """The singular value decomposition of primal values."""
-    u, s, vh = factored(x, full_matrices=False)
+    u, s, vh = svd_of_finite(x, full_matrices=False)
     return u, s if xp_of(x) is not np or np.isfinite(s).all() else np.linalg.svd(x, compute_uv=False), vh
 
 
@@ -172,12 +172,12 @@ def _svd_vjp(g, out, need, x, _u, _s, _vh, split):
     mu = 0.0 if gu is None else matmul(H(u), gu)
     mv = 0.0 if gvh is None else matmul(vh, H(gvh))
     plus, minus = steady(mu + mv, part="anti"), steady(mu - mv, part="anti")
-    core = quotient(plus, shifted(s, split)) + over0(anti(minus), column(s) + row(s))
+    core = quotient(plus, split_eigenvalues(s, split)) + over0(anti(minus), column(s) + row_vector(s))
     if hidden(s):
         core = core + unknown(absolute(mu) + absolute(mv), s)
     left = matmul(core if m is None else core + m, vh)
     if gu is not None and n > k:
-        a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row(s)), vh)
+        a = matmul(u, left) + matmul(over0(steady(gu - matmul(u, mu)), row_vector(s)), vh)
     elif gvh is not None and k > n:
         a = matmul(u, left + over0(steady(gvh - matmul(H(mv), vh)), column(s)))
     else:
@@ -189,13 +189,13 @@ def _svd_jvp(t, out, x, _u, _s, _vh, split):
     (u, s, vh), (n, k) = out, shape(x)[-2:]
     right, left = matmul(t[0], H(vh)), matmul(H(u), t[0])
     e = matmul(left, H(vh))
-    p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row(s)) * 0.5
+    p, q = over_gaps(e + H(e), s) * 0.5, over0(e - H(e), column(s) + row_vector(s)) * 0.5
     ds = real(diagonals(e))
     if hidden(s):
         ds, p = [y + lost for y, lost in zip((ds, p), lost_by(e + H(e), s), strict=True)]
     du, dvh = matmul(u, p + q), matmul(q - p, vh)
     if n > k:
-        du = du + over0(right - matmul(u, e), row(s))
+        du = du + over0(right - matmul(u, e), row_vector(s))
     if k > n:
         dvh = dvh + over0(left - matmul(e, vh), column(s))
     return du, ds, dvh
@@ -213,18 +213,18 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
     whole = compute_uv and full_matrices and n != k
     u, s, vh = singular(primal_of(a))
     if isinstance(a, Variable):
-        a = steady(a) if any(e is not None for e in parts(a)[1:]) else a
+        a = steady(a) if any(e is not None for e in infinitesimal_parts(a)[1:]) else a
         taped, tangent = levels(a)
         split = turn = alike = None
-        if (taped or tangent is not None) and meets(s):
+        if (taped or tangent is not None) and has_equal_values(s):
             split = splitting(s) if taped else None
             if tangent is not None:
                 e = H(u) @ tangent @ H(vh)
-                r, alike = turned((e + H(e)) * 0.5, s)
+                r, alike = rotate_equal_vectors((e + H(e)) * 0.5, s)
                 u, vh = u @ r, H(r) @ vh
-            turn = turns(s, alike, u.dtype)
+            turn = vector_rotations(s, alike, u.dtype)
         u, s, vh = svd_of(a, u, s, vh, split=split)
-        s = shifted(s, split)
+        s = split_eigenvalues(s, split)
         if turn is not None:
             u, vh = matmul(u, turn), matmul(H(turn), vh)
     if whole and n > k:
@@ -237,7 +237,7 @@ def svd(a, full_matrices=True, compute_uv=True, hermitian=False):
 @primitive(batch="matrix")
 def additional(x):
     """The left singular vectors of a tall matrix without singular values, as primal values."""
-    return factored(x, full_matrices=True)[0][..., x.shape[-1] :]
+    return svd_of_finite(x, full_matrices=True)[0][..., x.shape[-1] :]
 
 
 def complement(u: Any, w: Any) -> Any:
@@ -245,7 +245,7 @@ def complement(u: Any, w: Any) -> Any:
 
     Functions of the space alone have the right derivative. A basis of several vectors is not unique,
     like eigenvectors of equal eigenvalues: functions of the choice are nan."""
-    free = turns(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
+    free = vector_rotations(zeros_like(real(w[..., 0, :])), None, dtype(w)) if shape(w)[-1] > 1 and is_tracked(u) else None
     w = w - matmul(u, matmul(H(u), w))
     w = H(solve_triangular(cholesky(matmul(H(w), w)), H(w), 0, True))
     return w if free is None else matmul(w, free)
@@ -260,7 +260,7 @@ def _svd_of_hermitian(a: Any, compute_uv: bool) -> Any:
     if not compute_uv:
         return absolute(w)
     v = _at_last(v, at[..., None, :])
-    return SVDResult(v, absolute(w), H(v * row(library.sign(primal_of(w)))))
+    return SVDResult(v, absolute(w), H(v * row_vector(library.sign(primal_of(w)))))
 
 
 def _at_last(x: Any, at: Any) -> Any:
@@ -429,7 +429,7 @@ def scipy_pinv(a, *, atol=None, rtol=None, return_rank=False, check_finite=True)
 @implements(np.linalg.lstsq)
 def lstsq(a, b, rcond=None):
     """The least-squares solution of a system of full rank, or the one of least norm, by QR."""
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     n, k = shape(a)
     library, vector = xp(a), ndim(b) == 1
     rows = column(b) if vector else b

@@ -29,24 +29,24 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.forward import Dual
-from ..._core.primitive import Ended, layout_of, live, primal_of, values_of
+from ..._core.primitive import EndedTrace, layout_of, live, primal_of, values_of
 from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
 from ..declare import ndim, primitive, rules
 from ..elementwise import absolute
 from ..nondifferentiable import warn_user
-from ..products import H, column, matmul, row
+from ..products import H, column, matmul, row_vector
 from ..shaping import conj, real, sum
 
 
-class Nowhere(list):
+class EmptyRecords(list):
     """A list that stays empty. Handles that rise to eta are read without it anyway."""
 
     def append(self, x):
         pass
 
 
-class Infinitesimal(Dual, Ended):
+class SplittingTrace(Dual, EndedTrace):
     """Forward mode in eta, below every transform. As with an ended transform, results are read without
     eta."""
 
@@ -64,7 +64,7 @@ class Infinitesimal(Dual, Ended):
         return Dual.apply(self, prim, args, params)
 
 
-class Gauge(Dual, Ended):
+class GaugeTrace(Dual, EndedTrace):
     """Forward mode in eps, a rotation of the vectors of equal eigenvalues, below every transform and
     below eta."""
 
@@ -76,14 +76,14 @@ class Gauge(Dual, Ended):
             x, e, part = args[0]._value, args[0]._slot, params["part"]
             if part == "none" or (part == "tangent" and self is TURN) or not x.size:
                 return x
-            return x * spoilt(largest(x), largest(anti(e) if part == "anti" else e))
+            return x * spoilt(largest_modulus(x), largest_modulus(anti(e) if part == "anti" else e))
         return Dual.apply(self, prim, args, params)
 
 
-ETA, TURN, REST = Infinitesimal(), Gauge(), Gauge()
-ETA.level, ETA.risen = 0.5, Nowhere()
-TURN.level, TURN.risen = 0.25, Nowhere()
-REST.level, REST.risen = 0.125, Nowhere()
+ETA, TURN, REST = SplittingTrace(), GaugeTrace(), GaugeTrace()
+ETA.level, ETA.risen = 0.5, EmptyRecords()
+TURN.level, TURN.risen = 0.25, EmptyRecords()
+REST.level, REST.risen = 0.125, EmptyRecords()
 
 
 @primitive(holomorphic=False, aliases=True, batch="elementwise")
@@ -113,7 +113,7 @@ def over_gaps(k, w):
     return divided(k * (1 - xp_of(k).eye(n, dtype=w.dtype)), abs(k), w)
 
 
-def largest(x: Any) -> Any:
+def largest_modulus(x: Any) -> Any:
     """The largest modulus of an element in each matrix."""
     return abs(x).max((-2, -1), keepdims=True)
 
@@ -123,18 +123,18 @@ def spoilt(size: Any, e: Any) -> Any:
     library, rounding = xp_of(e), np.finfo(e.dtype).eps
     lost = abs(e) > 64 * rounding + rounding**0.5 * size
     if library is np and lost.any():
-        warn()
+        warn_degenerate()
     return library.where(lost, np.nan, 1.0).astype(abs(e).dtype)
 
 
 def at_rest(x: Any) -> Any:
     """x without eps."""
-    while isinstance(x, Variable) and isinstance(x._trace, Gauge):
+    while isinstance(x, Variable) and isinstance(x._trace, GaugeTrace):
         x = x._value
     return x
 
 
-def parts(x: Any) -> tuple:
+def infinitesimal_parts(x: Any) -> tuple:
     """(plain value of x, its derivatives with respect to both eps), with None for missing ones."""
     x, found = live(x) if type(x) is View else x, {}
     x = x._value if type(x) is View else x
@@ -147,7 +147,7 @@ def parts(x: Any) -> tuple:
 def free_of_gauge(value: Any, tangent: Any) -> Any:
     """A tangent from forward mode. It is nan if it depends on the choice of vectors of equal eigenvalues,
     or if the value does, which would make it infinite."""
-    (v, *dv), (t, _, dt) = parts(value), parts(tangent)
+    (v, *dv), (t, _, dt) = infinitesimal_parts(value), infinitesimal_parts(tangent)
     for e in (*dv, dt):
         e = values_of(at_rest(e))
         if e is not None and e.size:
@@ -160,7 +160,7 @@ def random_matrix(n: int) -> np.ndarray:
     return np.random.default_rng(n).standard_normal((n, n))
 
 
-def turning(same: Any, eps: Gauge, d: Any) -> Any:
+def turning(same: Any, eps: GaugeTrace, d: Any) -> Any:
     """1 + eps R for vectors of dtype d, where R mixes vectors marked as `same`."""
     library, n = xp_of(same), same.shape[-1]
     r = random_matrix(n) - random_matrix(n).T
@@ -171,7 +171,7 @@ def turning(same: Any, eps: Gauge, d: Any) -> Any:
     return variable(one, eps, library.where(off, library.asarray(r, d), library.zeros((), d)))
 
 
-def turns(w: Any, alike: Any, d: Any) -> Any:
+def vector_rotations(w: Any, alike: Any, d: Any) -> Any:
     """The rotations of vectors of equal eigenvalues: all of them, and those under which the tangent is
     unchanged."""
     turn = turning(met(w), TURN, d)
@@ -187,7 +187,7 @@ def divided(k, size, w, k1=None, w1=None):
     vanish with the gap."""
     library = xp_of(k)
     gap = w[..., None, :] - w[..., :, None]
-    if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and apart(w) and not k.diagonal().any():
+    if type(k) is np.ndarray and k.ndim == 2 and k.dtype.kind == "f" and k1 is None and is_simple(w) and not k.diagonal().any():
         gap.reshape(-1)[:: len(w) + 1] = 1
         return k / gap
     close, rounding = met(w), 100 * np.finfo(w.dtype).eps * max(w.shape[-1], 10)
@@ -198,7 +198,7 @@ def divided(k, size, w, k1=None, w1=None):
         q = library.where(close & (step != 0), k1 / library.where(step != 0, step, 1), q)
     lost = close & (abs(k - gap * q) > rounding * scale)
     if library is np and lost.any():
-        warn()
+        warn_degenerate()
     return library.where(lost, np.nan, q).astype(k.dtype, copy=False)
 
 
@@ -206,7 +206,7 @@ def closeness(w: Any) -> float:
     return 2e-8 if w.dtype.itemsize == 8 else 1e-3
 
 
-def apart(w: np.ndarray) -> bool:
+def is_simple(w: np.ndarray) -> bool:
     """Are these values monotone, with no two that count as equal? (A quick test for the usual case.)"""
     steps, bound = w[1:] - w[:-1], closeness(w) * max(abs(w[0]), abs(w[-1]))
     return steps.size > 0 and bool(steps.min() > bound or steps.max() < -bound)
@@ -226,7 +226,7 @@ def _by_w(h: Any) -> Any:
 
 
 def _gaps(w: Any) -> Any:
-    return row(w) - column(w)
+    return row_vector(w) - column(w)
 
 
 def _over_gaps_w(g, q, w):
@@ -265,11 +265,11 @@ def unknown(m, w):
     library = xp_of(m)
     lost = met(w) & ~library.eye(w.shape[-1], dtype=bool) & (m != 0).any((-2, -1), keepdims=True)
     if library is np and lost.any():
-        warn()
+        warn_degenerate()
     return library.where(lost, np.nan, 0.0).astype(w.dtype)
 
 
-def warn():
+def warn_degenerate():
     warn_user(
         "a derivative of eigenvectors or singular vectors that does not exist, or that tapegrad cannot find: eigenvalues are "
         "equal, or the function depends on the sign or phase of a vector; it is nan",
@@ -309,14 +309,14 @@ def levels(a: Any) -> tuple:
     return taped, None if tangent is None else values_of(tangent)
 
 
-def turned(e: Any, w: Any) -> tuple:
+def rotate_equal_vectors(e: Any, w: Any) -> tuple:
     """(unitary matrix, mask). The matrix mixes equal eigenvalues only, and makes the Hermitian tangent e
     diagonal among them. The mask holds the pairs that e leaves equal. These are rotated at random,
     because no choice of vectors is preferred."""
     library, same = xp_of(e), met(w)
     r = diagonalising(e, same)
     slopes = library.diagonal(H(r) @ e @ r, 0, -2, -1).real
-    alike = same & (abs(slopes[..., None, :] - slopes[..., :, None]) <= closeness(w) * largest(e))
+    alike = same & (abs(slopes[..., None, :] - slopes[..., :, None]) <= closeness(w) * largest_modulus(e))
     random = library.asarray(random_matrix(w.shape[-1]) + random_matrix(w.shape[-1]).T, e.dtype)
     return r @ diagonalising(random, alike), alike
 
@@ -341,13 +341,13 @@ def splitting(w: Any) -> Any:
     return at - same @ at / same.sum(-1)
 
 
-def shifted(w: Any, split: Any) -> Any:
+def split_eigenvalues(w: Any, split: Any) -> Any:
     """w + eta split."""
     return w if split is None else w + variable(split * 0, ETA, split)
 
 
-def meets(w: Any) -> bool:
+def has_equal_values(w: Any) -> bool:
     """Are any eigenvalues equal? (True on a device, to avoid synchronising.)"""
-    if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and apart(w):
+    if type(w) is np.ndarray and w.shape[-1] > 1 and w.ndim == 1 and is_simple(w):
         return False
     return w.shape[-1] > 1 and (xp_of(w) is not np or bool((met(w).sum((-2, -1)) > w.shape[-1]).any()))

@@ -18,11 +18,11 @@ from ..declare import dtype, ndim, primitive, rules, shape, xp
 from ..indexing.gathering import diag, take
 from ..products import H, matmul
 from ..shaping import concatenate, conj, embed, reshape, slice_of, stack, sum
-from ..special.declare import host_only, implements
+from ..special.declare import host_only, implements_special
 from ..zero_derivative import argsort
 from .block_matrices import toeplitz
 from .decompositions import lstsq
-from .factorizations import TRANS, cholesky, inv, solve, solve_triangular, square, triangle
+from .factorizations import TRANS, check_square, cholesky, inv, solve, solve_triangular, triangle
 from .norms import sylvester
 
 # --- LU factors ---
@@ -64,7 +64,9 @@ def rows_in_order(x):
     library = xp_of(x)
     order = library.empty(x.shape[:-1], int)
     for i in np.ndindex(*x.shape[:-2]):
-        order[i] = np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0]) if library is np else after(pivots_of(x[i]), x.shape[-2])
+        order[i] = (
+            np.argsort(scipy.linalg.lu(x[i], p_indices=True)[0]) if library is np else permutation_of_pivots(pivots_of(x[i]), x.shape[-2])
+        )
     return order
 
 
@@ -73,7 +75,7 @@ def pivots_of(a: Any) -> Any:
     return factors.lu_factor(a)[1]
 
 
-def after(pivots: Any, n: int) -> Any:
+def permutation_of_pivots(pivots: Any, n: int) -> Any:
     """The order of n rows after exchanges, on a device: the unit matrix with these pivots, applied to 0,
     1, ..."""
     library = xp_of(pivots)
@@ -95,14 +97,14 @@ def exchanges(x):
 def exchanged(pivots):
     """The row order that results from exchanges."""
     if xp_of(pivots) is not np:
-        return after(pivots, len(pivots))
+        return permutation_of_pivots(pivots, len(pivots))
     order = np.arange(len(pivots))
     for i, p in enumerate(pivots):
         order[[i, p]] = order[[p, i]]
     return order
 
 
-def factored(a: Any) -> tuple:
+def lu_factored(a: Any) -> tuple:
     """(order of the rows, a constant; L; U) of any matrix. The part below or beside the square part
     follows from linear systems."""
     n, k = shape(a)[-2:]
@@ -122,26 +124,26 @@ def one_matrix(name: str, a: Any) -> None:
         raise ShapeError(f"scipy.linalg.{name}: one matrix at a time has derivatives, got shape {shape(a)}; write a loop, or tapegrad.vmap")
 
 
-@implements(scipy.linalg.lu)
+@implements_special(scipy.linalg.lu)
 def lu(a, permute_l=False, overwrite_a=False, check_finite=True, p_indices=False):
     one_matrix("lu", a)
-    order, low, up = factored(a)
+    order, low, up = lu_factored(a)
     back = argsort(order)  # for the rows of a, which SciPy's permutation restores
     if permute_l:
         return take(low, back, 0), up
     return (back if p_indices else take(xp(a).eye(shape(a)[0], dtype=dtype(a)), back, 0)), low, up
 
 
-@implements(scipy.linalg.lu_factor)
+@implements_special(scipy.linalg.lu_factor)
 def lu_factor(a, overwrite_a=False, check_finite=True):
     one_matrix("lu_factor", a)
-    square("lu_factor", a)
+    check_square("lu_factor", a)
     pivots = exchanges(primal_of(a))
     low, up = lu_of(take(a, exchanged(pivots), 0))
     return triangle(low, lower=True, strict=True) + up, pivots
 
 
-@implements(scipy.linalg.lu_solve)
+@implements_special(scipy.linalg.lu_solve)
 def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
     """The solution x of op(A) x = b, with A given by its factors (lu, piv)."""
     a, pivots = lu_and_piv
@@ -154,7 +156,7 @@ def lu_solve(lu_and_piv, b, trans=0, overwrite_b=False, check_finite=True):
 # --- banded systems: row r of ab holds the diagonal u - r, each element in its column ---
 
 
-def moved(x: Any, by: int) -> Any:
+def shift_rows(x: Any, by: int) -> Any:
     """x with its elements shifted by `by` places along the first axis, filled with zeros."""
     n = shape(x)[0]
     if abs(by) >= n:
@@ -171,12 +173,12 @@ def solve_band(ab, b, *, low, up):
 
 def turned_band(ab, low, up):
     """The band of the transposed matrix."""
-    return stack([moved(ab[up + low - r], low - r) for r in range(low + up + 1)])
+    return stack([shift_rows(ab[up + low - r], low - r) for r in range(low + up + 1)])
 
 
 def band_of_product(c, x, low, up):
     """The band of c x^T."""
-    rows = [moved(c, up - r) * x for r in range(low + up + 1)]
+    rows = [shift_rows(c, up - r) * x for r in range(low + up + 1)]
     return stack([y if ndim(y) == 1 else sum(y, 1) for y in rows])
 
 
@@ -186,7 +188,7 @@ def _band_vjp(g, out, need, ab, b, low, up):
 
 
 def times_band(ab, x, low, up):
-    rows = [moved((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up) for r in range(low + up + 1)]
+    rows = [shift_rows((ab[r] if ndim(x) == 1 else reshape(ab[r], to=(-1, 1))) * x, r - up) for r in range(low + up + 1)]
     total = rows[0]
     for y in rows[1:]:
         total = total + y
@@ -204,7 +206,7 @@ def _band_jvp(t, out, ab, b, low, up):
 rules(solve_band, joint=_band_vjp, jvp=_band_jvp)
 
 
-@implements(scipy.linalg.solve_banded)
+@implements_special(scipy.linalg.solve_banded)
 def solve_banded(l_and_u, ab, b, overwrite_ab=False, overwrite_b=False, check_finite=True):
     low, up = l_and_u
     return solve_band(ab, b, low=int(low), up=int(up))
@@ -214,13 +216,13 @@ def whole_band(ab, lower):
     """The full band of a Hermitian matrix from one half."""
     u = shape(ab)[0] - 1
     if lower:
-        above = [moved(conj(ab[k]), k) for k in range(u, 0, -1)]
+        above = [shift_rows(conj(ab[k]), k) for k in range(u, 0, -1)]
         return stack([*above, *[ab[k] for k in range(u + 1)]])
-    below = [moved(conj(ab[u - k]), -k) for k in range(1, u + 1)]
+    below = [shift_rows(conj(ab[u - k]), -k) for k in range(1, u + 1)]
     return stack([*[ab[k] for k in range(u + 1)], *below])
 
 
-@implements(scipy.linalg.solveh_banded)
+@implements_special(scipy.linalg.solveh_banded)
 def solveh_banded(ab, b, overwrite_ab=False, overwrite_b=False, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     return solve_band(whole_band(ab, lower), b, low=u, up=u)
@@ -242,14 +244,14 @@ def to_band(a, low, up):
     return stack([embed(diag(a, up - r), axis=0, start=max(up - r, 0), size=n) for r in range(low + up + 1)])
 
 
-@implements(scipy.linalg.cholesky_banded)
+@implements_special(scipy.linalg.cholesky_banded)
 def cholesky_banded(ab, overwrite_ab=False, lower=False, check_finite=True):
     u = shape(ab)[0] - 1
     c = cholesky(from_band(whole_band(ab, lower), u, u), upper=not lower)
     return to_band(c, u if lower else 0, 0 if lower else u)
 
 
-@implements(scipy.linalg.cho_solve_banded)
+@implements_special(scipy.linalg.cho_solve_banded)
 def cho_solve_banded(cb_and_lower, b, overwrite_b=False, check_finite=True):
     cb, lower = cb_and_lower
     u = shape(cb)[0] - 1
@@ -267,30 +269,30 @@ def pair_of(c_or_cr: Any) -> tuple:
     return c_or_cr if isinstance(c_or_cr, tuple) else (c_or_cr, None)
 
 
-@implements(scipy.linalg.solve_toeplitz)
+@implements_special(scipy.linalg.solve_toeplitz)
 def solve_toeplitz(c_or_cr, b, check_finite=True):
     return solve(toeplitz(*pair_of(c_or_cr)), b)
 
 
-@implements(scipy.linalg.matmul_toeplitz)
+@implements_special(scipy.linalg.matmul_toeplitz)
 def matmul_toeplitz(c_or_cr, x, check_finite=False, workers=None):
     return matmul(toeplitz(*pair_of(c_or_cr)), x)
 
 
-@implements(scipy.linalg.circulant)
+@implements_special(scipy.linalg.circulant)
 def circulant(c):
     n = shape(c)[-1]
     return c[..., (np.arange(n)[:, None] - np.arange(n)) % n]
 
 
-@implements(scipy.linalg.solve_circulant)
+@implements_special(scipy.linalg.solve_circulant)
 def solve_circulant(c, b, singular="raise", tol=None, caxis=-1, baxis=0, outaxis=0):
     if ndim(c) != 1 or baxis != 0 or outaxis != 0:
         raise ArgumentError("scipy.linalg.solve_circulant: with one circulant matrix and the axes in their places only")
     return solve(circulant(c), b)
 
 
-@implements(scipy.linalg.lstsq)
+@implements_special(scipy.linalg.lstsq)
 def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_finite=True, lapack_driver=None):
     return lstsq(a, b, cond)
 
@@ -298,19 +300,19 @@ def scipy_lstsq(a, b, cond=None, overwrite_a=False, overwrite_b=False, check_fin
 # --- matrix equations ---
 
 
-@implements(scipy.linalg.solve_sylvester)
+@implements_special(scipy.linalg.solve_sylvester)
 def solve_sylvester(a, b, q):
     """The solution x of a x + x b = q."""
     return sylvester(a, b, q)
 
 
-@implements(scipy.linalg.solve_continuous_lyapunov, scipy.linalg.solve_lyapunov)
+@implements_special(scipy.linalg.solve_continuous_lyapunov, scipy.linalg.solve_lyapunov)
 def solve_continuous_lyapunov(a, q):
     """The solution x of a x + x a^H = q."""
     return sylvester(a, H(a), q)
 
 
-@implements(scipy.linalg.solve_discrete_lyapunov)
+@implements_special(scipy.linalg.solve_discrete_lyapunov)
 def solve_discrete_lyapunov(a, q, method=None):
     """The solution x of a x a^H - x + q = 0, by the bilinear map to a continuous equation."""
     eye = xp(a).eye(shape(a)[-1])
@@ -332,7 +334,7 @@ def riccati(a, b, q, r, *, discrete, balanced):
     return (scipy.linalg.solve_discrete_are if discrete else scipy.linalg.solve_continuous_are)(a, b, q, r, balanced=balanced)
 
 
-@implements(scipy.linalg.solve_continuous_are)
+@implements_special(scipy.linalg.solve_continuous_are)
 def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
     """The solution x of a^H x + x a - x b r^-1 b^H x + q = 0, with Kleinman's iteration as Newton's."""
     plain_problem("solve_continuous_are", e, s)
@@ -343,7 +345,7 @@ def solve_continuous_are(a, b, q, r, e=None, s=None, balanced=True):
     return x
 
 
-@implements(scipy.linalg.solve_discrete_are)
+@implements_special(scipy.linalg.solve_discrete_are)
 def solve_discrete_are(a, b, q, r, e=None, s=None, balanced=True):
     """The solution x of a^H x a - x - a^H x b (r + b^H x b)^-1 b^H x a + q = 0, with Hewer's iteration as
     Newton's."""

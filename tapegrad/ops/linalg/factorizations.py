@@ -33,12 +33,12 @@ from ..declare import axes_of, dtype, implements, linear, ndim, primitive, rules
 from ..elementwise import log
 from ..layouts import laid_as_library
 from ..nondifferentiable import at_users_line, holds_somewhere, warn_user
-from ..products import H, T, column, diagonals, flat, matmul, matrices, row, two, with_diagonals
+from ..products import H, T, column, diagonals, flat_operand, matmul, matrix_batch, row_vector, two_operands, with_diagonals
 from ..shaping import conj, copy, imag, imaginary, real, reshape, sum, transpose, zeros_like
 from .hermitian import alike_of, as_read, hermitian, symmetric, to_read
 
 TRSM = {np.dtype(c): getattr(blas, c_name + "trsm") for c, c_name in (("d", "d"), ("f", "s"), ("D", "z"), ("F", "c"))}
-SMALL = 32  # for matrices up to this order, NumPy's checks take longer than LAPACK
+SMALL_MATRIX_ORDER = 32  # for matrices up to this order, NumPy's checks take longer than LAPACK
 LOOP = 48  # from this order on, LAPACK on each matrix of a batch beats NumPy's batched LU
 
 
@@ -46,7 +46,7 @@ def cupyx_linalg() -> Any:
     return load("cupyx.scipy.linalg")
 
 
-def square(name: str, a: Any) -> tuple:
+def check_square(name: str, a: Any) -> tuple:
     s = shape(a)
     if len(s) < 2 or s[-1] != s[-2]:
         raise ShapeError(f"{name}: the matrix has shape {s}; the last two dimensions must be equal")
@@ -75,7 +75,7 @@ def finite(x):
 rules(finite, lambda g, out, x: g, jvp=same)
 
 
-def checked(function: Callable, ours: Callable) -> Callable:
+def finite_checked(function: Callable, ours: Callable) -> Callable:
     """`ours`, which replaces a function of scipy.linalg. If an argument or the result is not finite,
     SciPy's function runs too, because it may raise. Hidden values are checked when their trace knows
     them."""
@@ -87,7 +87,7 @@ def checked(function: Callable, ours: Callable) -> Callable:
             if check is not None and kwargs.get("check_finite", True):
                 args, kwargs = [finite_parts(a) for a in args], {k: finite_parts(v) if k == "b" else v for k, v in kwargs.items()}
             return ours(*args, **kwargs)
-        theirs = lambda: at_users_line(function, *map(plain, args), **{k: plain(v) for k, v in kwargs.items()})
+        theirs = lambda: at_users_line(function, *map(plain_matrix, args), **{k: plain_matrix(v) for k, v in kwargs.items()})
         if not is_finite((*args, kwargs.get("b"))):
             theirs()
             return ours(*args, **kwargs)
@@ -116,7 +116,7 @@ def is_finite(x: Any) -> bool:
 
 
 @nested
-def plain(x: Any) -> Any:
+def plain_matrix(x: Any) -> Any:
     return lend(primal_of(x))
 
 
@@ -141,7 +141,7 @@ rules(triangle, lambda g, out, x, lower, strict: triangle(g, lower=lower, strict
 TRANS = {0: 0, "N": 0, "n": 0, 1: 1, "T": 1, "t": 1, 2: 2, "C": 2, "c": 2}
 
 
-@primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrices, layout="asked")
+@primitive(scipy.linalg.solve_triangular, holomorphic=False, batch=matrix_batch, layout="asked")
 def solve_triangular(a, b, trans=0, lower=False, unit_diagonal=False, overwrite_b=False, check_finite=True):
     """The solution x of op(a) x = b, with op given by `trans`. Only the lower or upper triangle of a is
     read. b is a vector only if it has one axis."""
@@ -175,7 +175,7 @@ def _singular(call: str, why: str) -> str:
 
 def _solve_triangular(a, b, trans, lower, unit_diagonal):
     """The general case: batches, devices, numbers."""
-    square("solve_triangular", a)
+    check_square("solve_triangular", a)
     library = xp_of(a)
     vector = b.ndim == 1
     if vector:
@@ -260,7 +260,7 @@ rules(solve_triangular, joint=_triangular_vjp, jvp=_triangular_jvp)
 @primitive(holomorphic=False, batch="matrix", known_as="cholesky")
 def cholesky_lower(x):
     """The lower factor L of a Hermitian positive definite matrix, x = L L^H."""
-    if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL:
+    if type(x) is ndarray and x.dtype is F8 and x.ndim == 2 and 0 < len(x) == x.shape[1] <= SMALL_MATRIX_ORDER:
         L, failed = dpotrf(x, 1)
         if failed:
             raise not_positive_definite(x)
@@ -286,7 +286,7 @@ def cholesky_lower(x):
 
 def not_positive_definite(x: np.ndarray) -> NotPositiveDefiniteError:
     """The error for the first matrix of the batch x without a Cholesky factor."""
-    square("cholesky", x)
+    check_square("cholesky", x)
     for i in np.ndindex(*x.shape[:-2]):
         try:
             np.linalg.cholesky(x[i])
@@ -340,7 +340,7 @@ rules(cholesky_lower, _cholesky_vjp, jvp=lambda t, out, x: matmul(out, halved(sa
 def cholesky(a, /, *, upper=False):
     if type(a) is ArrayVariable and not upper:
         return cholesky_lower(a)
-    square("cholesky", a)
+    check_square("cholesky", a)
     if dtype(a).kind not in "fc":
         a = a * 1.0
     return copy(H(cholesky_lower(H(a))), "C") if upper else cholesky_lower(a)
@@ -361,7 +361,7 @@ def cho_factor(a, lower=False, overwrite_a=False, check_finite=True):
 def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
     """The solution x of A x = b, with A given by its factor (c, lower)."""
     c, lower = c_and_lower
-    c, b = two(c, b)
+    c, b = two_operands(c, b)
     first, second = (0, 2) if lower else (2, 0)
     return solve_triangular(c, solve_triangular(c, b, first, lower), second, lower)
 
@@ -369,13 +369,20 @@ def cho_solve(c_and_lower, b, overwrite_b=False, check_finite=True):
 # --- general systems ---
 
 
-@primitive(batch=matrices, known_as="solve")
+@primitive(batch=matrix_batch, known_as="solve")
 def solve_matrix(a, b):
     """The solution x of a x = b. b is a vector if it has one axis, else a matrix or a batch of matrices."""
-    if type(a) is type(b) is ndarray and a.dtype is b.dtype is F8 and a.ndim == 2 and b.ndim < 3 and 0 < len(a) <= SMALL and b.size:
+    if (
+        type(a) is type(b) is ndarray
+        and a.dtype is b.dtype is F8
+        and a.ndim == 2
+        and b.ndim < 3
+        and 0 < len(a) <= SMALL_MATRIX_ORDER
+        and b.size
+    ):
         _, _, x, failed = dgesv(a, b)
         if failed:
-            raise named(np.linalg.LinAlgError("Singular matrix"), "solve", a)
+            raise named_error(np.linalg.LinAlgError("Singular matrix"), "solve", a)
         return x if b.ndim == 1 else x.copy()
     library = xp_of(a)
     if library is not np:
@@ -386,10 +393,10 @@ def solve_matrix(a, b):
     try:
         return np.linalg.solve(a, b)
     except np.linalg.LinAlgError as error:
-        raise named(error, "solve", a) from None
+        raise named_error(error, "solve", a) from None
 
 
-def named(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
+def named_error(error: Exception, call: str, a: np.ndarray) -> np.linalg.LinAlgError:
     """NumPy's error, extended by the call, the member of the batch and a remedy."""
     if "ingular" not in str(error):
         return np.linalg.LinAlgError(f"{call}: {error}")
@@ -413,7 +420,7 @@ def _solve_vjp(g, out, need, a, b):
         c = solve_matrix(T(a), g)
         return -matmul(c, T(out)) if need[0] else None, c
     c = solve_matrix(T(a), g) if ndim(g) == 1 else flat_column(solve_matrix(T(a), column(g)))
-    return -matmul(column(c), row(out)) if need[0] else None, c
+    return -matmul(column(c), row_vector(out)) if need[0] else None, c
 
 
 def flat_column(x: Any) -> Any:
@@ -441,8 +448,8 @@ def solve(a, b):
 
 
 def _solve_batches(a, b):
-    a, b = two(a, b)
-    s = square("solve", a)
+    a, b = two_operands(a, b)
+    s = check_square("solve", a)
     vector = ndim(b) == 1
     if ndim(b) == 0 or shape(b)[-1 if vector else -2] != s[-1]:
         raise ShapeError(f"solve: shapes {s} and {shape(b)} do not fit together (b is a vector only if it has one axis)")
@@ -506,7 +513,7 @@ def as_assumed(a: Any, assume_a: str | None, lower: bool) -> Any:
 @implements(scipy.linalg.inv)
 def scipy_inv(a, overwrite_a=False, check_finite=True, *, assume_a=None, lower=False):
     if assume_a in ("pos", "positive definite"):
-        return scipy_solve(a, xp(a).eye(square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
+        return scipy_solve(a, xp(a).eye(check_square("inv", a)[-1], dtype=dtype(a)), lower, assume_a=assume_a)
     if assume_a in ("tridiagonal", "banded") or (assume_a == "diagonal" and (a != as_assumed(a, assume_a, lower)).any()):
         raise ArgumentError(f"scipy.linalg.inv: assume_a={assume_a!r} is not supported, or not true of this matrix")
     a = as_assumed(a, assume_a, lower)
@@ -518,7 +525,7 @@ def inv(x):
     try:
         return xp_of(x).linalg.inv(x)
     except np.linalg.LinAlgError as error:
-        raise named(error, "inv", x) from None
+        raise named_error(error, "inv", x) from None
 
 
 def _inv_vjp(g, out, x):
@@ -558,7 +565,7 @@ def cofactor(x):
         except np.linalg.LinAlgError:
             pass
     u, s, vh, sign = _factors(x)
-    return ((sign * u.conj()) * others(s)[..., None, :]) @ vh.conj()
+    return ((sign * u.conj()) * product_of_others(s)[..., None, :]) @ vh.conj()
 
 
 @primitive(batch="matrix")
@@ -571,19 +578,19 @@ def cofactor_slope(x, e):
     n = s.shape[-1]
     f = u.conj().swapaxes(-1, -2) @ e @ vh.conj().swapaxes(-1, -2)
     eye = library.eye(n, dtype=s.dtype)
-    q = others(library.where(eye > 0, eye, s[..., None, :])) * (1 - eye)
+    q = product_of_others(library.where(eye > 0, eye, s[..., None, :])) * (1 - eye)
     d = library.diagonal(f, 0, -2, -1)
     m = eye * (q @ d[..., None]) - q * f
     return (sign * u.conj()) @ m.swapaxes(-1, -2) @ vh.conj()
 
 
 def _factors(x):
-    u, s, vh = factored(x, full_matrices=True)
+    u, s, vh = svd_of_finite(x, full_matrices=True)
     det = xp_of(x).linalg.det
     return u, s, vh, (det(u) * det(vh))[..., None, None]
 
 
-def factored(x: Any, full_matrices: bool) -> tuple:
+def svd_of_finite(x: Any, full_matrices: bool) -> tuple:
     """The singular value decomposition of finite matrices. nan for others, for which LAPACK may not
     terminate."""
     svd = xp_of(x).linalg.svd
@@ -594,7 +601,7 @@ def factored(x: Any, full_matrices: bool) -> tuple:
     return np.where(bad, u.dtype.type(np.nan), u), np.where(bad[..., 0], s.dtype.type(np.nan), s), np.where(bad, u.dtype.type(np.nan), vh)
 
 
-def others(s):
+def product_of_others(s):
     """For each element, the product of all others along the last axis."""
     library = xp_of(s)
     one = library.ones_like(s[..., :1])
@@ -622,11 +629,11 @@ def _slope_jvp(t, out, x, e):
     return b if a is None else a if b is None else a + b
 
 
-def _traced(c: Any, t: Any) -> Any:
+def traced_factor(c: Any, t: Any) -> Any:
     return sum(c * t, (ndim(c) - 2, ndim(c) - 1))
 
 
-rules(det, lambda g, out, x: as_matrices(g) * cofactor(x), jvp=lambda t, out, x: _traced(cofactor(x), t[0]))
+rules(det, lambda g, out, x: as_matrices(g) * cofactor(x), jvp=lambda t, out, x: traced_factor(cofactor(x), t[0]))
 rules(cofactor, lambda g, out, x: cofactor_slope(x, g), jvp=lambda t, out, x: cofactor_slope(x, t[0]))
 rules(cofactor_slope, lambda g, out, x, e: _third(x, e, g), lambda g, out, x, e: cofactor_slope(x, g), jvp=_slope_jvp)
 
@@ -646,7 +653,7 @@ def _slogdet_vjp(g, out, need, x):
 
 
 def _slogdet_jvp(t, out, x):
-    z = _traced(T(inv(x)), t[0])
+    z = traced_factor(T(inv(x)), t[0])
     if dtype(x).kind != "c":
         return None, z
     return out[0] * imaginary(imag(z)), real(z)
@@ -658,7 +665,7 @@ SlogdetResult = namedtuple("SlogdetResult", "sign logabsdet")
 
 @implements(np.linalg.slogdet)
 def slogdet(a):
-    square("slogdet", a)
+    check_square("slogdet", a)
     return SlogdetResult(*sign_and_log(a))
 
 
@@ -673,7 +680,7 @@ def logdet(a: Any) -> Any:
 
 @implements(np.linalg.matrix_power)
 def matrix_power(a, n):
-    square("matrix_power", a)
+    check_square("matrix_power", a)
     if n < 0:
         a, n = inv(a), -n
     if n == 0:
@@ -696,11 +703,11 @@ def tensorinv(a, ind=2):
 
 @implements(np.linalg.tensorsolve)
 def tensorsolve(a, b, axes=None):
-    a, b = two(a, b)
+    a, b = two_operands(a, b)
     n = ndim(a)
     if axes is not None:
         moved = [*axes_of(axes, n)]
         a = transpose(a, axes=tuple([i for i in range(n) if i not in moved] + moved))
     to = shape(a)[ndim(b) :]
     k = int(np.prod(to))
-    return reshape(solve(reshape(a, to=(k, k)), flat(b)), to=to)
+    return reshape(solve(reshape(a, to=(k, k)), flat_operand(b)), to=to)

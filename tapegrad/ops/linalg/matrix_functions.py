@@ -13,13 +13,13 @@ from ..._core.primitive import primal_of, seen
 from ..declare import dtype, primitive, shape, xp
 from ..elementwise import absolute, arccos, arcsin, select
 from ..indexing.gathering import diag
-from ..products import H, column, diagonals, matmul, row
+from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import concatenate, conj, embed, real, reshape, sum, zeros_like
-from ..special.declare import implements
+from ..special.declare import implements_special
 from ..zero_derivative import argmax
 from .decompositions import eigh, eigvalsh, pinv, qr, svd
 from .equations import from_band, whole_band
-from .factorizations import inv, solve, square
+from .factorizations import check_square, inv, solve
 from .norms import expm, frechet, log_of, root_of
 
 # --- eigenvalues ---
@@ -33,7 +33,7 @@ def eigen_steps(a: Any, v: Any, steps: int) -> tuple:
     for _ in range(steps):
         c = solve(v, matmul(a, v))
         d = diagonals(c)
-        gaps = row(d) - column(d) + eye
+        gaps = row_vector(d) - column(d) + eye
         v = v + matmul(v, c * (1.0 - eye) / gaps)
     return diagonals(solve(v, matmul(a, v))), v
 
@@ -53,7 +53,7 @@ def apart(w):
 
 
 def eigen_start(name: str, a: Any) -> tuple:
-    square(name, a)
+    check_square(name, a)
     w, v = general_spectrum(primal_of(a))
     if xp(a) is not np:  # no test on a device, which would synchronise: the results are nan
         return w, v * reshape(apart(w), to=(*shape(w)[:-1], 1, 1))
@@ -66,26 +66,26 @@ def eigen_start(name: str, a: Any) -> tuple:
 EigResult = namedtuple("EigResult", "eigenvalues eigenvectors")
 
 
-@implements(np.linalg.eig)
+@implements_special(np.linalg.eig)
 def eig(a):
     """Each eigenvector has length 1. Its largest element keeps its phase, because LAPACK makes it real."""
     v0 = eigen_start("eig", a)[1]
     w, v = eigen_steps(a, v0, 2)
-    v = v / row(sum(real(v * conj(v)), -2) ** 0.5)
+    v = v / row_vector(sum(real(v * conj(v)), -2) ** 0.5)
     if dtype(v0).kind == "c":
         size = absolute(v0)
         largest = argmax(size, -2)
-        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row(largest), x, 0.0 * x), -2) for x in (v, v0)]
-        v = v * row(conj(first) / absolute(first) * was / absolute(was))
+        first, was = [sum(select(xp(v0).arange(shape(v0)[-1])[:, None] == row_vector(largest), x, 0.0 * x), -2) for x in (v, v0)]
+        v = v * row_vector(conj(first) / absolute(first) * was / absolute(was))
     return EigResult(w, v)
 
 
-@implements(np.linalg.eigvals)
+@implements_special(np.linalg.eigvals)
 def eigvals(a):
     return eigen_steps(a, eigen_start("eigvals", a)[1], 1)[0]
 
 
-@implements(scipy.linalg.eig)
+@implements_special(scipy.linalg.eig)
 def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=False, check_finite=True, homogeneous_eigvals=False):
     if left or homogeneous_eigvals:
         raise ArgumentError("scipy.linalg.eig: left= and homogeneous_eigvals= are not supported on a tracked Variable")
@@ -93,14 +93,14 @@ def scipy_eig(a, b=None, left=False, right=True, overwrite_a=False, overwrite_b=
     return (w + 0j, v) if right else w + 0j
 
 
-@implements(scipy.linalg.eigvals)
+@implements_special(scipy.linalg.eigvals)
 def scipy_eigvals(a, b=None, overwrite_a=False, check_finite=True, homogeneous_eigvals=False):
     if homogeneous_eigvals:
         raise ArgumentError("scipy.linalg.eigvals: homogeneous_eigvals= is not supported on a tracked Variable")
     return eigvals(a if b is None else solve(b, a)) + 0j
 
 
-def part_of(name: str, select: Any, select_range: Any) -> slice:
+def selected_eigenvalues(name: str, select: Any, select_range: Any) -> slice:
     """The slice of the requested eigenvalues, counted from the smallest."""
     if select in ("i", "index", 2):
         return slice(int(select_range[0]), int(select_range[1]) + 1)
@@ -130,31 +130,31 @@ def eigen_part(a: Any, part: slice, values_only: bool, of: tuple, theirs: Callab
     return w[part], v * turns(primal_of(v), *[primal_of(x) for x in of], theirs=theirs, settings=tuple(settings.items()))
 
 
-@implements(scipy.linalg.eigh_tridiagonal)
+@implements_special(scipy.linalg.eigh_tridiagonal)
 def eigh_tridiagonal(
     d, e, eigvals_only=False, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto",
 ):  # fmt: skip
-    part, a = part_of("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
+    part, a = selected_eigenvalues("eigh_tridiagonal", select, select_range), diag(d) + diag(e, -1)
     settings = {"select": select, "select_range": select_range}
     return eigen_part(a, part, eigvals_only, (d, e), scipy.linalg.eigh_tridiagonal, **settings)
 
 
-@implements(scipy.linalg.eigvalsh_tridiagonal)
+@implements_special(scipy.linalg.eigvalsh_tridiagonal)
 def eigvalsh_tridiagonal(d, e, select="a", select_range=None, check_finite=True, tol=0.0, lapack_driver="auto"):
     return eigh_tridiagonal(d, e, True, select, select_range)
 
 
-@implements(scipy.linalg.eig_banded)
+@implements_special(scipy.linalg.eig_banded)
 def eig_banded(
     a_band, lower=False, eigvals_only=False, overwrite_a_band=False, select="a", select_range=None, max_ev=0, check_finite=True
 ):  # fmt: skip
-    part, u = part_of("eig_banded", select, select_range), shape(a_band)[0] - 1
+    part, u = selected_eigenvalues("eig_banded", select, select_range), shape(a_band)[0] - 1
     a = from_band(whole_band(a_band, lower), u, u)
     settings = {"lower": lower, "select": select, "select_range": select_range}
     return eigen_part(a, part, eigvals_only, (a_band,), scipy.linalg.eig_banded, **settings)
 
 
-@implements(scipy.linalg.eigvals_banded)
+@implements_special(scipy.linalg.eigvals_banded)
 def eigvals_banded(a_band, lower=False, overwrite_a_band=False, select="a", select_range=None, check_finite=True):
     return eig_banded(a_band, lower, True, select=select, select_range=select_range)
 
@@ -170,14 +170,14 @@ def full_rank(name: str, s: Any, rcond: Any) -> None:
         raise SingularError(f"scipy.linalg.{name}: the matrix has not full rank, and the space would have another dimension nearby")
 
 
-@implements(scipy.linalg.orth)
+@implements_special(scipy.linalg.orth)
 def orth(A, rcond=None):
     u, s, _ = svd(A, full_matrices=False)
     full_rank("orth", s, rcond)
     return u
 
 
-@implements(scipy.linalg.null_space)
+@implements_special(scipy.linalg.null_space)
 def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_driver="gesdd"):
     """The basis that changes as little as possible (`decompositions.complement`)."""
     n, k = shape(A)
@@ -186,7 +186,7 @@ def null_space(A, rcond=None, *, overwrite_a=False, check_finite=True, lapack_dr
     return H(vh[min(n, k) :])
 
 
-@implements(scipy.linalg.subspace_angles)
+@implements_special(scipy.linalg.subspace_angles)
 def subspace_angles(A, B):
     """From the cosines; small angles from the sines."""
     a, b = orth(A), orth(B)
@@ -200,7 +200,7 @@ def subspace_angles(A, B):
     return select(small, arcsin(select(small, s, half)), arccos(select(small, half, c)))
 
 
-@implements(scipy.linalg.rq)
+@implements_special(scipy.linalg.rq)
 def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
     """a = r q, from the QR factors of the reversed matrix, with SciPy's signs."""
     n, k = shape(a)
@@ -209,7 +209,7 @@ def rq(a, overwrite_a=False, lwork=None, mode="full", check_finite=True):
     q, r = qr(H(a[::-1]))
     r, q = H(r)[::-1, ::-1], H(q)[::-1]
     turn = signs_of_rq(primal_of(a), primal_of(r))
-    r = r * row(turn)
+    r = r * row_vector(turn)
     return r if mode == "r" else (r, q * column(conj(turn)))
 
 
@@ -227,37 +227,37 @@ def as_real(y: Any, a: Any) -> Any:
     return real(y) if dtype(a).kind != "c" else y
 
 
-@implements(scipy.linalg.cosm)
+@implements_special(scipy.linalg.cosm)
 def cosm(A):
     return as_real(0.5 * (expm(1j * A) + expm(-1j * A)), A)
 
 
-@implements(scipy.linalg.sinm)
+@implements_special(scipy.linalg.sinm)
 def sinm(A):
     return as_real(-0.5j * (expm(1j * A) - expm(-1j * A)), A)
 
 
-@implements(scipy.linalg.tanm)
+@implements_special(scipy.linalg.tanm)
 def tanm(A):
     return solve(cosm(A), sinm(A))
 
 
-@implements(scipy.linalg.coshm)
+@implements_special(scipy.linalg.coshm)
 def coshm(A):
     return 0.5 * (expm(A) + expm(-A))
 
 
-@implements(scipy.linalg.sinhm)
+@implements_special(scipy.linalg.sinhm)
 def sinhm(A):
     return 0.5 * (expm(A) - expm(-A))
 
 
-@implements(scipy.linalg.tanhm)
+@implements_special(scipy.linalg.tanhm)
 def tanhm(A):
     return solve(coshm(A), sinhm(A))
 
 
-@implements(scipy.linalg.signm)
+@implements_special(scipy.linalg.signm)
 def signm(A, disp=None):
     """A (A^2)^(-1/2)."""
     if disp is not None and not disp:
@@ -265,26 +265,26 @@ def signm(A, disp=None):
     return matmul(A, inv(root_of(matmul(A, A))))
 
 
-@implements(scipy.linalg.fractional_matrix_power)
+@implements_special(scipy.linalg.fractional_matrix_power)
 def fractional_matrix_power(A, t):
-    square("fractional_matrix_power", A)
+    check_square("fractional_matrix_power", A)
     return expm(t * log_of(A))
 
 
-@implements(scipy.linalg.expm_frechet)
+@implements_special(scipy.linalg.expm_frechet)
 def expm_frechet(A, E, method=None, compute_expm=True, check_finite=True):
     slope = frechet(expm, A, E)
     return (expm(A), slope) if compute_expm else slope
 
 
-@implements(scipy.linalg.pinvh)
+@implements_special(scipy.linalg.pinvh)
 def pinvh(a, atol=None, rtol=None, lower=True, return_rank=False, check_finite=True):
     if atol is not None or return_rank or not lower:
         raise ArgumentError("scipy.linalg.pinvh: atol=, lower=False and return_rank= are not supported; symmetrise, and write pinv")
     return pinv(a, None, True, rtol=rtol) if rtol is not None else pinv(a, max(shape(a)) * np.finfo(dtype(a)).eps, True)
 
 
-@implements(scipy.linalg.polar)
+@implements_special(scipy.linalg.polar)
 def polar(a, side="right"):
     """a = u p with p = (a^H a)^(1/2), or a = p u with p = (a a^H)^(1/2)."""
     if side not in ("right", "left"):
@@ -299,7 +299,7 @@ def polar(a, side="right"):
     return solve(p, a), p
 
 
-@implements(scipy.linalg.orthogonal_procrustes)
+@implements_special(scipy.linalg.orthogonal_procrustes)
 def orthogonal_procrustes(A, B, check_finite=True):
     u, p = polar(matmul(H(A), B))
     return u, sum(diagonals(p))
@@ -308,7 +308,7 @@ def orthogonal_procrustes(A, B, check_finite=True):
 # --- matrices made of vectors ---
 
 
-@implements(scipy.linalg.hankel)
+@implements_special(scipy.linalg.hankel)
 def hankel(c, r=None):
     """Constant along each antidiagonal, with first column c and last row r, by default zeros."""
     c = reshape(c, to=(-1,))
@@ -319,20 +319,20 @@ def hankel(c, r=None):
     return line[np.arange(n)[:, None] + np.arange(k)]
 
 
-@implements(scipy.linalg.companion)
+@implements_special(scipy.linalg.companion)
 def companion(a):
     n = shape(a)[0]
     first = reshape(-a[1:] / a[0], to=(1, n - 1))
     return concatenate(first, xp(a).eye(n - 2, n - 1, dtype=np.result_type(dtype(a), 0.0)))
 
 
-@implements(scipy.linalg.leslie)
+@implements_special(scipy.linalg.leslie)
 def leslie(f, s):
     n = shape(f)[0]
     return embed(reshape(f, to=(1, n)), axis=0, start=0, size=n) + diag(s, -1)[:, :n]
 
 
-@implements(scipy.linalg.convolution_matrix)
+@implements_special(scipy.linalg.convolution_matrix)
 def convolution_matrix(a, n, mode="full"):
     """The matrix of the convolution of a with vectors of n elements."""
     k = shape(a)[0]
@@ -342,17 +342,17 @@ def convolution_matrix(a, n, mode="full"):
     return a[np.clip(at, 0, k - 1)] * xp(a).asarray((at >= 0) & (at < k))
 
 
-@implements(scipy.linalg.fiedler)
+@implements_special(scipy.linalg.fiedler)
 def fiedler(a):
-    return absolute(column(a) - row(a))
+    return absolute(column(a) - row_vector(a))
 
 
-@implements(scipy.linalg.diagsvd)
+@implements_special(scipy.linalg.diagsvd)
 def diagsvd(s, M, N):
     return embed(embed(diag(s), axis=0, start=0, size=M), axis=1, start=0, size=N)
 
 
-@implements(scipy.linalg.khatri_rao)
+@implements_special(scipy.linalg.khatri_rao)
 def khatri_rao(a, b):
     (n, k), m = shape(a), shape(b)[0]
     return reshape(reshape(a, to=(n, 1, k)) * reshape(b, to=(1, m, k)), to=(n * m, k))

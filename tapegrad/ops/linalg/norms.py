@@ -13,15 +13,15 @@ from ..._core.primitive import is_tracked, layout_of, primal_of, values_of
 from ..._core.scope import OPEN
 from ..declare import SCIPY, axes_of, dtype, implements, ndim, primitive, rules, shape
 from ..elementwise import absolute, phase_of, power, select, sign, times0, zero_of
-from ..nondifferentiable import at_users_line, note
+from ..nondifferentiable import at_users_line, note_zero
 from ..products import T, matmul
 from ..reductions import BOUNDS, amax, amin, direction, length_of
-from ..shaping import arrays_of, concatenate, conj, real, reshape, slice_of, spread, sum, transpose
+from ..shaping import arrays_of, concatenate, conj, real, reshape, slice_of, spread_over_axes, sum, transpose
 from .decompositions import svdvals
-from .factorizations import inv, square
+from .factorizations import check_square, inv
 
 
-def floating(x: Any) -> Any:
+def as_floating(x: Any) -> Any:
     x = x if hasattr(x, "shape") else arrays_of([x])[0]
     return x if dtype(x).kind in "fc" else x * 1.0
 
@@ -44,13 +44,13 @@ def _p_unit(x, out, p, axis, keepdims):
 
 def _p_vjp(g, out, x, p, axis, keepdims):
     u, zero = _p_unit(x, out, p, axis, keepdims)
-    return note(times0(spread(g, shape(x), axis, keepdims), u), x, zero, "norm")
+    return note_zero(times0(spread_over_axes(g, shape(x), axis, keepdims), u), x, zero, "norm")
 
 
 def _p_jvp(t, out, x, p, axis, keepdims):
     u, zero = _p_unit(x, out, p, axis, keepdims)
     y = sum(real(times0(t[0], conj(u))) if dtype(x).kind == "c" else times0(t[0], u), axis, keepdims)
-    return note(y, x, zero, "norm", pulled=False, pushed=t[0])
+    return note_zero(y, x, zero, "norm", pulled=False, pushed=t[0])
 
 
 rules(p_length, _p_vjp, jvp=_p_jvp)
@@ -102,7 +102,7 @@ def _last(x: Any, i: int, j: int) -> Any:
 
 @implements(np.linalg.norm)
 def norm(x, ord=None, axis=None, keepdims=False):
-    x = floating(x)
+    x = as_floating(x)
     n = ndim(x)
     if axis is None:
         if ord is None or (ord == 2 and n == 1 and not is_tracked(ord)) or (ord in ("fro", "f") and n == 2):
@@ -128,26 +128,26 @@ def scipy_norm(a, ord=None, axis=None, keepdims=False, check_finite=True):
 
 @implements(np.linalg.vector_norm)
 def vector_norm(x, /, *, axis=None, keepdims=False, ord=2):
-    x = floating(x)
+    x = as_floating(x)
     return _vector(x, ord, axes_of(axis, ndim(x)), keepdims)
 
 
 @implements(np.linalg.matrix_norm)
 def matrix_norm(x, /, *, keepdims=False, ord="fro"):
-    x = floating(x)
+    x = as_floating(x)
     return _matrix(x, ord, (ndim(x) - 2, ndim(x) - 1), keepdims)
 
 
 @implements(np.linalg.cond)
 def cond(x, p=None):
-    x = floating(x)
+    x = as_floating(x)
     if p in (None, 2, -2):
         s = svdvals(x)
         n = ndim(s) - 1
         high, low = amax(s, n), amin(s, n)
         y = low / high if p == -2 else high / low
     else:
-        square("cond", x)
+        check_square("cond", x)
         axes = (ndim(x) - 2, ndim(x) - 1)
         y = _matrix(x, p, axes, False) * _matrix(inv(x), p, axes, False)
     plain = primal_of(x)
@@ -163,10 +163,10 @@ def expm(A):
     """The exponential of each matrix."""
     if xp_of(A) is np:
         return scipy.linalg.expm(A)
-    return _series(A)
+    return expm_by_series(A)
 
 
-def _series(a):
+def expm_by_series(a):
     """The exponential on a device, by scaling and squaring with the Taylor series to order 30. Eight
     squarings suffice for |a| up to 700, where the exponential overflows. Reading the norm would
     synchronise."""
@@ -291,12 +291,12 @@ def without_estimate(name: str, disp: Any) -> None:
 @implements(scipy.linalg.sqrtm)
 def sqrtm(A, disp=None, blocksize=None):
     without_estimate("sqrtm", disp)
-    square("sqrtm", A)
+    check_square("sqrtm", A)
     return root_of(A)
 
 
 @implements(scipy.linalg.logm)
 def logm(A, disp=None):
     without_estimate("logm", disp)
-    square("logm", A)
+    check_square("logm", A)
     return log_of(A)

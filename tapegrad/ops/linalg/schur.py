@@ -16,12 +16,12 @@ from ..declare import dtype, shape, xp
 from ..elementwise import arctan, cos, sin, sqrt
 from ..indexing.gathering import diag
 from ..piecewise import arctan2
-from ..products import H, column, diagonals, matmul, row
+from ..products import H, column, diagonals, matmul, row_vector
 from ..shaping import concatenate, conj, embed, real, reshape, sum
-from ..special.declare import host_only, implements
+from ..special.declare import host_only, implements_special
 from .block_matrices import block_diag
 from .decompositions import complement, qr, scipy_qr, svd, svdvals
-from .factorizations import inv, solve, square, triangle
+from .factorizations import check_square, inv, solve, triangle
 from .matrix_functions import as_real, eig, eigen_steps
 from .norms import expm, frechet, scipy_norm
 
@@ -31,7 +31,7 @@ def values(name: str, *xs: Any) -> list:
     return [np.asarray(values_of(x)) for x in xs]
 
 
-def turned(q: Any, like: np.ndarray) -> Any:
+def rotate_columns(q: Any, like: np.ndarray) -> Any:
     """The orthonormal q, with each column multiplied by the constant of modulus 1 that brings its values
     to those of `like`."""
     phase = (np.asarray(values_of(q)).conj() * like).sum(0)
@@ -53,7 +53,7 @@ def eigenvectors(name: str, a: Any, t: np.ndarray, z: np.ndarray) -> Any:
     return eigen_steps(a, z @ (v / np.linalg.norm(v, axis=0)), 2)[1]
 
 
-def pairs_of(t: np.ndarray) -> list:
+def block_starts(t: np.ndarray) -> list:
     """The first rows of the 2 x 2 blocks of a real Schur form."""
     return [k for k in range(len(t) - 1) if t[k + 1, k] != 0]
 
@@ -62,14 +62,14 @@ def real_basis(v: Any, t: np.ndarray) -> Any:
     """The real and imaginary part of the first vector of each conjugate pair."""
     n = len(t)
     parts = np.eye(n, dtype=complex)
-    for k in pairs_of(t):
+    for k in block_starts(t):
         parts[k : k + 2, k : k + 2] = [[1.0, -1j], [0.0, 0.0]]
     return real(matmul(v, parts))
 
 
 def standard(b: Any, z: Any, t: np.ndarray) -> Any:
     """z rotated in the planes of pairs, so that the two diagonal elements of z^T b z are equal."""
-    n, pairs = len(t), pairs_of(t)
+    n, pairs = len(t), block_starts(t)
     if not pairs:
         return z
     m, turn = matmul(H(z), matmul(b, z)), np.eye(n)
@@ -84,50 +84,50 @@ def standard(b: Any, z: Any, t: np.ndarray) -> Any:
     return matmul(z, turn)
 
 
-def structure(t: np.ndarray) -> np.ndarray:
+def triangular_structure(t: np.ndarray) -> np.ndarray:
     """1 where a quasi-triangular matrix may be nonzero."""
     return np.triu(np.ones(t.shape)) + np.diag(np.diagonal(t, -1) != 0, -1)
 
 
-@implements(scipy.linalg.schur)
+@implements_special(scipy.linalg.schur)
 def schur(a, output="real", lwork=None, overwrite_a=False, sort=None, check_finite=True):
-    square("schur", a)
+    check_square("schur", a)
     (plain,) = values("schur", a)
     t, z, *dimension = scipy.linalg.schur(plain, output, sort=sort)
-    if t.dtype.kind == "c" or not pairs_of(t):
+    if t.dtype.kind == "c" or not block_starts(t):
         v = eigenvectors("schur", a, t, z)
-        z = turned(qr(v).Q, z)
+        z = rotate_columns(qr(v).Q, z)
     else:
         upper, whole = scipy.linalg.rsf2csf(t, z)
         near = qr(real_basis(eigenvectors("schur", a, upper, whole), t)).Q
         turn = np.asarray(values_of(near)).T @ z  # a rotation within blocks, up to rounding
-        z = standard(a, matmul(near, turn * (structure(t) * structure(t.T))), t)
-    return matmul(H(z), matmul(a, z)) * structure(t), z, *dimension
+        z = standard(a, matmul(near, turn * (triangular_structure(t) * triangular_structure(t.T))), t)
+    return matmul(H(z), matmul(a, z)) * triangular_structure(t), z, *dimension
 
 
 def generalised(name: str, a: Any, b: Any, found: tuple) -> tuple:
     aa, bb, q, z = found
-    if aa.dtype.kind != "c" and pairs_of(aa):
+    if aa.dtype.kind != "c" and block_starts(aa):
         raise ArgumentError(f"scipy.linalg.{name}: of complex eigenvalues with output='real' has no derivative; write output='complex'")
     t = np.linalg.solve(bb, aa)
-    z = turned(qr(eigenvectors(name, solve(b, a), np.triu(t), z)).Q, z)
-    q = turned(qr(matmul(b, z)).Q, q)
+    z = rotate_columns(qr(eigenvectors(name, solve(b, a), np.triu(t), z)).Q, z)
+    q = rotate_columns(qr(matmul(b, z)).Q, q)
     return tuple([triangle(matmul(H(q), matmul(m, z)), lower=False) for m in (a, b)]) + (q, z)
 
 
-@implements(scipy.linalg.qz)
+@implements_special(scipy.linalg.qz)
 def qz(A, B, output="real", lwork=None, sort=None, overwrite_a=False, overwrite_b=False, check_finite=True):
     return generalised("qz", A, B, scipy.linalg.qz(*values("qz", A, B), output))
 
 
-@implements(scipy.linalg.ordqz)
+@implements_special(scipy.linalg.ordqz)
 def ordqz(A, B, sort="lhp", output="real", overwrite_a=False, overwrite_b=False, check_finite=True):
     aa, bb, _, _, q, z = scipy.linalg.ordqz(*values("ordqz", A, B), sort, output)
     aa, bb, q, z = generalised("ordqz", A, B, (aa, bb, q, z))
     return aa, bb, diagonals(aa) + 0j, diagonals(bb), q, z
 
 
-@implements(scipy.linalg.rsf2csf)
+@implements_special(scipy.linalg.rsf2csf)
 def rsf2csf(T, Z, check_finite=True):
     """One plane rotation for each pair, from below. The order of the eigenvalues is LAPACK's."""
     t, z, n = T + 0j, Z + 0j, shape(T)[0]
@@ -152,7 +152,7 @@ def rsf2csf(T, Z, check_finite=True):
     return triangle(t, lower=False), z
 
 
-@implements(scipy.linalg.cdf2rdf)
+@implements_special(scipy.linalg.cdf2rdf)
 def cdf2rdf(w, v):
     plain = values("cdf2rdf", w)[0]
     if plain.ndim != 1:
@@ -168,10 +168,10 @@ def cdf2rdf(w, v):
 # --- Hessenberg form, balance, LDL ---
 
 
-@implements(scipy.linalg.hessenberg)
+@implements_special(scipy.linalg.hessenberg)
 def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
     """Householder's reflections 1 - tau w w^H with w[0] = 1, as LAPACK chooses them."""
-    square("hessenberg", a)
+    check_square("hessenberg", a)
     n = shape(a)[0]
     h, q = a * 1.0, np.eye(n)
     for k in range(n - 1):
@@ -189,7 +189,7 @@ def hessenberg(a, calc_q=False, overwrite_a=False, check_finite=True):
     return (h, q) if calc_q else h
 
 
-@implements(scipy.linalg.matrix_balance)
+@implements_special(scipy.linalg.matrix_balance)
 def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=False):
     """Permutations and powers of two; both are constants."""
     plain = values("matrix_balance", A)[0]
@@ -198,7 +198,7 @@ def matrix_balance(A, permute=True, scale=True, separate=False, overwrite_a=Fals
     return b, scipy.linalg.matrix_balance(plain, permute, scale, True)[1] if separate else t
 
 
-@implements(scipy.linalg.ldl)
+@implements_special(scipy.linalg.ldl)
 def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     """The pivoting order and the 2 x 2 blocks are constants. One triangle of A is read."""
     plain = values("ldl", A)[0]
@@ -216,8 +216,8 @@ def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
         size = 2 if start < n - 1 and steps[start] else 1
         d, below = rest[:size, :size], rest[size:, :size]
         left = concatenate(np.eye(size), matmul(below, inv(d)))
-        factor = factor + placed(left, start, start, n)
-        middle = middle + placed(d, start, start, n)
+        factor = factor + placed_block(left, start, start, n)
+        middle = middle + placed_block(d, start, start, n)
         rest = rest[size:, size:] - matmul(matmul(left[size:], d), turn(left[size:]))
         start += size
     if not lower:
@@ -225,7 +225,7 @@ def ldl(A, lower=True, hermitian=True, overwrite_a=False, check_finite=True):
     return factor[np.argsort(order)], middle, order
 
 
-def placed(x: Any, i: int, j: int, n: int) -> Any:
+def placed_block(x: Any, i: int, j: int, n: int) -> Any:
     return embed(embed(x, axis=0, start=i, size=n), axis=1, start=j, size=n)
 
 
@@ -240,7 +240,7 @@ def halves(x: Any, p: Any, q: Any) -> tuple:
     return blocks
 
 
-@implements(scipy.linalg.cossin)
+@implements_special(scipy.linalg.cossin)
 def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, compute_vh=True):
     """For unitary x: x11 = u1 c v1, x21 = u2 s v1, x12 = -u1 s v2, x22 = u2 c v2."""
     if swap_sign:
@@ -254,7 +254,7 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
     s_u2 = matmul(c, H(v1))
     sines = sum(real(s_u2 * conj(s_u2)), -2) ** 0.5
     cosines = real(diagonals(matmul(H(u1), matmul(a, H(v1)))))
-    u2 = s_u2 / row(sines)
+    u2 = s_u2 / row_vector(sines)
     v2 = column(cosines) * matmul(H(u2), d) - column(sines) * matmul(H(u1), b)
     if separate:
         return (u1, u2), arctan2(sines, cosines), (v1, v2)
@@ -266,7 +266,7 @@ def cossin(X, p=None, q=None, separate=False, swap_sign=False, compute_u=True, c
 # --- QR of a changed matrix ---
 
 
-def changed(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
+def with_signs_of(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
     """The factors of a with the signs of q and r. The last columns of a full q change as little as
     possible."""
     n, k = shape(a)
@@ -281,33 +281,33 @@ def changed(name: str, a: Any, q: np.ndarray, r: np.ndarray) -> tuple:
     return first, upper
 
 
-@implements(scipy.linalg.qr_delete)
+@implements_special(scipy.linalg.qr_delete)
 def qr_delete(Q, R, k, p=1, which="row", overwrite_qr=False, check_finite=True):
     found = scipy.linalg.qr_delete(*values("qr_delete", Q, R), k, p, which)
     a = matmul(Q, R)
     axis = 0 if which == "row" else 1
     kept = np.delete(np.arange(shape(a)[axis]), np.arange(int(k), int(k) + int(p)))
-    return changed("qr_delete", a[kept] if axis == 0 else a[:, kept], *found)
+    return with_signs_of("qr_delete", a[kept] if axis == 0 else a[:, kept], *found)
 
 
-@implements(scipy.linalg.qr_insert)
+@implements_special(scipy.linalg.qr_insert)
 def qr_insert(Q, R, u, k, which="row", rcond=None, overwrite_qru=False, check_finite=True):
     found = scipy.linalg.qr_insert(*values("qr_insert", Q, R, u), k, which, rcond)
     a, axis, k = matmul(Q, R), 0 if which == "row" else 1, int(k)
     if len(shape(u)) == 1:
         u = reshape(u, to=(1, -1) if axis == 0 else (-1, 1))
     parts = (a[:k], u, a[k:]) if axis == 0 else (a[:, :k], u, a[:, k:])
-    return changed("qr_insert", concatenate(*parts, axis=axis), *found)
+    return with_signs_of("qr_insert", concatenate(*parts, axis=axis), *found)
 
 
-@implements(scipy.linalg.qr_update)
+@implements_special(scipy.linalg.qr_update)
 def qr_update(Q, R, u, v, overwrite_qruv=False, check_finite=True):
     found = scipy.linalg.qr_update(*values("qr_update", Q, R, u, v))
     u, v = [column(x) if len(shape(x)) == 1 else x for x in (u, v)]
-    return changed("qr_update", matmul(Q, R) + matmul(u, H(v)), *found)
+    return with_signs_of("qr_update", matmul(Q, R) + matmul(u, H(v)), *found)
 
 
-@implements(scipy.linalg.qr_multiply)
+@implements_special(scipy.linalg.qr_multiply)
 def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a=False, overwrite_c=False):
     q, *more = scipy_qr(a, mode="economic", pivoting=pivoting)
     q = conj(q) if conjugate else q
@@ -317,28 +317,28 @@ def qr_multiply(a, c, mode="right", pivoting=False, conjugate=False, overwrite_a
 # --- functions of matrices ---
 
 
-@implements(scipy.linalg.funm)
+@implements_special(scipy.linalg.funm)
 def funm(A, func, disp=True):
     """The matrix function V f(w) V^-1."""
-    square("funm", A)
+    check_square("funm", A)
     if not disp:
         raise ArgumentError("scipy.linalg.funm: disp=False is not supported on a tracked Variable")
     w, v = eig(A + 0j)
-    y = matmul(v * row(func(w)), inv(v))
+    y = matmul(v * row_vector(func(w)), inv(v))
     return as_real(y, A)
 
 
-@implements(scipy.linalg.expm_cond)
+@implements_special(scipy.linalg.expm_cond)
 def expm_cond(A, check_finite=True):
     """The norm of the derivative of expm, times |A| / |expm(A)|."""
-    square("expm_cond", A)
+    check_square("expm_cond", A)
     n = shape(A)[0]
     units = np.reshape(np.eye(n * n), (n * n, n, n))
     whole = reshape(frechet(expm, A + 0.0 * units, units), to=(n * n, n * n))
     return svdvals(whole)[0] * scipy_norm(A) / scipy_norm(expm(A))
 
 
-@implements(scipy.linalg.fiedler_companion)
+@implements_special(scipy.linalg.fiedler_companion)
 def fiedler_companion(a):
     """The coefficients alternate on the diagonals beside the main one, with ones between them."""
     m = shape(a)[-1]

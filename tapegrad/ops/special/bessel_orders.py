@@ -11,10 +11,10 @@ import scipy.special as sp
 from ..declare import primitive, rules, same
 from ..elementwise import times0
 from .declare import greatest
-from .incomplete import POINTS, central, nodes_and_weights
+from .incomplete import GAUSS_NODES, central_moment, nodes_and_weights
 
-STEPS = 200
-MOST = 4000  # nodes of an integral over a fully oscillating integrand
+INTEGRAL_STEPS = 200
+MOST_NODES = 4000  # nodes of an integral over a fully oscillating integrand
 
 
 def arrays(v, z):
@@ -24,7 +24,7 @@ def arrays(v, z):
     return np.where(ok, v, 1.0), np.where(ok, z, 1.0), ok
 
 
-def done(y, ok, *xs):
+def nan_unless(y, ok, *xs):
     return np.where(ok, y, np.nan).astype(np.result_type(*xs))[()]
 
 
@@ -43,13 +43,13 @@ def bessel_k_moment(v, z, *, n, m):
     end = np.arcsinh(w / x) + 1.0
     for _ in range(20):
         end = np.arccosh(1.0 + (50.0 + w * end) / x)
-    t = (end / STEPS)[..., None] * np.arange(STEPS + 1)
+    t = (end / INTEGRAL_STEPS)[..., None] * np.arange(INTEGRAL_STEPS + 1)
     fall = -2.0 * np.sinh(0.5 * t) ** 2
     part = 0.5 * (np.exp(x[..., None] * fall + w[..., None] * t) + (-1) ** m * np.exp(x[..., None] * fall - w[..., None] * t))
     f = part * fall**n * t**m
-    y = (f.sum(-1) - 0.5 * f[..., 0]) * (end / STEPS)
+    y = (f.sum(-1) - 0.5 * f[..., 0]) * (end / INTEGRAL_STEPS)
     y = np.where(np.asarray(v) < 0, (-1) ** m * y, y)
-    return done(y, ok, v, z)
+    return nan_unless(y, ok, v, z)
 
 
 rules(
@@ -65,7 +65,7 @@ rules(
 
 def over_angles(v, z, f):
     """The integral of f(angle) from 0 to pi."""
-    count = min(MOST, 64 + int(greatest(z + abs(v))))
+    count = min(MOST_NODES, 64 + int(greatest(z + abs(v))))
     nodes, weights = nodes_and_weights(count)
     return (f(0.5 * math.pi * (nodes + 1.0)) * weights).sum(-1) * (0.5 * math.pi)
 
@@ -76,7 +76,7 @@ def over_line(v, z, k, rise):
     for _ in range(20):
         end = np.arcsinh((50.0 + np.maximum(-v, 0.0) * end) / z)
     top = np.minimum(end, np.arccosh(np.maximum(-v / z, 1.0)) + 1.0)  # beyond the maximum
-    total, (nodes, weights) = 0.0, nodes_and_weights(POINTS)
+    total, (nodes, weights) = 0.0, nodes_and_weights(GAUSS_NODES)
     for low, high in ((0.0 * top, top), (top, end)):
         half = 0.5 * (high - low)
         t = 0.5 * (high + low)[..., None] + half[..., None] * nodes
@@ -84,7 +84,7 @@ def over_line(v, z, k, rise):
     return total
 
 
-def turned(v, n, wave, part):
+def order_derivative_term(v, n, wave, part):
     """The derivative of order n with respect to v of wave(pi v) times an integral. The integral's
     derivative of order k is (-1)^k part(k)."""
     return sum(
@@ -101,29 +101,31 @@ def by_series(v, z, n, signum):
         at = v + k + 1.0
         size = np.exp((2 * k + v) * low - sp.gammaln(at) - math.lgamma(k + 1.0))
         mean = low - sp.digamma(at)
-        moments = sum(math.comb(n, j) * mean ** (n - j) * central(lambda i, _, at=at: -sp.polygamma(i - 1, at), j) for j in range(n + 1))
+        moments = sum(
+            math.comb(n, j) * mean ** (n - j) * central_moment(lambda i, _, at=at: -sp.polygamma(i - 1, at), j) for j in range(n + 1)
+        )
         total = total + signum**k * size * moments
     return total
 
 
 def j_by_integral(v, z, n):
     angles = over_angles(v, z, lambda a: a**n * np.cos(v[..., None] * a - z[..., None] * np.sin(a) + 0.5 * math.pi * n))
-    return (angles - turned(v, n, np.sin, lambda k: over_line(v, z, k, np.sinh))) / math.pi
+    return (angles - order_derivative_term(v, n, np.sin, lambda k: over_line(v, z, k, np.sinh))) / math.pi
 
 
 def y_by_integral(v, z, n):
     angles = over_angles(v, z, lambda a: (-a) ** n * np.sin(z[..., None] * np.sin(a) - v[..., None] * a + 0.5 * math.pi * n))
-    return (angles - over_line(-v, z, n, np.sinh) - turned(v, n, np.cos, lambda k: over_line(v, z, k, np.sinh))) / math.pi
+    return (angles - over_line(-v, z, n, np.sinh) - order_derivative_term(v, n, np.cos, lambda k: over_line(v, z, k, np.sinh))) / math.pi
 
 
 def i_by_integral(v, z, n):
     angles = over_angles(
         v, z, lambda a: a**n * np.exp(-2.0 * z[..., None] * np.sin(0.5 * a) ** 2) * np.cos(v[..., None] * a + 0.5 * math.pi * n)
     )
-    return (angles - turned(v, n, np.sin, lambda k: over_line(v, z, k, lambda t: np.cosh(t) + 1.0))) / math.pi
+    return (angles - order_derivative_term(v, n, np.sin, lambda k: over_line(v, z, k, lambda t: np.cosh(t) + 1.0))) / math.pi
 
 
-def chosen(v, z, n, first, signum, integral, scale):
+def series_or_integral(v, z, n, first, signum, integral, scale):
     """The series where `first` holds, else the integral. Each gets only its own arguments."""
     y = np.empty(v.shape)
     y[first] = by_series(v[first], z[first], n, signum) * scale(z[first])
@@ -135,20 +137,20 @@ def chosen(v, z, n, first, signum, integral, scale):
 def bessel_j_order(v, z, *, n):
     """The derivative of order n > 0 of J_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
-    return done(chosen(w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like), ok, v, z)
+    return nan_unless(series_or_integral(w, x, n, (w > -1.0) & (x * x < 48.0 * (w + 1.0)), -1.0, j_by_integral, np.ones_like), ok, v, z)
 
 
 @primitive(batch="elementwise")
 def bessel_y_order(v, z, *, n):
     w, x, ok = arrays(v, z)
-    return done(y_by_integral(w, x, n), ok, v, z)
+    return nan_unless(y_by_integral(w, x, n), ok, v, z)
 
 
 @primitive(batch="elementwise")
 def bessel_i_order(v, z, *, n):
     """The derivative of order n > 0 of exp(-z) I_v(z) with respect to v."""
     w, x, ok = arrays(v, z)
-    return done(chosen(w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)), ok, v, z)
+    return nan_unless(series_or_integral(w, x, n, (w > -1.0) & ((x < 30.0) | (x < w)), 1.0, i_by_integral, lambda z: np.exp(-z)), ok, v, z)
 
 
 rules(

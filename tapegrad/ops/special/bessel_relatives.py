@@ -17,29 +17,47 @@ from ..elementwise import exp, log, power, select, sign, sqrt
 from ..shaping import sum
 from .bessel import k0, y0
 from .bessel_orders import bessel_i_order, bessel_j_order, bessel_k_moment, bessel_y_order
-from .declare import Whole, at_real, function, greatest, implements, last, library, unit_nodes, with_own_value
-from .gamma import digamma, gammaln, of_real, rgamma
+from .declare import (
+    IntegerArgument,
+    at_real,
+    greatest,
+    implements_special,
+    library_function,
+    special_function,
+    unit_nodes,
+    with_last_axis,
+    with_own_value,
+)
+from .gamma import digamma, gammaln, real_only, rgamma
 
 # --- cylinder functions of real order ---
 
-jv: Any = function(sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z)))
-yv: Any = function(sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z)))
-iv: Any = function(
+jv: Any = special_function(
+    sp.jv, at_real(lambda out, v, z: bessel_j_order(v, z, n=1)), lambda out, v, z: 0.5 * (jv(v - 1, z) - jv(v + 1, z))
+)
+yv: Any = special_function(
+    sp.yv, at_real(lambda out, v, z: bessel_y_order(v, z, n=1)), lambda out, v, z: 0.5 * (yv(v - 1, z) - yv(v + 1, z))
+)
+iv: Any = special_function(
     sp.iv, at_real(lambda out, v, z: exp(z) * bessel_i_order(v, z, n=1)), lambda out, v, z: 0.5 * (iv(v - 1, z) + iv(v + 1, z))
 )
-kv: Any = function(
+kv: Any = special_function(
     sp.kv, at_real(lambda out, v, z: exp(-z) * bessel_k_moment(v, z, n=0, m=1)), lambda out, v, z: -0.5 * (kv(v - 1, z) + kv(v + 1, z))
 )
-ive: Any = function(
+ive: Any = special_function(
     sp.ive,
     at_real(lambda out, v, z: bessel_i_order(v, z, n=1)),
     at_real(lambda out, v, z: 0.5 * (ive(v - 1, z) + ive(v + 1, z)) - sign(z) * out),
 )
-kve = function(
+kve = special_function(
     sp.kve, at_real(lambda out, v, z: bessel_k_moment(v, z, n=0, m=1)), at_real(lambda out, v, z: bessel_k_moment(v, z, n=1, m=0))
 )
-kn = function(sp.kn, Whole("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x)))
-yn = function(sp.yn, Whole("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x)))
+kn = special_function(
+    sp.kn, IntegerArgument("it is a whole number; kv has a derivative"), lambda out, n, x: -0.5 * (kv(n - 1.0, x) + kv(n + 1.0, x))
+)
+yn = special_function(
+    sp.yn, IntegerArgument("it is a whole number; yv has a derivative"), lambda out, n, x: 0.5 * (yn_of(n - 1, x) - yn_of(n + 1, x))
+)
 
 
 def yn_of(n, x):
@@ -48,20 +66,20 @@ def yn_of(n, x):
     return (1.0 - 2.0 * ((n < 0) & (n % 2 == 1))) * yn(abs(n), x)
 
 
-@implements(sp.jve)
+@implements_special(sp.jve)
 def jve(v, z):
     """The scaled function. For real z the scale factor is 1."""
-    of_real("jve", z)
+    real_only("jve", z)
     return with_own_value("jve", jv(v, z), v, z)
 
 
-@implements(sp.yve)
+@implements_special(sp.yve)
 def yve(v, z):
-    of_real("yve", z)
+    real_only("yve", z)
     return with_own_value("yve", yv(v, z), v, z)
 
 
-def derived(scipys, f, signum, whole):
+def order_derivative(scipys, f, signum, whole):
     """SciPy's function for the derivative of order n of f with respect to z: differences of neighbours."""
 
     def of(v, z, n=1):
@@ -69,13 +87,13 @@ def derived(scipys, f, signum, whole):
         return functools.reduce(operator.add, terms) * (whole**n * 0.5**n)
 
     of.__name__ = scipys.__name__
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
-jvp = derived(sp.jvp, jv, -1, 1)
-yvp = derived(sp.yvp, yv, -1, 1)
-ivp = derived(sp.ivp, iv, 1, 1)
-kvp = derived(sp.kvp, kv, 1, -1)
+jvp = order_derivative(sp.jvp, jv, -1, 1)
+yvp = order_derivative(sp.yvp, yv, -1, 1)
+ivp = order_derivative(sp.ivp, iv, 1, 1)
+kvp = order_derivative(sp.kvp, kv, 1, -1)
 
 
 def hankel_order(sign, scaled):
@@ -88,12 +106,16 @@ def hankel_order(sign, scaled):
     return at_real(partial)
 
 
-hankel1: Any = function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
-hankel2: Any = function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
-h1vp = derived(sp.h1vp, hankel1, -1, 1)
-h2vp = derived(sp.h2vp, hankel2, -1, 1)
-hankel1e: Any = function(sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out)
-hankel2e: Any = function(sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out)
+hankel1: Any = special_function(sp.hankel1, hankel_order(1, False), lambda out, v, z: 0.5 * (hankel1(v - 1, z) - hankel1(v + 1, z)))
+hankel2: Any = special_function(sp.hankel2, hankel_order(-1, False), lambda out, v, z: 0.5 * (hankel2(v - 1, z) - hankel2(v + 1, z)))
+h1vp = order_derivative(sp.h1vp, hankel1, -1, 1)
+h2vp = order_derivative(sp.h2vp, hankel2, -1, 1)
+hankel1e: Any = special_function(
+    sp.hankel1e, hankel_order(1, True), lambda out, v, z: 0.5 * (hankel1e(v - 1, z) - hankel1e(v + 1, z)) - 1j * out
+)
+hankel2e: Any = special_function(
+    sp.hankel2e, hankel_order(-1, True), lambda out, v, z: 0.5 * (hankel2e(v - 1, z) - hankel2e(v + 1, z)) + 1j * out
+)
 
 # --- spherical functions: (2 n + 1) f_n' = n f_(n-1) + s (n + 1) f_(n+1), for k with the opposite sign
 # ---
@@ -106,13 +128,13 @@ def spherical(scipys, signum, whole):
         n = primal_of(n)
         return whole * (n * f(n - (n > 0), z) + signum * (n + 1.0) * f(n + 1, z)) / (2.0 * n + 1.0)
 
-    f = function(None, Whole("it is a whole number"), slope, body=library(scipys), name=name)
+    f = special_function(None, IntegerArgument("it is a whole number"), slope, body=library_function(scipys), name=name)
 
     def of(n, z, derivative=False):
         return slope(None, n, z) if derivative else f(n, z)
 
     of.__name__ = scipys.__name__
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 spherical_jn = spherical(sp.spherical_jn, -1, 1.0)
@@ -126,8 +148,8 @@ spherical_kn = spherical(sp.spherical_kn, 1, -1.0)
 def pair(scipys, at, names, second):
     """Two operations y and y', with y'' = second(y, y', x): parts `at` and `at` + 1 of the result of
     SciPy's function."""
-    y = function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
-    dy = function(None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1])
+    y = special_function(None, lambda out, x: dy(x), body=lambda x: scipys(x)[at], name=names[0])
+    dy = special_function(None, lambda out, x: second(y(x), out, x), body=lambda x: scipys(x)[at + 1], name=names[1])
     return y, dy
 
 
@@ -135,20 +157,20 @@ airy_a = pair(sp.airy, 0, ("airy_a", "airy_a_slope"), lambda y, dy, x: x * y)
 airy_b = pair(sp.airy, 2, ("airy_b", "airy_b_slope"), lambda y, dy, x: x * y)
 
 
-@implements(sp.airy)
+@implements_special(sp.airy)
 def airy(z):
     return tuple([f(z) for f in (*airy_a, *airy_b)])
 
 
 airye_parts: Any = (
-    function(None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"),
-    function(None, lambda out, z: z * airye_parts[0](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[1], name="airye_a_slope"),
-    function(None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"),
-    function(None, lambda out, z: z * airye_parts[2](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[3], name="airye_b_slope"),
+    special_function(None, lambda out, z: airye_parts[1](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[0], name="airye_a"),
+    special_function(None, lambda out, z: z * airye_parts[0](z) + sqrt(z) * out, body=lambda z: sp.airye(z)[1], name="airye_a_slope"),
+    special_function(None, lambda out, z: airye_parts[3](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[2], name="airye_b"),
+    special_function(None, lambda out, z: z * airye_parts[2](z) - sqrt(z) * out, body=lambda z: sp.airye(z)[3], name="airye_b_slope"),
 )
 
 
-@implements(sp.airye)
+@implements_special(sp.airye)
 def airye(z):
     return tuple([f(z) for f in airye_parts])
 
@@ -156,10 +178,10 @@ def airye(z):
 def kelvins(names, real, imaginary):
     """For w = ber + i bei, or ker + i kei: x^2 w'' + x w' = i x^2 w."""
     f, df, h, dh = [getattr(sp, n) for n in names]
-    a = function(f, lambda out, x: da(x))
-    da = function(df, lambda out, x: -b(x) - over_x(out, x, real))
-    b = function(h, lambda out, x: db(x))
-    db = function(dh, lambda out, x: a(x) - over_x(out, x, imaginary))
+    a = special_function(f, lambda out, x: da(x))
+    da = special_function(df, lambda out, x: -b(x) - over_x(out, x, real))
+    b = special_function(h, lambda out, x: db(x))
+    db = special_function(dh, lambda out, x: a(x) - over_x(out, x, imaginary))
     return a, da, b, db
 
 
@@ -173,7 +195,7 @@ ber, berp, bei, beip = kelvins(("ber", "berp", "bei", "beip"), 0.0, 0.5)
 ker, kerp, kei, keip = kelvins(("ker", "kerp", "kei", "keip"), math.inf, math.inf)
 
 
-@implements(sp.kelvin)
+@implements_special(sp.kelvin)
 def kelvin(x):
     return ber(x) + 1j * bei(x), ker(x) + 1j * kei(x), berp(x) + 1j * beip(x), kerp(x) + 1j * keip(x)
 
@@ -181,7 +203,7 @@ def kelvin(x):
 # --- Struve functions ---
 
 
-def part(v, x):
+def recurrence_rest(v, x):
     """The inhomogeneous term of the recurrence: (x / 2)^v / (sqrt(pi) Gamma(v + 3 / 2))."""
     return power(0.5 * x, v) * rgamma(v + 1.5) / math.sqrt(math.pi)
 
@@ -195,7 +217,7 @@ def struve_order(out, v, x):
     """The derivative with respect to v, from H = Y + 2 (x / 2)^v / (sqrt(pi) Gamma(v + 1 / 2)) times the
     integral of exp(-x t) (1 + t^2)^(v - 1 / 2)."""
     t, rise = HALF_LINE, np.log1p(HALF_LINE * HALF_LINE)
-    weight = HALF_LINE_WEIGHTS * exp(-last(x) * t + last(v - 0.5) * rise)
+    weight = HALF_LINE_WEIGHTS * exp(-with_last_axis(x) * t + with_last_axis(v - 0.5) * rise)
     front = 2.0 / math.sqrt(math.pi) * power(0.5 * x, v) * rgamma(v + 0.5)
     slope = (log(0.5 * x) - digamma(v + 0.5)) * sum(weight, -1) + sum(weight * rise, -1)
     return bessel_y_order(v, x, n=1) + front * slope
@@ -207,14 +229,16 @@ def modstruve_order(out, v, x):
     known = seen(primal_of(x))
     size = 60.0 if known is None else greatest(known)
     k = np.arange(int(1.5 * size) + 40.0)
-    at, low = k + 1.5 + last(v), log(0.5 * last(x))
-    terms = exp((2.0 * k + 1.0 + last(v)) * low - gammaln(k + 1.5) - gammaln(at))
+    at, low = k + 1.5 + with_last_axis(v), log(0.5 * with_last_axis(x))
+    terms = exp((2.0 * k + 1.0 + with_last_axis(v)) * low - gammaln(k + 1.5) - gammaln(at))
     return select(primal_of(x) <= size, sum(terms * (low - digamma(at)), -1), math.nan)
 
 
-struve: Any = function(sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + part(v, x)))
-modstruve: Any = function(
-    sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + part(v, x))
+struve: Any = special_function(
+    sp.struve, at_real(struve_order), lambda out, v, x: 0.5 * (struve(v - 1.0, x) - struve(v + 1.0, x) + recurrence_rest(v, x))
+)
+modstruve: Any = special_function(
+    sp.modstruve, at_real(modstruve_order), lambda out, v, x: 0.5 * (modstruve(v - 1.0, x) + modstruve(v + 1.0, x) + recurrence_rest(v, x))
 )
 
 # --- integrals of these functions ---
@@ -223,13 +247,13 @@ modstruve: Any = function(
 def integrals(scipys, *slopes):
     """A SciPy function that returns several integrals."""
     name = scipys.__name__
-    parts = [function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}") for k, s in enumerate(slopes)]
+    parts = [special_function(None, s, body=lambda x, k=k: scipys(x)[k], name=f"{name}_{k}") for k, s in enumerate(slopes)]
 
     def of(x):
         return tuple([f(x) for f in parts])
 
     of.__name__ = name
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 itj0y0 = integrals(sp.itj0y0, lambda out, x: jv(0.0, x), lambda out, x: y0(x))
@@ -243,22 +267,22 @@ itairy = integrals(
     lambda out, x: airy_a[0](-x),
     lambda out, x: airy_b[0](-x),
 )
-itstruve0 = function(sp.itstruve0, lambda out, x: struve(0.0, x))
-it2struve0 = function(sp.it2struve0, lambda out, x: -struve(0.0, x) / x)
-itmodstruve0 = function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x))
+itstruve0 = special_function(sp.itstruve0, lambda out, x: struve(0.0, x))
+it2struve0 = special_function(sp.it2struve0, lambda out, x: -struve(0.0, x) / x)
+itmodstruve0 = special_function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x))
 
 
 def fresnel_pair(scipys, sign):
     """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F / sqrt(pi)."""
     name, turn = scipys.__name__, np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
-    f = function(None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f")
-    k = function(None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k")
+    f = special_function(None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f")
+    k = special_function(None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k")
 
     def of(x):
         return f(x), k(x)
 
     of.__name__ = name
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 modfresnelp = fresnel_pair(sp.modfresnelp, 1)
@@ -269,10 +293,10 @@ def bessel_integral(f, a, lmb, nu):
     """The integral of x^lmb f(nu, 2 a x) over x from 0 to 1. f may be a derivative of J with respect to
     the order, and log x a factor."""
     x, _, w = unit_nodes()
-    return sum(w * power(x, last(lmb)) * f(last(nu), 2.0 * last(a) * x, np.log(x)), -1)
+    return sum(w * power(x, with_last_axis(lmb)) * f(with_last_axis(nu), 2.0 * with_last_axis(a) * x, np.log(x)), -1)
 
 
-besselpoly: Any = function(
+besselpoly: Any = special_function(
     sp.besselpoly,
     lambda out, a, lmb, nu: besselpoly(a, lmb + 1.0, nu - 1.0) - besselpoly(a, lmb + 1.0, nu + 1.0),
     lambda out, a, lmb, nu: bessel_integral(lambda v, z, log_x: log_x * jv(v, z), a, lmb, nu),

@@ -1,4 +1,4 @@
-"""`function` declares an elementwise function of scipy.special by its partial derivatives.
+"""`special_function` declares an elementwise function of scipy.special by its partial derivatives.
 
     ndtr = function(sp.ndtr, lambda out, x: exp(-0.5 * (x * x)) / ROOT_2PI)
 
@@ -29,7 +29,7 @@ from ..shaping import reshape
 from .incomplete import first_array
 
 
-def implements(*functions: Callable) -> Any:
+def implements_special(*functions: Callable) -> Any:
     """As `ops.declare.implements`. If nothing is tracked, the library's function runs, with its own
     values and errors."""
 
@@ -49,14 +49,14 @@ def where_tracked(f: Callable, theirs: Callable) -> Callable:
             if any([t.visibility == SAMPLED for t in OPEN.hiding]):
                 home = [part for part in getattr(theirs(), "__module__", "scipy").split(".") if not part.startswith("_")]
                 name = ".".join([*home, f.__name__])
-                return load("tapegrad.implicit.sequential").one_by_one(name, f, args, kwargs, False, run)
+                return load("tapegrad.implicit.sequential").run_sequentially(name, f, args, kwargs, False, run)
             return f(*args, **kwargs)
         return theirs()(*lend(args), **lend(kwargs))
 
     return run
 
 
-def library(f: Any) -> Callable:
+def library_function(f: Any) -> Callable:
     """f, or CuPy's function of the same name for CuPy arrays."""
     name = name_in(scipy.special, f)
 
@@ -69,9 +69,9 @@ def library(f: Any) -> Callable:
     return of
 
 
-def part(f: Any, k: int) -> Callable:
+def result_part(f: Any, k: int) -> Callable:
     """Result number k of f, or of CuPy's function of the same name."""
-    run = library(f)
+    run = library_function(f)
     return lambda *xs: run(*xs)[k]
 
 
@@ -97,7 +97,7 @@ def one(f):
     return lambda x: f(x)
 
 
-def two(f):
+def two_argument_function(f):
     return lambda x, y: f(x, y)
 
 
@@ -133,17 +133,17 @@ def rule_five(s):
     return lambda g, out, x, y, z, w, v: times0(g, s(out, x, y, z, w, v))
 
 
-BODIES = {1: one, 2: two, 3: three, 4: four, 5: five}
+BODIES = {1: one, 2: two_argument_function, 3: three, 4: four, 5: five}
 RULES = {1: rule_one, 2: rule_two, 3: rule_three, 4: rule_four, 5: rule_five}
 PARTIALS: dict = {}  # operation -> its partial derivatives
 LACKING: dict = {}  # name -> the real arguments without a derivative
 
 
-class Whole(str):
+class IntegerArgument(str):
     """The reason for a missing derivative with respect to an integer argument."""
 
 
-def refusing(name: str, k: int, why: str) -> Callable:
+def refusing_rule(name: str, k: int, why: str) -> Callable:
     def partial(out, *xs):
         raise NoRuleError(f"scipy.special.{name} has no derivative in argument {k + 1} ({why}); pass tapegrad.value of it")
 
@@ -151,7 +151,7 @@ def refusing(name: str, k: int, why: str) -> Callable:
 
 
 def at_real(partial: Any) -> Callable:
-    """A partial derivative for real arguments only; `function` refuses others."""
+    """A partial derivative for real arguments only; `special_function` refuses others."""
     partial.at_real = True
     return partial
 
@@ -167,22 +167,22 @@ def refusing_complex(name: str, k: int, partial: Callable) -> Callable:
     return checked
 
 
-def function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
+def special_function(f: Any, *partials: Callable | str, body: Callable | None = None, name: str | None = None) -> Callable:
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
     that is not in SciPy."""
     n = len(partials)
     name = name or name_in(scipy.special, f)
-    run = BODIES[n](library(f) if body is None else of_arrays(name, body))
+    run = BODIES[n](library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)
     public = name.removesuffix("_value").removesuffix("_slope")
     given = [
-        refusing(public, k, p) if isinstance(p, str) else refusing_complex(public, k, p) if hasattr(p, "at_real") else p
+        refusing_rule(public, k, p) if isinstance(p, str) else refusing_complex(public, k, p) if hasattr(p, "at_real") else p
         for k, p in enumerate(partials)
     ]
     rules(entry, *[RULES[n](p) for p in given], jvp=same)
     PARTIALS[entry] = given
-    lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, Whole)]
+    lacking = [k + 1 for k, p in enumerate(partials) if isinstance(p, str) and not isinstance(p, IntegerArgument)]
     if lacking:
         LACKING[public] = lacking
     return entry
@@ -215,7 +215,7 @@ def inverse(f: Any, of: Callable, k: int, place: int, *, tail: bool = False) -> 
 
         return of_value if i == place else of_argument
 
-    return function(f, *[partial(i) for i in range(len(slopes))])
+    return special_function(f, *[partial(i) for i in range(len(slopes))])
 
 
 @primitive(batch="elementwise")
@@ -250,7 +250,7 @@ def greatest(x: Any) -> float:
     return float(np.max(x, where=np.isfinite(x), initial=0.0))
 
 
-def last(x: Any) -> Any:
+def with_last_axis(x: Any) -> Any:
     """x with one more axis, along which integrals and series are summed."""
     return reshape(x, to=(*shape(x), 1)) if ndim(x) else x
 

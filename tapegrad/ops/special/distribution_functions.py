@@ -10,7 +10,17 @@ from ..elementwise import absolute, exp, log, over0, power, select, sqrt
 from ..piecewise import floor
 from ..shaping import sum
 from .bessel_orders import bessel_i_order, bessel_j_order
-from .declare import PARTIALS, Whole, at_real, function, implements, inverse, last, with_own_value, with_partials
+from .declare import (
+    PARTIALS,
+    IntegerArgument,
+    at_real,
+    implements_special,
+    inverse,
+    special_function,
+    with_last_axis,
+    with_own_value,
+    with_partials,
+)
 from .error_functions import ndtri
 from .gamma import digamma, factorial, gammaln, poch
 from .incomplete import beta_density, beta_moment, betainc, gamma_density, gamma_moment, gammainc, stdtr, student_by_df, student_density
@@ -23,31 +33,31 @@ with_partials(
     lambda out, a, b, x: beta_density(a, b, x),
 )
 with_partials(stdtr, lambda out, df, t: student_by_df(df, t), lambda out, df, t: student_density(df, t))
-COUNT = Whole("counts are constants")
+COUNT = IntegerArgument("counts are constants")
 
 # --- gamma: of x, with rate a and shape b; chi-square; Poisson ---
 
-gdtr = function(
+gdtr = special_function(
     sp.gdtr,
     lambda out, a, b, x: x * gamma_density(b, a * x),
     lambda out, a, b, x: gamma_moment(b, a * x, n=1),
     lambda out, a, b, x: a * gamma_density(b, a * x),
 )
-gdtrc = function(sp.gdtrc, *[lambda out, a, b, x, p=p: -p(out, a, b, x) for p in PARTIALS[gdtr]])
+gdtrc = special_function(sp.gdtrc, *[lambda out, a, b, x, p=p: -p(out, a, b, x) for p in PARTIALS[gdtr]])
 gdtria = inverse(sp.gdtria, gdtr, 0, 0)
 gdtrib = inverse(sp.gdtrib, gdtr, 1, 1)
 gdtrix = inverse(sp.gdtrix, gdtr, 2, 2)
-chdtr = function(
+chdtr = special_function(
     sp.chdtr,
     lambda out, v, x: 0.5 * gamma_moment(0.5 * v, 0.5 * x, n=1),
     lambda out, v, x: 0.5 * gamma_density(0.5 * v, 0.5 * x),
 )
-chdtrc = function(sp.chdtrc, *[lambda out, v, x, p=p: -p(out, v, x) for p in PARTIALS[chdtr]])
+chdtrc = special_function(sp.chdtrc, *[lambda out, v, x, p=p: -p(out, v, x) for p in PARTIALS[chdtr]])
 chdtri = inverse(sp.chdtri, chdtr, 1, 1, tail=True)
 chdtriv = inverse(sp.chdtriv, chdtr, 0, 0)
-pdtr = function(sp.pdtr, COUNT, lambda out, k, m: -gamma_density(floor(primal_of(k)) + 1.0, m))
-pdtrc = function(sp.pdtrc, COUNT, lambda out, k, m: gamma_density(floor(primal_of(k)) + 1.0, m))
-pdtri = function(sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(floor(primal_of(k)) + 1.0, out)))
+pdtr = special_function(sp.pdtr, COUNT, lambda out, k, m: -gamma_density(floor(primal_of(k)) + 1.0, m))
+pdtrc = special_function(sp.pdtrc, COUNT, lambda out, k, m: gamma_density(floor(primal_of(k)) + 1.0, m))
+pdtri = special_function(sp.pdtri, COUNT, lambda out, k, y: -over0(1.0, gamma_density(floor(primal_of(k)) + 1.0, out)))
 
 # --- beta: binomial, negative binomial, F, Student ---
 
@@ -58,12 +68,12 @@ def successes(n, k, p):
     return select(k >= primal_of(n), 0.0, beta_density(k + 1.0, select(k >= primal_of(n), 1.0, n - k), p))
 
 
-bdtr = function(sp.bdtr, COUNT, COUNT, lambda out, k, n, p: -successes(n, k, p))
-bdtrc = function(sp.bdtrc, COUNT, COUNT, lambda out, k, n, p: successes(n, k, p))
-bdtri = function(sp.bdtri, COUNT, COUNT, lambda out, k, n, y: -over0(1.0, successes(n, k, out)))
-nbdtr = function(sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p))
-nbdtrc = function(sp.nbdtrc, COUNT, COUNT, lambda out, k, n, p: -beta_density(n, floor(primal_of(k)) + 1.0, p))
-nbdtri = function(sp.nbdtri, COUNT, COUNT, lambda out, k, n, y: over0(1.0, beta_density(n, floor(primal_of(k)) + 1.0, out)))
+bdtr = special_function(sp.bdtr, COUNT, COUNT, lambda out, k, n, p: -successes(n, k, p))
+bdtrc = special_function(sp.bdtrc, COUNT, COUNT, lambda out, k, n, p: successes(n, k, p))
+bdtri = special_function(sp.bdtri, COUNT, COUNT, lambda out, k, n, y: -over0(1.0, successes(n, k, out)))
+nbdtr = special_function(sp.nbdtr, COUNT, COUNT, lambda out, k, n, p: beta_density(n, floor(primal_of(k)) + 1.0, p))
+nbdtrc = special_function(sp.nbdtrc, COUNT, COUNT, lambda out, k, n, p: -beta_density(n, floor(primal_of(k)) + 1.0, p))
+nbdtri = special_function(sp.nbdtri, COUNT, COUNT, lambda out, k, n, y: over0(1.0, beta_density(n, floor(primal_of(k)) + 1.0, out)))
 btdtria = inverse(sp.btdtria, betainc, 0, 0)
 btdtrib = inverse(sp.btdtrib, betainc, 1, 1)
 
@@ -74,7 +84,7 @@ def share(n, d, x):
     return n * x / (d + n * x)
 
 
-fdtr = function(
+fdtr = special_function(
     sp.fdtr,
     lambda out, n, d, x: (
         0.5 * beta_moment(0.5 * n, 0.5 * d, share(n, d, x), n=1, m=0)
@@ -86,7 +96,7 @@ fdtr = function(
     ),
     lambda out, n, d, x: beta_density(0.5 * n, 0.5 * d, share(n, d, x)) * d * n / ((d + n * x) * (d + n * x)),
 )
-fdtrc = function(sp.fdtrc, *[lambda out, n, d, x, p=p: -p(out, n, d, x) for p in PARTIALS[fdtr]])
+fdtrc = special_function(sp.fdtrc, *[lambda out, n, d, x, p=p: -p(out, n, d, x) for p in PARTIALS[fdtr]])
 fdtri = inverse(sp.fdtri, fdtr, 2, 2)
 fdtridfd = inverse(sp.fdtridfd, fdtr, 1, 1)
 stdtrit = inverse(sp.stdtrit, stdtr, 1, 1)
@@ -95,12 +105,12 @@ stdtridf = inverse(sp.stdtridf, stdtr, 0, 0)
 # --- normal: its mean and deviation from a probability ---
 
 
-@implements(sp.nrdtrimn)
+@implements_special(sp.nrdtrimn)
 def nrdtrimn(p, std, x):
     return with_own_value("nrdtrimn", x - std * ndtri(p), p, std, x)
 
 
-@implements(sp.nrdtrisd)
+@implements_special(sp.nrdtrisd)
 def nrdtrisd(mn, p, x):
     return with_own_value("nrdtrisd", (x - mn) / ndtri(p), mn, p, x)
 
@@ -114,9 +124,9 @@ def hyp0f1_by_parameter(out, v, z):
     """The derivative with respect to v: by the series near 0, else from z^((1 - v) / 2) Gamma(v)
     I_(v-1)(2 z^(1/2)), with J for z < 0."""
     near, up = absolute(primal_of(z)) < 1.0, primal_of(z) > 0
-    y = last(select(near, z, 0.5))
-    k = last(v) + SMALL
-    terms = power(y, SMALL) / (poch(last(v), SMALL) * factorial(SMALL)) * (digamma(last(v)) - digamma(k))
+    y = with_last_axis(select(near, z, 0.5))
+    k = with_last_axis(v) + SMALL
+    terms = power(y, SMALL) / (poch(with_last_axis(v), SMALL) * factorial(SMALL)) * (digamma(with_last_axis(v)) - digamma(k))
     size = select(near, 2.0, absolute(z))
     x = 2.0 * sqrt(size)
     front = exp(gammaln(v) + 0.5 * (1.0 - v) * log(size)) * (1.0 - 2.0 * (primal_of(v) < 0) * (floor(primal_of(v)) % 2 != 0))
@@ -124,4 +134,4 @@ def hyp0f1_by_parameter(out, v, z):
     return select(near, sum(terms, -1), out * (digamma(v) - 0.5 * log(size)) + front * slope)
 
 
-hyp0f1: Any = function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)
+hyp0f1: Any = special_function(sp.hyp0f1, at_real(hyp0f1_by_parameter), lambda out, v, z: hyp0f1(v + 1.0, z) / v)

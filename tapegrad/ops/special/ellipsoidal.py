@@ -17,7 +17,7 @@ from ..elementwise import absolute, power, sqrt, square
 from ..linalg.matrix_functions import eigen_start, eigen_steps
 from ..products import column
 from ..shaping import sum
-from .declare import implements, last
+from .declare import implements_special, with_last_axis
 
 
 def lame(name, h2, k2, n, p):
@@ -44,40 +44,40 @@ def lame(name, h2, k2, n, p):
     return powers, v / v[-1]
 
 
-def harmonic(series, h2, k2, s):
+def ellipsoidal_harmonic(series, h2, k2, s):
     powers, coefficients = series
     t = square(s)
-    y = sum(coefficients * power(last(t), np.arange(shape(coefficients)[0] * 1.0)), -1)
+    y = sum(coefficients * power(with_last_axis(t), np.arange(shape(coefficients)[0] * 1.0)), -1)
     y = y * s if powers[0] else y
     y = y * sqrt(absolute(t - h2)) if powers[1] else y
     return y * sqrt(absolute(t - k2)) if powers[2] else y
 
 
-@implements(sp.ellip_harm)
+@implements_special(sp.ellip_harm)
 def ellip_harm(h2, k2, n, p, s, signm=1, signn=1):
     series = lame("ellip_harm", h2, k2, n, p)
     sign = (signm if series[0][1] else 1) * (signn if series[0][2] else 1)
-    return sign * harmonic(series, h2, k2, s)
+    return sign * ellipsoidal_harmonic(series, h2, k2, s)
 
 
 NODES, WEIGHTS = [0.5 * x for x in np.polynomial.legendre.leggauss(120)]
 NODES = NODES + 0.5
 
 
-@implements(sp.ellip_harm_2)
+@implements_special(sp.ellip_harm_2)
 def ellip_harm_2(h2, k2, n, p, s):
     """(2 n + 1) E(s) times the integral of 1 / (E^2 sqrt((s^2 - h^2) (s^2 - k^2))) from s to infinity."""
     series = lame("ellip_harm_2", h2, k2, n, p)
-    at = last(s) / NODES
-    f = harmonic(series, h2, k2, at)
+    at = with_last_axis(s) / NODES
+    f = ellipsoidal_harmonic(series, h2, k2, at)
     rest = sum(WEIGHTS / (square(f) * sqrt((1.0 - k2 / square(at)) * (1.0 - h2 / square(at)))), -1) / s
-    return (2.0 * primal_of(n) + 1.0) * harmonic(series, h2, k2, s) * rest
+    return (2.0 * primal_of(n) + 1.0) * ellipsoidal_harmonic(series, h2, k2, s) * rest
 
 
 ANGLES = (np.arange(200) + 0.5) * (math.pi / 400)
 
 
-@implements(sp.ellip_normal)
+@implements_special(sp.ellip_normal)
 def ellip_normal(h2, k2, n, p):
     """8 times the integral of E(x)^2 E(y)^2 (y^2 - x^2) / ((k^2 - x^2)^(1/2) y) over two angles. These
     are the angles of x = h sin and of y^2 = h^2 + (k^2 - h^2) sin^2. The integrand is periodic, so the rule
@@ -85,6 +85,6 @@ def ellip_normal(h2, k2, n, p):
     series = lame("ellip_normal", h2, k2, n, p)
     turns = np.sin(ANGLES)
     x, y = sqrt(h2) * turns, sqrt(h2 + (k2 - h2) * square(turns))
-    f, g = [square(harmonic(series, h2, k2, z)) for z in (x, y)]
+    f, g = [square(ellipsoidal_harmonic(series, h2, k2, z)) for z in (x, y)]
     whole = column(f / sqrt(k2 - square(x))) * (g / y) * (square(y) - column(square(x)))
     return 8.0 * (math.pi / 400) ** 2 * sum(sum(whole, -1), -1)

@@ -13,10 +13,10 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import cos, over0, select, sin, sqrt, times0
 from ..piecewise import floor
-from .declare import at_real, function, implements
+from .declare import at_real, implements_special, special_function
 from .incomplete import first_array
 
-POINTS = 400
+TRAPEZOID_POINTS = 400
 
 
 @primitive(batch="elementwise")
@@ -39,8 +39,8 @@ def carlson(x, y, z, w, *, powers):
     zeros = sum([(v == 0) * p for v, p in zip(values, sizes, strict=True)])
     low = xp.log(least) - 38.0 / (1.0 - zeros)
     high = xp.log(most) + 38.0 / (sum(sizes) - 1.0)
-    step = (high - low) / POINTS
-    t = xp.exp(low[..., None] + step[..., None] * xp.arange(POINTS + 1))
+    step = (high - low) / TRAPEZOID_POINTS
+    t = xp.exp(low[..., None] + step[..., None] * xp.arange(TRAPEZOID_POINTS + 1))
     f = t
     for v, p in zip(values, sizes, strict=True):
         f = f * (t + v[..., None]) ** -p
@@ -55,16 +55,16 @@ def _least(xp, values):
     return least
 
 
-def raised(powers, k):
+def raise_powers(powers, k):
     return tuple([p + (i == k) for i, p in enumerate(powers)])
 
 
 rules(
     carlson,
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[0] * carlson(x, y, z, w, powers=raised(powers, 0))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[1] * carlson(x, y, z, w, powers=raised(powers, 1))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[2] * carlson(x, y, z, w, powers=raised(powers, 2))),
-    lambda g, out, x, y, z, w, powers: times0(g, -powers[3] * carlson(x, y, z, w, powers=raised(powers, 3))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[0] * carlson(x, y, z, w, powers=raise_powers(powers, 0))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[1] * carlson(x, y, z, w, powers=raise_powers(powers, 1))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[2] * carlson(x, y, z, w, powers=raise_powers(powers, 2))),
+    lambda g, out, x, y, z, w, powers: times0(g, -powers[3] * carlson(x, y, z, w, powers=raise_powers(powers, 3))),
     jvp=same,
 )
 
@@ -74,16 +74,16 @@ SECOND, THIRD = (0.5, 0.5, 1.5, 0.0), (0.5, 0.5, 0.5, 1.0)
 
 def by(powers, factor, k):
     """The partial derivative of `factor` times the integral with respect to argument k."""
-    shape = raised(powers, k)
+    shape = raise_powers(powers, k)
     if powers[3]:
         return lambda out, x, y, z, w: -factor * powers[k] * carlson(x, y, z, w, powers=shape)
     return lambda out, x, y, z: -factor * powers[k] * carlson(x, y, z, 1.0, powers=shape)
 
 
-elliprf = function(sp.elliprf, *[at_real(by(HALF, 0.5, k)) for k in range(3)])
-elliprd = function(sp.elliprd, *[at_real(by(SECOND, 1.5, k)) for k in range(3)])
-elliprj = function(sp.elliprj, *[at_real(by(THIRD, 1.5, k)) for k in range(4)])
-elliprc = function(
+elliprf = special_function(sp.elliprf, *[at_real(by(HALF, 0.5, k)) for k in range(3)])
+elliprd = special_function(sp.elliprd, *[at_real(by(SECOND, 1.5, k)) for k in range(3)])
+elliprj = special_function(sp.elliprj, *[at_real(by(THIRD, 1.5, k)) for k in range(4)])
+elliprc = special_function(
     sp.elliprc,
     at_real(lambda out, x, y: -0.25 * carlson(x, y, 1.0, 1.0, powers=(1.5, 1.0, 0.0, 0.0))),
     at_real(lambda out, x, y: -0.5 * carlson(x, y, 1.0, 1.0, powers=(0.5, 2.0, 0.0, 0.0))),
@@ -96,7 +96,7 @@ def surface(x, y, z):
     return 0.125 * (carlson(x, y, z, 1.0, powers=HALF) - x * carlson(x, y, z, 1.0, powers=(1.5, 0.5, 0.5, 0.0)))
 
 
-elliprg = function(
+elliprg = special_function(
     sp.elliprg,
     at_real(lambda out, x, y, z: surface(x, y, z)),
     at_real(lambda out, x, y, z: surface(y, x, z)),
@@ -106,13 +106,13 @@ elliprg = function(
 # --- Legendre's integrals ---
 
 
-def complete(m, powers):
+def complete_integral(m, powers):
     return carlson(0.0, 1.0 - m, 1.0, 1.0, powers=powers)
 
 
-ellipk = function(sp.ellipk, lambda out, m: 0.25 * complete(m, (0.5, 1.5, 0.5, 0.0)))
-ellipkm1 = function(sp.ellipkm1, lambda out, p: -0.25 * carlson(0.0, p, 1.0, 1.0, powers=(0.5, 1.5, 0.5, 0.0)))
-ellipe = function(sp.ellipe, lambda out, m: -0.25 * complete(m, (0.5, 0.5, 1.5, 0.0)))
+ellipk = special_function(sp.ellipk, lambda out, m: 0.25 * complete_integral(m, (0.5, 1.5, 0.5, 0.0)))
+ellipkm1 = special_function(sp.ellipkm1, lambda out, p: -0.25 * carlson(0.0, p, 1.0, 1.0, powers=(0.5, 1.5, 0.5, 0.0)))
+ellipe = special_function(sp.ellipe, lambda out, m: -0.25 * complete_integral(m, (0.5, 0.5, 1.5, 0.0)))
 
 
 def incomplete(phi, m, powers):
@@ -121,7 +121,7 @@ def incomplete(phi, m, powers):
     s, c = sin(phi), cos(phi)
     part = 0.25 * s * s * s * carlson(c * c, 1.0 - m * s * s, 1.0, 1.0, powers=powers)
     sign = 1.0 - 2.0 * abs(periods % 2)
-    return select(primal_of(s) == 0, 0.0 * part, sign * part) + 2.0 * periods * 0.25 * complete(m, powers)
+    return select(primal_of(s) == 0, 0.0 * part, sign * part) + 2.0 * periods * 0.25 * complete_integral(m, powers)
 
 
 def primal_floor(phi):
@@ -130,17 +130,17 @@ def primal_floor(phi):
     return floor(phi / math.pi + 0.5)
 
 
-ellipkinc = function(
+ellipkinc = special_function(
     sp.ellipkinc,
     lambda out, phi, m: over0(1.0, sqrt(1.0 - m * sin(phi) * sin(phi))),
     lambda out, phi, m: incomplete(phi, m, (0.5, 1.5, 0.5, 0.0)),
 )
-ellipeinc = function(
+ellipeinc = special_function(
     sp.ellipeinc,
     lambda out, phi, m: sqrt(1.0 - m * sin(phi) * sin(phi)),
     lambda out, phi, m: -incomplete(phi, m, (0.5, 0.5, 1.5, 0.0)),
 )
-amplitude = function(
+amplitude = special_function(
     None,
     lambda out, u, m: sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)),
     lambda out, u, m: -sqrt(cos(out) * cos(out) + (1.0 - m) * sin(out) * sin(out)) * incomplete(out, m, (0.5, 1.5, 0.5, 0.0)),
@@ -149,7 +149,7 @@ amplitude = function(
 )
 
 
-@implements(sp.ellipj)
+@implements_special(sp.ellipj)
 def ellipj(u, m):
     """sn, cn, dn and the amplitude. sn and cn are its sine and cosine, and dn is the root of 1 - m sin^2."""
     phi = amplitude(u, m)
@@ -162,4 +162,4 @@ def mean_slope(out, a, b):
     return 2.0 * out * out / math.pi * 0.5 * a * carlson(0.0, a * a, b * b, 1.0, powers=(0.5, 1.5, 0.5, 0.0))
 
 
-agm = function(sp.agm, lambda out, a, b: mean_slope(out, a, b), lambda out, a, b: mean_slope(out, b, a))
+agm = special_function(sp.agm, lambda out, a, b: mean_slope(out, a, b), lambda out, a, b: mean_slope(out, b, a))

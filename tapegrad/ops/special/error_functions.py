@@ -12,7 +12,7 @@ import scipy.special as sp
 
 from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of, values_of
-from ..declare import NUMPY, Written, dtype, implements, primitive, rules, same
+from ..declare import NUMPY, ComposedScalar, dtype, implements, primitive, rules, same
 from ..elementwise import LN10, absolute, cbrt, exp, exp2, expm1, log, log1p, over0, select, sin, times0, xp_of2
 from ..piecewise import expit, hypot, logaddexp, part_of_hypot, special_of
 from .asymptotic import beyond, no_rule_in, special_of2, tail
@@ -180,12 +180,12 @@ def of_zero(x, bad, product):
     return np.where(np.logical_and(x == 0.0, bad), 0.0, product)
 
 
-@primitive(sp.xlogy, scalar=Written(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
+@primitive(sp.xlogy, scalar=ComposedScalar(lambda x, y: of_zero(x, y <= 0.0, x * np.log(y))))
 def xlogy(x, y):
     return special_of2(x, y).xlogy(x, y)
 
 
-@primitive(sp.xlog1py, scalar=Written(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
+@primitive(sp.xlog1py, scalar=ComposedScalar(lambda x, y: of_zero(x, y <= -1.0, x * np.log1p(y))))
 def xlog1py(x, y):
     return special_of2(x, y).xlog1py(x, y)
 
@@ -194,7 +194,7 @@ def entr_in_kernels(x):
     return np.where(x > 0.0, -x * np.log(x), np.where(x == 0.0, 0.0, np.where(x < 0.0, -math.inf, math.nan)))
 
 
-@primitive(sp.entr, scalar=Written(entr_in_kernels))
+@primitive(sp.entr, scalar=ComposedScalar(entr_in_kernels))
 def entr(x):
     return special_of(x).entr(x)
 

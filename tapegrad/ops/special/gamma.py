@@ -31,11 +31,11 @@ def loggamma_of_real(x):
 
 @implements(sp.loggamma)
 def loggamma(z):
-    of_real("loggamma", z)
+    real_only("loggamma", z)
     return loggamma_of_real(z)
 
 
-def of_real(name: str, z: Any) -> None:
+def real_only(name: str, z: Any) -> None:
     if dtype(z).kind == "c":
         raise NoRuleError(f"scipy.special.{name} of complex numbers has no derivative rule in tapegrad")
 
@@ -79,7 +79,7 @@ def polygamma_in_kernels(x, *, n):
 
 @primitive(scalar=polygamma_in_kernels, rough=True)
 def polygamma_n(x, *, n):
-    of_real("polygamma", x)
+    real_only("polygamma", x)
     r = sp.polygamma(n, x) if xp_of(x) is np else special_of(x).polygamma(xp_of(x).asarray(n), x)
     return r.astype(x.dtype)
 
@@ -159,7 +159,7 @@ def betaln(a, b):
     return special_of2(a, b).betaln(a, b)
 
 
-SHIFT = 20
+DIGAMMA_SHIFT = 20
 
 
 @primitive(scalar=psi_gap_in_kernels, rough=True)
@@ -176,9 +176,9 @@ def psi_gap(a, b, *, n=0):
         return x**-p * xp.expm1(-p * xp.log1p(v / x))
 
     total = 0.0
-    for j in range(SHIFT):
+    for j in range(DIGAMMA_SHIFT):
         total = total + sign * math.factorial(n) * gap(u + j, n + 1.0)
-    x = u + SHIFT
+    x = u + DIGAMMA_SHIFT
     first = xp.log1p(v / x) if n == 0 else sign * math.factorial(n - 1) * gap(x, float(n))
     total = total + first + sign * math.factorial(n) / 2 * gap(x, n + 1.0)
     for k, c in enumerate(BERNOULLI[:8], 1):

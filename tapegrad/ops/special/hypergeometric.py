@@ -16,10 +16,10 @@ from ..._core.primitive import primal_of, seen
 from ..declare import primitive, rules, same, xp
 from ..elementwise import exp, log, log1p, select, times0
 from ..shaping import sum
-from .declare import at_real, function, greatest, last
+from .declare import at_real, greatest, special_function, with_last_axis
 from .gamma import digamma, gammaln
 
-MOST = 4000  # terms
+MOST_SERIES_TERMS = 4000  # terms
 
 
 def risen(d, x, k, axis):
@@ -53,7 +53,7 @@ def series_of(a, b, c, z, *, orders):
     d = np.zeros((*shape, *z.shape))
     d[0, 0, 0] = 1.0
     m, total, quiet = orders[3], np.zeros(z.shape), 0
-    for k in range(MOST):
+    for k in range(MOST_SERIES_TERMS):
         if k >= m:
             part = d[-1, -1, -1] * math.perm(k, m)
             total = total + part
@@ -102,7 +102,9 @@ def hyp1f1_by_b(out, a, b, x):
     return select(right, kummer(a, b, y, (0, 1)), left)
 
 
-hyp1f1: Any = function(sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x))
+hyp1f1: Any = special_function(
+    sp.hyp1f1, at_real(hyp1f1_by_a), at_real(hyp1f1_by_b), lambda out, a, b, x: a / b * hyp1f1(a + 1.0, b + 1.0, x)
+)
 
 
 def gauss(direct, pfaff):
@@ -120,7 +122,7 @@ def gauss(direct, pfaff):
     return at_real(partial)
 
 
-hyp2f1: Any = function(
+hyp2f1: Any = special_function(
     sp.hyp2f1,
     gauss((1, 0, 0, 0), lambda f, u: f(1, 0, 0, 0) - u * f(0, 0, 0, 0)),
     gauss((0, 1, 0, 0), lambda f, u: -f(0, 1, 0, 0)),
@@ -137,11 +139,16 @@ LENGTHS = 0.5 * math.pi * np.cosh(STEPS) * (STEPS[1] - STEPS[0])
 
 def over_times(f, a, b, x):
     a = select(primal_of(a) > 0, a, math.nan)
-    weight = exp(-last(x) * TIMES + last(a) * np.log(TIMES) + last(b - a - 1.0) * np.log1p(TIMES) - last(gammaln(a)))
+    weight = exp(
+        -with_last_axis(x) * TIMES
+        + with_last_axis(a) * np.log(TIMES)
+        + with_last_axis(b - a - 1.0) * np.log1p(TIMES)
+        - with_last_axis(gammaln(a))
+    )
     return sum(weight * f * LENGTHS, -1)
 
 
-hyperu: Any = function(
+hyperu: Any = special_function(
     sp.hyperu,
     lambda out, a, b, x: over_times(np.log(TIMES) - np.log1p(TIMES), a, b, x) - digamma(a) * out,
     lambda out, a, b, x: over_times(np.log1p(TIMES), a, b, x),
@@ -156,19 +163,19 @@ def wright_moment(a, b, x, by_a, shift):
     known = seen(primal_of(x))
     size = 60 + int(4.0 * (50.0 if known is None else greatest(known)))
     k = xp(x).arange(by_a * 1.0, size)
-    at = last(a) * k + last(b)
-    terms = exp(k * log(last(x)) - gammaln(k + 1.0) - gammaln(at) - last(shift))
+    at = with_last_axis(a) * k + with_last_axis(b)
+    terms = exp(k * log(with_last_axis(x)) - gammaln(k + 1.0) - gammaln(at) - with_last_axis(shift))
     inside = select((primal_of(x) > 0) & (primal_of(x) < 0.25 * size), 1.0, math.nan)
     return -inside * sum(terms * digamma(at) * (k if by_a else 1.0), -1)
 
 
-wright_bessel: Any = function(
+wright_bessel: Any = special_function(
     sp.wright_bessel,
     lambda out, a, b, x: wright_moment(a, b, x, True, 0.0),
     lambda out, a, b, x: wright_moment(a, b, x, False, 0.0),
     lambda out, a, b, x: wright_bessel(a, a + b, x),
 )
-log_wright_bessel: Any = function(
+log_wright_bessel: Any = special_function(
     sp.log_wright_bessel,
     lambda out, a, b, x: wright_moment(a, b, x, True, out),
     lambda out, a, b, x: wright_moment(a, b, x, False, out),

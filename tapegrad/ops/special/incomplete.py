@@ -26,9 +26,9 @@ from .asymptotic import special_of2
 from .error_functions import xlog1py, xlogy
 from .gamma import betaln, digamma, gammaln, polygamma_n, psi_gap
 
-POINTS = 60
+GAUSS_NODES = 60
 NEGLIGIBLE = 60.0  # a density whose logarithm has fallen by this is negligible
-FLAT = 40.0  # this far left of an integration limit the densities behave as exp(a s)
+EXPONENTIAL_TAIL = 40.0  # this far left of an integration limit the densities behave as exp(a s)
 NEWTON = 30  # Newton steps to find that point
 
 
@@ -46,7 +46,7 @@ def nodes_and_weights(n: int) -> tuple:
 
 def integral(xp: Any, f: Any, low: Any, high: Any) -> Any:
     """The integral of f from low to high (arrays), by Gauss-Legendre quadrature."""
-    nodes, weights = [xp.asarray(v) for v in nodes_and_weights(POINTS)]
+    nodes, weights = [xp.asarray(v) for v in nodes_and_weights(GAUSS_NODES)]
     half = 0.5 * (high - low)
     return (f(0.5 * (high + low)[..., None] + half[..., None] * nodes) * weights).sum(-1) * half
 
@@ -59,15 +59,15 @@ def tail_of(xp: Any, h: Any, slope: Any, s: Any, level: Any) -> Any:
     return s
 
 
-def central(cumulant: Any, n: int, m: int = 0) -> Any:
+def central_moment(cumulant: Any, n: int, m: int = 0) -> Any:
     """The central moment of orders n and m of two variables with these joint cumulants."""
     if n == 0:
-        return 1.0 if m == 0 else central(lambda i, j: cumulant(j, i), m)
+        return 1.0 if m == 0 else central_moment(lambda i, j: cumulant(j, i), m)
     total = 0.0
     for i in range(n):
         for j in range(m + 1):
             if i + j > 0:
-                total = total + math.comb(n - 1, i) * math.comb(m, j) * cumulant(i + 1, j) * central(cumulant, n - 1 - i, m - j)
+                total = total + math.comb(n - 1, i) * math.comb(m, j) * cumulant(i + 1, j) * central_moment(cumulant, n - 1 - i, m - j)
     return total
 
 
@@ -110,9 +110,9 @@ def gamma_moment(a, x, *, n):
         u = t - top[..., None]
         return xp.exp(a1[..., None] * (u - xp.expm1(u)) + factor[..., None]) * (t - centre[..., None]) ** n
 
-    middle = xp.maximum(low, s - FLAT)
+    middle = xp.maximum(low, s - EXPONENTIAL_TAIL)
     part = integral(xp, moment, low, middle) + integral(xp, moment, middle, high)
-    whole = central(lambda i, _: psi(i - 1, a1), n)
+    whole = central_moment(lambda i, _: psi(i - 1, a1), n)
     y = xp.where(lower, part, whole - part)
     edge = xp.where(x == 0, 0.0, xp.where(x == np.inf, whole, np.nan))
     return xp.where(ok, y, xp.where(a > 0, edge, np.nan)).astype(kind)[()]
@@ -152,9 +152,11 @@ def beta_moment(a, b, x, *, n, m):
         k, r = xp.where(left, k, r), xp.where(left, r, k)
         return xp.exp(p1[..., None] * u + q1[..., None] * v - factor[..., None]) * k**n * r**m
 
-    middle = xp.maximum(end, s - FLAT)
+    middle = xp.maximum(end, s - EXPONENTIAL_TAIL)
     part = integral(xp, moment, end, middle) + integral(xp, moment, middle, s)
-    whole = central(lambda i, j: (psi(i + j - 1, p) if j == 0 else psi(i + j - 1, q) if i == 0 else 0.0) - psi(i + j - 1, p + q), n, m)
+    whole = central_moment(
+        lambda i, j: (psi(i + j - 1, p) if j == 0 else psi(i + j - 1, q) if i == 0 else 0.0) - psi(i + j - 1, p + q), n, m
+    )
     y = xp.where(lower, part, whole - part)
     edge = xp.where(x == 0, 0.0, xp.where(x == 1, whole, np.nan))
     return xp.where(ok, y, xp.where((a > 0) & (b > 0), edge, np.nan)).astype(kind)[()]
@@ -168,14 +170,14 @@ def beta_density(a: Any, b: Any, x: Any) -> Any:
     return exp(xlogy(a - 1.0, x) + xlog1py(b - 1.0, -x) - betaln(a, b))
 
 
-def power_of(x: Any, n: int) -> Any:
+def integer_power(x: Any, n: int) -> Any:
     return math.prod([x] * n) if n else 1.0
 
 
 rules(
     gamma_moment,
     lambda g, out, a, x, n: times0(g, gamma_moment(a, x, n=n + 1) - (n * polygamma_n(a, n=1) * gamma_moment(a, x, n=n - 1) if n else 0.0)),
-    lambda g, out, a, x, n: times0(g, gamma_density(a, x) * power_of(log(x) - digamma(a), n)),
+    lambda g, out, a, x, n: times0(g, gamma_density(a, x) * integer_power(log(x) - digamma(a), n)),
     jvp=same,
 )
 
@@ -195,7 +197,7 @@ def _beta_by_b(a, b, x, n, m):
 
 
 def _beta_by_x(a, b, x, n, m):
-    return beta_density(a, b, x) * power_of(log(x) + psi_gap(a, b), n) * power_of(log1p(-x) + psi_gap(b, a), m)
+    return beta_density(a, b, x) * integer_power(log(x) + psi_gap(a, b), n) * integer_power(log1p(-x) + psi_gap(b, a), m)
 
 
 rules(

@@ -10,7 +10,7 @@ from ..._core.arrays import is_array, xp_of
 from ..._core.primitive import primal_of
 from ..declare import NUMPY, primitive, rules, same
 from ..elementwise import cos, exp, log, log1p, power, select, sin, times0
-from .declare import Whole, function, implements, library, part, with_own_value
+from .declare import IntegerArgument, implements_special, library_function, result_part, special_function, with_own_value
 from .error_functions import ROOT_2PI, ROOT_PI, erf, exprel
 from .zeta import zeta_order
 
@@ -66,36 +66,36 @@ def log_over(z):
     return select(near, log1p_over(select(near, z, 1.0 + 0.0 * z) - 1.0), log(far) / (far - 1.0))
 
 
-spence = function(sp.spence, lambda out, z: -log_over(z))
-sine_integral = function(None, lambda out, x: sine_over(x), body=part(sp.sici, 0), name="sine_integral")
-cosine_integral = function(None, lambda out, x: cos(x) / x, body=part(sp.sici, 1), name="cosine_integral")
-sinh_integral = function(None, lambda out, x: sinh_over(x), body=part(sp.shichi, 0), name="sinh_integral")
-cosh_integral = function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=part(sp.shichi, 1), name="cosh_integral")
-fresnel_sine = function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
-fresnel_cosine = function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
+spence = special_function(sp.spence, lambda out, z: -log_over(z))
+sine_integral = special_function(None, lambda out, x: sine_over(x), body=result_part(sp.sici, 0), name="sine_integral")
+cosine_integral = special_function(None, lambda out, x: cos(x) / x, body=result_part(sp.sici, 1), name="cosine_integral")
+sinh_integral = special_function(None, lambda out, x: sinh_over(x), body=result_part(sp.shichi, 0), name="sinh_integral")
+cosh_integral = special_function(None, lambda out, x: 0.5 * (exp(x) + exp(-x)) / x, body=result_part(sp.shichi, 1), name="cosh_integral")
+fresnel_sine = special_function(None, lambda out, x: sin(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[0], name="fresnel_sine")
+fresnel_cosine = special_function(None, lambda out, x: cos(0.5 * math.pi * x * x), body=lambda x: sp.fresnel(x)[1], name="fresnel_cosine")
 
 
-@implements(sp.sici)
+@implements_special(sp.sici)
 def sici(x):
     return sine_integral(x), cosine_integral(x)
 
 
-@implements(sp.shichi)
+@implements_special(sp.shichi)
 def shichi(x):
     return sinh_integral(x), cosh_integral(x)
 
 
-@implements(sp.fresnel)
+@implements_special(sp.fresnel)
 def fresnel(z):
     return fresnel_sine(z), fresnel_cosine(z)
 
 
-owens_t = function(
+owens_t = special_function(
     sp.owens_t,
     lambda out, h, a: -0.5 / ROOT_2PI * exp(-0.5 * h * h) * erf(a * h * math.sqrt(0.5)),
     lambda out, h, a: exp(-0.5 * h * h * (1.0 + a * a)) / (2 * math.pi * (1.0 + a * a)),
 )
-wofz = function(sp.wofz, lambda out, z: 2j / ROOT_PI - 2.0 * z * out)
+wofz = special_function(sp.wofz, lambda out, z: 2j / ROOT_PI - 2.0 * z * out)
 
 
 def voigt_slope(out, x, s, c):
@@ -117,45 +117,45 @@ def _voigt_c(out, x, s, c):
     return -voigt_slope(out, x, s, c)[1].imag / (s * s * 2.0 * ROOT_PI)
 
 
-voigt_profile = function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
+voigt_profile = special_function(sp.voigt_profile, _voigt_x, _voigt_s, _voigt_c)
 
 # --- powers and logarithms ---
 
 
-@implements(sp.boxcox)
+@implements_special(sp.boxcox)
 def boxcox(x, lmbda):
     """(x^lmbda - 1) / lmbda, log(x) for 0."""
     u = log(x)
     return with_own_value("boxcox", u * exprel(lmbda * u), x, lmbda)
 
 
-@implements(sp.boxcox1p)
+@implements_special(sp.boxcox1p)
 def boxcox1p(x, lmbda):
     u = log1p(x)
     return with_own_value("boxcox1p", u * exprel(lmbda * u), x, lmbda)
 
 
-@implements(sp.inv_boxcox)
+@implements_special(sp.inv_boxcox)
 def inv_boxcox(x, lmbda):
     return with_own_value("inv_boxcox", exp(x * log1p_over(lmbda * x)), x, lmbda)
 
 
-@implements(sp.inv_boxcox1p)
+@implements_special(sp.inv_boxcox1p)
 def inv_boxcox1p(x, lmbda):
     return with_own_value("inv_boxcox1p", NUMPY[np.expm1](x * log1p_over(lmbda * x)), x, lmbda)
 
 
-powm1 = function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
+powm1 = special_function(sp.powm1, lambda out, x, y: y * power(x, y - 1.0), lambda out, x, y: power(x, y) * log(x))
 DEGREE = math.pi / 180
-sindg = function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
-cosdg: Any = function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
-tandg = function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
-cotdg = function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
-radian = function(
+sindg = special_function(sp.sindg, lambda out, x: DEGREE * cosdg(x))
+cosdg: Any = special_function(sp.cosdg, lambda out, x: -DEGREE * sindg(x))
+tandg = special_function(sp.tandg, lambda out, x: DEGREE * (1.0 + out * out))
+cotdg = special_function(sp.cotdg, lambda out, x: -DEGREE * (1.0 + out * out))
+radian = special_function(
     sp.radian,
     *[lambda out, d, m, s, c=c: c + 0.0 * (primal_of(d) + primal_of(m) + primal_of(s)) for c in (DEGREE, DEGREE / 60, DEGREE / 3600)],
 )
-nearest = function(sp.round, lambda out, x: 0.0 * out)
+nearest = special_function(sp.round, lambda out, x: 0.0 * out)
 
 # --- Lambert's function ---
 
@@ -166,15 +166,15 @@ def lambertw_slope(out, z, k):
 
 
 def branch(z, k):
-    return library(sp.lambertw)(z, k.astype(int) if is_array(k) else int(k))
+    return library_function(sp.lambertw)(z, k.astype(int) if is_array(k) else int(k))
 
 
-lambertw_of = function(None, lambertw_slope, Whole("branches are numbered"), body=branch, name="lambertw_of")
+lambertw_of = special_function(None, lambertw_slope, IntegerArgument("branches are numbered"), body=branch, name="lambertw_of")
 
 
-@implements(sp.lambertw)
+@implements_special(sp.lambertw)
 def lambertw(z, k=0, tol=1e-8):
     return lambertw_of(z, k)
 
 
-zetac = function(sp.zetac, lambda out, x: zeta_order(x, 1.0, n=1))
+zetac = special_function(sp.zetac, lambda out, x: zeta_order(x, 1.0, n=1))

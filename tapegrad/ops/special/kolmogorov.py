@@ -15,7 +15,7 @@ from ..linalg.norms import frechet
 from ..piecewise import maximum
 from ..products import column
 from ..shaping import reshape, stack, sum
-from .declare import greatest, implements, last, plain_value, valued, with_own_value
+from .declare import greatest, implements_special, plain_value, valued, with_last_axis, with_own_value
 from .error_functions import exprel
 from .gamma import gammaln
 
@@ -24,40 +24,40 @@ ODD = np.arange(1.0, 13.0, 2)
 SIGNS = np.array([1.0, -1.0] * 3)
 
 
-def series(x, far, near):
+def kolmogorov_series(x, far, near):
     """The series of exp(-2 k^2 x^2), or its transform, of exp(-k^2 pi^2 / (8 x^2)) for odd k, whichever
     converges faster."""
     large = primal_of(x) > 0.9
     low = primal_of(x) <= 0
-    y = last(select(large, x, 1.0))
-    z = last(select(large | low, 1.0, x))
+    y = with_last_axis(select(large, x, 1.0))
+    z = with_last_axis(select(large | low, 1.0, x))
     return select(large, sum(SIGNS * far(y, TERMS), -1), select(low, 0.0, sum(near(z, 0.5 * ODD * math.pi), -1)))
 
 
 def kolmogorov_rest(x):
     """The distribution function."""
-    left = series(x, lambda x, k: 0.0 * x * k, lambda x, k: math.sqrt(2 * math.pi) / x * exp(-0.5 * square(k / x)))
+    left = kolmogorov_series(x, lambda x, k: 0.0 * x * k, lambda x, k: math.sqrt(2 * math.pi) / x * exp(-0.5 * square(k / x)))
     return select(primal_of(x) > 0.9, 1.0 - kolmogorov_tail(x), left)
 
 
 def kolmogorov_tail(x):
-    return series(x, lambda x, k: 2.0 * exp(-2.0 * square(k * x)), lambda x, k: 0.0 * x * k)
+    return kolmogorov_series(x, lambda x, k: 2.0 * exp(-2.0 * square(k * x)), lambda x, k: 0.0 * x * k)
 
 
 def kolmogorov_density(x):
-    return series(
+    return kolmogorov_series(
         x,
         lambda x, k: 8.0 * x * square(k) * exp(-2.0 * square(k * x)),
         lambda x, k: math.sqrt(2 * math.pi) / square(x) * (square(k / x) - 1.0) * exp(-0.5 * square(k / x)),
     )
 
 
-@implements(sp.kolmogorov)
+@implements_special(sp.kolmogorov)
 def kolmogorov(x):
     return with_own_value("kolmogorov", select(primal_of(x) > 0.9, kolmogorov_tail(x), 1.0 - kolmogorov_rest(x)), x)
 
 
-@implements(sp.kolmogi)
+@implements_special(sp.kolmogi)
 def kolmogi(p):
     x = own = plain_value("kolmogi", p)
     for _ in range(2):
@@ -68,7 +68,7 @@ def kolmogi(p):
 def smirnov_terms(n, d):
     """(v / n, terms, logarithmic derivatives of the terms) along a last axis. The terms v = 0, ..,
     floor(n (1 - d)) are C(n, v) d (d + v / n)^(v - 1) (1 - d - v / n)^(n - v)."""
-    n, d = last(primal_of(n) * 1.0), last(d)
+    n, d = with_last_axis(primal_of(n) * 1.0), with_last_axis(d)
     v = np.arange(int(greatest(values_of(n))) + 1.0)
     part = v / n
     inside = (primal_of(d) + part < 1.0) & (primal_of(d) > 0)
@@ -78,7 +78,7 @@ def smirnov_terms(n, d):
     return select(inside, y, 0.0), 1.0 / d + (v - 1.0) / (d + part) - (n - v) / rest
 
 
-@implements(sp.smirnov)
+@implements_special(sp.smirnov)
 def smirnov(n, d):
     return with_own_value("smirnov", select(primal_of(d) <= 0, 1.0, sum(smirnov_terms(n, d)[0], -1)), n, d)
 
@@ -88,7 +88,7 @@ def smirnov_density(n, d):
     return -sum(y * slope, -1)
 
 
-@implements(sp.smirnovi)
+@implements_special(sp.smirnovi)
 def smirnovi(n, p):
     d = own = plain_value("smirnovi", n, p)
     for _ in range(2):
@@ -96,7 +96,7 @@ def smirnovi(n, p):
     return valued(d, own)
 
 
-@implements(sp.tklmbda)
+@implements_special(sp.tklmbda)
 def tklmbda(x, lmbda):
     """The solution p of x = (p^lmbda - (1 - p)^lmbda) / lmbda, or of x = log(p) - log(1 - p) for lmbda =
     0."""
@@ -139,7 +139,7 @@ def durbin(n, d):
     return k, bordered(v, base), -n * bordered(dv, 0.0)
 
 
-def each(f, n, d):
+def for_each_number(f, n, d):
     """f(n, d) for each pair of elements of arrays."""
     n = np.asarray(values_of(n))
     places = np.broadcast_shapes(n.shape, shape(d))

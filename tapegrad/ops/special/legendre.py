@@ -12,28 +12,28 @@ from ..._core.arrays import xp_of
 from ..._core.primitive import primal_of
 from ..elementwise import exp, select
 from ..shaping import stack
-from .declare import function, implements, library
+from .declare import implements_special, library_function, special_function
 from .gamma import factorial
 from .orthogonal_polynomials import DEGREE, eval_gegenbauer, eval_legendre, sph_harm_y_of
 
 
-def orders(m):
+def table_orders(m):
     """The orders 0, 1, .., m, -m, .., -1 of SciPy's tables."""
     m = int(primal_of(m))
     return np.concatenate([np.arange(m + 1), np.arange(-m, 0)])
 
 
-def beside(ns, *xs):
+def broadcast_degrees(ns, *xs):
     """Integers with additional axes of length 1 for those of the arguments."""
     return np.reshape(ns, (*np.shape(ns), *(1,) * max(np.ndim(x) for x in xs)))
 
 
 def degrees(n, *xs):
-    return beside(np.arange(int(primal_of(n)) + 1), *xs)
+    return broadcast_degrees(np.arange(int(primal_of(n)) + 1), *xs)
 
 
-def both(n, m, *xs):
-    return beside(np.arange(int(primal_of(n)) + 1)[:, None], *xs), beside(orders(m), *xs)
+def degree_and_order(n, m, *xs):
+    return broadcast_degrees(np.arange(int(primal_of(n)) + 1)[:, None], *xs), broadcast_degrees(table_orders(m), *xs)
 
 
 # --- on the line: P_n, and P_n^m on either side of its cuts ---
@@ -48,28 +48,28 @@ def legendre_slope(n, z, k):
     return select(below, 0.0, np.prod(np.arange(1.0, 2 * k, 2))) * eval_gegenbauer(np.where(below, 0.0, n - k), k + 0.5, z)
 
 
-@implements(sp.legendre_p)
+@implements_special(sp.legendre_p)
 def legendre_p(n, z, *, diff_n=0):
     return stack([legendre_slope(n, z, k) for k in range(diff_n + 1)])
 
 
-@implements(sp.legendre_p_all)
+@implements_special(sp.legendre_p_all)
 def legendre_p_all(n, z, *, diff_n=0):
     return legendre_p(degrees(n, z), z, diff_n=diff_n)
 
 
-def neighbours(out, n, m, z, f):
+def degree_recurrence(out, n, m, z, f):
     """From (z^2 - 1) P' = n z P - (n + m) P of the degree below."""
     n, m = primal_of(n), primal_of(m)
     return (n * z * out - (n + m) * f(np.where(n > 0, n - 1, 0), m, z)) / (z * z - 1.0)
 
 
 def associated(cut):
-    f = function(
+    f = special_function(
         None,
         DEGREE,
         DEGREE,
-        lambda out, n, m, z: neighbours(out, n, m, z, f),
+        lambda out, n, m, z: degree_recurrence(out, n, m, z, f),
         body=lambda n, m, z: sp.assoc_legendre_p(n, m, z, branch_cut=cut)[0],
         name=f"associated_legendre_{cut}",
     )
@@ -79,7 +79,7 @@ def associated(cut):
 ASSOCIATED = {cut: associated(cut) for cut in (2, 3)}
 
 
-def norm_of(n, m):
+def normalisation(n, m):
     """The factor that makes the functions of one order orthonormal. It is 0 for orders beyond the degree,
     where they vanish."""
     n, m = primal_of(n) * 1.0, primal_of(m) * 1.0
@@ -88,22 +88,22 @@ def norm_of(n, m):
     return np.where(inside, np.sqrt((n + 0.5) * ratio), 0.0)
 
 
-@implements(sp.assoc_legendre_p)
+@implements_special(sp.assoc_legendre_p)
 def assoc_legendre_p(n, m, z, *, branch_cut=2, norm=False, diff_n=0):
     """The second derivative follows from Legendre's equation."""
     f = ASSOCIATED[int(branch_cut)]
     parts = [f(n, m, z)]
     if diff_n > 0:
-        parts.append(neighbours(parts[0], n, m, z, f))
+        parts.append(degree_recurrence(parts[0], n, m, z, f))
     if diff_n > 1:
         n_, m_, rest = primal_of(n), primal_of(m), 1.0 - z * z
         parts.append((2.0 * z * parts[1] - (n_ * (n_ + 1.0) - m_ * m_ / rest) * parts[0]) / rest)
-    return stack(parts) * (norm_of(n, m) if norm else 1.0)
+    return stack(parts) * (normalisation(n, m) if norm else 1.0)
 
 
-@implements(sp.assoc_legendre_p_all)
+@implements_special(sp.assoc_legendre_p_all)
 def assoc_legendre_p_all(n, m, z, *, branch_cut=2, norm=False, diff_n=0):
-    return assoc_legendre_p(*both(n, m, z), z, branch_cut=branch_cut, norm=norm, diff_n=diff_n)
+    return assoc_legendre_p(*degree_and_order(n, m, z), z, branch_cut=branch_cut, norm=norm, diff_n=diff_n)
 
 
 # --- on the sphere: the ladder operators need no division ---
@@ -123,10 +123,10 @@ def on_sphere(n, m, theta):
     if cp is np:
         return sp.sph_legendre_p(n, m, theta)[0]
     inside = cp.asarray(abs(m) <= n)
-    return cp.where(inside, library(sp.sph_harm_y)(n, m * inside, theta, 0.0 * theta).real, 0.0)
+    return cp.where(inside, library_function(sp.sph_harm_y)(n, m * inside, theta, 0.0 * theta).real, 0.0)
 
 
-sph_legendre_of: Any = function(
+sph_legendre_of: Any = special_function(
     None,
     DEGREE,
     DEGREE,
@@ -136,18 +136,18 @@ sph_legendre_of: Any = function(
 )
 
 
-@implements(sp.sph_legendre_p)
+@implements_special(sp.sph_legendre_p)
 def sph_legendre_p(n, m, theta, *, diff_n=0):
     n, m = primal_of(n), primal_of(m)
     return stack([ladder(sph_legendre_of, n, m, theta, k) for k in range(diff_n + 1)])
 
 
-@implements(sp.sph_legendre_p_all)
+@implements_special(sp.sph_legendre_p_all)
 def sph_legendre_p_all(n, m, theta, *, diff_n=0):
-    return sph_legendre_p(*both(n, m, theta), theta, diff_n=diff_n)
+    return sph_legendre_p(*degree_and_order(n, m, theta), theta, diff_n=diff_n)
 
 
-@implements(sp.sph_harm_y)
+@implements_special(sp.sph_harm_y)
 def sph_harm_y(n, m, theta, phi, *, diff_n=0):
     """The spherical harmonic, with its gradient and Hessian with respect to (theta, phi)."""
     n, m = primal_of(n), primal_of(m)
@@ -163,9 +163,9 @@ def sph_harm_y(n, m, theta, phi, *, diff_n=0):
     return value, first, stack([stack([y[2], mixed], -1), stack([mixed, -m * m * y[0]], -1)], -1)
 
 
-@implements(sp.sph_harm_y_all)
+@implements_special(sp.sph_harm_y_all)
 def sph_harm_y_all(n, m, theta, phi, *, diff_n=0):
-    return sph_harm_y(*both(n, m, theta, phi), theta, phi, diff_n=diff_n)
+    return sph_harm_y(*degree_and_order(n, m, theta, phi), theta, phi, diff_n=diff_n)
 
 
 # --- of the second kind: tables of values and slopes ---
@@ -189,8 +189,8 @@ def second_kind(table, name, at):
         m, n, rest = primal_of(m), primal_of(n), 1.0 - z * z
         return (2.0 * z * out - (n * (n + 1.0) - m * m / rest) * q(m, n, z)) / rest
 
-    q = function(None, DEGREE, DEGREE, lambda out, m, n, z: dq(m, n, z), body=body(0), name=name)
-    dq = function(None, DEGREE, DEGREE, second, body=body(1), name=name + "_slope")
+    q = special_function(None, DEGREE, DEGREE, lambda out, m, n, z: dq(m, n, z), body=body(0), name=name)
+    dq = special_function(None, DEGREE, DEGREE, second, body=body(1), name=name + "_slope")
     return q, dq
 
 
@@ -199,12 +199,12 @@ lqn_of = second_kind(sp.lqn, "lqn_of", lambda f, m, n, z: [t[n] for t in f(max(n
 lqmn_of = second_kind(sp.lqmn, "lqmn_of", lambda f, m, n, z: [t[m, n] for t in f(max(m, 2), max(n, 2), z)])
 
 
-@implements(sp.lqn)
+@implements_special(sp.lqn)
 def lqn(n, z):
     return tuple([f(0, degrees(n, z), z) for f in lqn_of])
 
 
-@implements(sp.lqmn)
+@implements_special(sp.lqmn)
 def lqmn(m, n, z):
-    m, n = beside(np.arange(int(m) + 1)[:, None], z), degrees(n, z)
+    m, n = broadcast_degrees(np.arange(int(m) + 1)[:, None], z), degrees(n, z)
     return tuple([f(m, n, z) for f in lqmn_of])

@@ -20,8 +20,8 @@ from ..linalg.decompositions import eigh
 from ..shaping import reshape, slice_of, stack, sum
 from ..zero_derivative import argmax
 from .bessel_relatives import jv, jvp, spherical_jn, yv, yvp
-from .declare import function, greatest, implements, last
-from .legendre import ASSOCIATED, neighbours
+from .declare import greatest, implements_special, special_function, with_last_axis
+from .legendre import ASSOCIATED, degree_recurrence
 from .orthogonal_polynomials import DEGREE
 
 MOST_ORDER = 1e6
@@ -47,7 +47,7 @@ def of_orders(count: int) -> Callable:
             return result
 
         of.__name__ = f.__name__
-        return implements(getattr(sp, f.__name__))(of)
+        return implements_special(getattr(sp, f.__name__))(of)
 
     return declare
 
@@ -58,20 +58,20 @@ def eigen(start: np.ndarray, change: np.ndarray, q: Any) -> tuple:
     return eigh(np.diag(start) + reshape(q, to=(*shape(q), 1, 1)) * change)
 
 
-def largest(q: Any, most: float) -> float:
+def truncation_order(q: Any, most: float) -> float:
     known = seen(primal_of(q) * 1.0)
     return most if known is None else greatest(np.abs(known))
 
 
 def within(q: Any, most: float, y: Any) -> Any:
     """y, with nan where a hidden q is too large for the matrix."""
-    return select(absolute(primal_of(q)) <= largest(q, most), y, math.nan)
+    return select(absolute(primal_of(q)) <= truncation_order(q, most), y, math.nan)
 
 
 # --- Mathieu ---
 
 
-class Coefficients:
+class MathieuSeries:
     """The series of ce_m (`odd`: of se_m) at the parameter q: `value`, the characteristic value;
     `frequencies`; `vector`."""
 
@@ -79,7 +79,7 @@ class Coefficients:
         self.odd, self.m = odd, m
         first = m % 2 if not (odd and m % 2 == 0) else 2
         self.index = k = (m - first) // 2
-        size = k + 20 + int(1.2 * math.sqrt(largest(q, MOST_Q)))
+        size = k + 20 + int(1.2 * math.sqrt(truncation_order(q, MOST_Q)))
         self.frequencies = first + 2.0 * np.arange(size)
         off = np.ones(size - 1)
         self.ends = np.ones(size)  # for the constant term
@@ -88,7 +88,7 @@ class Coefficients:
         change = np.diag(off, 1) + np.diag(off, -1)
         change[0, 0] = 0.0 if first != 1 else -1.0 if odd else 1.0
         w, v = eigen(self.frequencies**2, change, q)
-        self.value, v = within(q, MOST_Q, w[..., k]), within(last(q), MOST_Q, v[..., :, k])
+        self.value, v = within(q, MOST_Q, w[..., k]), within(with_last_axis(q), MOST_Q, v[..., :, k])
         # at 0 the function or its derivative is positive; for q > 0 its largest value is at a quarter
         # turn, for q < 0 at 0
         turns = (-1.0) ** np.arange(size)
@@ -97,12 +97,12 @@ class Coefficients:
         positive = primal_of(q) >= 0
         plain = primal_of(v) * self.ends
         side = select(positive, sum(plain * quarter, -1), sum(plain * start, -1))
-        self.vector = v * self.ends * last(select(side < 0, -1.0, 1.0))
+        self.vector = v * self.ends * with_last_axis(select(side < 0, -1.0, 1.0))
 
 
 def characteristic(name: str, odd: bool) -> Callable:
     def of(m, q):
-        return Coefficients(m, q, odd).value
+        return MathieuSeries(m, q, odd).value
 
     of.__name__ = name
     return of_orders(1)(of)
@@ -117,12 +117,12 @@ def coefficients(name: str, odd: bool) -> Callable:
 
     def of(m, q):
         size = len(scipys(m, float(values_of(q))))
-        v = Coefficients(int(m), q, odd).vector
+        v = MathieuSeries(int(m), q, odd).vector
         kept = slice_of(v, axis=0, start=0, stop=min(size, shape(v)[0]))
         return kept if shape(v)[0] >= size else stack([kept[k] if k < shape(v)[0] else 0.0 * kept[0] for k in range(size)])
 
     of.__name__ = name
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 mathieu_even_coef = coefficients("mathieu_even_coef", False)
@@ -135,8 +135,8 @@ def angular(name: str, odd: bool) -> Callable:
     def of(m, q, x):
         if odd and m == 0:
             return 0.0 * q * x, 0.0 * q * x
-        c = Coefficients(m, q, odd)
-        at = c.frequencies * last(x * (math.pi / 180.0))
+        c = MathieuSeries(m, q, odd)
+        at = c.frequencies * with_last_axis(x * (math.pi / 180.0))
         up, down = (cos(at), -sin(at)) if not odd else (sin(at), cos(at))
         return sum(c.vector * up, -1), sum(c.vector * c.frequencies * down, -1)
 
@@ -154,13 +154,17 @@ def radial(name: str, odd: bool, second: tuple) -> Callable:
     f, df = second
 
     def of(m, q, x):
-        c = Coefficients(m, q, odd)
+        c = MathieuSeries(m, q, odd)
         first, places = int(c.frequencies[0]), np.arange(len(c.frequencies))
-        s = last(argmax(absolute(primal_of(c.vector)), -1))
+        s = with_last_axis(argmax(absolute(primal_of(c.vector)), -1))
         here = places == s
-        sizes = (-1.0) ** (places + c.index) * c.vector / last(sum(here * c.vector, -1) * select((s[..., 0] == 0) & (first == 0), 2.0, 1.0))
+        sizes = (
+            (-1.0) ** (places + c.index)
+            * c.vector
+            / with_last_axis(sum(here * c.vector, -1) * select((s[..., 0] == 0) & (first == 0), 2.0, 1.0))
+        )
         h = sqrt(select(primal_of(q) > 0, q, math.nan))
-        low, high = last(h * exp(-x)), last(h * exp(x))
+        low, high = with_last_axis(h * exp(-x)), with_last_axis(h * exp(x))
         near, far = (places - s) * 1.0, (places + s + first) * 1.0
         sign = -1.0 if odd else 1.0
         y = jv(near, low) * f(far, high) + sign * jv(far, low) * f(near, high)
@@ -185,14 +189,14 @@ class Spheroid:
 
     def __init__(self, m: int, n: int, c: Any, sign: float):
         first, k = m + (n - m) % 2, (n - m) // 2
-        size = k + 20 + int(0.8 * largest(c, MOST_C))
+        size = k + 20 + int(0.8 * truncation_order(c, MOST_C))
         self.m, self.n = m, n
         self.degrees = l = first + 2.0 * np.arange(size)
         beside = lambda l: np.sqrt((l * l - m * m) / (4.0 * l * l - 1.0))  # for x times a normalised function
         off = (beside(l + 1) * beside(l + 2))[:-1]
         change = np.diag(beside(l) ** 2 * (l > m) + beside(l + 1) ** 2) + np.diag(off, 1) + np.diag(off, -1)
         w, v = eigen(l * (l + 1), sign * change, c * c)
-        self.value, self.vector = within(c, MOST_C, w[..., k]), within(last(c), MOST_C, v[..., :, k])
+        self.value, self.vector = within(c, MOST_C, w[..., k]), within(with_last_axis(c), MOST_C, v[..., :, k])
         # (l + m)! / (l - m)!, and the factor that makes the Legendre functions orthonormal
         self.ratios = np.array([math.prod(range(int(d) - m + 1, int(d) + m + 1)) * 1.0 for d in l])
         self.norms = np.sqrt((l + 0.5) / self.ratios)
@@ -222,7 +226,7 @@ def all_characteristic(scipys: Any, one: Callable) -> Callable:
         return stack([one(m, k, c) for k in range(int(m), int(n) + 1)])
 
     of.__name__ = scipys.__name__
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 pro_cv_seq = all_characteristic(sp.pro_cv_seq, pro_cv)
@@ -234,10 +238,10 @@ def angular_of(name: str, sign: float) -> Callable:
 
     def of(m, n, c, x):
         s = Spheroid(m, n, c, sign)
-        l, z = s.degrees, last(x)
+        l, z = s.degrees, with_last_axis(x)
         scale = (-1.0) ** m * at_zero(m, np.array([n * 1.0]))[0] / sum(s.vector * s.norms * at_zero(m, l), -1)
         p = ASSOCIATED[2](l.astype(int), m, z)
-        dp = neighbours(p, l.astype(int), m, z, ASSOCIATED[2])
+        dp = degree_recurrence(p, l.astype(int), m, z, ASSOCIATED[2])
         return scale * sum(s.vector * s.norms * p, -1), scale * sum(s.vector * s.norms * dp, -1)
 
     of.__name__ = name
@@ -255,8 +259,8 @@ def radial_of(name: str, sign: float) -> Callable:
         s = Spheroid(m, n, c, sign)
         l = s.degrees
         weights = s.vector * np.sqrt((2.0 * l + 1.0) * s.ratios)
-        turned = weights * (-1.0) ** ((l - n) / 2) / last(sum(weights, -1))
-        z, front = last(c * x), power(1.0 - sign / (x * x), 0.5 * m)
+        turned = weights * (-1.0) ** ((l - n) / 2) / with_last_axis(sum(weights, -1))
+        z, front = with_last_axis(c * x), power(1.0 - sign / (x * x), 0.5 * m)
         y, dy = sum(turned * spherical_jn(l, z), -1), sum(turned * spherical_jn(l, z, True), -1)
         slope = m * sign / (x * x * x - sign * x)  # of the logarithm of the prefactor
         return front * y, front * (slope * y + c * dy)
@@ -285,14 +289,14 @@ def by_equation(name: str, sign: float, around: float, value: Callable) -> Calla
         rest = x * x - around
         return ((value(*map(primal_of, args)) - sign * c * c * x * x + around * m * m / rest) * y(*args) - 2.0 * x * out) / rest
 
-    y = function(None, *texts, lambda out, *args: dy(*args), body=lambda *args: scipys(*args)[0], name=name + "_value")
-    dy = function(None, *texts, second, body=lambda *args: scipys(*args)[1], name=name + "_slope")
+    y = special_function(None, *texts, lambda out, *args: dy(*args), body=lambda *args: scipys(*args)[0], name=name + "_value")
+    dy = special_function(None, *texts, second, body=lambda *args: scipys(*args)[1], name=name + "_slope")
 
     def of(*args):
         return y(*args), dy(*args)
 
     of.__name__ = name
-    return implements(scipys)(of)
+    return implements_special(scipys)(of)
 
 
 GIVEN = lambda m, n, c, cv, x: cv

@@ -13,7 +13,7 @@ from ..._core.primitive import primal_of, seen
 from ..elementwise import exp, log, select, sqrt, square
 from ..piecewise import floor, maximum
 from ..shaping import sum
-from .declare import function, greatest, inverse, last, with_partials
+from .declare import greatest, inverse, special_function, with_last_axis, with_partials
 from .distribution_functions import hyp0f1
 from .error_functions import ROOT_2PI, ndtr, xlogy
 from .gamma import digamma, gammaln
@@ -29,16 +29,16 @@ def poisson(nc):
     known = seen(m)
     most = 2000.0 if known is None else greatest(known)
     width = 9.0 * math.sqrt(most) + 40.0
-    first = last(floor(maximum(m - width, 0.0) + 0.0 * m))
+    first = with_last_axis(floor(maximum(m - width, 0.0) + 0.0 * m))
     j = first + np.arange(int(2 * width) + 1)
-    weight = exp(xlogy(j, 0.5 * last(nc)) - 0.5 * last(nc) - gammaln(j + 1.0))
-    return j, select(last(m) <= most, weight, math.nan)
+    weight = exp(xlogy(j, 0.5 * with_last_axis(nc)) - 0.5 * with_last_axis(nc) - gammaln(j + 1.0))
+    return j, select(with_last_axis(m) <= most, weight, math.nan)
 
 
 def mixed(f, nc, *xs):
     """The sum of f(j, ...) with these weights."""
     j, weight = poisson(nc)
-    return sum(weight * f(j, *map(last, xs)), -1)
+    return sum(weight * f(j, *map(with_last_axis, xs)), -1)
 
 
 def chndtr_density(x, df, nc):
@@ -51,7 +51,7 @@ def chndtr_by_df(out, x, df, nc):
     return 0.5 * mixed(lambda j, x, df: gamma_moment(0.5 * df + j, 0.5 * x, n=1), nc, x, df)
 
 
-chndtr = function(
+chndtr = special_function(
     sp.chndtr,
     lambda out, x, df, nc: chndtr_density(x, df, nc),
     chndtr_by_df,
@@ -62,44 +62,44 @@ chndtridf = inverse(sp.chndtridf, chndtr, 1, 1)
 chndtrinc = inverse(sp.chndtrinc, chndtr, 2, 2)
 
 
-def share(dfn, dfd, f):
+def noncentral_share(dfn, dfd, f):
     return dfn * f / (dfn * f + dfd)
 
 
 def by_shape(n, m):
     def of(dfn, dfd, nc, f):
-        return 0.5 * mixed(lambda j, n_, d, y: beta_moment(0.5 * n_ + j, 0.5 * d, y, n=n, m=m), nc, dfn, dfd, share(dfn, dfd, f))
+        return 0.5 * mixed(lambda j, n_, d, y: beta_moment(0.5 * n_ + j, 0.5 * d, y, n=n, m=m), nc, dfn, dfd, noncentral_share(dfn, dfd, f))
 
     return of
 
 
 def ncf_density_of_share(dfn, dfd, nc, f):
-    return mixed(lambda j, n, d, y: beta_density(0.5 * n + j, 0.5 * d, y), nc, dfn, dfd, share(dfn, dfd, f))
+    return mixed(lambda j, n, d, y: beta_density(0.5 * n + j, 0.5 * d, y), nc, dfn, dfd, noncentral_share(dfn, dfd, f))
 
 
 def ncf_by_dfn(out, dfn, dfd, nc, f):
-    y = share(dfn, dfd, f)
+    y = noncentral_share(dfn, dfd, f)
     return by_shape(1, 0)(dfn, dfd, nc, f) + ncf_density_of_share(dfn, dfd, nc, f) * y * (1.0 - y) / dfn
 
 
 def ncf_by_dfd(out, dfn, dfd, nc, f):
-    y = share(dfn, dfd, f)
+    y = noncentral_share(dfn, dfd, f)
     return by_shape(0, 1)(dfn, dfd, nc, f) - ncf_density_of_share(dfn, dfd, nc, f) * y * (1.0 - y) / dfd
 
 
 def ncf_by_nc(out, dfn, dfd, nc, f):
     """I_y(a + 1, b) - I_y(a, b) = -y (1 - y) / a times the density."""
-    y = share(dfn, dfd, f)
+    y = noncentral_share(dfn, dfd, f)
     falls = mixed(lambda j, n, d, y: beta_density(0.5 * n + j, 0.5 * d, y) / (0.5 * n + j), nc, dfn, dfd, y)
     return -0.5 * y * (1.0 - y) * falls
 
 
 def ncf_density(out, dfn, dfd, nc, f):
-    y = share(dfn, dfd, f)
+    y = noncentral_share(dfn, dfd, f)
     return ncf_density_of_share(dfn, dfd, nc, f) * y * (1.0 - y) / f
 
 
-ncfdtr = function(sp.ncfdtr, ncf_by_dfn, ncf_by_dfd, ncf_by_nc, ncf_density)
+ncfdtr = special_function(sp.ncfdtr, ncf_by_dfn, ncf_by_dfd, ncf_by_nc, ncf_density)
 ncfdtri = inverse(sp.ncfdtri, ncfdtr, 3, 3)
 ncfdtridfn = inverse(sp.ncfdtridfn, ncfdtr, 0, 0)
 ncfdtridfd = inverse(sp.ncfdtridfd, ncfdtr, 1, 1)
@@ -107,40 +107,40 @@ ncfdtrinc = inverse(sp.ncfdtrinc, ncfdtr, 2, 2)
 
 # --- noncentral t: the mean of Phi(t s - nc) over s, distributed as chi / sqrt(df) ---
 
-POINTS = 1000
-MOST = 150.0  # for |nc|, so that the steps resolve Phi
+CHI_POINTS = 1000
+MOST_NONCENTRALITY = 150.0  # for |nc|, so that the steps resolve Phi
 
 
-def over_chi(f, df, nc, t, points=POINTS):
+def over_chi(f, df, nc, t, points=CHI_POINTS):
     """The mean of f(s, t s - nc). With s = exp(u), u = v + 1 - exp(-v), a few equal steps reach the far
     end of small s."""
     d = primal_of(df)
     low, high = -(sqrt(76.0 / d) + 76.0 / d), 0.5 * log(1.0 + 2.0 * sqrt(80.0 / d) + 160.0 / d)
     start, end = -log(1.0 - low), 1.0 + high
-    step = last((end - start) / (points - 1.0))
-    v = last(start) + step * np.arange(points)
+    step = with_last_axis((end - start) / (points - 1.0))
+    v = with_last_axis(start) + step * np.arange(points)
     u = v + 1.0 - exp(-v)
-    s, k = exp(u), last(df)
+    s, k = exp(u), with_last_axis(df)
     chi = exp(k * u - 0.5 * k * s * s + 0.5 * k * log(0.5 * k) - gammaln(0.5 * k))
-    inside = select(abs(primal_of(nc)) <= MOST, 1.0, math.nan)
-    return 2.0 * inside * sum(chi * f(s, last(t) * s - last(nc)) * (1.0 + exp(-v)) * step, -1)
+    inside = select(abs(primal_of(nc)) <= MOST_NONCENTRALITY, 1.0, math.nan)
+    return 2.0 * inside * sum(chi * f(s, with_last_axis(t) * s - with_last_axis(nc)) * (1.0 + exp(-v)) * step, -1)
 
 
-def bell(z):
+def gaussian_bell(z):
     return exp(-0.5 * square(z)) / ROOT_2PI
 
 
 def nct_by_df(out, df, nc, t):
     centre = 0.5 * (log(0.5 * df) + 1.0 - digamma(0.5 * df))
-    return over_chi(lambda s, z: (last(centre) + log(s) - 0.5 * s * s) * ndtr(z), df, nc, t)
+    return over_chi(lambda s, z: (with_last_axis(centre) + log(s) - 0.5 * s * s) * ndtr(z), df, nc, t)
 
 
 def nct_by_nc(out, df, nc, t):
-    return -over_chi(lambda s, z: bell(z), df, nc, t)
+    return -over_chi(lambda s, z: gaussian_bell(z), df, nc, t)
 
 
 def nct_density(out, df, nc, t):
-    return over_chi(lambda s, z: s * bell(z), df, nc, t)
+    return over_chi(lambda s, z: s * gaussian_bell(z), df, nc, t)
 
 
 def nct_tail(df, nc, t):
@@ -148,7 +148,7 @@ def nct_tail(df, nc, t):
     return over_chi(lambda s, z: ndtr(-z), df, nc, t)
 
 
-nctdtr = function(sp.nctdtr, nct_by_df, nct_by_nc, nct_density)
+nctdtr = special_function(sp.nctdtr, nct_by_df, nct_by_nc, nct_density)
 nctdtridf = inverse(sp.nctdtridf, nctdtr, 0, 0)
 nctdtrinc = inverse(sp.nctdtrinc, nctdtr, 1, 1)
 nctdtrit = inverse(sp.nctdtrit, nctdtr, 2, 2)

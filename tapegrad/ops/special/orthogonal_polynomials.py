@@ -15,10 +15,10 @@ from ..._core.primitive import primal_of, values_of
 from ..elementwise import cos, exp, select
 from ..piecewise import floor
 from ..shaping import sum
-from .declare import PARTIALS, Whole, function, greatest, implements, last, library
+from .declare import PARTIALS, IntegerArgument, greatest, implements_special, library_function, special_function, with_last_axis
 from .gamma import binom, digamma, poch
 
-DEGREE = Whole("the degree is a constant")
+DEGREE = IntegerArgument("the degree is a constant")
 
 
 def below(n, factor, f, *args):
@@ -36,7 +36,7 @@ def over_lower(n, f):
     n = primal_of(n) * 1.0
     most = values_of(n)
     k = np.arange(max(int(greatest(most)), 1) * 1.0)
-    m = last(n) if np.ndim(n) else n
+    m = with_last_axis(n) if np.ndim(n) else n
     y = select(k < m, f(select(k < m, m, k + 1.0), k), 0.0)
     return select(n == floor(n), sum(y, -1), math.nan)
 
@@ -45,13 +45,19 @@ def jacobi_by(first):
     """The derivative with respect to a (`first`) or b."""
 
     def partial(out, n, a, b, x):
-        own, other, s = (last(a), last(b), 1.0) if first else (last(b), last(a), -1.0)
+        own, other, s = (with_last_axis(a), with_last_axis(b), 1.0) if first else (with_last_axis(b), with_last_axis(a), -1.0)
 
         def term(m, k):
             rise = own + other + k + 1.0
             ratio = poch(other + k + 1.0, m - k) / poch(rise, m - k)
-            lower = (rise + k) / (m - k) * ratio * power_of_sign(s, m - k) * eval_jacobi(k, last(a), last(b), last(x))
-            return (last(out) + lower) / (m + rise)
+            lower = (
+                (rise + k)
+                / (m - k)
+                * ratio
+                * power_of_sign(s, m - k)
+                * eval_jacobi(k, with_last_axis(a), with_last_axis(b), with_last_axis(x))
+            )
+            return (with_last_axis(out) + lower) / (m + rise)
 
         return over_lower(n, term)
 
@@ -62,7 +68,7 @@ def power_of_sign(s, k):
     return 1.0 if s > 0 else 1.0 - 2.0 * (k % 2.0)
 
 
-eval_jacobi: Any = function(
+eval_jacobi: Any = special_function(
     sp.eval_jacobi,
     DEGREE,
     jacobi_by(True),
@@ -73,28 +79,28 @@ eval_jacobi: Any = function(
 
 def gegenbauer_by_parameter(out, n, a, x):
     def term(m, k):
-        c = last(a)
+        c = with_last_axis(a)
         even = 1.0 - (m - k) % 2.0
-        lower = 4.0 * even * (k + c) / ((k + m + 2.0 * c) * (m - k)) * eval_gegenbauer(k, c, last(x))
-        return lower + (2.0 * (k + 1.0) / ((k + 2.0 * c) * (2.0 * (k + c) + 1.0)) + 2.0 / (k + m + 2.0 * c)) * last(out)
+        lower = 4.0 * even * (k + c) / ((k + m + 2.0 * c) * (m - k)) * eval_gegenbauer(k, c, with_last_axis(x))
+        return lower + (2.0 * (k + 1.0) / ((k + 2.0 * c) * (2.0 * (k + c) + 1.0)) + 2.0 / (k + m + 2.0 * c)) * with_last_axis(out)
 
     return over_lower(n, term)
 
 
-eval_gegenbauer: Any = function(
+eval_gegenbauer: Any = special_function(
     sp.eval_gegenbauer, DEGREE, gegenbauer_by_parameter, lambda out, n, a, x: below(n, 2.0 * a, eval_gegenbauer, a + 1.0, x)
 )
-eval_legendre = function(sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x))
-eval_chebyu = function(sp.eval_chebyu, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 2.0, x))
-eval_chebyt = function(sp.eval_chebyt, DEGREE, lambda out, n, x: below(n, n, eval_chebyu, x))
-eval_chebys = function(sp.eval_chebys, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 2.0, 0.5 * x))
-eval_chebyc = function(sp.eval_chebyc, DEGREE, lambda out, n, x: below(n, n, eval_chebys, x))
-eval_sh_legendre = function(sp.eval_sh_legendre, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0))
-eval_sh_chebyu = function(sp.eval_sh_chebyu, DEGREE, lambda out, n, x: below(n, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0))
-eval_sh_chebyt = function(sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_chebyu, 2.0 * x - 1.0))
+eval_legendre = special_function(sp.eval_legendre, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 1.5, x))
+eval_chebyu = special_function(sp.eval_chebyu, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 2.0, x))
+eval_chebyt = special_function(sp.eval_chebyt, DEGREE, lambda out, n, x: below(n, n, eval_chebyu, x))
+eval_chebys = special_function(sp.eval_chebys, DEGREE, lambda out, n, x: below(n, 1.0, eval_gegenbauer, 2.0, 0.5 * x))
+eval_chebyc = special_function(sp.eval_chebyc, DEGREE, lambda out, n, x: below(n, n, eval_chebys, x))
+eval_sh_legendre = special_function(sp.eval_sh_legendre, DEGREE, lambda out, n, x: below(n, 2.0, eval_gegenbauer, 1.5, 2.0 * x - 1.0))
+eval_sh_chebyu = special_function(sp.eval_sh_chebyu, DEGREE, lambda out, n, x: below(n, 4.0, eval_gegenbauer, 2.0, 2.0 * x - 1.0))
+eval_sh_chebyt = special_function(sp.eval_sh_chebyt, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_chebyu, 2.0 * x - 1.0))
 
 
-def shifted(n, p, q, x, k):
+def shifted_jacobi(n, p, q, x, k):
     """The first partial derivative of the Jacobi polynomial on (0, 1) with respect to its argument k,
     over its leading coefficient."""
     a, b, y = p - q, q - 1.0, 2.0 * x - 1.0
@@ -103,39 +109,39 @@ def shifted(n, p, q, x, k):
 
 def sh_jacobi_by_p(out, n, p, q, x):
     m = primal_of(n)
-    return shifted(n, p, q, x, 1) - out * (digamma(2.0 * m + p) - digamma(m + p))
+    return shifted_jacobi(n, p, q, x, 1) - out * (digamma(2.0 * m + p) - digamma(m + p))
 
 
-eval_sh_jacobi: Any = function(
+eval_sh_jacobi: Any = special_function(
     sp.eval_sh_jacobi,
     DEGREE,
     sh_jacobi_by_p,
-    lambda out, n, p, q, x: shifted(n, p, q, x, 2) - shifted(n, p, q, x, 1),
+    lambda out, n, p, q, x: shifted_jacobi(n, p, q, x, 2) - shifted_jacobi(n, p, q, x, 1),
     lambda out, n, p, q, x: below(n, n, eval_sh_jacobi, p + 2.0, q + 1.0, x),
 )
-eval_genlaguerre: Any = function(
+eval_genlaguerre: Any = special_function(
     sp.eval_genlaguerre,
     DEGREE,
-    lambda out, n, a, x: over_lower(n, lambda m, k: eval_genlaguerre(k, last(a), last(x)) / (m - k)),
+    lambda out, n, a, x: over_lower(n, lambda m, k: eval_genlaguerre(k, with_last_axis(a), with_last_axis(x)) / (m - k)),
     lambda out, n, a, x: below(n, -1.0, eval_genlaguerre, a + 1.0, x),
 )
-eval_laguerre = function(sp.eval_laguerre, DEGREE, lambda out, n, x: below(n, -1.0, eval_genlaguerre, 1.0, x))
-eval_hermite: Any = function(sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x))
-eval_hermitenorm: Any = function(sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x))
+eval_laguerre = special_function(sp.eval_laguerre, DEGREE, lambda out, n, x: below(n, -1.0, eval_genlaguerre, 1.0, x))
+eval_hermite: Any = special_function(sp.eval_hermite, DEGREE, lambda out, n, x: below(n, 2.0 * n, eval_hermite, x))
+eval_hermitenorm: Any = special_function(sp.eval_hermitenorm, DEGREE, lambda out, n, x: below(n, n, eval_hermitenorm, x))
 
 
-@implements(sp.assoc_laguerre)
+@implements_special(sp.assoc_laguerre)
 def assoc_laguerre(x, n, k=0.0):
     return eval_genlaguerre(n, k, x)
 
 
 # (x^2 - 1) P' = v x P_v - (v + m) P_(v-1)
-lpmv: Any = function(
+lpmv: Any = special_function(
     sp.lpmv, DEGREE, DEGREE, lambda out, m, v, x: (v * x * out - (v + m) * lpmv(m, select(v == 0, -v, v - 1), x)) / (x * x - 1.0)
 )
 
 
-@implements(sp.diric)
+@implements_special(sp.diric)
 def diric(x, n):
     """sin(n x / 2) / (n sin(x / 2)), as a sum of cosines, which is smooth where the sine is zero."""
     n = int(primal_of(n))
@@ -144,7 +150,7 @@ def diric(x, n):
     return 2.0 / n * builtins.sum(cos((k + 0.5) * x) for k in range(n // 2))
 
 
-def harmonic(n, m, theta, phi):
+def spherical_harmonic(n, m, theta, phi):
     """The harmonic, with 0 for an order beyond the degree, where CuPy's function gives nan."""
     beyond = abs(m) > n
     return select(beyond, 0.0, 1.0) * sph_harm_y_of(n, select(beyond, 0 * m, m), theta, phi)
@@ -155,21 +161,27 @@ def along_theta(out, n, m, theta, phi):
     n, m = primal_of(n), primal_of(m)
     up, down = np.sqrt(np.maximum((n - m) * (n + m + 1.0), 0.0)), np.sqrt(np.maximum((n + m) * (n - m + 1.0), 0.0))
     turn = exp(1j * phi)
-    raised, lowered = harmonic(n, m + 1, theta, phi), harmonic(n, m - 1, theta, phi)
+    raised, lowered = spherical_harmonic(n, m + 1, theta, phi), spherical_harmonic(n, m - 1, theta, phi)
     return 0.5 * (up * raised / turn - down * lowered * turn)
 
 
-sph_harm_y_of = function(
-    None, DEGREE, DEGREE, along_theta, lambda out, n, m, theta, phi: 1j * m * out, body=library(sp.sph_harm_y), name="sph_harm_y_of"
+sph_harm_y_of = special_function(
+    None,
+    DEGREE,
+    DEGREE,
+    along_theta,
+    lambda out, n, m, theta, phi: 1j * m * out,
+    body=library_function(sp.sph_harm_y),
+    name="sph_harm_y_of",
 )
 
 
-@implements(sp.comb)
+@implements_special(sp.comb)
 def comb(N, k, *, exact=False, repetition=False):
     return binom(N + k - 1.0 if repetition else N, k)
 
 
-@implements(sp.perm)
+@implements_special(sp.perm)
 def perm(N, k, exact=False):
     return poch(N - k + 1.0, k)
 
@@ -194,7 +206,7 @@ class Polynomial:
         )
 
 
-def polynomial(name, n, monic, evaluate, leading, *parameters):
+def orthogonal_polynomial(name, n, monic, evaluate, leading, *parameters):
     """`leading`: the coefficient of x^n, by which a monic polynomial is divided."""
     n = int(values_of(n))
     if n < 0:
@@ -203,23 +215,23 @@ def polynomial(name, n, monic, evaluate, leading, *parameters):
     return Polynomial(name, n, lambda x: evaluate(n * 1.0, *parameters, x) / scale)
 
 
-@implements(sp.jacobi)
+@implements_special(sp.jacobi)
 def jacobi(n, alpha, beta, monic=False):
     leading = lambda n, a, b: poch(n + a + b + 1.0, n * 1.0) / (2.0**n * math.factorial(n))
-    return polynomial("jacobi", n, monic, eval_jacobi, leading, alpha, beta)
+    return orthogonal_polynomial("jacobi", n, monic, eval_jacobi, leading, alpha, beta)
 
 
-@implements(sp.sh_jacobi)
+@implements_special(sp.sh_jacobi)
 def sh_jacobi(n, p, q, monic=False):
-    return polynomial("sh_jacobi", n, monic, eval_sh_jacobi, lambda n, p, q: 1.0, p, q)
+    return orthogonal_polynomial("sh_jacobi", n, monic, eval_sh_jacobi, lambda n, p, q: 1.0, p, q)
 
 
-@implements(sp.gegenbauer)
+@implements_special(sp.gegenbauer)
 def gegenbauer(n, alpha, monic=False):
     leading = lambda n, a: 2.0**n * poch(a, n * 1.0) / math.factorial(n)
-    return polynomial("gegenbauer", n, monic, eval_gegenbauer, leading, alpha)
+    return orthogonal_polynomial("gegenbauer", n, monic, eval_gegenbauer, leading, alpha)
 
 
-@implements(sp.genlaguerre)
+@implements_special(sp.genlaguerre)
 def genlaguerre(n, alpha, monic=False):
-    return polynomial("genlaguerre", n, monic, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n), alpha)
+    return orthogonal_polynomial("genlaguerre", n, monic, eval_genlaguerre, lambda n, a: (-1.0) ** n / math.factorial(n), alpha)

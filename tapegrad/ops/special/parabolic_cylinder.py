@@ -17,11 +17,11 @@ from ..._core.primitive import primal_of
 from ..declare import primitive, rules, same
 from ..elementwise import exp, log, select, times0
 from ..shaping import sum
-from .declare import function, greatest, implements, last
+from .declare import greatest, implements_special, special_function, with_last_axis
 from .gamma import rgamma, rgamma_slope
-from .incomplete import central
+from .incomplete import central_moment
 
-MOST = 2000  # terms
+MOST_RECURRENCE_TERMS = 2000  # terms
 POINTS = np.linspace(0.0, 1.0, 800)
 LOG2, ROOT_PI = math.log(2.0), math.sqrt(math.pi)
 
@@ -41,7 +41,7 @@ def cylinder_series(a, x, *, odd, sign, n, slope=False):
     now = [np.ones(x.shape), *[np.zeros(x.shape)] * n]  # of orders 0, .., n: c[k] x^(k - odd)
     before = [np.zeros(x.shape)] * (n + 1)
     total, quiet = now[n] * (1.0 if odd or not slope else 0.0), 0
-    for k in range(odd, MOST, 2):
+    for k in range(odd, MOST_RECURRENCE_TERMS, 2):
         new = [
             (a * c + (m * now[m - 1] if m else 0.0) + 0.25 * sign * square * b) * square / ((k + 2.0) * (k + 1.0))
             for m, (c, b) in enumerate(zip(now, before, strict=True))
@@ -96,7 +96,7 @@ def by_integral(v, x, n):
     weight = np.exp(-v[..., None] * s - 0.5 * t * t - x[..., None] * t + front[..., None]) * (wide * POINTS[1])[..., None]
     rise = sp.digamma(-v)[..., None] - s
     cumulant = lambda i, _: ((-1) ** (i - 1) * sp.polygamma(i - 1, -v))[..., None]
-    moments = [sum_of([math.comb(m, j) * rise ** (m - j) * central(cumulant, j) for j in range(m + 1)]) for m in range(n + 1)]
+    moments = [sum_of([math.comb(m, j) * rise ** (m - j) * central_moment(cumulant, j) for j in range(m + 1)]) for m in range(n + 1)]
     return [(weight * moment).sum(-1) for moment in moments]
 
 
@@ -161,16 +161,16 @@ def v_by_order(v, x, slope):
 
 
 BERNOULLI = (1 / 12, -1 / 120, 1 / 252, -1 / 240, 1 / 132, -691 / 32760, 1 / 12)  # B_2k / 2k
-SHIFT = 14
+LOG_GAMMA_SHIFT = 14
 
 
 def psi_of_complex(z):
-    far = z + float(SHIFT)
+    far = z + float(LOG_GAMMA_SHIFT)
     square = 1.0 / (far * far)
     tail = 0.0
     for c in reversed(BERNOULLI):
         tail = (tail + c) * square
-    return log(far) - 0.5 / far - tail - sum(1.0 / (last(z) + np.arange(SHIFT * 1.0)), -1)
+    return log(far) - 0.5 / far - tail - sum(1.0 / (with_last_axis(z) + np.arange(LOG_GAMMA_SHIFT * 1.0)), -1)
 
 
 def w_by_order(a, x, slope):
@@ -182,7 +182,7 @@ def w_by_order(a, x, slope):
     return by_solutions((y, rise * y, s, -rise * s), a, x, -1.0, slope)
 
 
-w_at_zero = function(
+w_at_zero = special_function(
     None,
     lambda out, a: 0.25 * out * (psi_of_complex(0.5j * a + 0.75).imag - psi_of_complex(0.5j * a + 0.25).imag),
     body=lambda a: 2**-0.75 * np.exp(0.5 * (sp.loggamma(0.25 + 0.5j * a) - sp.loggamma(0.75 + 0.5j * a)).real),
@@ -196,10 +196,10 @@ def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> tu
     """The two operations y and y', with y'' = coefficient(parameter, x) y, and the function that returns
     both."""
     name = scipys.__name__
-    y = function(
+    y = special_function(
         None, lambda out, v, x: by_order(v, x, False), lambda out, v, x: dy(v, x), body=lambda v, x: scipys(v, x)[0], name=name + "_value"
     )
-    dy = function(
+    dy = special_function(
         None,
         lambda out, v, x: by_order(v, x, True),
         lambda out, v, x: coefficient(v, x) * y(v, x),
@@ -211,7 +211,7 @@ def cylinders(scipys: Callable, coefficient: Callable, by_order: Callable) -> tu
         return y(v, x), dy(v, x)
 
     of.__name__ = name
-    return y, dy, implements(scipys)(of)
+    return y, dy, implements_special(scipys)(of)
 
 
 _, _, pbdv = cylinders(sp.pbdv, lambda v, x: 0.25 * x * x - v - 0.5, d_by_order)

@@ -15,7 +15,7 @@ from ..elementwise import times0
 from .asymptotic import special_of2
 from .gamma import BERNOULLI
 
-SHIFT = 12
+ZETA_SHIFT = 12
 
 
 @primitive()
@@ -33,8 +33,8 @@ def zeta_order(x, q, *, n):
     x, q = xp.broadcast_arrays(xp.asarray(x, dtype=float), xp.asarray(q, dtype=float))
     ok = (x > 1) & (q > 0)
     s, a = xp.where(ok, x, 2.0), xp.where(ok, q, 1.0)
-    total = sum(xp.log(a + k) ** n * (a + k) ** -s for k in range(SHIFT))
-    t = a + SHIFT
+    total = sum(xp.log(a + k) ** n * (a + k) ** -s for k in range(ZETA_SHIFT))
+    t = a + ZETA_SHIFT
     u = xp.log(t)
     total = total + 0.5 * u**n * t**-s
     total = total + t ** (1.0 - s) * sum(math.perm(n, j) * u ** (n - j) / (s - 1.0) ** (j + 1) for j in range(n + 1))

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...kernels.launch import waiting
-from ...kernels.launch.cpu import HEADER, address, compiled
+from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import packed
 from ..costs import (
     BLOCK_ELEMENT_NS,
@@ -29,10 +29,10 @@ from ..costs import (
     WRITE_NS,
 )
 from ..record.instructions import ufunc_of
-from ..record.settings_keys import key_of
+from ..record.settings_keys import settings_key
 from ..scalar_graph import Exact, of_truth
-from .loops import STARTS, Access, Loops, Nest
-from .regions import Added, Element, Moved, cells
+from .loops import STARTS, ArrayAccess, Loops, Nest
+from .regions import Element, RegionView, WrittenSum, cells
 
 FLOATS = {np.dtype("f8"): 64, np.dtype("f4"): 32}
 BOOL, INTEGERS = np.dtype(bool), frozenset((np.dtype("i8"), np.dtype("i4")))
@@ -40,7 +40,7 @@ RECYCLED = 1 << 20, 1 << 28  # bytes of results whose memory is used again, once
 CODES: dict = {}
 
 
-class Summed:
+class SummedValue:
     """A sum, or an extreme: its operand is read at all places."""
 
     cost = 1
@@ -57,7 +57,7 @@ class Group:
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
         self.watched, self.forms = {k for k, i in now.code if i.watched}, now.forms
         self.dtype = np.dtype("f8") if now.dtype is None else now.dtype
-        self.carried, self.stored = shares(kinds, now)
+        self.carried, self.stored = buffer_shares(kinds, now)
         self.left = [*self.stored, *self.sums]
         needed = {*self.stored, *[d.k for d in self.sums.values()]}
         for k in reversed(now.values):
@@ -79,14 +79,16 @@ class Group:
         saved = 0.0
         for k, _ in now.code:
             d = now.values.get(k) or now.sums[k]
-            if k not in self.carried and not (type(d) is Moved and d.is_view):
+            if k not in self.carried and not (type(d) is RegionView and d.is_view):
                 size = (
-                    d.region if type(d) is Moved and d.region is not None else math.prod(d.shape if type(d) is Summed else self.shown[k][1])
+                    d.region
+                    if type(d) is RegionView and d.region is not None
+                    else math.prod(d.shape if type(d) is SummedValue else self.shown[k][1])
                 )
                 if k in self.kinds.within:
                     saved += BLOCK_ROW_NS + (BLOCK_ELEMENT_NS if d.cost < COSTLY_OPERATIONS else SLOW_ELEMENT_NS) * size
                 else:
-                    saved += (WRITE_NS if type(d) is Moved else CALL_NS) + (PASS_ELEMENT_NS + OPERATION_NS * d.cost) * size
+                    saved += (WRITE_NS if type(d) is RegionView else CALL_NS) + (PASS_ELEMENT_NS + OPERATION_NS * d.cost) * size
         return saved - GROUP_ENTRY_NS - PASS_ELEMENT_NS * sum([math.prod(self.shown[k][1]) for k in (*self.arrays, *self.written)])
 
     def key(self) -> Any:
@@ -98,9 +100,9 @@ class Group:
         for k, d in self.values.items():
             if type(d) is Element:
                 said = ufunc_of(d.i)
-                params = repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__ if said else key_of(d.i.params)
+                params = repr([getattr(a, "k", a) for a in d.i.params["args"]]) + said.__name__ if said else settings_key(d.i.params)
                 found += [id(d.i.prim), params, *[of(s) for s, _ in d.sources()], k in self.watched]
-            elif type(d) is Added:
+            elif type(d) is WrittenSum:
                 found += [0, *[(of(s), m) for s, m in d.terms], k in self.watched]
             else:
                 for p in d.pieces:
@@ -111,7 +113,7 @@ class Group:
             found += [of(d.k), d.axes, d.shape, d.how, *self.shown[k][1:3], k in self.watched]
         return tuple(found)
 
-    def ready(self) -> "Code":
+    def ready(self) -> "GroupCode":
         """Its code: that of a group of the same text, if there is one."""
         try:
             key = self.key()
@@ -132,13 +134,13 @@ class Group:
         try:
             state = self.pool.pop()
         except IndexError:
-            state = State(self)
+            state = CallMemory(self)
         out = code.call(state, *given)
         self.pool.append(state)
         return out
 
 
-def shares(kinds: Any, now: Any) -> tuple:
+def buffer_shares(kinds: Any, now: Any) -> tuple:
     """(views that are carried on, values that are written), of those gathered."""
     carried: dict = {}
     stored = []
@@ -146,7 +148,7 @@ def shares(kinds: Any, now: Any) -> tuple:
         later = [u for u in kinds.users.get(k, ()) if u not in now.values and u not in now.sums and u not in kinds.done]
         if k not in kinds.ends and not later:
             continue
-        view = type(d) is Moved and d.is_view
+        view = type(d) is RegionView and d.is_view
         near = view and (d.sources()[0][0] not in now.values or d.sources()[0][0] in carried)
         if near and k not in kinds.ends and all([kinds.known[u] is not None for u in later]):
             carried[k] = d
@@ -155,7 +157,7 @@ def shares(kinds: Any, now: Any) -> tuple:
     return carried, stored
 
 
-class Code:
+class GroupCode:
     """The machine code of a group, and of all that are like it."""
 
     def __init__(self, group: Group):
@@ -174,9 +176,9 @@ class Code:
         sizes = [self.shown[a][3].itemsize for a in self.table]
         loops = Loops(self.g, list(self.nests.values()), sizes, totals, FLOATS[self.group.dtype])
         self.room, self.items, self.work, self.serial, self.lines = loops.room, loops.items, loops.work, loops.serial, loops.lines
-        self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "all"))
-        self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(compiled(loops.text, "loop"))
-        self.last = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(compiled(loops.text, "last"))
+        self.all = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function_address(loops.text, "all"))
+        self.part = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)(function_address(loops.text, "loop"))
+        self.last = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function_address(loops.text, "last"))
         self.call = self.caller()
         del self.group, self.g, self.nests, self.values, self.sums, self.shown
 
@@ -199,15 +201,15 @@ class Code:
 
     def store(self, k: int) -> None:
         form = self.group.forms.get(k)
-        strides = packed(form, self.shown[k][3].itemsize) if form else laid_out(self.shown[k])
+        strides = packed(form, self.shown[k][3].itemsize) if form else packed_strides(self.shown[k])
         for nest, place, axes in self.boxes(k, form or self.shown[k][1]):
             first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
-            access = Access(self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL)
+            access = ArrayAccess(self.table[k], first, tuple([strides[a] for a in axes]), self.shown[k][3] == BOOL)
             nest.stores.append((self.node(nest, k, place), access))
 
-    def add_up(self, k: int, d: Summed) -> None:
+    def add_up(self, k: int, d: SummedValue) -> None:
         kept = [a for a in range(len(d.shape)) if a not in d.axes]
-        strides = laid_out(self.shown[k])
+        strides = packed_strides(self.shown[k])
         own = dict(zip(kept, strides if len(strides) == len(kept) else [strides[a] for a in kept], strict=True))
         for nest, place, axes in self.boxes(d.k, d.shape):
             node = self.node(nest, d.k, place)
@@ -217,7 +219,7 @@ class Code:
                 nest.sums.append((node, d.how))
             else:
                 first = sum([place[a][0] * own[a] for a in kept])
-                nest.partial.append((node, Access(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
+                nest.partial.append((node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
         """The node of value k at this place: what is asked for is found from the last instruction to the first, and made in turn."""
@@ -235,7 +237,8 @@ class Code:
             for at in asked.get(v, ()):
                 if (v, at) not in nest.known:
                     x = [
-                        nest.known[a, there] if a in self.values else self.leaf(nest, a, there, form_of(d, a)) for a, there in needs[v, at]
+                        nest.known[a, there] if a in self.values else self.leaf(nest, a, there, argument_form(d, a))
+                        for a, there in needs[v, at]
                     ]
                     n = d.node(self.g, x)
                     if self.shown[v][3] != BOOL and self.g.boolean(n):
@@ -247,7 +250,7 @@ class Code:
     def check(self, nest: Nest, v: int, n: int) -> None:
         """A plain call might warn of this value, or a function ends before NumPy's: it is to be finite."""
         d, op = self.values[v], self.g.op[n]
-        if type(d) is Moved or self.shown[v][3] == BOOL or op in ("const", "in") or n in nest.loads:
+        if type(d) is RegionView or self.shown[v][3] == BOOL or op in ("const", "in") or n in nest.loads:
             return
         if v not in self.group.watched and not (type(d) is Element and d.bounded):
             return
@@ -270,7 +273,7 @@ class Code:
         strides = packed(form, dtype.itemsize) if form else strides
         first = sum([start * s for (start, _), s in zip(place, strides, strict=True)])
         steps = tuple([sum([own[d] * s for (_, own), s in zip(place, strides, strict=True)]) for d in range(len(nest.extents))])
-        access = Access(self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0)
+        access = ArrayAccess(self.table[a], first, steps, dtype == BOOL, 8 * dtype.itemsize if dtype in INTEGERS else 0)
         node = self.g.input("y", 0, (access.pointer, first, steps))
         node = self.g.raw("ne", node, self.g.zero) if access.truth else node
         nest.loads.setdefault(node, access)
@@ -280,7 +283,7 @@ class Code:
 
     def caller(self) -> Callable:
         """Its call as a text: (state, *given, *memory for what is written or None)."""
-        group, space = self.group, {"inf": math.inf, "HEADER": HEADER, "address": address, "spread": waiting.spread, "code": self}
+        group, space = self.group, {"inf": math.inf, "HEADER": HEADER, "address": data_pointer, "spread": waiting.run_blocks, "code": self}
         names = {a: f"v{n}" for n, a in enumerate(group.given)}
         places = [f"o{n}" for n in range(len(group.written))]
         lines = []
@@ -298,7 +301,7 @@ class Code:
         inside = [where.format(x) for x in (*[names[a] for a in group.arrays], *places)]
         lines += ["t = state.table"] + [f"t[{n}] = {x}" for n, x in enumerate(inside)]
         lines += [f"state.numbers[{n}] = {names[a]}" for n, a in enumerate(group.single)]
-        if self.serial or self.work <= waiting.WORTH:
+        if self.serial or self.work <= waiting.THREADED_OPERATIONS:
             lines.append("code.all(state.address)")
         else:
             lines.append("spread(code.items, code.work, lambda a, b: code.part(state.address, a, b)); code.last(state.address)")
@@ -315,11 +318,11 @@ class Code:
         return space["call"]
 
 
-def form_of(d: Any, a: int) -> tuple | None:
-    return d.form if type(d) is Moved and d.base == a else None
+def argument_form(d: Any, a: int) -> tuple | None:
+    return d.form if type(d) is RegionView and d.base == a else None
 
 
-def laid_out(shown: tuple) -> tuple:
+def packed_strides(shown: tuple) -> tuple:
     """The strides of fresh memory for a value: in the order that was recorded, without gaps."""
     _, shape, strides, dtype, _ = shown
     found, step = [0] * len(shape), dtype.itemsize
@@ -332,15 +335,15 @@ def laid_out(shown: tuple) -> tuple:
 def maker(shown: tuple) -> Callable:
     """What makes fresh memory for a value."""
     _, shape, _, dtype, _ = shown
-    strides = laid_out(shown)
+    strides = packed_strides(shown)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
     turned, back = tuple([shape[a] for a in order]), tuple([order.index(a) for a in range(len(shape))])
     plain = order == list(range(len(shape)))
     make = (lambda: np.empty(shape, dtype)) if plain else lambda: np.empty(turned, dtype).transpose(back)
-    return Kept(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
+    return ArrayPool(make) if plain and RECYCLED[0] <= math.prod(shape) * dtype.itemsize <= RECYCLED[1] else make
 
 
-class Kept:
+class ArrayPool:
     """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as the loop."""
 
     __slots__ = ("make", "pool")
@@ -360,16 +363,16 @@ class Kept:
         return old
 
 
-def alone() -> int:
+def base_refcount() -> int:
     """What getrefcount says of an array that one name holds."""
     v = np.empty(1)
     return sys.getrefcount(v)
 
 
-ALONE = alone()
+ALONE = base_refcount()
 
 
-class State:
+class CallMemory:
     """Memory for one call at a time."""
 
     __slots__ = ("numbers", "sums", "flag", "totals", "table", "address")
@@ -381,5 +384,5 @@ class State:
         self.totals = np.empty(max(len(group.totals), 1), group.dtype)
         self.flag = np.zeros(1, np.int64)
         self.table = (ctypes.c_int64 * (count + 4))()
-        self.table[count:] = [address(x) for x in (self.numbers, self.sums, self.flag, self.totals)]
+        self.table[count:] = [data_pointer(x) for x in (self.numbers, self.sums, self.flag, self.totals)]
         self.address = ctypes.addressof(self.table)

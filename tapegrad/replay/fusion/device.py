@@ -12,16 +12,16 @@ import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.registry import load
 from ...kernels.emit import elementary
-from ...kernels.emit.cuda_builder import BITS, HEAD, Writer, function
+from ...kernels.emit.cuda_builder import BITS, HEAD, CudaBuilder, device_function
 from ...kernels.graph.nodes import COMPARE
 from ..costs import BLOCK_THREADS, LAUNCH_BLOCKS
-from .compiled_groups import BOOL, FLOATS, Code, Group, laid_out
+from .compiled_groups import BOOL, FLOATS, Group, GroupCode, packed_strides
 from .loops import Nest
 
 TYPES = {BOOL: "unsigned char", np.dtype("i8"): "long long", np.dtype("i4"): "int"}
 
 
-class Text(Writer):
+class DeviceText(CudaBuilder):
     """The text of a kernel."""
 
     def __init__(self, g: Any, nests: list, bits: int):
@@ -55,7 +55,7 @@ class Text(Writer):
         head = HEAD.format(real="double" if self.bits == 64 else "float", integer=integer) + BITS.format(
             real="real", whole="whole", integer=integer
         )
-        own = "".join([function(name, self.bits) for name in sorted(self.functions)])
+        own = "".join([device_function(name, self.bits) for name in sorted(self.functions)])
         body = "\n".join(self.lines)
         return f'{head}{own}extern "C" __global__ void group({", ".join(given)}) {{\n{body}\n}}\n'
 
@@ -90,7 +90,7 @@ class Text(Writer):
         return ("true" if args[0] else "false") if op == "bool" else env[n]
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
-        if elementary.is_function(op):
+        if elementary.is_called_function(op):
             self.functions.add(op)
             return self.let(f"own_{elementary.identifier(op)}({', '.join(x)})")
         if op in COMPARE:
@@ -102,7 +102,7 @@ class Text(Writer):
         return getattr(self, op)(*x)
 
 
-class DeviceCode(Code):
+class DeviceCode(GroupCode):
     """The kernel of a group, and of all that are like it."""
 
     serial, room = False, 0
@@ -110,7 +110,7 @@ class DeviceCode(Code):
     def compile(self, totals: list) -> None:
         group, nests = self.group, list(self.nests.values())
         dtypes = lambda values: [self.shown[k][3] for k in values]
-        text = Text(self.g, nests, FLOATS[group.dtype])
+        text = DeviceText(self.g, nests, FLOATS[group.dtype])
         self.text = text.text(dtypes(group.arrays), dtypes(group.written), len(group.single), [parts for parts, *_ in totals])
         self.lines = self.text.count("\n")
         self.items = self.work = sum([math.prod(nest.extents) for nest in nests])
@@ -154,7 +154,7 @@ class DeviceCode(Code):
 def layout(shown: tuple) -> tuple:
     """(shape in memory order, dtype, axes) of fresh memory for a value."""
     _, shape, _, dtype, _ = shown
-    strides = laid_out(shown)
+    strides = packed_strides(shown)
     order = sorted(range(len(shape)), key=lambda a: (-strides[a], a))
     return tuple([shape[a] for a in order]), dtype, tuple([order.index(a) for a in range(len(shape))])
 

@@ -23,16 +23,16 @@ from ..costs import (
 )
 from ..program import GROUP, LAID, PART, Instruction, Program
 from ..scalar_graph import as_number, cost, of_graph
-from .compiled_groups import BOOL, FLOATS, INTEGERS, Code, Group, Summed, laid_out
+from .compiled_groups import BOOL, FLOATS, INTEGERS, Group, GroupCode, SummedValue, packed_strides
 from .device import DeviceCode, worth
-from .regions import Added, Element, Moved, broadcast, cuts_of, moved, spread_of, viewed
-from .row_products import Rows, gathered, joined
+from .regions import Element, RegionView, WrittenSum, broadcast, cuts_of, moved_region, spread_of, view_region
+from .row_products import RowGroup, join_products, split_by_rows
 
 F8 = np.dtype("f8")
 EXTREMES = ("max", "min")
 
 
-class Kinds:
+class GroupDefinitions:
     """What each instruction is in a group: its definition, or None, as for those of `others`."""
 
     def __init__(self, program: Program, small: int | None = None, others: Any = (), within: Any = ()):
@@ -41,7 +41,7 @@ class Kinds:
         self.on_device = small is None and any(
             [shown[0] is False for shown in self.shown.values()]
         )  # arrays of CuPy then, and none of NumPy
-        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), Code, Group.gain)
+        self.small, self.code, self.gain = (1, DeviceCode, worth) if self.on_device else (max(GROUPED_ELEMENTS, 1), GroupCode, Group.gain)
         self.extended = small is None  # with extremes, counts and integers
         self.small = self.small if small is None else small
         self.there = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
@@ -56,7 +56,7 @@ class Kinds:
                 self.users.setdefault(a, []).append(k)
         for k, i in reversed(program.code):  # a view that others take is theirs
             d = self.known[k]
-            if type(d) is Moved and viewed(i) is not None and not i.params.get("copy") and self.is_asked(k):
+            if type(d) is RegionView and view_region(i) is not None and not i.params.get("copy") and self.is_asked(k):
                 self.known[k] = None
 
     def counted(self) -> set:
@@ -122,7 +122,7 @@ class Kinds:
         kinds = {d for d in dtypes if d in FLOATS}
         if len(kinds) > 1 or (dtype in FLOATS and kinds and dtype not in kinds):
             return None
-        d = moved(i, shapes, shape)
+        d = moved_region(i, shapes, shape)
         if d is not None and (d.form is None or self.is_packed(i.args[0]) and (not d.turned or self.is_packed(k))):
             return d if all([x == dtype or (x is float and dtype != BOOL) for x in dtypes]) else None
         if d is not None:
@@ -163,21 +163,21 @@ class Kinds:
         axes = tuple(range(len(shape))) if axis is None else tuple([a % len(shape) for a in (axis if type(axis) is tuple else (axis,))])
         few = how == "add" and dtype != BOOL and len(axes) < len(shape) and math.prod([shape[a] for a in axes]) <= WRITTEN_OUT_TERMS
         if few and math.prod(self.shown[k][1]) >= self.small:
-            return Added(x, shape, axes, keepdims)
+            return WrittenSum(x, shape, axes, keepdims)
         if len(axes) == len(shape) and keepdims or self.on_device and (len(axes) < len(shape) or not shape or how != "add"):
             return None
-        return Summed(x, axes, shape, how)
+        return SummedValue(x, axes, shape, how)
 
 
 def operands(d: Any, i: Instruction) -> Any:
     """What an instruction reads: of a buffer that is written as a whole, nothing."""
-    return i.args if d is None else [d.k] if type(d) is Summed else [k for k, _ in d.sources()]
+    return i.args if d is None else [d.k] if type(d) is SummedValue else [k for k, _ in d.sources()]
 
 
-class Open:
+class OpenGroup:
     """A group that is being gathered."""
 
-    def __init__(self, carried: dict, before: "Open | None" = None) -> None:
+    def __init__(self, carried: dict, before: "OpenGroup | None" = None) -> None:
         self.values: dict = dict(carried)
         self.sums: dict = {}
         self.code: list = []
@@ -192,9 +192,9 @@ class Open:
     def holds(self, i: Instruction) -> bool:
         return any([a in self.values or a in self.sums for a in i.args])
 
-    def add(self, k: int, i: Instruction, d: Any, kinds: Kinds) -> bool:
+    def add(self, k: int, i: Instruction, d: Any, kinds: GroupDefinitions) -> bool:
         """Can it be one more?"""
-        if type(d) is Summed:
+        if type(d) is SummedValue:
             self.sums[k] = d
         else:
             shape, form = kinds.shown[k][1], getattr(d, "form", None)
@@ -228,20 +228,20 @@ class Reader:
     them, in parts, none of whose groups goes on into the next."""
 
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
-        self.program, self.kinds = program, Kinds(program, others=others, within=within)
+        self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)
         self.by_number = dict(program.code)
         self.ready = {*program.arguments, *program.constants, *[k for k, _ in program.captured]}
         self.order: list = []
         self.groups: list = []
         self.alone: dict = {}  # name -> how many large ones are in no group
         self.others = others
-        self.now = Open({})
+        self.now = OpenGroup({})
         for part in parts or (program.code,):
             for k, i in part:
                 self.read(k, i)
                 self.kinds.done.add(k)
             self.close()
-        joined(self)
+        join_products(self)
 
     def read(self, k: int, i: Instruction) -> None:
         d = self.kinds.known[k]
@@ -269,13 +269,13 @@ class Reader:
         self.order.append((k, i))
         self.ready.add(k)
         large = self.kinds.is_ours(k) and math.prod(self.kinds.shown[k][1]) >= self.kinds.small and k not in self.others
-        if large and viewed(i) is None:
+        if large and view_region(i) is None:
             self.alone[i.name] = self.alone.get(i.name, 0) + 1
 
     def is_copy(self, k: int, i: Instruction) -> bool:
         """Is it a buffer that is written as a whole, with an array like it?"""
         d = self.kinds.known[k]
-        return type(d) is Moved and d.is_view and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
+        return type(d) is RegionView and d.is_view and self.kinds.shown[k][1::2] == self.kinds.shown[i.args[1]][1::2]
 
     def close(self) -> None:
         now = self.now
@@ -290,22 +290,22 @@ class Reader:
                 self.ready.update(made.left)
                 for k in made.written:  # a view of what is not in memory has memory of its own now
                     numpys, shape, _, dtype, _ = shown = self.kinds.shown[k]
-                    self.kinds.shown[k] = (numpys, shape, laid_out(shown), dtype, True)
+                    self.kinds.shown[k] = (numpys, shape, packed_strides(shown), dtype, True)
             else:
                 for k in made.left:
                     self.plain(k, self.by_number[k])
-            self.now = Open(made.carried, now)
+            self.now = OpenGroup(made.carried, now)
         else:
-            self.now = Open(dict(now.values), now)
+            self.now = OpenGroup(dict(now.values), now)
 
 
-def read(program: Program, others: Any, within: Any) -> Reader:
+def read_groups(program: Program, others: Any, within: Any) -> Reader:
     """What belongs to the rows of a large matrix together, if that gives a loop over them; else in order."""
     reader = Reader(program, others, within)
-    if not others and not any([type(group) is Rows for group in reader.groups]):
-        parts = gathered(Kinds(program, within=within))
+    if not others and not any([type(group) is RowGroup for group in reader.groups]):
+        parts = split_by_rows(GroupDefinitions(program, within=within))
         other = Reader(program, others, within, parts) if parts else reader
-        reader = other if any([type(group) is Rows for group in other.groups]) else reader
+        reader = other if any([type(group) is RowGroup for group in other.groups]) else reader
     return reader
 
 

@@ -21,7 +21,7 @@ STARTS = {"add": 0.0, "max": -math.inf, "min": math.inf}  # what is taken togeth
 
 
 @dataclass
-class Access:
+class ArrayAccess:
     """Where an array is read or written: its number in the table, and bytes."""
 
     pointer: int
@@ -92,12 +92,12 @@ class Order:
         each = sum([{0: 0.2, size: 1.0}.get(a.strides[d], 5.0) for a in accesses])
         return -(-n // width) * each / n
 
-    def stride(self, a: Access, level: int) -> int:
+    def stride(self, a: ArrayAccess, level: int) -> int:
         d = self.dims[level]
         return 0 if d is None else a.strides[d]
 
 
-class Text:
+class NestText:
     """The text of one nest."""
 
     def __init__(self, g: Exact, nest: Nest, name: str, places: dict):
@@ -109,7 +109,7 @@ class Text:
         most = 128 // self.size if len(self.code) <= VECTOR_OPERATIONS else 64 // self.size
         self.W = min(most, 1 << (order.inner - 1).bit_length())
         self.b = Builder(self.W, nest.bits)
-        self.runs, self.singles = neighbours([a for _, a in nest.stores], order, self.W, self.size)
+        self.runs, self.singles = adjacent_arrays([a for _, a in nest.stores], order, self.W, self.size)
 
     def moved(self, base: str, stride: int, count: str) -> str:
         if stride == 0 or count == "0":
@@ -218,12 +218,13 @@ class Text:
             old = b(f"load {b.real}, ptr {p}, align {self.size}")
             how = nest.partial[k][2]
             b.lines.append(
-                f"  store {b.real} {together(narrower(b, 1), how, old, halved(b, b.get(cell), how))}, ptr {p}, align {self.size}"
+                f"  store {b.real} {combine_code(narrower(b, 1), how, old, reduce_by_halves(b, b.get(cell), how))}, ptr {p}, align "
+                f"{self.size}"
             )
 
     # --- memory ---
 
-    def spread(self, p: str, a: Access) -> str:
+    def spread(self, p: str, a: ArrayAccess) -> str:
         b = self.b
         one, kind, _, size = self.kind(a)
         x = b(f"load {one}, ptr {p}, align {size}")
@@ -232,14 +233,14 @@ class Text:
         x = b(f"insertelement {kind} poison, {one} {x}, i64 0")
         return b(f"shufflevector {kind} {x}, {kind} poison, <{self.W} x i32> zeroinitializer")
 
-    def converted(self, x: str, a: Access) -> str:
+    def converted(self, x: str, a: ArrayAccess) -> str:
         """What was read as a truth or a number."""
         kind = self.kind(a)[1]
         if a.whole:
             return self.b(f"sitofp {kind} {x} to {self.b.T}")
         return self.b(f"icmp ne {kind} {x}, {'0' if self.W == 1 else 'zeroinitializer'}") if a.truth else x
 
-    def kind(self, a: Access) -> tuple:
+    def kind(self, a: ArrayAccess) -> tuple:
         """(type of an element, of a vector, their suffix, bytes)"""
         b = self.b
         if a.truth or a.whole:
@@ -257,7 +258,7 @@ class Text:
     def all(self, mask: str) -> str:
         return mask or self.b.splat("i1", "true")
 
-    def read(self, p: str, a: Access, j: str, mask: str) -> str:
+    def read(self, p: str, a: ArrayAccess, j: str, mask: str) -> str:
         b, W, stride = self.b, self.W, self.order.stride(a, -1)
         one, kind, suffix, size = self.kind(a)
         if stride == size or W == 1:
@@ -272,7 +273,7 @@ class Text:
             x = b(f"call {kind} @llvm.masked.gather.{suffix}.v{W}p0({given})")
         return self.converted(x, a)
 
-    def write(self, value: str, p: str, a: Access, j: str, mask: str) -> None:
+    def write(self, value: str, p: str, a: ArrayAccess, j: str, mask: str) -> None:
         b, W, stride, line = self.b, self.W, self.order.stride(a, -1), self.b.lines.append
         one, kind, suffix, size = self.kind(a)
         if a.truth:
@@ -335,14 +336,14 @@ class Text:
             self.write_rows([self.value(nest.stores[k][0], env) for k in run], self.moved(stores[run[0]], stride, j), stride)
         kept = lambda x, how: b.select(mask, x, b.c(STARTS[how])) if mask else x
         for (n, how), slot in zip(nest.sums, self.totals, strict=True):
-            b.store(together(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
+            b.store(combine_code(b, how, b.read(slot), kept(self.value(n, env), how)), slot)
         for k, (n, a, how) in enumerate(nest.partial):
             x = kept(self.value(n, env), how)
             if k in cells:
-                b.set(cells[k], together(b, how, b.get(cells[k]), x))
+                b.set(cells[k], combine_code(b, how, b.get(cells[k]), x))
             else:
                 p = stores[len(nest.stores) + k]
-                self.write(together(b, how, self.read(p, a, j, mask), x), p, a, j, mask)
+                self.write(combine_code(b, how, self.read(p, a, j, mask), x), p, a, j, mask)
         self.check(env, mask)
 
     def check(self, env: dict, mask: str) -> None:
@@ -355,8 +356,8 @@ class Text:
 
     def instruction(self, op: str, args: tuple, x: list) -> str:
         b = self.b
-        if elementary.is_function(op):
-            return elementary.function(b, op, *x)
+        if elementary.is_called_function(op):
+            return elementary.emit_function(b, op, *x)
         if op in COMPARE:
             return b.compare(op, *x)
         if op in ("and", "or", "not"):
@@ -374,7 +375,7 @@ def indices(numbers: Any) -> str:
     return f"<{len(numbers)} x i32> <" + ", ".join([f"i32 {k}" for k in numbers]) + ">"
 
 
-def neighbours(accesses: list, order: Order, W: int, size: int) -> tuple:
+def adjacent_arrays(accesses: list, order: Order, W: int, size: int) -> tuple:
     """Which arrays are written side by side, row by row: (their numbers in that order, those of all others)."""
     alike: dict = {}
     for k, a in enumerate(accesses):
@@ -422,7 +423,7 @@ class Loops:
         texts, self.room, self.items, cuts, self.sizes = [], 0, 0, [], sizes
         sums = {}
         for k, nest in enumerate(nests):
-            t = Text(g, nest, f"nest{k}", places)
+            t = NestText(g, nest, f"nest{k}", places)
             texts.append(t)
             places[t.name] = self.room
             step = len(nest.sums) * t.W
@@ -434,10 +435,10 @@ class Loops:
         kinds = sorted({(W, t.nest.bits) for t in texts for W in (t.W, 1)})  # (1: routines)
         lines = dict.fromkeys([d for W, size in kinds for d in declared(W, size)])
         ends = [f"declare i64 @llvm.{name}.i64(i64, i64)" for name in ("smax", "smin")]
-        loop = function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
-        last = function("last", "ptr %table", added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits))
+        loop = llvm_function("loop", "ptr %table, i64 %from, i64 %to", [*self.aligned(places), *dispatched(cuts)])
+        last = llvm_function("last", "ptr %table", added_up([([sums[p] for p in parts], *rest) for parts, *rest in totals], places, bits))
         whole = [f"  call void @loop(ptr %table, i64 0, i64 {self.items})", "  call void @last(ptr %table)"]
-        text = [*lines, *ends, *bodies, loop, last, function("all", "ptr %table", whole)]
+        text = [*lines, *ends, *bodies, loop, last, llvm_function("all", "ptr %table", whole)]
         self.text = f'target triple = "{llvm.get_default_triple()}"\n' + "\n".join(text) + "\n"
         self.lines = self.text.count("\n")
         self.serial = any([nest.partial for nest in nests])
@@ -467,7 +468,7 @@ def data(b: Builder, k: int) -> str:
     return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
 
 
-def function(name: str, head: str, lines: list) -> str:
+def llvm_function(name: str, head: str, lines: list) -> str:
     return "\n".join([f"define void @{name}({head}) {{", "entry:", *lines, "  ret void", "}"])
 
 
@@ -485,9 +486,9 @@ def added_up(totals: list, places: dict, bits: int) -> list:
             cell = b.cell(b.c(STARTS[how]))
             with b.range(0, items) as i:
                 at = b(f"getelementptr {b.real}, ptr {sums}, i64 {b.count(i * step + first)}")
-                b.set(cell, together(b, how, b.get(cell), b.read(at)))
-            x = halved(b, b.get(cell), how)
-            total = together(out, how, total, x) if total else x
+                b.set(cell, combine_code(b, how, b.get(cell), b.read(at)))
+            x = reduce_by_halves(b, b.get(cell), how)
+            total = combine_code(out, how, total, x) if total else x
         out.store(total, out(f"getelementptr {out.real}, ptr {to}, i64 {n}"))
         if watched:
             bad = out(f"or i1 {bad}, {out.isnan(out.sub(total, total))}")
@@ -498,14 +499,14 @@ def added_up(totals: list, places: dict, bits: int) -> list:
     return [*out.slots, *out.lines]
 
 
-def halved(b: Builder, x: str, how: str = "add") -> str:
+def reduce_by_halves(b: Builder, x: str, how: str = "add") -> str:
     """The sum of a vector, or its extreme, by halves."""
     w = b.W
     while w > 1:
         halves = [", ".join([f"i32 {k}" for k in range(first, first + w // 2)]) for first in (0, w // 2)]
         parts = [b(f"shufflevector <{w} x {b.real}> {x}, <{w} x {b.real}> poison, <{w // 2} x i32> <{h}>") for h in halves]
         w //= 2
-        x = together(narrower(b, w, True), how, *parts)
+        x = combine_code(narrower(b, w, True), how, *parts)
     return x if b.W == 1 else b(f"extractelement <1 x {b.real}> {x}, i64 0")
 
 
@@ -518,7 +519,7 @@ def narrower(b: Builder, width: int, vector: bool = False) -> Builder:
     return other
 
 
-def together(b: Builder, how: str, a: str, x: str) -> str:
+def combine_code(b: Builder, how: str, a: str, x: str) -> str:
     """A sum or an extreme so far, and one more number.  (No number is the extreme of all.)"""
     if how == "add":
         return b.add(a, x)

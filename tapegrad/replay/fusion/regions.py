@@ -21,7 +21,7 @@ from ..scalar_graph import scalar_of
 
 
 @functools.cache
-def whole(shape: tuple) -> tuple:
+def identity_map(shape: tuple) -> tuple:
     """The map of an operand that lies as the result does."""
     return tuple([(0, tuple([int(a == j) for a in range(len(shape))])) for j in range(len(shape))])
 
@@ -57,7 +57,7 @@ def lines_of(shape: tuple) -> list:
     return found
 
 
-def through(m: tuple, place: tuple, counters: int) -> tuple:
+def operand_place(m: tuple, place: tuple, counters: int) -> tuple:
     """The place in the operand."""
     found = []
     for first, steps in m:
@@ -77,7 +77,7 @@ def reach(at: tuple, extents: tuple) -> tuple[int, int]:
     return first + sum([min(e, 0) for e in ends]), first + sum([max(e, 0) for e in ends])
 
 
-class Piece:
+class RegionPiece:
     """Elements of the result in `box` ((start, stop) for each axis; None: all) are the sum of the sources: (operand, map)."""
 
     __slots__ = ("box", "sources")
@@ -100,13 +100,13 @@ class Piece:
         return True
 
 
-class Moved:
+class RegionView:
     """A value whose elements are those of others, or sums of two: of the first piece that holds them.  `form`: the shape in which the
     operand is counted, which lies in C order, and with `turned` the value itself, where that is not their own."""
 
     cost = 0
 
-    def __init__(self, *pieces: Piece, form: tuple | None = None, turned: bool = False, base: int | None = None):
+    def __init__(self, *pieces: RegionPiece, form: tuple | None = None, turned: bool = False, base: int | None = None):
         self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
         box = pieces[0].box if pieces[-1].box is None else None  # of a write, which is done where the buffer lies
         self.region = None if box is None else math.prod([stop - start for start, stop in box])
@@ -114,7 +114,7 @@ class Moved:
 
     def needs(self, place: tuple, extents: tuple) -> list:
         piece = next(p for p in self.pieces if p.holds(place, extents))
-        return [(k, through(m, place, len(extents))) for k, m in piece.sources]
+        return [(k, operand_place(m, place, len(extents))) for k, m in piece.sources]
 
     def node(self, g: Any, x: list) -> int:
         return g.add(*x) if len(x) == 2 else x[0] if x else g.zero
@@ -123,7 +123,7 @@ class Moved:
         return [s for p in self.pieces for s in p.sources]
 
 
-class Added:
+class WrittenSum:
     """A sum over short axes, written out term by term."""
 
     def __init__(self, k: int, shape: tuple, axes: tuple, keepdims: bool):
@@ -138,7 +138,7 @@ class Added:
         self.cost = len(self.terms)
 
     def needs(self, place: tuple, extents: tuple) -> list:
-        return [(k, through(m, place, len(extents))) for k, m in self.terms]
+        return [(k, operand_place(m, place, len(extents))) for k, m in self.terms]
 
     def node(self, g: Any, x: list) -> int:
         out = x[0]
@@ -160,7 +160,7 @@ class Element:
         return self.list
 
     def needs(self, place: tuple, extents: tuple) -> list:
-        return [(a, through(m, place, len(extents))) for a, m in self.list]
+        return [(a, operand_place(m, place, len(extents))) for a, m in self.list]
 
     def node(self, g: Any, x: list) -> int:
         return scalar_of(g, self.i, x)
@@ -169,7 +169,7 @@ class Element:
 STEPS = frozenset(("at", "transpose"))
 
 
-def viewed(i: Instruction) -> Callable | None:
+def view_region(i: Instruction) -> Callable | None:
     """The view that an instruction takes of its operand."""
     prim = i.prim
     if prim is READ:
@@ -184,7 +184,7 @@ def viewed(i: Instruction) -> Callable | None:
 VIEWS = {transpose.prim: np.transpose, broadcast_to.prim: np.broadcast_to}
 
 
-def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
+def moved_region(i: Instruction, shapes: list, shape: tuple) -> RegionView | None:
     """What an instruction is that but moves elements, for operands of these shapes."""
     rule = RULES.get(i.prim)
     return None if rule is None else rule(i, shapes, shape)
@@ -193,21 +193,21 @@ def moved(i: Instruction, shapes: list, shape: tuple) -> Moved | None:
 def of_region(rule: Callable) -> Callable:
     """That of a read or write, also by a reshape."""
 
-    return lambda i, *shapes: (counted if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule)(i, *shapes)
+    return lambda i, *shapes: (reshaped_region if "reshape" in [kind for kind, _ in i.params["path"][:1]] else rule)(i, *shapes)
 
 
 def as_view(i, shapes, shape):
-    view = viewed(i)
+    view = view_region(i)
     found = None if view is None else of_view(view, shapes[0])
-    return None if found is None or found[0] != shape else Moved(Piece(None, (i.args[0], found[1])))
+    return None if found is None or found[0] != shape else RegionView(RegionPiece(None, (i.args[0], found[1])))
 
 
 def spread(i, shapes, shape):
-    return Moved(Piece(None, (i.args[0], broadcast(shapes[0], shape))))
+    return RegionView(RegionPiece(None, (i.args[0], broadcast(shapes[0], shape))))
 
 
 def as_it_lies(i, shapes, shape):
-    return Moved(Piece(None, (i.args[0], whole(shape))))
+    return RegionView(RegionPiece(None, (i.args[0], identity_map(shape))))
 
 
 def reshaped(i, shapes, shape):
@@ -216,31 +216,31 @@ def reshaped(i, shapes, shape):
         return None
     axes = iter([a for a, n in enumerate(shape) if n != 1])
     m = tuple([(0, unit(next(axes), len(shape)) if n != 1 else (0,) * len(shape)) for n in shapes[0]])
-    return Moved(Piece(None, (i.args[0], m)))
+    return RegionView(RegionPiece(None, (i.args[0], m)))
 
 
-def shifted(i, shapes, shape):
+def shift_map(i, shapes, shape):
     shift, axis = i.params["shift"], i.params["axis"]
     if type(shift) is not int or (type(axis) is not int and len(shape) != 1):
         return None
     axis = (axis or 0) % len(shape)
     n = shape[axis]
-    return joined(axis, [(i.args[0], n - shift % n, n), (i.args[0], 0, n - shift % n)], shape)
+    return concatenated_region(axis, [(i.args[0], n - shift % n, n), (i.args[0], 0, n - shift % n)], shape)
 
 
 def concatenated(i, shapes, shape):
     axis = i.params["axis"] % len(shape)
-    return joined(axis, [(k, 0, s[axis]) for k, s in zip(i.args, shapes, strict=True)], shape)
+    return concatenated_region(axis, [(k, 0, s[axis]) for k, s in zip(i.args, shapes, strict=True)], shape)
 
 
-def picked(i, shapes, shape):
+def picked_region(i, shapes, shape):
     """Some of the last axis, or their places among zeros."""
-    ahead, pieces = whole(shape)[:-1], []
+    ahead, pieces = identity_map(shape)[:-1], []
     for n, at in enumerate(i.params["at"]):
         here, there = (at, n) if "size" in i.params else (n, at)
         box = (*[(0, size) for size in shape[:-1]], (here, here + 1))
-        pieces.append(Piece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
-    return Moved(*pieces) if len(pieces) == shape[-1] else Moved(*pieces, Piece(None))
+        pieces.append(RegionPiece(box, (i.args[0], (*ahead, (there, (0,) * len(shape))))))
+    return RegionView(*pieces) if len(pieces) == shape[-1] else RegionView(*pieces, RegionPiece(None))
 
 
 def sliced(i, shapes, shape):
@@ -248,30 +248,30 @@ def sliced(i, shapes, shape):
     own, axis, start = shapes[0], i.params["axis"] % len(shape), i.params["start"] or 0
     embedded = "size" in i.params
     start = start if start >= 0 else start + own[axis]
-    m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(whole(shape))])
+    m = tuple([((-start if embedded else start) * (a == axis), steps) for a, (_, steps) in enumerate(identity_map(shape))])
     if not embedded:
-        return Moved(Piece(None, (i.args[0], m)))
+        return RegionView(RegionPiece(None, (i.args[0], m)))
     box = tuple([(start, start + own[axis]) if a == axis else (0, n) for a, n in enumerate(shape)])
-    return Moved(Piece(box, (i.args[0], m)), Piece(None))
+    return RegionView(RegionPiece(box, (i.args[0], m)), RegionPiece(None))
 
 
 def layer_of(i, shapes, shape):
     """One of the arrays along an axis."""
-    m = list(whole(shape))
+    m = list(identity_map(shape))
     m.insert(i.params["axis"], (i.params["at"], (0,) * len(shape)))
-    return Moved(Piece(None, (i.args[0], tuple(m))))
+    return RegionView(RegionPiece(None, (i.args[0], tuple(m))))
 
 
-def layers(i, shapes, shape):
+def stacked_region(i, shapes, shape):
     """Arrays along a new axis, or one among zeros."""
     axis, first = i.params["axis"], i.params.get("at", 0)
-    m = tuple([at for a, at in enumerate(whole(shape)) if a != axis])
+    m = tuple([at for a, at in enumerate(identity_map(shape)) if a != axis])
     boxes = [tuple([(n, n + 1) if a == axis else (0, size) for a, size in enumerate(shape)]) for n in range(first, first + len(i.args))]
-    pieces = [Piece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
-    return Moved(*pieces) if len(pieces) == shape[axis] else Moved(*pieces, Piece(None))
+    pieces = [RegionPiece(box, (k, m)) for box, k in zip(boxes, i.args, strict=True)]
+    return RegionView(*pieces) if len(pieces) == shape[axis] else RegionView(*pieces, RegionPiece(None))
 
 
-def counted(i, shapes, shape):
+def reshaped_region(i, shapes, shape):
     """A view of an array, or a write to it, that goes by a reshape of it."""
     to, size = i.params["path"][0][1], math.prod(shapes[0])
     form = tuple(to) if type(to) in (tuple, list) else (to,)
@@ -280,27 +280,27 @@ def counted(i, shapes, shape):
     if math.prod(form) != size or i.args[0] in i.args[1:]:
         return None
     inner = Instruction(i.prim, i.args, {**i.params, "path": i.params["path"][1:]})
-    d = moved(inner, [form, *shapes[1:]], shape if i.prim is READ else form)
-    return None if d is None or d.form else Moved(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
+    d = moved_region(inner, [form, *shapes[1:]], shape if i.prim is READ else form)
+    return None if d is None or d.form else RegionView(*d.pieces, form=form, turned=i.prim is not READ, base=i.args[0])
 
 
 def unit(a: int, n: int) -> tuple:
     return tuple([int(k == a) for k in range(n)])
 
 
-def joined(axis: int, parts: list, shape: tuple) -> Moved:
+def concatenated_region(axis: int, parts: list, shape: tuple) -> RegionView:
     """Parts, (operand, start, stop), one after the other along an axis."""
     pieces, place = [], 0
     for k, start, stop in parts:
         if stop > start:
             box = tuple([(place, place + stop - start) if a == axis else (0, n) for a, n in enumerate(shape)])
-            m = [(first + (start - place) * (a == axis), steps) for a, (first, steps) in enumerate(whole(shape))]
-            pieces.append(Piece(box, (k, tuple(m))))
+            m = [(first + (start - place) * (a == axis), steps) for a, (first, steps) in enumerate(identity_map(shape))]
+            pieces.append(RegionPiece(box, (k, tuple(m))))
             place += stop - start
-    return Moved(*pieces)
+    return RegionView(*pieces)
 
 
-def written(i, shapes, shape):
+def written_region(i, shapes, shape):
     """A write into a region without gaps."""
     path, at = i.params["path"], i.params["at"]
     if not all([kind in STEPS and (kind != "at" or basic(what)) for kind, what in path]) or not basic(at):
@@ -325,21 +325,21 @@ def written(i, shapes, shape):
         back[a] = (-first * s, tuple([s * (k == j) for k in range(len(shape))]))
     ahead = len(to) - len(shapes[1])
     own = tuple([back[ahead + a] if n > 1 else (0, (0,) * len(shape)) for a, n in enumerate(shapes[1])])
-    base, what = (i.args[0], whole(shape)), (i.args[1], own)
+    base, what = (i.args[0], identity_map(shape)), (i.args[1], own)
     full = box == [(0, n) for n in shape]
-    inside = Piece(None if full else tuple(box), *((what,) if i.prim is ASSIGN else (base, what)))
-    return Moved(inside) if full else Moved(inside, Piece(None, base))
+    inside = RegionPiece(None if full else tuple(box), *((what,) if i.prim is ASSIGN else (base, what)))
+    return RegionView(inside) if full else RegionView(inside, RegionPiece(None, base))
 
 
 RULES: dict = {
-    **{word: of_region(rule) for word, rule in ((READ, as_view), (ASSIGN, written), (ADD_AT, written))},
+    **{word: of_region(rule) for word, rule in ((READ, as_view), (ASSIGN, written_region), (ADD_AT, written_region))},
     LAID: as_it_lies,
     **{
         entry.prim: rule
         for rule, *entries in (
-            (as_it_lies, copy), (spread, broadcast_to), (as_view, transpose), (reshaped, reshape), (shifted, rolled),
-            (concatenated, concatenate), (layers, layered, as_layer), (layer_of, layer), (sliced, slice_of, embed),
-            (picked, take_last, put_last),
+            (as_it_lies, copy), (spread, broadcast_to), (as_view, transpose), (reshaped, reshape), (shift_map, rolled),
+            (concatenated, concatenate), (stacked_region, layered, as_layer), (layer_of, layer), (sliced, slice_of, embed),
+            (picked_region, take_last, put_last),
         )
         for entry in entries
     },
@@ -369,11 +369,11 @@ def spread_of(d: Any, shape: tuple, known: dict) -> dict:
     found: dict = {}
     for k, m in d.sources():
         for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():
-            found.setdefault(origin, set()).update([shifted(m, shift, len(shape)) for shift in shifts])
+            found.setdefault(origin, set()).update([shift_map(m, shift, len(shape)) for shift in shifts])
     return found
 
 
-def shifted(m: tuple, shift: tuple, count: int) -> tuple:
+def shift_map(m: tuple, shift: tuple, count: int) -> tuple:
     own = [0] * count
     for (first, steps), s in zip(m, shift, strict=True):
         for a, step in enumerate(steps):

@@ -10,14 +10,14 @@ import llvmlite.binding as llvm
 from ...kernels.emit.block_code import Affine
 from ...kernels.emit.llvm_builder import Builder
 from ..costs import ROW_PRODUCTS, TURN_ROWS
-from .loops import function, halved
+from .loops import llvm_function, reduce_by_halves
 
 
-def text(columns: int, bits: int, products: int, factors: int, totals: int, steps: list) -> str:
-    return Text(columns, bits, products, factors, totals, steps).text()
+def row_loop_text(columns: int, bits: int, products: int, factors: int, totals: int, steps: list) -> str:
+    return RowLoopText(columns, bits, products, factors, totals, steps).text()
 
 
-class Text:
+class RowLoopText:
     def __init__(self, columns: int, bits: int, products: int, factors: int, totals: int, steps: list):
         self.columns, self.products, self.factors, self.totals, self.steps = columns, products, factors, totals, steps
         self.W, self.size = 512 // bits, bits // 8
@@ -44,7 +44,7 @@ class Text:
             f"declare void @llvm.masked.store.{b.suffix}.p0({kind}, ptr, i32, {one})",
             "declare void @llvm.prefetch.p0(ptr, i32, i32, i32)",
         ]
-        body = function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(" {", ' "prefer-vector-width"="512" {', 1)
+        body = llvm_function("rows", "ptr %frame, i64 %turns", [*b.slots, *b.lines]).replace(" {", ' "prefer-vector-width"="512" {', 1)
         return "\n".join([f'target triple = "{llvm.get_default_triple()}"', *declared, body]) + "\n"
 
     def pointers(self) -> dict:
@@ -102,7 +102,7 @@ class Text:
         self.each(work)
         for r, sums in enumerate(cells):
             for p, cell in zip(products, sums, strict=True):
-                b.lines.append(f"  store {b.real} {halved(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, align {self.size}")
+                b.lines.append(f"  store {b.real} {reduce_by_halves(b, b.get(cell))}, ptr {self.beyond(p, str(r))}, align {self.size}")
 
     def total(self, at: dict) -> None:
         for k in range(self.totals):

@@ -11,17 +11,17 @@ from typing import Any
 import numpy as np
 
 from ...kernels.launch import waiting
-from ...kernels.launch.cpu import HEADER, address, compiled
+from ...kernels.launch.cpu import HEADER, data_pointer, function_address
 from ..buffer_pool import packed
 from ..costs import MATRIX_BYTES, PART_BYTES, PARTS, TURN_ROWS
 from ..program import GROUP, Instruction
 from ..record.instructions import is_pure
 from . import row_loops
-from .compiled_groups import FLOATS, Group, State, Summed, maker
-from .regions import Element, Moved, of_view, viewed, whole
+from .compiled_groups import FLOATS, CallMemory, Group, SummedValue, maker
+from .regions import Element, RegionView, identity_map, of_view, view_region
 
 
-class Rows:
+class RowGroup:
     """A group with the products before and after it.  `before`: number of the product -> the operand of the matrix; `after`: number of
     the product -> the value that is multiplied by the matrix; `tiled`: what is read or made row by row."""
 
@@ -41,8 +41,8 @@ class Rows:
         parts = max(min(PARTS, turns, self.count * self.columns * self.dtype.itemsize // PART_BYTES), 1)
         self.cuts = [turns * k // parts for k in range(parts + 1)]
         self.part, self.rest = (
-            of_rows(group, tiled, TURN_ROWS),
-            of_rows(group, tiled, self.count % TURN_ROWS) if self.count % TURN_ROWS else None,
+            group_of_rows(group, tiled, TURN_ROWS),
+            group_of_rows(group, tiled, self.count % TURN_ROWS) if self.count % TURN_ROWS else None,
         )
         self.makers = {k: maker(self.shown[k]) for k in self.written}
         self.work = 2.0 * self.count * self.columns * (len(before) + len(after))
@@ -52,10 +52,11 @@ class Rows:
     def loop(self) -> Any:
         part = self.part
         steps = [
-            packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS for k in moving(part, self.tiled, self.before, self.after)
+            packed(self.shown[k][1], self.shown[k][3].itemsize)[0] * TURN_ROWS
+            for k in row_arrays(part, self.tiled, self.before, self.after)
         ]
-        text = row_loops.text(self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps)
-        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(compiled(text, "rows"))
+        text = row_loops.row_loop_text(self.columns, FLOATS[self.dtype], len(self.before), len(self.after), len(part.totals), steps)
+        return ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)(function_address(text, "rows"))
 
     def __call__(self, *given: Any) -> Any:
         """As of a group."""
@@ -65,7 +66,7 @@ class Rows:
             if values[a].strides != self.shown[a][2]:
                 return None
         vectors = [np.ascontiguousarray(values[a]) for a in self.before.values()]
-        if any([address(x) % self.dtype.itemsize for x in (matrix, *vectors)]):
+        if any([data_pointer(x) % self.dtype.itemsize for x in (matrix, *vectors)]):
             return None
         for k in self.written:
             if values[k] is None:
@@ -82,10 +83,10 @@ class Rows:
             for k in range(start, stop):
                 loop(frames[k].address, self.cuts[k + 1] - self.cuts[k])
 
-        if len(frames) == 1 or self.work <= waiting.WORTH:
+        if len(frames) == 1 or self.work <= waiting.THREADED_OPERATIONS:
             run(0, len(frames))
         else:
-            waiting.spread(len(frames), self.work, run)
+            waiting.run_blocks(len(frames), self.work, run)
         found = None if any([frame.failed() for frame in frames]) else self.result(values, matrix, frames)
         self.pool.append(frames)
         return found
@@ -112,7 +113,7 @@ class Rows:
         return tuple([made[k] for k in self.left])
 
 
-def moving(part: Group, tiled: set, before: dict, after: dict) -> list:
+def row_arrays(part: Group, tiled: set, before: dict, after: dict) -> list:
     """The arrays of a group of which each turn reads or writes other rows."""
     inner = set(after.values())
     return [k for k in (*part.arrays, *part.written) if k in tiled and k not in before and k not in inner]
@@ -121,10 +122,10 @@ def moving(part: Group, tiled: set, before: dict, after: dict) -> list:
 class Frame:
     """Memory for one part of the rows: what the loop reads, and the table of the group."""
 
-    def __init__(self, rows: Rows):
+    def __init__(self, rows: RowGroup):
         part, dtype = rows.part, rows.dtype
         code = part.ready()
-        self.state = State(part)
+        self.state = CallMemory(part)
         arrays = [*part.arrays, *part.written]
         self.where = (ctypes.c_int64 * max(len(arrays), 1))()  # the addresses of the arrays' elements
         self.places = {a: n for n, a in enumerate(arrays)}
@@ -134,14 +135,14 @@ class Frame:
         inner = list(dict.fromkeys((*rows.before, *rows.after.values())))
         self.inner = np.empty((len(inner), TURN_ROWS), dtype)
         self.sums, self.totals = np.empty((len(rows.after), rows.columns), dtype), np.empty(max(len(part.totals), 1), dtype)
-        there = dict(zip(inner, [address(x) for x in self.inner], strict=True))
+        there = dict(zip(inner, [data_pointer(x) for x in self.inner], strict=True))
         for k, place in there.items():
             self.put(k, place)
-        slots = [self.slot(k) for k in moving(part, rows.tiled, rows.before, rows.after)]
+        slots = [self.slot(k) for k in row_arrays(part, rows.tiled, rows.before, rows.after)]
         count = len(rows.before)
-        fixed = [there[k] for k in (*rows.before, *rows.after.values())] + [address(x) for x in self.sums]
+        fixed = [there[k] for k in (*rows.before, *rows.after.values())] + [data_pointer(x) for x in self.sums]
         fixed += [ctypes.cast(code.all, ctypes.c_void_p).value, self.state.address]
-        fixed += [address(self.state.totals), address(self.totals), *slots]
+        fixed += [data_pointer(self.state.totals), data_pointer(self.totals), *slots]
         self.frame = (ctypes.c_int64 * (1 + count + len(fixed)))(*[0] * (1 + count), *fixed)
         self.address = ctypes.addressof(self.frame)
 
@@ -156,14 +157,14 @@ class Frame:
         else:
             self.state.table[self.places[k]] = there
 
-    def fill(self, rows: Rows, values: dict, matrix: np.ndarray, vectors: list, first: int) -> None:
-        self.frame[0] = address(matrix) + first * matrix.strides[0]
+    def fill(self, rows: RowGroup, values: dict, matrix: np.ndarray, vectors: list, first: int) -> None:
+        self.frame[0] = data_pointer(matrix) + first * matrix.strides[0]
         for n, x in enumerate(vectors):
-            self.frame[1 + n] = address(x)
+            self.frame[1 + n] = data_pointer(x)
         for k in self.places:
             if k in values:
                 x = values[k]
-                self.put(k, address(x) + (first * x.strides[0] if k in rows.tiled else 0))
+                self.put(k, data_pointer(x) + (first * x.strides[0] if k in rows.tiled else 0))
         for n, a in enumerate(rows.part.single):
             self.state.numbers[n] = values[a]
         self.sums.fill(0.0)
@@ -176,19 +177,19 @@ class Frame:
         return found
 
 
-def of_rows(group: Group, tiled: set, n: int) -> Group:
+def group_of_rows(group: Group, tiled: set, n: int) -> Group:
     """The group for n rows."""
     part = copy.copy(group)
     part.shown = dict(group.shown)
     for k in tiled:
         numpys, shape, _, dtype, owns = group.shown[k]
         part.shown[k] = (numpys, (n, *shape[1:]), packed((n, *shape[1:]), dtype.itemsize), dtype, owns)
-    part.sums = {k: Summed(d.k, d.axes, (n, *d.shape[1:]), d.how) for k, d in group.sums.items()}
+    part.sums = {k: SummedValue(d.k, d.axes, (n, *d.shape[1:]), d.how) for k, d in group.sums.items()}
     part.code, part.pool = None, []
     return part
 
 
-def joined(reader: Any) -> None:
+def join_products(reader: Any) -> None:
     """Puts groups together with products of a matrix before and after them."""
     order, kinds = reader.order, reader.kinds
     place = {k: n for n, (k, _) in enumerate(order)}
@@ -208,35 +209,35 @@ def joined(reader: Any) -> None:
     reader.order = [item for n, item in enumerate(order) if n not in gone]
 
 
-def gathered(kinds: Any) -> tuple | None:
+def split_by_rows(kinds: Any) -> tuple | None:
     """The instructions in three parts, of which the second is all work on the rows of a large matrix that several products share; None
     if there is none, or the order matters."""
     code, matrices, turned = kinds.program.code, [], {}
     if not all([type(i.prim) is str or is_pure(i.prim) for _, i in code]):
         return None
     for k, i in code:
-        if viewed(i) is not None:
+        if view_region(i) is not None:
             turned[k] = i.args[0]
         elif i.reduces == "products" and len(kinds.shown[k][1]) == 1:
-            matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_matrix(a, kinds)]
-    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and size_of(kinds.shown[a]) >= MATRIX_BYTES]
+            matrices += [same_matrix(a, kinds) for a in [turned.get(a, a) for a in i.args] if is_row_matrix(a, kinds)]
+    shared = [a for a in dict.fromkeys(matrices) if matrices.count(a) > 1 and byte_size(kinds.shown[a]) >= MATRIX_BYTES]
     if not shared:
         return None
     rows, parts, place = kinds.shown[shared[0]][1][:1], ([], [], []), {}
     for k, i in code:
         d, given = kinds.known[k], [place.get(a, 0) for a in i.args]
-        of_rows = d.k in place and place[d.k] == 1 if type(d) is Summed else d is not None and kinds.shown[k][1][:1] == rows
+        of_rows = d.k in place and place[d.k] == 1 if type(d) is SummedValue else d is not None and kinds.shown[k][1][:1] == rows
         place[k] = 2 if 2 in given else 1 if of_rows else 2 if 1 in given else 0
         parts[place[k]].append((k, i))
     return parts
 
 
-def size_of(shown: tuple) -> int:
+def byte_size(shown: tuple) -> int:
     """In bytes."""
     return math.prod(shown[1]) * shown[3].itemsize
 
 
-def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
+def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
     tiled = of_first_axis(group, kinds)
     if tiled is None or not kinds.counts.isdisjoint(group.arrays):
         return None
@@ -244,7 +245,7 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
     before: dict = {}
     for z in group.arrays:
         i = code.get(z)
-        if z in tiled and i is not None and i.reduces == "products" and z not in kinds.ends and is_matrix(i.args[0], kinds):
+        if z in tiled and i is not None and i.reduces == "products" and z not in kinds.ends and is_row_matrix(i.args[0], kinds):
             if all([u in group.values or u in group.sums for u in kinds.users[z]]) and kinds.shown[z][4]:
                 before[z] = (same_matrix(i.args[0], kinds), i.args[1])
     after: dict = {}
@@ -264,10 +265,10 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> Rows | None:
         if (
             fits
             and len(first) + len(last) > 1
-            and size_of(kinds.shown[matrix]) >= MATRIX_BYTES
-            and shape[0] == next(iter(rows_of(group, tiled)))
+            and byte_size(kinds.shown[matrix]) >= MATRIX_BYTES
+            and shape[0] == next(iter(row_group(group, tiled)))
         ):
-            return Rows(group, matrix, first, last, tiled)
+            return RowGroup(group, matrix, first, last, tiled)
     return None
 
 
@@ -280,11 +281,11 @@ def same_matrix(a: int, kinds: Any) -> int:
     return next(k for k in sorted(like) if kinds.program.constants[k] is v or np.array_equal(kinds.program.constants[k], v))
 
 
-def rows_of(group: Group, tiled: set) -> set:
+def row_group(group: Group, tiled: set) -> set:
     return {group.shown[k][1][0] for k in tiled}
 
 
-def is_matrix(a: int, kinds: Any) -> bool:
+def is_row_matrix(a: int, kinds: Any) -> bool:
     """Is it a matrix that is there from the beginning, row by row?"""
     numpys, shape, strides, dtype, _ = kinds.shown[a]
     return a in kinds.there and bool(numpys) and len(shape) == 2 and strides == packed(shape, dtype.itemsize) and dtype.kind == "f"
@@ -295,15 +296,15 @@ def matrix_after(i: Instruction, r: int, kinds: Any, code: dict) -> int | None:
     if i.reduces != "products" or i.args[0] == i.args[1]:
         return None
     if i.args[0] == r:
-        return i.args[1] if is_matrix(i.args[1], kinds) else None
+        return i.args[1] if is_row_matrix(i.args[1], kinds) else None
     turned = code.get(i.args[0])
-    view = None if turned is None or not is_matrix(turned.args[0], kinds) else viewed(turned)
-    if view is None or of_view(view, kinds.shown[turned.args[0]][1]) != transposed(kinds.shown[turned.args[0]][1]):
+    view = None if turned is None or not is_row_matrix(turned.args[0], kinds) else view_region(turned)
+    if view is None or of_view(view, kinds.shown[turned.args[0]][1]) != transpose_map(kinds.shown[turned.args[0]][1]):
         return None
     return turned.args[0]
 
 
-def transposed(shape: tuple) -> tuple:
+def transpose_map(shape: tuple) -> tuple:
     """The shape and the map of a transpose."""
     return shape[::-1], ((0, (0, 1)), (0, (1, 0)))
 
@@ -311,14 +312,22 @@ def transposed(shape: tuple) -> tuple:
 def goes_on(k: int, d: Any, group: Group) -> bool:
     """Does a value lie row by row, each row made of those of others?"""
     shape = group.shown[k][1]
-    if type(d) is Moved and not (d.is_view and d.form is None and d.pieces[0].box is None and d.sources()[0][1] == whole(shape)):
+    if type(d) is RegionView and not (
+        d.is_view and d.form is None and d.pieces[0].box is None and d.sources()[0][1] == identity_map(shape)
+    ):
         return False
-    return type(d) in (Element, Moved) and group.shown[k][2] == packed(shape, group.shown[k][3].itemsize)
+    return type(d) in (Element, RegionView) and group.shown[k][2] == packed(shape, group.shown[k][3].itemsize)
 
 
 def is_spread(d: Any) -> bool:
     """Is it one number at all places?"""
-    return type(d) is Moved and d.is_view and d.form is None and d.pieces[0].box is None and not any([any(s) for _, s in d.sources()[0][1]])
+    return (
+        type(d) is RegionView
+        and d.is_view
+        and d.form is None
+        and d.pieces[0].box is None
+        and not any([any(s) for _, s in d.sources()[0][1]])
+    )
 
 
 def of_first_axis(group: Group, kinds: Any) -> set | None:

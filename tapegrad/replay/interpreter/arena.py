@@ -11,10 +11,10 @@ from ..._core.arrays import F8
 from ..costs import ALIGNED_ELEMENTS, ARENA_BYTES, BOX_ELEMENTS, BOXES, CACHE_LINE_ELEMENTS
 from ..program import Program
 
-ITEM = 8  # bytes of an integer that tells a place
+INDEX_BYTES = 8  # bytes of an integer that tells a place
 
 
-class Held:
+class ArenaRegion:
     """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last instruction that reads a
     value there."""
 
@@ -44,20 +44,20 @@ class Arena:
         self.nothing = np.zeros((), np.int64)
         self.temporaries: list = []
         self.rooms: dict = {}  # elements -> the first place
-        self.zero = Held(self.nothing, False)  # place 0, for operations that move elements or give 0
+        self.zero = ArenaRegion(self.nothing, False)  # place 0, for operations that move elements or give 0
         self.at: dict = {}  # value -> its places
-        self.held: dict = {}  # value -> the `Held`s where it may lie
+        self.held: dict = {}  # value -> the `ArenaRegion`s where it may lie
         self.dying: list = []  # (last instruction that reads a value, the value)
         self.pool: list = []
 
-    def take(self) -> "Memory":
+    def take(self) -> "ArenaMemory":
         try:
             return self.pool.pop()
         except IndexError:
-            return Memory(self)
+            return ArenaMemory(self)
 
-    def give_back(self, memory: "Memory") -> None:
-        if ITEM * self.size <= ARENA_BYTES:
+    def give_back(self, memory: "ArenaMemory") -> None:
+        if INDEX_BYTES * self.size <= ARENA_BYTES:
             self.pool.append(memory)
 
     def settle(self) -> None:
@@ -74,7 +74,7 @@ class Arena:
         self.first = first = idle.pop() if idle else self.begin(count)
         at = self.laid.get((first, shape, strides))
         if at is None:
-            at = self.laid[first, shape, strides] = ordered(self.integers(first, count), shape, strides or (0,) * len(shape))
+            at = self.laid[first, shape, strides] = in_stride_order(self.integers(first, count), shape, strides or (0,) * len(shape))
         return at
 
     def begin(self, count: int) -> int:
@@ -94,7 +94,7 @@ class Arena:
         """New places for a value, in its memory order, or by rows whatever that is."""
         _, shape, strides, _, _ = self.shown[k]
         self.at[k] = at = self.consecutive(shape, () if by_rows else strides)
-        self.hold(k, [Held(at, True, self.first)])
+        self.hold(k, [ArenaRegion(at, True, self.first)])
 
     def hold(self, k: int, helds: list) -> None:
         self.held[k] = helds
@@ -108,10 +108,10 @@ class Arena:
             self.at[k] = self.number(float(v))
         else:
             self.at[k] = self.taken_for_ever(v)
-        self.hold(k, [Held(self.at[k], False)])
+        self.hold(k, [ArenaRegion(self.at[k], False)])
 
     def taken_for_ever(self, v: Any) -> Any:
-        at = ordered(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
+        at = in_stride_order(self.integers(self.begin(v.size), v.size), v.shape, v.strides)
         self.constants.append((at, v))
         return at
 
@@ -171,7 +171,7 @@ class Arena:
         met = self.begins.get((id(at), shape))
         if met is not None:
             return met[0]
-        places = at if at.shape == shape else at + zeros_of(shape)  # a fifth of the time of broadcast_to
+        places = at if at.shape == shape else at + zero_strides(shape)  # a fifth of the time of broadcast_to
         key = places.astype(np.int32).tobytes()
         found = self.known.get(key)
         if found is None:
@@ -189,7 +189,7 @@ class Arena:
             return False
         found = self.forms.get(id(at))
         if found is None:
-            steps = steps_of(at)
+            steps = view_steps(at)
             found = self.forms[id(at)] = (False if steps is None else (at.shape, steps[1])), at
         return found[0]
 
@@ -224,17 +224,17 @@ class Arena:
         """(first place, strides) by which the arena shows these places; None if it cannot."""
         if id(at.base) in self.counting and at.size:
             return int(at.flat[0]), at.strides
-        return steps_of(at)
+        return view_steps(at)
 
 
-class Memory:
+class ArenaMemory:
     """An arena for one run at a time, and views of it."""
 
     __slots__ = ("arena", "address", "views")
 
     def __init__(self, arena: Arena):
         room = np.zeros(arena.size + CACHE_LINE_ELEMENTS)
-        skipped = -room.ctypes.data // ITEM % CACHE_LINE_ELEMENTS
+        skipped = -room.ctypes.data // INDEX_BYTES % CACHE_LINE_ELEMENTS
         self.arena, self.views = room[skipped : skipped + arena.size], {}
         for at, v in arena.constants:
             self.arena[at] = v
@@ -245,20 +245,20 @@ class Memory:
         found = self.views.get(block)
         if found is None:
             found = self.views[block] = (
-                [viewed(self.arena, *way) for way in block.taking],
-                [(*way, seen and viewed(self.arena, *seen)) for way, seen in zip(block.ways, block.giving, strict=True)],
+                [arena_view(self.arena, *way) for way in block.taking],
+                [(*way, seen and arena_view(self.arena, *seen)) for way, seen in zip(block.ways, block.giving, strict=True)],
             )
         return found
 
 
-def viewed(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
+def arena_view(arena: np.ndarray, shape: tuple, steps: tuple | None) -> Any:
     """The part of the arena at these places as a view; None if it is none."""
     if 0 in shape:
         return np.zeros(shape)
     return None if steps is None else np.ndarray(shape, F8, arena, 8 * steps[0], steps[1])
 
 
-def steps_of(at: np.ndarray) -> tuple | None:
+def view_steps(at: np.ndarray) -> tuple | None:
     """(first place, strides) of places that lie as the elements of a view do."""
     if not at.size:
         return None
@@ -271,11 +271,11 @@ def steps_of(at: np.ndarray) -> tuple | None:
 
 
 @functools.cache
-def zeros_of(shape: tuple) -> np.ndarray:
+def zero_strides(shape: tuple) -> np.ndarray:
     return np.zeros(shape, np.int64)
 
 
-def ordered(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
+def in_stride_order(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
     """These integers in the memory order that the strides tell."""
     if len(shape) < 2 or (len(shape) == 2 and strides[0] >= strides[1]):
         return flat.reshape(shape)

@@ -7,12 +7,12 @@ from collections.abc import Callable
 
 from ..costs import BAND_DIAGONALS, BANDED_UNKNOWNS
 
-LANES = 32
-MANY, ONES, INTS = f"<{LANES} x double>", f"<{LANES} x i1>", f"<{LANES} x i64>"
-SPREAD = f"<{LANES} x i32> zeroinitializer"
+BAND_LANES = 32
+MANY, ONES, INTS = f"<{BAND_LANES} x double>", f"<{BAND_LANES} x i1>", f"<{BAND_LANES} x i64>"
+SPREAD = f"<{BAND_LANES} x i32> zeroinitializer"
 
 
-def each(i: str, start: str, stop: str, body: str, step: int = 1) -> str:
+def loop_code(i: str, start: str, stop: str, body: str, step: int = 1) -> str:
     """Lines that do `body` for %i from start to stop; %i_at is room for it."""
     return f"""store i64 {start}, ptr %{i}_at
   br label %{i}_test
@@ -36,7 +36,7 @@ def rooms(*names: str) -> str:
 def in_lanes(i: str, body: Callable) -> str:
     """Lines that do body(%i, end, read, write) for elements from %i on, some at a time, of %n: `end` is for their names; `read` and
     `write` give the text that moves them, (name, pointer) -> text."""
-    lanes = ", ".join([f"i64 {k}" for k in range(LANES)])
+    lanes = ", ".join([f"i64 {k}" for k in range(BAND_LANES)])
     mask = f"""%{i}_left = sub i64 %n, %{i}_whole
   %{i}_one = insertelement {INTS} poison, i64 %{i}_left, i64 0
   %{i}_all = shufflevector {INTS} %{i}_one, {INTS} poison, {SPREAD}
@@ -51,14 +51,14 @@ def in_lanes(i: str, body: Callable) -> str:
 
     def read_rest(name: str, p: str) -> str:
         given = f"ptr %{name}_p, i32 8, {ONES} %{i}_mask, {MANY} zeroinitializer"
-        load = f"%{name} = call {MANY} @llvm.masked.load.v{LANES}f64.p0({given})"
+        load = f"%{name} = call {MANY} @llvm.masked.load.v{BAND_LANES}f64.p0({given})"
         return f"%{name}_p = getelementptr double, ptr {p}, i64 %{i}_whole\n  {load}\n  "
 
     def write_rest(name: str, p: str) -> str:
-        return f"call void @llvm.masked.store.v{LANES}f64.p0({MANY} %{name}, ptr %{p}_p, i32 8, {ONES} %{i}_mask)"
+        return f"call void @llvm.masked.store.v{BAND_LANES}f64.p0({MANY} %{name}, ptr %{p}_p, i32 8, {ONES} %{i}_mask)"
 
-    return f"""%{i}_whole = and i64 %n, {-LANES}
-  {each(i, "0", f"%{i}_whole", body("m", read, write), LANES)}%{i}_some = icmp slt i64 %{i}_whole, %n
+    return f"""%{i}_whole = and i64 %n, {-BAND_LANES}
+  {loop_code(i, "0", f"%{i}_whole", body("m", read, write), BAND_LANES)}%{i}_some = icmp slt i64 %{i}_whole, %n
   br i1 %{i}_some, label %{i}_rest, label %{i}_done
 {i}_rest:
   {mask}{body("r", read_rest, write_rest)}
@@ -67,7 +67,7 @@ def in_lanes(i: str, body: Callable) -> str:
   """
 
 
-def noted(end: str, read: Callable, write: Callable) -> str:
+def noted_code(end: str, read: Callable, write: Callable) -> str:
     return f"""{read(f"v{end}", "%row")}%other{end} = fcmp une {MANY} %v{end}, zeroinitializer
   %each{end} = zext {ONES} %other{end} to {INTS}
   %before{end} = load {INTS}, ptr %counts
@@ -75,7 +75,7 @@ def noted(end: str, read: Callable, write: Callable) -> str:
   store {INTS} %after{end}, ptr %counts"""
 
 
-def diagonal(j: str, first: str) -> str:
+def diagonal_code(j: str, first: str) -> str:
     """Adds to %near what is not zero on one diagonal, which begins there."""
     body = f"""%{j}step = mul i64 %{j}, %away
   %{j}place = add i64 %{j}step, {first}
@@ -86,7 +86,7 @@ def diagonal(j: str, first: str) -> str:
   %{j}before = load i64, ptr %near
   %{j}after = add i64 %{j}before, %{j}one
   store i64 %{j}after, ptr %near"""
-    return each(j, "0", "%length", body)
+    return loop_code(j, "0", "%length", body)
 
 
 # How many diagonals on a side are not zero, in n lines of n elements; -1 if more than `most`.  All elements are counted, and then those
@@ -100,20 +100,20 @@ define internal i64 @width(ptr %x, i64 %n, i64 %ld, i64 %most) {{
   %both = mul i64 %most, 2
   %band = add i64 %both, 1
   {
-    each(
+    loop_code(
         "i",
         "0",
         "%n",
         '''%skip = mul i64 %i, %ld
   %row = getelementptr double, ptr %x, i64 %skip
   '''
-        + in_lanes("j", noted)
+        + in_lanes("j", noted_code)
         + f'''%turn = and i64 %i, 15
   %look = icmp eq i64 %turn, 0
   br i1 %look, label %looking, label %on
 looking:
   %so_far = load {INTS}, ptr %counts
-  %sum = call i64 @llvm.vector.reduce.add.v{LANES}i64({INTS} %so_far)
+  %sum = call i64 @llvm.vector.reduce.add.v{BAND_LANES}i64({INTS} %so_far)
   %lines = add i64 %i, 1
   %room = mul i64 %lines, %band
   %over = icmp sgt i64 %sum, %room
@@ -121,9 +121,9 @@ looking:
 on:''',
     )
 }%all = load {INTS}, ptr %counts
-  %total = call i64 @llvm.vector.reduce.add.v{LANES}i64({INTS} %all)
+  %total = call i64 @llvm.vector.reduce.add.v{BAND_LANES}i64({INTS} %all)
   {
-    each(
+    loop_code(
         "b",
         "0",
         "%band",
@@ -132,11 +132,11 @@ on:''',
   %down = mul i64 %b, %ld
   %is_first = icmp eq i64 %b, 0
   '''
-        + diagonal("k", "%b")
+        + diagonal_code("k", "%b")
         + '''br i1 %is_first, label %one, label %other
 other:
   '''
-        + diagonal("l", "%down")
+        + diagonal_code("l", "%down")
         + '''br label %one
 one:
   %found = load i64, ptr %near
@@ -165,7 +165,7 @@ def terms(kind: str) -> str:
   %{e}lane = insertelement {MANY} poison, double %{e}number, i64 0
   %{e}x = shufflevector {MANY} %{e}lane, {MANY} poison, {SPREAD}
   """
-        inner = each(
+        inner = loop_code(
             f"t{e}",
             "0",
             "%terms",
@@ -201,7 +201,7 @@ both:
   {terms("two")}ret void
 apart:
   {
-    each(
+    loop_code(
         "u",
         "0",
         "%terms",
@@ -212,7 +212,7 @@ apart:
   %first = icmp eq i64 %u, 0
   %xv = load double, ptr %xu
   '''
-        + each(
+        + loop_code(
             "l",
             "0",
             "%n",
@@ -235,7 +235,7 @@ apart:
 LEFT = f"""
 define internal void @left(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i64 %yj, i64 %n, i64 %p, i64 %b) {{
   {rooms("i")}{
-    each(
+    loop_code(
         "i",
         "0",
         "%n",
@@ -276,7 +276,7 @@ define internal void @right(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i
   %step_i = icmp ne i64 %xi, %n
   %loose = or i1 %step_k, %step_i
   {
-    each(
+    loop_code(
         "z",
         "0",
         "%whole",
@@ -284,7 +284,7 @@ define internal void @right(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i
   store double 0.0, ptr %zp''',
     )
 }{
-    each(
+    loop_code(
         "d",
         "0",
         "%count",
@@ -295,7 +295,7 @@ define internal void @right(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i
   %to = call i64 @llvm.smin.i64(i64 %over, i64 %n)
   %start = mul i64 %d, %n
   '''
-        + each(
+        + loop_code(
             "j",
             "%from",
             "%to",
@@ -311,7 +311,7 @@ define internal void @right(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i
         ),
     )
 }{
-    each(
+    loop_code(
         "i",
         "0",
         "%m",
@@ -329,7 +329,7 @@ between:
   br label %ready
 copied:
   '''
-        + each(
+        + loop_code(
             "k",
             "0",
             "%n",
@@ -384,15 +384,15 @@ not_y:
 """
 
 DECLARED = f"""
-declare {MANY} @llvm.masked.load.v{LANES}f64.p0(ptr, i32, {ONES}, {MANY})
-declare void @llvm.masked.store.v{LANES}f64.p0({MANY}, ptr, i32, {ONES})
-declare i64 @llvm.vector.reduce.add.v{LANES}i64({INTS})
+declare {MANY} @llvm.masked.load.v{BAND_LANES}f64.p0(ptr, i32, {ONES}, {MANY})
+declare void @llvm.masked.store.v{BAND_LANES}f64.p0({MANY}, ptr, i32, {ONES})
+declare i64 @llvm.vector.reduce.add.v{BAND_LANES}i64({INTS})
 declare i64 @llvm.smax.i64(i64, i64)
 declare i64 @llvm.smin.i64(i64, i64)
 """
 TEXT = DECLARED + WIDTH + LINE + LEFT + RIGHT + BANDED
 
 
-def room_for(n: int) -> int:
+def workspace_size(n: int) -> int:
     """Elements of the room in which the diagonals of n by n are put together, and a row is copied."""
     return (2 * BAND_DIAGONALS + 2) * n + 2 * BAND_DIAGONALS if n >= BANDED_UNKNOWNS else 1

@@ -32,12 +32,12 @@ from ..costs import (
     TRANSPOSED_PRODUCTS,
     TRIP_ELEMENTS,
 )
-from ..program import GROUP, LAID, PART, Instruction, Program, laid
-from .arena import ITEM, Arena, Memory, zeros_of
-from .banded import room_for
+from ..program import GROUP, LAID, PART, Instruction, Program, copy_with_strides
+from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
+from .banded import workspace_size
 from .element_rows import rows_of
-from .foreign_calls import LOOPS, gemm, gemv, matrix_of, places_of, vector_of
-from .loop_rerolling import Listed
+from .foreign_calls import LOOPS, blas_matrix, gemm, gemv, loop_fields, vector_of
+from .loop_rerolling import ListedRows
 from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
 from .small_matrices import way
 
@@ -88,10 +88,10 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
 
 def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
     """Steps in places along the axes of a result."""
-    return [0] * (rank - len(shape)) + [0 if n == 1 else s // ITEM for n, s in zip(shape, strides, strict=True)]
+    return [0] * (rank - len(shape)) + [0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)]
 
 
-class Kinds:
+class InstructionKinds:
     """Which instructions of a program the interpreter can do."""
 
     def __init__(self, program: Program):
@@ -137,11 +137,11 @@ class Kinds:
         return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
 
 
-class Block:
+class InstructionBlock:
     """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values that are read outside of
     blocks.
 
-    `given` and `left`: the values that it takes and gives."""
+    `given` and `leaving_value`: the values that it takes and gives."""
 
     listed: Any = None
 
@@ -149,7 +149,7 @@ class Block:
         self.arena, self.guards = arena, {}
         self.rows: list = []
         self.along = 0  # rows of lines
-        self.listed = Listed() if arena.rolling else None
+        self.listed = ListedRows() if arena.rolling else None
         self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for interpreter.small_matrices.py
         program = arena.program
         arena.release(start - 1)
@@ -197,7 +197,7 @@ class Block:
 
     def part(self, name: str, to: Any, *operands: Any) -> None:
         if self.listed is not None and to.size:
-            self.listed.add(name, to.size, [at if at.shape == to.shape else at + zeros_of(to.shape) for at in (to, *operands)])
+            self.listed.add(name, to.size, [at if at.shape == to.shape else at + zero_strides(to.shape) for at in (to, *operands)])
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
@@ -217,7 +217,7 @@ class Block:
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        first += places_of(name) if name in LOOPS else []
+        first += loop_fields(name) if name in LOOPS else []
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
@@ -236,7 +236,7 @@ class Block:
         """Places in another order, or some of them; or a copy."""
         prim, arena = i.prim, self.arena
         params = {**i.params, "copy": False} if prim is READ else i.params
-        arena.at[k] = view = np.asarray(laid(at[0], *params) if prim is LAID else prim.run(*at, **params))
+        arena.at[k] = view = np.asarray(copy_with_strides(at[0], *params) if prim is LAID else prim.run(*at, **params))
         if self.is_turned(k, view):
             arena.place(k, by_rows=True)
             self.row("copy", arena.at[k], view)
@@ -329,14 +329,14 @@ class Block:
         """Do the elements of a view that is read more than once lie one by one?"""
         if self.listed is not None or view.size < BOX_ELEMENTS or self.reads[k] < 2:
             return False
-        return not any([step == ITEM for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
+        return not any([step == INDEX_BYTES for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     def is_turned(self, k: int, view: np.ndarray) -> bool:
         """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
         for a small one that lies so."""
         often = self.second[k] >= TRANSPOSED_PRODUCTS and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
         small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
-        return often and small and view.strides[0] == ITEM < view.strides[1]
+        return often and small and view.strides[0] == INDEX_BYTES < view.strides[1]
 
     # --- two operations in one row ---
 
@@ -411,13 +411,16 @@ class Block:
         if y.ndim == 2 and y.shape[1] == 1:
             y = y[:, 0]
         of_vector = y.ndim == 1
-        x, y = self.laid_out(x, matrix_of), self.laid_out(y, vector_of if of_vector else matrix_of)
+        x, y = self.laid_out(x, blas_matrix), self.laid_out(y, vector_of if of_vector else blas_matrix)
         if of_vector:
             self.row("copy", to, self.nothing)
         if to.ndim == 2 and not of_vector and to.strides[0] < to.strides[1]:
             to, x, y = to.T, y.T, x.T
         name, integers = ("dgemv", gemv(x, y)) if of_vector else ("dgemm", gemm(x, y))
-        places = [to.item(0), *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(room_for(y.shape[1]))])]
+        places = [
+            to.item(0),
+            *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]),
+        ]
         if self.listed is not None:
             self.listed.add(name, TRIP_ELEMENTS + 1, [np.resize(at, TRIP_ELEMENTS + 1) for at in (to, x, y)])
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
@@ -443,7 +446,7 @@ class Block:
         at = self.arena.at[k]
         return numpys is None, dtype == np.bool_, at if numpys else int(at)
 
-    def __call__(self, memory: "Memory", *given: Any) -> Any:
+    def __call__(self, memory: "ArenaMemory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
         places, ways = memory.of(self)
         for n, v in enumerate(given):
@@ -451,10 +454,10 @@ class Block:
         answer = self.run(*self.before, memory.address)
         if answer:
             return None if answer == 1 else self.guards[answer - 2]
-        return tuple([left(memory.arena, *way) for way in ways])
+        return tuple([leaving_value(memory.arena, *way) for way in ways])
 
 
-def left(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
+def leaving_value(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
     if number:
         v = arena[at]
         return np.bool_(v) if truth else v
@@ -472,11 +475,11 @@ def is_move(prim: Any) -> bool:
     return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
 
 
-def runs(program: Program) -> list:
+def block_ranges(program: Program) -> list:
     """(start, stop) of the instructions that are worth a block, in order."""
     if interpreter() is None:
         return []
-    kinds = Kinds(program)
+    kinds = InstructionKinds(program)
     can = [kinds.can(k, i) for k, i in program.code]
     of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
     outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}

@@ -10,14 +10,14 @@ import numpy as np
 
 from ..._core.registry import load
 from .banded import TEXT
-from .strided_rows import MANY, WIDE, added, field
+from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
 
 UFUNCS = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
 BLAS = ("dgemm", "dgemv")
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
 
-class Ufunc(ctypes.Structure):
+class UfuncHeader(ctypes.Structure):
     """The beginning of PyUFuncObject, behind the object header."""
 
     _fields_ = (
@@ -32,7 +32,7 @@ INNER = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 def loop_of(f: Any) -> Any:
     """The address of (function, its data) of the loop of a ufunc of one number; None where what is found there is not that."""
-    seen = Ufunc.from_address(id(f) + object.__basicsize__)
+    seen = UfuncHeader.from_address(id(f) + object.__basicsize__)
     counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, f.ntypes) == (1, 1, 2, len(f.types))
     if not counts or "d->d" not in f.types or seen.name != f.__name__.encode():
         return None
@@ -44,18 +44,18 @@ def loop_of(f: Any) -> Any:
     return held if np.array_equal(y, f(x)) else None
 
 
-def loops() -> dict:
+def ufunc_loops() -> dict:
     """name -> its loop."""
-    if object.__basicsize__ + ctypes.sizeof(Ufunc) > np.ufunc.__basicsize__:
+    if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__:
         return {}
     found = {name: loop_of(f) for name, f in UFUNCS.items()}
     return {name: held for name, held in found.items() if held is not None}
 
 
-LOOPS = loops()
+LOOPS = ufunc_loops()
 
 
-def places_of(name: str) -> list:
+def loop_fields(name: str) -> list:
     """Where the loop is, as two fields of a row."""
     return np.array([ctypes.addressof(LOOPS[name])], np.int64).view(np.int32).tolist()
 
@@ -72,7 +72,7 @@ def blas() -> dict:
 FINITE = f"""
 define internal i64 @finite(ptr %d, i64 %n) {{
 entry:
-  %whole = and i64 %n, {-WIDE}
+  %whole = and i64 %n, {-VECTOR_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   br i1 %some, label %vector, label %rest
 vector:
@@ -82,12 +82,12 @@ vector:
   %x = load {MANY}, ptr %p, align 8
   %zero = fsub {MANY} %x, %x
   %sum1 = fadd {MANY} %sum, %zero
-  %i1 = add i64 %i, {WIDE}
+  %i1 = add i64 %i, {VECTOR_ELEMENTS}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
   %lanes = phi {MANY} [ zeroinitializer, %entry ], [ %sum1, %vector ]
-  {added("lanes", "none", "total").replace("%none", "0.0")}%few = icmp slt i64 %whole, %n
+  {sum_code("lanes", "none", "total").replace("%none", "0.0")}%few = icmp slt i64 %whole, %n
   br i1 %few, label %scalar, label %end
 scalar:
   %j = phi i64 [ %whole, %rest ], [ %j1, %scalar ]
@@ -108,7 +108,7 @@ end:
 """
 
 
-class Called:
+class UfuncCall:
     """A function along lines, by NumPy's loop: fields 4 and 5 of the row tell where (its address, its data) are."""
 
     name = "l_called"
@@ -167,7 +167,7 @@ end:
 """
 
 
-class Product:
+class BlasCall:
     """C = A B, of matrices (`dgemm`) or of a matrix and a vector (`dgemv`): the fields from 6 on are the integers that BLAS takes, and
     it is given their addresses."""
 
@@ -222,7 +222,7 @@ def vector_of(at: Any) -> int | None:
     return step if step > 0 else None
 
 
-def matrix_of(at: Any) -> tuple | None:
+def blas_matrix(at: Any) -> tuple | None:
     """(is it taken as it lies, by columns?, its leading dimension)"""
     (m, n), (s, t) = at.shape, [step // 8 for step in at.strides]
     if t == 1 or n == 1:  # by rows: BLAS sees the transpose
@@ -238,7 +238,7 @@ def matrix_of(at: Any) -> tuple | None:
 
 def gemm(x: Any, y: Any) -> list | None:
     """The integers for x y, which is packed by rows; None where they do not lie as BLAS takes them.  (It gives y^T x^T, by columns.)"""
-    one, other = matrix_of(y), matrix_of(x)
+    one, other = blas_matrix(y), blas_matrix(x)
     if one is None or other is None:
         return None
     m, inner, p = x.shape[0], x.shape[1], y.shape[1]
@@ -247,7 +247,7 @@ def gemm(x: Any, y: Any) -> list | None:
 
 def gemv(a: Any, x: Any) -> list | None:
     """The integers for the matrix a times x."""
-    form, step = matrix_of(a), vector_of(x)
+    form, step = blas_matrix(a), vector_of(x)
     if form is None or step is None:
         return None
     m, n = a.shape

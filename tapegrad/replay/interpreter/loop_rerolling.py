@@ -27,7 +27,7 @@ from ..costs import (
     TRIP_ROWS_MOST,
 )
 from ..program import LAID, Instruction, Program
-from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compiled
+from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compile_text
 
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
 READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
@@ -51,7 +51,7 @@ def distances(codes: np.ndarray) -> list:
     return found[np.argsort(-counts, kind="stable")][:PERIODS].tolist()
 
 
-def repeats(codes: np.ndarray, judge: Callable) -> list:
+def judged_runs(codes: np.ndarray, judge: Callable) -> list:
     """What `judge(start, period, trips)` makes of runs of codes that repeat, the longest ones first, in order: (start, stop, what)."""
     runs = {}
     for p in distances(codes):
@@ -78,7 +78,7 @@ def searched(runs: dict, judge: Callable, low: int, high: int) -> list:
     return []
 
 
-def elements(program: Program, k: int, i: Instruction) -> int:
+def instruction_cost(program: Program, k: int, i: Instruction) -> int:
     """About how many operations an instruction is."""
     if i.prim in WRITES:
         return math.prod(program.shown[i.args[1]][1])
@@ -95,15 +95,15 @@ def numbered(keys: list) -> np.ndarray:
 
 def is_rolled(program: Program, runs: list) -> bool:
     """Are more than half of the instructions of one of these runs in loops?"""
-    return any([2 * len(repeated(program, start, stop)) > stop - start for start, stop in runs])
+    return any([2 * len(repeated_instructions(program, start, stop)) > stop - start for start, stop in runs])
 
 
-def repeated(program: Program, start: int, stop: int) -> list:
+def repeated_instructions(program: Program, start: int, stop: int) -> list:
     """Which of these small instructions of a program are in runs that repeat."""
     if stop - start < LOOP_TRIPS * TRIP_ROWS_LEAST:
         return []
     code = program.code[start:stop]
-    sizes = np.array([elements(program, k, i) for k, i in code])
+    sizes = np.array([instruction_cost(program, k, i) for k, i in code])
     keys = [
         (i.prim, program.shown[k][1]) if n <= LOOP_ELEMENTS or i.reduces == "products" else k for (k, i), n in zip(code, sizes, strict=True)
     ]
@@ -111,18 +111,18 @@ def repeated(program: Program, start: int, stop: int) -> list:
     def judge(first: int, period: int, trips: int) -> tuple | None:
         return (first, first + period * trips, None) if sizes[first : first + period].sum() <= TRIP_ELEMENTS else None
 
-    runs = repeats(numbered(keys), judge)
+    runs = judged_runs(numbered(keys), judge)
     return [k for first, last, _ in runs for k, _ in program.code[start + first : start + last]]
 
 
 # --- one trip ---
 
 
-class Refused(Exception):
+class NotALoop(Exception):
     """Why rows that repeat are no loop."""
 
 
-class Loop:
+class RerolledLoop:
     """Rows from `start` on, `period` of them a trip: `code` of all rows, `table` of indices."""
 
     def __init__(self, code: np.ndarray, table: np.ndarray, start: int, period: int, trips: int, constants: dict):
@@ -146,7 +146,7 @@ class Loop:
         fine = np.ones(max(self.trips - 2, 0), bool)
         self.places: list = []
         if rows[0, :, 1].sum() > TRIP_ELEMENTS:
-            raise Refused(f"a trip takes {rows[0, :, 1].sum()} elements")
+            raise NotALoop(f"a trip takes {rows[0, :, 1].sum()} elements")
         for j in range(self.period):
             op, n = rows[0, j, :2]
             n = 1 if op == NUMBER["guard"] else n
@@ -156,12 +156,12 @@ class Loop:
                 self.places.append((j, c, at))
         ends = np.flatnonzero(np.diff(np.concatenate([[False], fine, [False]]).astype(np.int8)))
         if not len(ends):
-            raise Refused("the places of its trips follow no fixed step")
+            raise NotALoop("the places of its trips follow no fixed step")
         lengths = ends[1::2] - ends[::2]
         longest = int(lengths.argmax())
         first, self.trips = int(ends[2 * longest]), int(lengths[longest]) + 2
         if self.trips < LOOP_TRIPS:
-            raise Refused("the places of its trips follow no fixed step")
+            raise NotALoop("the places of its trips follow no fixed step")
         self.start += first * self.period
         self.cells = {(j, c): list(zip(at[first].tolist(), (at[first + 1] - at[first]).tolist(), strict=True)) for j, c, at in self.places}
         del self.places
@@ -340,7 +340,7 @@ class Loop:
 
     def compile(self) -> tuple:
         """The row that runs it."""
-        self.address = compiled(self.text(), "loop")
+        self.address = compile_text(self.text(), "loop")
         self.held = (ctypes.c_int64 * max(len(self.bases), 1))(*self.bases)
         places = np.array([self.address, ctypes.addressof(self.held)], np.int64).view(np.int32).tolist()
         return NUMBER["loop"], self.trips, 0, 0, self.start, 0, *places, *[0] * (ROW - 10)
@@ -353,7 +353,7 @@ def literal(v: float) -> str:
     return f"0x{np.float64(v).view(np.uint64):016X}"
 
 
-class Listed:
+class ListedRows:
     """The rows of a block, each with the places of all its elements."""
 
     def __init__(self) -> None:
@@ -374,7 +374,7 @@ class Listed:
         return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate([*self.table, np.zeros(1, np.int64)])
 
 
-def rolled(arena: Any, blocks: list) -> tuple:
+def reroll_blocks(arena: Any, blocks: list) -> tuple:
     """Puts loops into the rows of blocks that have rows that repeat: (the loops, why others are none)."""
     constants = {int(at): literal(v) for at, v in arena.constants if np.ndim(v) == 0}
     refused: dict = {}
@@ -386,13 +386,13 @@ def rolled(arena: Any, blocks: list) -> tuple:
 
         def judge(start: int, period: int, trips: int, code: Any = code, table: Any = table) -> tuple | None:
             try:
-                made = Loop(code, table, start, period, trips, constants)
-            except Refused as error:
+                made = RerolledLoop(code, table, start, period, trips, constants)
+            except NotALoop as error:
                 refused[str(error)] = refused.get(str(error), 0) + 1
                 return None
             return made.start, made.stop, made
 
-        loops = repeats(numbered(list(map(tuple, code[:, :2].tolist()))), judge)
+        loops = judged_runs(numbered(list(map(tuple, code[:, :2].tolist()))), judge)
         found.append(loops)
         last = 0
         for start, stop, loop in (*loops, (len(code), len(code), None)):

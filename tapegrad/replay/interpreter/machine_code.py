@@ -18,8 +18,8 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import Called, Product, blas
-from .strided_rows import FIELDS, MANY, WIDE, Lines, field
+from .foreign_calls import BlasCall, UfuncCall, blas
+from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
 OWN = ("sin", "cos")  # functions that NumPy has for one number at a time only: along lines they are those of the kernels
@@ -51,14 +51,16 @@ OPERANDS = {name: sum([f"%{v}" in body for v in "xyz"]) for name, body in BODIES
 # Operations on lines: which operands go on (1), and which stay (0).
 WAYS = {1: ("1", "0"), 2: ("11", "10", "01"), 3: ("111", "011")}
 IN_LINES = {
-    f"{name} {way}": Lines(name, BODIES[name], way, False, name in CHECKED)
+    f"{name} {way}": RowFunction(name, BODIES[name], way, False, name in CHECKED)
     for name in OPERANDS
     if name not in LIBM
     for way in WAYS[OPERANDS[name]]
 }
 SUMMED = {"addto": "addto sum 1", "muladd": "muladd sum 11"}  # of which the result stays
-IN_LINES |= {row: Lines(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
-IN_LINES |= {f"{name} {way}": Lines(name, f"%r = call double @own_{name}(double %x)", way, False, True) for name in OWN for way in WAYS[1]}
+IN_LINES |= {row: RowFunction(name, BODIES[name], row.split()[-1], True, True) for name, row in SUMMED.items()}
+IN_LINES |= {
+    f"{name} {way}": RowFunction(name, f"%r = call double @own_{name}(double %x)", way, False, True) for name in OWN for way in WAYS[1]
+}
 SINGLE = {f"{name} one": name for name in BODIES}
 # Two operations one after the other along lines, of which only the second result is kept: (x how y) how z.
 SECOND = {"mul": "fmul double %p, %z", "add": "fadd double %p, %z", "sub": "fsub double %p, %z", "rsub": "fsub double %z, %p"}
@@ -67,8 +69,8 @@ PAIRED = {
     for first, seconds in (("mul", SECOND), ("add", ("mul", "add")), ("sub", ("mul", "add")))
     for second in seconds
 }
-IN_LINES |= {f"{name} {way}": Lines(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
-OUTSIDE = {"called": Called(), "dgemm": Product("dgemm"), "dgemv": Product("dgemv")}
+IN_LINES |= {f"{name} {way}": RowFunction(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
+OUTSIDE = {"called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv")}
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what interpreter.strided_rows.py says.
@@ -86,7 +88,7 @@ def element(local: str, table: str) -> str:
   """
 
 
-def operation(name: str, body: str) -> str:
+def checked_operation(name: str, body: str) -> str:
     """A function that gives 1 where a result was not finite."""
     read = "".join([element(x, table) for x, table in (("x", "a"), ("y", "b"), ("z", "c"), ("old", "d")) if f"%{x}" in body + "%old"])
     check = "%zero = fsub double %r, %r\n  %fine = fcmp oeq double %zero, 0.0\n  %bad = select i1 %fine, i64 %before, i64 1"
@@ -164,32 +166,32 @@ EACH = "".join(
   %s{n} = call double @tanh_slope(double %x{n}, double %y{n})
   %r{n} = insertelement {MANY} {f"%r{n - 1}" if n else "poison"}, double %s{n}, i64 {n}
   """
-        for n in range(WIDE)
+        for n in range(VECTOR_ELEMENTS)
     ]
 )
 TANH_SLOPES = f"""
 define internal {MANY} @tanh_slopes({MANY} %x, {MANY} %y) {{
   %p = fmul {MANY} %y, %y
   %ones = insertelement {MANY} zeroinitializer, double 1.0, i64 0
-  %all = shufflevector {MANY} %ones, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %all = shufflevector {MANY} %ones, {MANY} poison, <{VECTOR_ELEMENTS} x i32> zeroinitializer
   %edge = insertelement {MANY} zeroinitializer, double 0.99, i64 0
-  %edges = shufflevector {MANY} %edge, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %edges = shufflevector {MANY} %edge, {MANY} poison, <{VECTOR_ELEMENTS} x i32> zeroinitializer
   %near = fcmp olt {MANY} %p, %edges
   %d = fsub {MANY} %all, %p
-  %every = call i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1> %near)
+  %every = call i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1> %near)
   br i1 %every, label %less, label %tail
 less:
   ret {MANY} %d
 tail:
-  {EACH}ret {MANY} %r{WIDE - 1}
+  {EACH}ret {MANY} %r{VECTOR_ELEMENTS - 1}
 }}
 """
 
 
-def own(name: str) -> str:
+def own_function(name: str) -> str:
     """A function of several numbers, and of one."""
-    b = Builder(WIDE, 64)
-    y = elementary.function(b, name, "%x")
+    b = Builder(VECTOR_ELEMENTS, 64)
+    y = elementary.emit_function(b, name, "%x")
     body = "\n".join(b.lines)
     return f"""
 define internal {MANY} @own_{name}s({MANY} %x) {{
@@ -205,7 +207,7 @@ define internal double @own_{name}(double %x) {{
 """
 
 
-def text() -> str:
+def interpreter_text() -> str:
     """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
     answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
@@ -225,18 +227,18 @@ def text() -> str:
         answers.append(f"[ {answer}, %do_{n} ]")
         widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
     functions = [
-        *[operation(name, body) for name, body in BODIES.items()],
+        *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
         TANH_SLOPES,
-        *[own(name) for name in OWN],
+        *[own_function(name) for name in OWN],
         *[f.text() for f in FUNCTIONS.values()],
     ]
     cases = "\n    ".join([f"i64 {n}, label %do_{n}" for n in NUMBER.values()])
     declared = "\n".join([f"declare double @{name}(double)" for name in (*LIBM, "llvm.sqrt.f64", "llvm.fabs.f64", "llvm.floor.f64")])
     declared += "\ndeclare double @llvm.fma.f64(double, double, double)"
-    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{WIDE}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
-    declared += f"\ndeclare {MANY} @llvm.fma.v{WIDE}f64({MANY}, {MANY}, {MANY})"
-    declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{WIDE}i1(<{WIDE} x i1>)"
+    declared += "".join([f"\ndeclare {MANY} @llvm.{name}.v{VECTOR_ELEMENTS}f64({MANY})" for name in ("sqrt", "fabs", "floor")])
+    declared += f"\ndeclare {MANY} @llvm.fma.v{VECTOR_ELEMENTS}f64({MANY}, {MANY}, {MANY})"
+    declared += f"\ndeclare i1 @llvm.vector.reduce.and.v{VECTOR_ELEMENTS}i1(<{VECTOR_ELEMENTS} x i1>)"
     return f"""{declared}
 {"".join(functions)}
 define i64 @replay(ptr %rows, i64 %length, ptr %table, ptr %arena) {{
@@ -279,11 +281,11 @@ def interpreter() -> Any:
     """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
     None where it cannot be made."""
     if "run" not in STATE:
-        STATE["run"] = made()
+        STATE["run"] = build_interpreter()
     return STATE["run"]
 
 
-def made() -> Any:
+def build_interpreter() -> Any:
     llvm = load("llvmlite.binding")
     try:
         library = ctypes.CDLL(ctypes.util.find_library("m"))
@@ -293,10 +295,10 @@ def made() -> Any:
             llvm.add_symbol(name, place)
     except (OSError, AttributeError):
         return None
-    address = compiled(text(), "replay", math.inf)
+    address = compile_text(interpreter_text(), "replay", math.inf)
     return ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p)(address)
 
 
-def compiled(text: str, *how: Any) -> int:
+def compile_text(text: str, *how: Any) -> int:
     """The address of a function of this text; the machine code is kept on disk."""
-    return load("tapegrad.kernels.launch.cpu").compiled(text, *how)
+    return load("tapegrad.kernels.launch.cpu").function_address(text, *how)

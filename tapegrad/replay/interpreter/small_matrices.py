@@ -11,15 +11,15 @@ import numpy as np
 from ...ops.linalg import factorizations
 from ...ops.linalg.hermitian import alike_each, folded, mirrored, tolerance
 from ..costs import MATRIX_COLUMNS, MATRIX_UNKNOWNS, PROBED_ELEMENTS
-from ..record.settings_keys import key_of
+from ..record.settings_keys import settings_key
 
 COEFFICIENTS: dict = {}
 
 
-def linear(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
+def linear_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     """By the coefficients, which unit vectors show."""
     _, shape, strides, _, _ = layout
-    key = i.name, shape, strides, key_of(i.params)
+    key = i.name, shape, strides, settings_key(i.params)
     if key not in COEFFICIENTS:
         columns = []
         for n in range(at[0].size):
@@ -42,7 +42,7 @@ def laid_like(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
     return fresh
 
 
-def cholesky(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
+def cholesky_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     a, n = at[0], len(to)
     b.row("copy", to, b.nothing)
     for j in range(n):
@@ -56,7 +56,7 @@ def cholesky(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
         b.row("div", to[j + 1 :, j], column[1:], to[j, j])
 
 
-def substituted(b: Any, a: Any, x: Any, lower: bool, unit: bool) -> None:
+def substitution_code(b: Any, a: Any, x: Any, lower: bool, unit: bool) -> None:
     """x becomes the solution for a triangle."""
     n = len(a)
     for j in range(n) if lower else reversed(range(n)):
@@ -77,10 +77,10 @@ def triangular(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     trans = factorizations.TRANS[i.params["trans"]]
     b.row("copy", to, at[1])
     a = at[0].T if trans else at[0]
-    substituted(b, a, to if to.ndim == 2 else to[:, None], bool(i.params["lower"]) != bool(trans), bool(i.params["unit_diagonal"]))
+    substitution_code(b, a, to if to.ndim == 2 else to[:, None], bool(i.params["lower"]) != bool(trans), bool(i.params["unit_diagonal"]))
 
 
-def solved(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
+def solve_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     """By elimination; the larger of two candidates becomes the pivot."""
     n = len(at[0])
     w, x = b.temporary(n, n), to if to.ndim == 2 else to[:, None]
@@ -101,10 +101,10 @@ def solved(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
         b.row("div", factors, w[j + 1 :, j], w[j, j])
         eliminated(b, w[j + 1 :, j + 1 :], factors, w[j, j + 1 :])
         eliminated(b, x[j + 1 :], factors, x[j])
-    substituted(b, w, x, False, False)
+    substitution_code(b, w, x, False, False)
 
 
-def alike(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
+def is_symmetric_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     """Is the matrix symmetric to rounding, and not diagonal?"""
     x, n = at[0], len(at[0])
     made = [b.temporary(n, n) for _ in range(8)]
@@ -135,10 +135,10 @@ def alike(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
 
 
 MATRICES = {
-    factorizations.cholesky_lower.prim: cholesky,
+    factorizations.cholesky_lower.prim: cholesky_code,
     factorizations.solve_triangular.prim: triangular,
-    factorizations.solve_matrix.prim: solved,
-    alike_each.prim: alike,
+    factorizations.solve_matrix.prim: solve_code,
+    alike_each.prim: is_symmetric_code,
 }
 
 
@@ -152,12 +152,12 @@ def way(i: Any, shapes: list) -> Any:
         return MATRICES[prim] if fits else None
     if not (prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)):
         return None
-    return linear if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params) else None
+    return linear_code if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params) else None
 
 
 def is_known(params: dict) -> bool:
     try:
-        hash(key_of(params))
+        hash(settings_key(params))
     except TypeError:
         return False
     return True

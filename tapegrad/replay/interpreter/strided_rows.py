@@ -6,8 +6,8 @@ between them; how many of these, and the steps between."""
 
 import re
 
-WIDE = 4  # elements that are done at once
-MANY = f"<{WIDE} x double>"
+VECTOR_ELEMENTS = 4  # elements that are done at once
+MANY = f"<{VECTOR_ELEMENTS} x double>"
 FIELDS = "dabc"  # the result, and the operands x, y, z
 
 
@@ -15,23 +15,28 @@ def field(n: int, name: str) -> str:
     return f"%f{n} = getelementptr i32, ptr %row, i64 {n}\n  %g{n} = load i32, ptr %f{n}\n  %{name} = sext i32 %g{n} to i64\n  "
 
 
-def widened(body: str) -> str:
+def vector_text(body: str) -> str:
     """The text for several elements."""
-    for one, many in (("0.0", "zeroinitializer"), ("f64", f"v{WIDE}f64"), ("double", MANY), ("i1 ", f"<{WIDE} x i1> ")):
+    for one, many in (
+        ("0.0", "zeroinitializer"),
+        ("f64", f"v{VECTOR_ELEMENTS}f64"),
+        ("double", MANY),
+        ("i1 ", f"<{VECTOR_ELEMENTS} x i1> "),
+    ):
         body = body.replace(one, many)
     return re.sub(r"@(tanh_slope|own_\w+)\(", r"@\1s(", body)
 
 
-def added(whole: str, rest: str, into: str) -> str:
+def sum_code(whole: str, rest: str, into: str) -> str:
     """The sum of the elements of `whole`, and `rest`."""
     text, last = "", rest
-    for n in range(WIDE):
+    for n in range(VECTOR_ELEMENTS):
         text += f"%{into}e{n} = extractelement {MANY} %{whole}, i64 {n}\n  %{into}{n} = fadd double %{last}, %{into}e{n}\n  "
         last = f"{into}{n}"
     return text + f"%{into} = fadd double %{last}, 0.0\n  "
 
 
-class Lines:
+class RowFunction:
     """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there; `way` says of each operand
     whether it goes on (1) or stays (0).  `summed`: the result stays.  It gives 1 where a result was not finite, if `checked`."""
 
@@ -55,7 +60,7 @@ class Lines:
             text += f"{room} = getelementptr double, ptr %dp, i64 {at}\n  "
         if "%old" in self.body:
             text += f"%old{end} = load {kind}, ptr {room}, align 8\n  "
-        body = widened(self.body) if end == "v" else self.body
+        body = vector_text(self.body) if end == "v" else self.body
         text += re.sub(r"%(x|y|z|old|r|p|q)\b", lambda m: f"%{names.get(m[1], m[1] + end)}", body)
         text += f"\n  store {kind} %r{end}, ptr {room}, align 8\n  "
         return text + ("" if self.summed else self.noted(f"r{end}", end, kind))
@@ -79,7 +84,7 @@ class Lines:
             if not on:
                 text += f"""%{x}one = load double, ptr %{f}p
   %{x}first = insertelement {MANY} poison, double %{x}one, i64 0
-  %{x}all = shufflevector {MANY} %{x}first, {MANY} poison, <{WIDE} x i32> zeroinitializer
+  %{x}all = shufflevector {MANY} %{x}first, {MANY} poison, <{VECTOR_ELEMENTS} x i32> zeroinitializer
   """
         if self.summed:
             text += f"%before = load double, ptr %dp\n  store double %before, ptr %sums\n  store {MANY} zeroinitializer, ptr %sumv\n  "
@@ -88,7 +93,7 @@ class Lines:
     def end_of_line(self) -> str:
         if not self.summed:
             return ""
-        text = f"%lanes = load {MANY}, ptr %sumv\n  %alone = load double, ptr %sums\n  {added('lanes', 'alone', 'total')}"
+        text = f"%lanes = load {MANY}, ptr %sumv\n  %alone = load double, ptr %sums\n  {sum_code('lanes', 'alone', 'total')}"
         return text + f"store double %total, ptr %dp\n  {self.noted('total', 's', 'double')}"
 
     def text(self) -> str:
@@ -104,7 +109,7 @@ entry:
   %sums = alloca double
   store {MANY} zeroinitializer, ptr %badv
   store double 0.0, ptr %bads
-  {field(1, "n")}{field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-WIDE}
+  {field(1, "n")}{field(6, "m")}{field(11, "l")}{"".join(starts)}{"".join(steps)}%whole = and i64 %n, {-VECTOR_ELEMENTS}
   %some = icmp sgt i64 %whole, 0
   %few = icmp slt i64 %whole, %n
   br label %third
@@ -116,7 +121,7 @@ second:
   {self.line()}br i1 %some, label %vector, label %rest
 vector:
   %i = phi i64 [ 0, %second ], [ %i1, %vector ]
-  {self.step("v", "%i")}%i1 = add i64 %i, {WIDE}
+  {self.step("v", "%i")}%i1 = add i64 %i, {VECTOR_ELEMENTS}
   %on = icmp slt i64 %i1, %whole
   br i1 %on, label %vector, label %rest
 rest:
@@ -137,7 +142,7 @@ third_end:
 end:
   %worst = load {MANY}, ptr %badv
   %apart = load double, ptr %bads
-  {added("worst", "apart", "whether")}%fine = fcmp oeq double %whether, 0.0
+  {sum_code("worst", "apart", "whether")}%fine = fcmp oeq double %whether, 0.0
   %answer = select i1 %fine, i64 0, i64 1
   ret i64 %answer
 }}

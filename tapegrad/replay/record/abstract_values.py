@@ -11,7 +11,7 @@ from ..._core.arrays import is_array, is_scalar, xp_of
 from ..._core.primitive import Primitive
 
 LOOKS: dict = {}  # what values look like
-GIVEN: dict = {}  # elementwise operation -> what its results look like (`given`)
+GIVEN: dict = {}  # elementwise operation -> what its results look like (`elementwise_rule`)
 COUNT = itertools.count()
 
 
@@ -46,7 +46,7 @@ def look_of_number(v: Any) -> tuple:
     return found
 
 
-def given(prim: Primitive) -> dict:
+def elementwise_rule(prim: Primitive) -> dict:
     """Numbers of the looks of an elementwise operation's operands -> look of its result."""
     found = GIVEN.setdefault(prim, {})
     if len(found) > 999:

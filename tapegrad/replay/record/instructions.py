@@ -8,18 +8,24 @@ from numpy import ndarray
 from ..._core.arrays import NUMBERS, is_array, is_scalar
 from ..._core.primitive import READ, Primitive
 from ..._dispatch.random import DRAW
-from ...ops.zero_derivative import Place
+from ...ops.zero_derivative import ArgumentPlaceholder
 
 ARGUMENT, CAPTURED, CONSTANT, PART, LAID = "argument", "captured", "constant", "part", "laid"
 
 
-def product(x: Any, y: Any) -> Any:
+def vector_product(x: Any, y: Any) -> Any:
     """Of NumPy's vectors and matrices `dot` is the same BLAS call as `@`, with half of the way to it."""
     return x.dot(y) if type(x) is type(y) is ndarray and 0 < x.ndim < 3 and 0 < y.ndim < 3 else x @ y
 
 
-SHORTER = {"+": operator.add, "-": operator.sub, "*": operator.mul, "/": operator.truediv, "@": product}  # by operator, of two arrays
-WAYS: dict = {}  # how they are done (`ways_of`)
+SHORTER = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.truediv,
+    "@": vector_product,
+}  # by operator, of two arrays
+WAYS: dict = {}  # how they are done (`instruction_form`)
 
 
 def is_pure(prim: Primitive) -> bool:
@@ -27,7 +33,7 @@ def is_pure(prim: Primitive) -> bool:
     return prim.declared or (prim.vjp is None and prim is not DRAW)
 
 
-def ways_of(prim: Primitive) -> tuple:
+def instruction_form(prim: Primitive) -> tuple:
     """(its body, is it pure?, does its result own its memory, and that alone?)"""
     found = WAYS.get(prim)
     if found is None:
@@ -51,7 +57,7 @@ def ufunc_of(i: Any) -> Any:
     prim, params = i.prim, i.params
     if type(prim) is str or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
         return None
-    plain = not params["kwargs"] and all([type(a) is Place or type(a) in NUMBERS for a in params["args"]])
+    plain = not params["kwargs"] and all([type(a) is ArgumentPlaceholder or type(a) in NUMBERS for a in params["args"]])
     return prim.ufunc if plain else None
 
 

@@ -16,32 +16,32 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from ..._core.arrays import is_array, is_scalar, kept, same_bits
+from ..._core.arrays import copy_with_layout, is_array, is_scalar, same_bits
 from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive
 from ..._core.reverse import PART as ONE_OF_SEVERAL
-from ..._core.reverse import REGION, Fold, Form, Like, primitive_of
+from ..._core.reverse import REGION, AdaptedRule, RecordMark, ShapeStandIn, primitive_of
 from ..._core.variable import HANDLES
 from ...ops.indexing.regions import basic, laid_out_copy
 from ..costs import ALIKE_RECORDS, COMPARED_RECORDS, FORM_SHARE, SWEEP_RECORDS, SWEEP_TRIP_RECORDS, SWEEP_TRIPS, TRIP_MULTIPLES, TRIPS_TRIED
-from .instructions import CONSTANT, PART, is_pure, ways_of
+from .instructions import CONSTANT, PART, instruction_form, is_pure
 
 REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 
 
-class Unlike(Exception):
+class TripMismatch(Exception):
     """Two trips are not the same."""
 
 
 # --- which records repeat ---
 
 
-def codes_of(records: list) -> ndarray:
-    keys = [(r[0].rule if type(r[0]) is Fold else r[0], r[2].rule if type(r[2]) is Fold else r[2]) for r in records]
+def record_codes(records: list) -> ndarray:
+    keys = [(r[0].rule if type(r[0]) is AdaptedRule else r[0], r[2].rule if type(r[2]) is AdaptedRule else r[2]) for r in records]
     code = {key: n for n, key in enumerate(dict.fromkeys(keys))}
     return np.array([code[key] for key in keys])
 
 
-def distances(codes: ndarray) -> list:
+def record_distances(codes: ndarray) -> list:
     """The most frequent distances from some codes to the next that are the same."""
     h = np.zeros(len(codes) - ALIKE_RECORDS + 1, np.int64)
     for k in range(ALIKE_RECORDS):
@@ -55,7 +55,7 @@ def distances(codes: ndarray) -> list:
 def longest(codes: ndarray) -> tuple | None:
     """(start, period, trips) of the longest run of codes that repeat."""
     best, most = None, 0
-    for p in distances(codes):
+    for p in record_distances(codes):
         edges = np.concatenate([[-1], np.flatnonzero(codes[:-p] != codes[p:]), [len(codes) - p]])
         gaps = np.diff(edges) - 1
         n = int(gaps.argmax())
@@ -64,21 +64,21 @@ def longest(codes: ndarray) -> tuple | None:
     return best
 
 
-def loops(codes: ndarray, first: int = 0) -> Iterator[tuple]:
+def repeated_runs(codes: ndarray, first: int = 0) -> Iterator[tuple]:
     """Runs of codes that repeat, from the last to the first."""
     found = longest(codes) if len(codes) > 4 * SWEEP_TRIPS else None
     if found is not None:
         start, period, trips = found
         stop = start + period * trips
-        yield from loops(codes[stop:], first + stop)
+        yield from repeated_runs(codes[stop:], first + stop)
         yield first + start, period, trips
-        yield from loops(codes[:start], first)
+        yield from repeated_runs(codes[:start], first)
 
 
 # --- are two trips the same? ---
 
 
-class Moved:
+class TripShift:
     """How numbers of one trip have moved in another; `below`: the recording; `start`: the first record of the loop."""
 
     def __init__(self, below: Any, start: int):
@@ -87,22 +87,22 @@ class Moved:
     def number(self, a: int, b: int) -> None:
         looks = self.below.looks
         if self.to.setdefault(a, b) != b or looks[a][3] != looks[b][3]:
-            raise Unlike
+            raise TripMismatch
 
     def compare(self, a: Any, b: Any) -> None:
         """Is b, of the other trip, what a is?"""
         kind = type(a)
         if kind is not type(b):
-            raise Unlike
+            raise TripMismatch
         if kind in HANDLES:
             if a._trace is not self.below or b._trace is not self.below:
-                raise Unlike
+                raise TripMismatch
             self.number(a._slot, b._slot)
         elif a is b:
             return
         elif kind is tuple or kind is list:
             if len(a) != len(b):
-                raise Unlike
+                raise TripMismatch
             for u, v in zip(a, b, strict=True):
                 if u is not v or type(u) in HANDLES:
                     self.compare(u, v)
@@ -110,19 +110,19 @@ class Moved:
             self.compare(tuple(a.items()), tuple(b.items()))
         elif kind is slice:  # (of plain numbers: views.unchanging)
             if a != b:
-                raise Unlike
-        elif kind is Fold:
+                raise TripMismatch
+        elif kind is AdaptedRule:
             self.compare((a.rule, a.shape, a.dtype, a.conjugate), (b.rule, b.shape, b.dtype, b.conjugate))
-        elif kind is Like:
+        elif kind is ShapeStandIn:
             self.compare((a.shape, a.dtype), (b.shape, b.dtype))
         elif kind is ndarray:
             if a.shape != b.shape or a.strides != b.strides or a.dtype != b.dtype or not same_bits(a, b):
-                raise Unlike
+                raise TripMismatch
         elif kind is float or kind is complex or is_scalar(a):
             if repr(a) != repr(b):
-                raise Unlike
+                raise TripMismatch
         elif a != b or not (kind in (int, bool, str) or isinstance(a, np.dtype)):
-            raise Unlike
+            raise TripMismatch
 
     def records(self, records: list, first: int, other: int, period: int) -> None:
         """Are the records from `other` on those from `first` on?"""
@@ -131,7 +131,7 @@ class Moved:
             rule, i, second, j, out, x, y = one
             rule2, i2, second2, j2, out2, x2, y2 = two
             if rule is None and second is None:
-                raise Unlike  # a leaf
+                raise TripMismatch  # a leaf
             if rule is not rule2:
                 self.compare(rule, rule2)
             if second is not second2:
@@ -142,28 +142,28 @@ class Moved:
                 if j is not j2 or j is not None:
                     self.compare(j, j2)
             elif j2 != (j + by if j >= start else j):
-                raise Unlike
+                raise TripMismatch
             if second is REGION and rule.prim in REGIONS:
                 if (out is not out2 and out != out2) or (x is not x2 and x != x2):  # layouts, shapes and steps
-                    raise Unlike
+                    raise TripMismatch
                 self.compare(y, y2)
                 continue
             if type(out) in HANDLES and type(out2) in HANDLES and out._trace is below is out2._trace:
                 k, n = out._slot, out2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
-                    raise Unlike
+                    raise TripMismatch
             elif out is not out2 or type(out) in HANDLES:
                 self.compare(out, out2)
             if type(x) in HANDLES and type(x2) in HANDLES and x._trace is below is x2._trace:
                 k, n = x._slot, x2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
-                    raise Unlike
+                    raise TripMismatch
             elif x is not x2 or type(x) in HANDLES:
                 self.compare(x, x2)
             if type(y) in HANDLES and type(y2) in HANDLES and y._trace is below is y2._trace:
                 k, n = y._slot, y2._slot
                 if to.setdefault(k, n) != n or looks[k][3] != looks[n][3]:
-                    raise Unlike
+                    raise TripMismatch
             elif y is not y2 or type(y) in HANDLES:
                 self.compare(y, y2)
 
@@ -174,21 +174,21 @@ class Moved:
                 self.slots(u, v, by)
         elif a is None or b is None:
             if a is not b:
-                raise Unlike
+                raise TripMismatch
         elif type(a) is not int or type(b) is not int or b != (a + by if a >= self.start else a):
-            raise Unlike
+            raise TripMismatch
 
     def follow(self, a: int, b: int, depth: int = 3) -> None:
         """Is the value number b what a is?  One that no record names is known by how it was made."""
         if self.to.get(a, b) != b:
-            raise Unlike
+            raise TripMismatch
         if a in self.to:
             return
         if a != b:
             what, operands = self.below.what, self.below.operands
             prim = what[a][0]
-            if not depth or type(prim) is not Primitive or prim is not what[b][0] or prim.writes or not ways_of(prim)[1]:
-                raise Unlike
+            if not depth or type(prim) is not Primitive or prim is not what[b][0] or prim.writes or not instruction_form(prim)[1]:
+                raise TripMismatch
             self.compare(what[a], what[b])
             for u, v in zip(operands[a], operands[b], strict=True):
                 self.follow(u, v, depth - 1)
@@ -205,7 +205,7 @@ class Trip:
         self.low, self.high, self.state, self.owned = low, high, state, owned
 
 
-class Loop:
+class SweepLoop:
     """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first instruction of the sweep."""
 
     def __init__(self, below: Any, records: list, G: list, owned: set, loop: tuple, run: Callable, base: int):
@@ -245,19 +245,19 @@ class Loop:
         if not all([prim is None or is_pure(prim) for prim in map(primitive_of, self.records[first : first + self.period])]):
             return 0  # a rule of the user's, which may count its calls
         try:
-            moved = Moved(self.below, self.start)
+            moved = TripShift(self.below, self.start)
             moved.records(self.records, first + self.period, first, self.period)
             steps = self.steps(before, trip, moved)
-        except Unlike:
+        except TripMismatch:
             return 0
         base, size, below = self.base, trip.high - trip.low, self.below
         given = [(k, d) for k, d in steps.items() if k < base or not d]
         carried = [k for k, d in steps.items() if k >= base and d and k < trip.low]  # made by the trip before
-        again, n, numbers = Again(below, trip, [*[k for k, _ in given], *carried]), 0, None
+        again, n, numbers = RepeatedTrip(below, trip, [*[k for k, _ in given], *carried]), 0, None
         while t - n > 2:
             try:
                 to = self.places(trip, given, t, n + 1)
-            except Unlike:
+            except TripMismatch:
                 break
             n += 1
             numbers = [*[to[k] for k, _ in given], *[k + n * size for k in carried]]
@@ -268,41 +268,41 @@ class Loop:
             self.hand_on(trip, {k: numbers[r] for k, r in again.place.items()}, n)
         return n
 
-    def steps(self, before: Trip, trip: Trip, moved: Moved) -> dict:
+    def steps(self, before: Trip, trip: Trip, moved: TripShift) -> dict:
         """Each number that the instructions of a trip, or the cotangents that it leaves, name: by how much it has moved since the last."""
         what, operands, looks, placed = self.below.what, self.below.operands, self.below.looks, self.below.placed
         size, found = trip.high - trip.low, {}
         if before.high - before.low != size:
-            raise Unlike
+            raise TripMismatch
 
         def step(a: int, b: int) -> None:
             d = b - a
             if b >= self.base:
                 if not (d == size and a >= before.low - size and b < trip.high) and not (d == 0 and b < before.low):
-                    raise Unlike
+                    raise TripMismatch
             else:
                 moved.follow(a, b)
             if found.setdefault(b, d) != d:
-                raise Unlike
+                raise TripMismatch
 
         for k in range(trip.low, trip.high):
             prim = what[k][0]
             if what[k - size][0] is not prim or ((k - size) in placed) != (k in placed) or looks[k][3] != looks[k - size][3]:
-                raise Unlike
+                raise TripMismatch
             if prim is CONSTANT:
                 moved.compare(self.below.known[k - size], self.below.known[k])
                 continue
-            if prim is not PART and not (type(prim) is Primitive and ways_of(prim)[1]):
-                raise Unlike
+            if prim is not PART and not (type(prim) is Primitive and instruction_form(prim)[1]):
+                raise TripMismatch
             moved.compare(what[k - size], what[k])
             for a, b in zip(operands[k - size], operands[k], strict=True):
                 step(a, b)
         if len(before.state) != len(trip.state):
-            raise Unlike
+            raise TripMismatch
         for j, g in trip.state.items():
             i = j + self.period if j >= self.start else j
             if i not in before.state or (i in before.owned) != (j in trip.owned):
-                raise Unlike
+                raise TripMismatch
             if type(g) in HANDLES and type(before.state[i]) in HANDLES:
                 step(before.state[i]._slot, g._slot)
             else:
@@ -311,7 +311,7 @@ class Loop:
 
     def places(self, trip: Trip, given: list, t: int, n: int) -> dict:
         """What the numbers of a trip, but those that it makes itself, are n trips further down, if its records are those of that."""
-        moved = Moved(self.below, self.start)
+        moved = TripShift(self.below, self.start)
         moved.records(self.records, self.period * t, self.period * (t - n), self.period)
         base, to = self.base, moved.to
         for k, d in given:
@@ -319,10 +319,10 @@ class Loop:
                 to[k] = k
             elif k not in to:
                 if not 0 <= k + d * n < base:
-                    raise Unlike
+                    raise TripMismatch
                 moved.follow(k, k + d * n)
         if any([self.start <= j < self.start + self.period * n for j in trip.state]):
-            raise Unlike
+            raise TripMismatch
         return to
 
     def hand_on(self, trip: Trip, to: dict, n: int) -> None:
@@ -338,7 +338,7 @@ class Loop:
                 self.owned.add(i)
 
 
-class Again:
+class RepeatedTrip:
     """The instructions of a trip, to be done with other operands.  These stand in a list, and so do their numbers: first `operands`, which
     the trip finds, then what it makes.  `place`: number in the trip -> place in that list."""
 
@@ -377,7 +377,7 @@ class Again:
             elif count == 1:
                 made(run(values[a]))
             elif count == 3:
-                made(run(kept(values[a]), values[b]))
+                made(run(copy_with_layout(values[a]), values[b]))
             elif count == 4:
                 made(run(*[values[r] for r in a]))
             else:
@@ -393,7 +393,7 @@ class Again:
 
 def body_of(prim: Primitive, params: Any) -> Callable:
     """The body of an operation with these settings, which are told beforehand; of a plain region, what it comes down to."""
-    run = ways_of(prim)[0]
+    run = instruction_form(prim)[0]
     if not params:
         return run
     if prim in REGIONS:
@@ -402,17 +402,17 @@ def body_of(prim: Primitive, params: Any) -> Callable:
             path, at = (), path[0][1]
         if not path and at is not None and basic(at):
             if prim is READ:
-                return operator.itemgetter(at) if not params["copy"] else lambda x: part_of(x, at)
-            return functools.partial(put if prim is ASSIGN else put_more, at)
+                return operator.itemgetter(at) if not params["copy"] else lambda x: array_part(x, at)
+            return functools.partial(scatter_to if prim is ASSIGN else put_more, at)
     return functools.partial(run, **params)
 
 
-def part_of(x: Any, at: Any) -> Any:
+def array_part(x: Any, at: Any) -> Any:
     part = x[at]
     return laid_out_copy(part) if is_array(part) and part.base is not None else part
 
 
-def put(at: Any, x: Any, y: Any) -> Any:
+def scatter_to(at: Any, x: Any, y: Any) -> Any:
     x[at] = y
     return x
 
@@ -424,17 +424,17 @@ def put_more(at: Any, x: Any, y: Any) -> Any:
 
 def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:
     """All of a tape over the recording `below`, from the record `top` on."""
-    simple = top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is Form for record in records]) < top
+    simple = top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is RecordMark for record in records]) < top
     if not (simple or below.over or below.same or below.weak):
         base = len(below.known)
-        for start, period, trips in loops(codes_of(records[: top + 1])):
+        for start, period, trips in repeated_runs(record_codes(records[: top + 1])):
             stop = start + period * trips
             run(top, stop - 1)
             top, period = stop - 1, period * max(1, COMPARED_RECORDS // period)
             for several in range(1, TRIP_MULTIPLES + 1):  # what looks like one trip may be a part of one
                 trips = (top + 1 - start) // (period * several)
                 first = top + 1 - trips * period * several
-                top, done = Loop(below, records, G, owned, (first, period * several, trips), run, base).sweep()
+                top, done = SweepLoop(below, records, G, owned, (first, period * several, trips), run, base).sweep()
                 if done:
                     break
     run(top, -1)

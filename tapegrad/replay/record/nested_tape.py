@@ -10,8 +10,8 @@ from typing import Any
 from numpy import float64
 
 from ..._core.arrays import F8, IMMUTABLE
-from ..._core.primitive import ASSIGN, READ, Primitive, own
-from ..._core.reverse import ELEMENT, NONE, REGION, SETTINGS, Fold, Like, Tape, fixed, keep
+from ..._core.primitive import ASSIGN, READ, Primitive, own_memory
+from ..._core.reverse import ELEMENT, NONE, REGION, SETTINGS, AdaptedRule, ShapeStandIn, Tape, keep, setting_copy
 from ..._core.variable import CLASSES, DIRECT, Variable, bottom, new
 from ...ops.declare import is_operator, reads, signature_of
 from ...ops.indexing.regions import pull_element, pull_read
@@ -23,16 +23,16 @@ NOTHING: dict = {}
 (pull_assign,) = ASSIGN.vjp
 
 
-def kind_of(prim: Primitive) -> tuple | None:
-    """(number of arrays, `held` of the rule of each of them, and of both)"""
+def residual_kind(prim: Primitive) -> tuple | None:
+    """(number of arrays, `residuals_of` of the rule of each of them, and of both)"""
     found: tuple | None = None
     if prim.declared and prim.vjp is not None and not (prim.multi or prim.writes or prim.pull or prim.joint):
         signature = signature_of(prim.run)
         if is_operator(prim, signature):
-            one, two = [held(prim, reads(rule), 2) for rule in prim.vjp]
+            one, two = [residuals_of(prim, reads(rule), 2) for rule in prim.vjp]
             found = 2, one, two, tuple([max(u, v) for u, v in zip(one, two, strict=True)])
         elif len(signature.arrays) == 1 and not signature.varying:
-            found = 1, held(prim, reads(prim.vjp[0]), 1)
+            found = 1, residuals_of(prim, reads(prim.vjp[0]), 1)
     KINDS[prim] = found
     return found
 
@@ -45,22 +45,22 @@ def is_double(look: tuple, *of: Any) -> bool:
 SHAPE, WHOLE = 1, 2
 
 
-def held(prim: Primitive, used: list, count: int) -> tuple:
+def residuals_of(prim: Primitive, used: list, count: int) -> tuple:
     """(is the result kept, what is kept of each of so many arrays)"""
     by_shape = range(count) if prim.shapes == "*" else prim.shapes
     return used[1], *[(SHAPE if n in by_shape else WHOLE) if u else 0 for n, u in enumerate(used[2 : 2 + count])]
 
 
-def fitting(prim: Primitive, n: int, v: Any, out: Any, of_two: bool) -> Any:
+def recorded_rule(prim: Primitive, n: int, v: Any, out: Any, of_two: bool) -> Any:
     """The rule of argument n as a record holds it."""
     rule, b, o = prim.vjp[n], bottom(v), bottom(out)
     alike = b.dtype == o.dtype and (not of_two or not prim.same or b.shape == o.shape)
     if alike and not (prim.holomorphic and o.dtype.kind == "c") or not of_two and not prim.holomorphic:
         return rule
-    return Fold(rule, v, prim.holomorphic if of_two else True)
+    return AdaptedRule(rule, v, prim.holomorphic if of_two else True)
 
 
-class TapeOver(Tape):
+class NestedTape(Tape):
     __slots__ = ()
 
     def __init__(self, swept: bool, below: Any):
@@ -70,12 +70,12 @@ class TapeOver(Tape):
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""
-        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        kind = KINDS[prim] if prim in KINDS else residual_kind(prim)
         v = inputs[0]
         if kind is None or len(inputs) != 1 or type(v) not in DIRECT or v._trace is not self.below:
             return self.apply(prim, args, params)
         out = self.below.step(prim, inputs, inputs, (v._slot,), params)
-        settings = tuple([s if s.__class__ in IMMUTABLE else fixed(s) for s in params.values()])
+        settings = tuple([s if s.__class__ in IMMUTABLE else setting_copy(s) for s in params.values()])
         if prim.aliases:
             v._saved = out._saved = True
         return self.noted(prim, args[0], v, slots[0], out, kind[1], SETTINGS if params else None, settings if params else None)
@@ -120,7 +120,7 @@ class TapeOver(Tape):
         part = v._value[at]
         if like is not None and like[0] != () and like[0] != part.shape:
             return False
-        own(x)
+        own_memory(x)
         v = x._value
         out = below.step(ASSIGN, (v, w), (v, w), (v._slot, None if slot is None else w._slot), {"path": (), "at": at})
         self.records.append((pull_assign, x._slot, REGION, slot, self.layout(v._value), like, ((), at)))
@@ -129,7 +129,7 @@ class TapeOver(Tape):
         return True
 
     def single(self, prim, x, v, i):
-        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        kind = KINDS[prim] if prim in KINDS else residual_kind(prim)
         below = self.below
         if kind is None or type(v) not in DIRECT or v._trace is not below:
             return self.apply(prim, (x,), NOTHING)
@@ -139,7 +139,7 @@ class TapeOver(Tape):
         """The result of an operation of one array, and its record."""
         looks = self.below.looks
         key = prim, looks[v._slot][3], looks[out._slot][3]
-        rule = SHAPES.get(key) or remembered(key, fitting(prim, 0, v, out, False))
+        rule = SHAPES.get(key) or remembered_rule(key, recorded_rule(prim, 0, v, out, False))
         y = new(CLASSES[type(out)])
         y._value = out
         y._trace = self
@@ -149,7 +149,7 @@ class TapeOver(Tape):
         if what == WHOLE:
             x._saved = True
         else:
-            v = Like(v) if what else None
+            v = ShapeStandIn(v) if what else None
         if reads_out:
             y._saved = True
         records = self.records
@@ -158,7 +158,7 @@ class TapeOver(Tape):
         return y
 
     def pair(self, prim, a, b, v, w, i, j):
-        kind = KINDS[prim] if prim in KINDS else kind_of(prim)
+        kind = KINDS[prim] if prim in KINDS else residual_kind(prim)
         below = self.below
         p = v._slot if type(v) in DIRECT and v._trace is below else None
         q = w._slot if type(w) in DIRECT and w._trace is below else None
@@ -173,9 +173,9 @@ class TapeOver(Tape):
         key = prim, None if i is None else looks[p][3], None if j is None else looks[q][3], looks[out._slot][3]
         found = SHAPES.get(key)
         if found is None:
-            first = None if i is None else fitting(prim, 0, v, out, True)
-            found = remembered(
-                key, (first, NONE if j is None else fitting(prim, 1, w, out, True), *kind[1 + (i is None) + 2 * (None not in (i, j))])
+            first = None if i is None else recorded_rule(prim, 0, v, out, True)
+            found = remembered_rule(
+                key, (first, NONE if j is None else recorded_rule(prim, 1, w, out, True), *kind[1 + (i is None) + 2 * (None not in (i, j))])
             )
         first, second, reads_out, x, y = found
         if x == WHOLE:
@@ -184,14 +184,14 @@ class TapeOver(Tape):
             else:
                 v = keep(self, v)
         else:
-            v = Like(v) if x else None
+            v = ShapeStandIn(v) if x else None
         if y == WHOLE:
             if isinstance(b, Variable):
                 b._saved = True
             else:
                 w = keep(self, w)
         else:
-            w = Like(w) if y else None
+            w = ShapeStandIn(w) if y else None
         z = new(CLASSES[type(out)])
         z._value = out
         z._trace = self
@@ -203,7 +203,7 @@ class TapeOver(Tape):
         return z
 
 
-def remembered(key: tuple, rule: Any) -> Any:
+def remembered_rule(key: tuple, rule: Any) -> Any:
     if len(SHAPES) > 9999:
         SHAPES.clear()
     SHAPES[key] = rule

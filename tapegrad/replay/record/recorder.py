@@ -20,22 +20,22 @@ from numpy import float64, ndarray
 
 from ..._capture.dependencies import state
 from ..._core.abstract_arrays import hollow, read_only_as
-from ..._core.arrays import is_array, is_scalar, kept, room_like, settled, xp_of
+from ..._core.arrays import copy_with_layout, is_array, is_scalar, mark_immutable, room_like, xp_of
 from ..._core.errors import ArgumentError, BatchError, OfTracked, callers_line
-from ..._core.float_errors import LOUD, Listening, looked_at
-from ..._core.primitive import HIDDEN, READ, RECORDED, Ended, Trace, is_tracked, live, lower, values_of
-from ..._core.reverse import fixed
-from ..._core.scope import OPEN, now, opened
+from ..._core.float_errors import LOUD, ErrorListener, looked_at
+from ..._core.primitive import HIDDEN, READ, RECORDED, EndedTrace, Trace, is_tracked, live, lower, values_of
+from ..._core.reverse import setting_copy
+from ..._core.scope import OPEN, now, scope_block
 from ..._core.trees import Const, leaves, nested, tree_map
 from ..._core.variable import CLASSES, HANDLES, Variable, View, bottom, new, variable
 from ..._dispatch.random import DRAW
-from ..._transforms.call import Inputs, entered, overlapping, returned, run_once, value_out
+from ..._transforms.call import Inputs, enter_leaf, overlapping, returned, run_once, value_out
 from ..costs import COMPARED_ELEMENTS
-from .abstract_values import LOOKS, given, look_at, look_of
-from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, is_of_another, ways_of
-from .nested_tape import TapeOver
+from .abstract_values import LOOKS, elementwise_rule, look_at, look_of
+from .instructions import ARGUMENT, CAPTURED, CONSTANT, LAID, PART, instruction_form, is_of_another
+from .nested_tape import NestedTape
 from .raised_errors import RAISED, conditions
-from .settings_keys import NO_STEPS, key_of, settled_of
+from .settings_keys import NO_STEPS, settings_key, settled_of
 
 WEAK = 2  # an argument that is a number of Python
 KINDS = ("divide", "over", "under", "invalid")  # of Python's arithmetic
@@ -184,7 +184,7 @@ class Record(Trace):
         self.asked += 1
         if (k, False) not in self.guards:
             self.guards[k, False] = Guard(k, v.copy() if is_array(v) else v, False, callers_line())
-        return kept(v) if is_array(v) else v
+        return copy_with_layout(v) if is_array(v) else v
 
     def held(self, x):
         return self.known[x._slot]
@@ -206,7 +206,7 @@ class Record(Trace):
         """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
         real = params["real"]
         first = self.settled(real)
-        params = {name: p if name == "real" else fixed(p) for name, p in params.items()}
+        params = {name: p if name == "real" else setting_copy(p) for name, p in params.items()}
         hidden = [live(a) for a in hidden]
         operands = [lower(a, self) for a in hidden]
         ks = tuple([self.operand(a, v) if t is None else t for a, (v, t) in zip(hidden, operands, strict=True)])
@@ -244,7 +244,7 @@ class Record(Trace):
         return is_array(v) and v.ndim > 0 and v.dtype.kind in "iu"
 
     def tape_over(self, swept):
-        return TapeOver(swept, self)
+        return NestedTape(swept, self)
 
     def looped(self, name):
         self.by_samples[name] = None
@@ -268,7 +268,7 @@ class Record(Trace):
         v = self.known[slot]
         if not is_array(v) or (v.ndim < 2 and v.base is None):
             return slot
-        c = kept(v)
+        c = copy_with_layout(v)
         if c.strides == v.strides:
             return slot
         return self.new(c, (LAID, (c.shape, c.strides), ()), (self.same.get(slot, slot),))
@@ -296,18 +296,18 @@ class Record(Trace):
         for real, *_ in self.generators.values():
             self.settled(real)
         super().close()
-        self.__class__ = Closed
+        self.__class__ = EndedRecord
 
     def beneath(self, x):
         v = self.known[x._slot]
-        return kept(v) if is_array(v) else v
+        return copy_with_layout(v) if is_array(v) else v
 
     # --- what an operation is ---
 
     def operand(self, a: Any, v: Any) -> int:
         """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
         if type(v) in NUMBERS and type(a) not in HANDLES:
-            key = (type(v), v) if v and v == v else key_of(v)  # (there is a zero of either sign)
+            key = (type(v), v) if v and v == v else settings_key(v)  # (there is a zero of either sign)
             found = self.constant.get(key)
             if found is None:
                 found = self.constant[key] = self.new(v, INPUT[CONSTANT])
@@ -322,15 +322,15 @@ class Record(Trace):
         if isinstance(a, Variable):
             a._saved = stays = True
         elif not stays and is_array(v):
-            stays = settled(v)
+            stays = mark_immutable(v)
             if not stays:
                 if type(v) is ndarray and v.size <= COMPARED_ELEMENTS:
                     key = v.shape, v.strides, v.dtype, v.tobytes()
                     found = self.constant.get(key)
                     if found is None:
-                        found = self.constant[key] = self.new(kept(v), INPUT[CONSTANT])
+                        found = self.constant[key] = self.new(copy_with_layout(v), INPUT[CONSTANT])
                     return found
-                v = kept(v)
+                v = copy_with_layout(v)
         k = self.new(v, INPUT[CONSTANT])
         if stays:
             self.fixed[id(v)] = k
@@ -451,10 +451,10 @@ class Record(Trace):
     def shortened(self, prim):
         """(body, what of it was met: operands -> number, what results look like, what is done) of an elementwise operation of tapegrad's
         own, or ()."""
-        run, pure, fresh = ways_of(prim)
+        run, pure, fresh = instruction_form(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi and LOUD not in self.watched:
-            short = run, {}, given(prim), (prim, NOTHING, self.watched)
+            short = run, {}, elementwise_rule(prim), (prim, NOTHING, self.watched)
         self.short[prim] = short
         return short
 
@@ -467,7 +467,7 @@ class Record(Trace):
             if self.weak and not self.weak.isdisjoint(slots):
                 return self.weakly(prim, slots, params)
         ks: Any = slots if not self.same else tuple([self.same.get(k, k) for k in slots])
-        run, pure, fresh = ways_of(prim)
+        run, pure, fresh = instruction_form(prim)
         key = found = None
         met = self.met
         if not params:
@@ -525,9 +525,9 @@ class Record(Trace):
 
     def listened(self, prim, values, params):
         """What the operation gives, and the kinds of errors at which a replay looks: not those of which nobody hears."""
-        with Listening() as told:
+        with ErrorListener() as told:
             try:
-                out = ways_of(prim)[0](*values, **params)
+                out = instruction_form(prim)[0](*values, **params)
             finally:
                 if told.heard:
                     self.unkept = f"{callers_line()}: the function may hear of {prim}: {told.heard[0]}"
@@ -551,7 +551,7 @@ class Record(Trace):
             self.alone.discard(slot)
             self.placed.add(len(self.known))
         else:
-            values[0] = kept(values[0])
+            values[0] = copy_with_layout(values[0])
 
     def weakly(self, prim, slots, params):
         """Python's arithmetic, where it is among its numbers: what raises there is a flag of NumPy's."""
@@ -576,7 +576,7 @@ class Record(Trace):
         return variable(self.looks[k][0], self, k)
 
 
-class Closed(Ended):
+class EndedRecord(EndedTrace):
     """A recording after its function: its Variables are the values that it had."""
 
     __slots__ = ()
@@ -608,7 +608,7 @@ class Leaves(Inputs):
             members = []
             for x in flat:
                 kind = next(chosen)
-                v = watch(entered(x), kind) if kind else x.value if isinstance(x, Const) else x
+                v = watch(enter_leaf(x), kind) if kind else x.value if isinstance(x, Const) else x
                 if v is not x and is_array(x):
                     self.given.append((x, v))
                     if id(x) in shared:
@@ -620,7 +620,7 @@ class Leaves(Inputs):
         return out
 
 
-class Recorded:
+class Recording:
     """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
     `arrays`: ids of arrays that a replay reads anew."""
 
@@ -630,7 +630,7 @@ class Recorded:
         self.check = check
         self.outputs: list = []
         self.leaves: list = []
-        with opened():
+        with scope_block():
             self.trace = trace = Record(inputs.constants, catches)
             entered_args = inputs.enter(trace.watch)
             self.inputs = len(trace.known)

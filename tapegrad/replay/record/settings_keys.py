@@ -6,8 +6,8 @@ import numpy as np
 from numpy import ndarray
 
 from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive
-from ..._core.reverse import fixed
-from ...ops.zero_derivative import Place
+from ..._core.reverse import setting_copy
+from ...ops.zero_derivative import ArgumentPlaceholder
 from ..costs import COMPARED_ELEMENTS
 
 PLAIN = frozenset((int, str, bool, type(None), type(Ellipsis)))
@@ -15,22 +15,22 @@ REGIONS = frozenset((READ, ASSIGN, ADD_AT))
 NO_STEPS = ()  # Python has one empty tuple
 
 
-def key_of(p: Any) -> Any:
+def settings_key(p: Any) -> Any:
     """A setting as a key under which equal ones of equal types meet; raises TypeError where there is none."""
     kind = type(p)
     if kind in PLAIN:
         return kind, p
     if kind is dict:
-        return (*p, *[key_of(v) for v in p.values()])
+        return (*p, *[settings_key(v) for v in p.values()])
     if kind is tuple or kind is list:
-        return (kind, *[key_of(v) for v in p]) if p else kind
+        return (kind, *[settings_key(v) for v in p]) if p else kind
     if kind is slice:
         return slice, p.start, p.stop, p.step
     if kind is ndarray and p.nbytes <= 8 * COMPARED_ELEMENTS and p.dtype.kind != "O":
         return p.shape, p.strides, p.dtype.str, p.tobytes()
     if kind is float or kind is complex or isinstance(p, np.generic):
         return kind, repr(p)
-    if kind is Place:
+    if kind is ArgumentPlaceholder:
         return kind, p.k
     hash(p)
     return kind, p
@@ -43,7 +43,7 @@ def index_key(at: Any) -> tuple:
         return kind, *[i if type(i) is int else index_key(i) for i in at]
     if kind in PLAIN:
         return kind, at
-    return (kind, at.start, at.stop, at.step) if kind is slice else key_of(at)
+    return (kind, at.start, at.stop, at.step) if kind is slice else settings_key(at)
 
 
 def settled_of(prim: Primitive, params: dict) -> tuple:
@@ -52,13 +52,13 @@ def settled_of(prim: Primitive, params: dict) -> tuple:
         if prim in REGIONS:
             at = params["at"]
             if type(at) not in PLAIN and type(at) is not slice:
-                params = {**params, "at": fixed(at)}
+                params = {**params, "at": setting_copy(at)}
             key = tuple([(kind, index_key(step)) for kind, step in params["path"]]) if params["path"] else NO_STEPS
             return params, (key, index_key(at), params.get("copy"))
         kinds = tuple(map(type, params.values()))
         if PLAIN.issuperset(kinds):
             return params, (*params.items(), kinds)
-        params = {name: fixed(p) for name, p in params.items()}
+        params = {name: setting_copy(p) for name, p in params.items()}
         return params, tuple([(name, index_key(p)) for name, p in params.items()])
     except TypeError:
-        return {name: fixed(p) for name, p in params.items()}, None
+        return {name: setting_copy(p) for name, p in params.items()}, None

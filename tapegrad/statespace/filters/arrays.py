@@ -1,6 +1,6 @@
 """The Kalman filter on arrays: for models without a compiled filter, and the reference of that one.
 
-Read `recursion` first: one loop serves filter, likelihood, forecast and smoother. A step with one observed
+Read `run_recursion` first: one loop serves filter, likelihood, forecast and smoother. A step with one observed
 element divides by its variance; a step with several solves with their covariance. With a diffuse start the
 mean is a matrix (`filters.augmented`). `scalar_loglik` is the same recursion in plain numbers, for models
 with one state and one observation.
@@ -20,7 +20,7 @@ from ..._core.primitive import seen
 from ..._transforms.tape import value
 from ...kernels.library.observation import update
 from ...ops.linalg.factorizations import solve_triangular
-from .._model import LinearGaussian, Observations, System, checked_fields, checked_start
+from .._model import LinearGaussian, ModelMatrices, Observations, checked_fields, checked_start
 from .augmented import DiffuseStart
 
 LOG_2PI = math.log(2 * math.pi)
@@ -155,10 +155,10 @@ class Moments:
 
 
 @dataclass(frozen=True)
-class OnArrays:
+class ArrayFilter:
     """The filter of a model by operations on arrays."""
 
-    s: System
+    s: ModelMatrices
     data: Observations
     joseph: bool
 
@@ -167,7 +167,7 @@ class OnArrays:
         variance."""
         s, n, p, k = self.s, end - begin, self.data.width, mean.shape[-1] if mean.ndim > 1 else 1
         with numpy.errstate(divide="ignore", invalid="ignore"):
-            path = recursion(s, self.data, self.joseph, mean, cov, begin, end)
+            path = run_recursion(s, self.data, self.joseph, mean, cov, begin, end)
             found = path.whitened()
         # step by step and element by element, with zeros in gaps
         step, place, steps, rows = numpy.full(n, len(path.innovations)), numpy.full((n, p), self.data.count), 0, 0
@@ -191,13 +191,13 @@ class OnArrays:
         return np.stack([r for r, _ in found[::-1]]), np.stack([N for _, N in found[::-1]])
 
 
-def first_state(s: System, start: DiffuseStart | None) -> tuple[Any, Any]:
+def first_state(s: ModelMatrices, start: DiffuseStart | None) -> tuple[Any, Any]:
     """Return mean and covariance before the first observation."""
     mean, cov = (s.mean, s.cov) if start is None else start.state(s)
     return _predictor(s)(0, mean, cov) if s.predict_first else (mean, cov)
 
 
-def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
+def run_recursion(s: ModelMatrices, data: Observations, joseph: bool, a: Any, P: Any, begin: int = 0, end: int | None = None) -> Path:
     """Run the filter over steps begin to end, from mean and covariance before the first of them."""
     end = data.steps if end is None else end
     eye = s.xp.eye(len(s.diffuse)) if joseph else None
@@ -218,7 +218,7 @@ def recursion(s: System, data: Observations, joseph: bool, a: Any, P: Any, begin
     return path
 
 
-def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+def observed_moments(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p, k) and covariances (n, p, p) of Z x, given those of the states x of these steps.
 
     With a diffuse start they keep digits that a state covariance with large entries has lost."""
@@ -226,13 +226,13 @@ def through(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, 
     return Z @ mean, Z @ cov @ np.swapaxes(Z, -1, -2)
 
 
-def with_noise(s: System, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
+def with_noise(s: ModelMatrices, mean: Any, cov: Any, begin: int, end: int) -> tuple[Any, Any]:
     """Return means (n, p) and covariances (n, p, p) of the observations, given those of Z x."""
     H, d = (getattr(s, x)[begin:end] if x in s.varying else getattr(s, x) for x in "Hd")
     return mean + d, cov + H
 
 
-def _predictor(s: System):
+def _predictor(s: ModelMatrices):
     """Return the function from (t, a, P) to the moments after one transition.
 
     P is halved and added to its transpose, so it is exactly symmetric. No observation damps the antisymmetric
@@ -240,7 +240,7 @@ def _predictor(s: System):
     constant = "T" not in s.varying
     T, c = s.T, s.c
     half, transposed = (T * 0.5, T.T) if constant else (None, None)
-    shifted = "c" in s.varying or not is_number(c, 0.0)
+    shifted = "c" in s.varying or not is_known_number(c, 0.0)
 
     def predict(t: int, a: Any, P: Any) -> tuple[Any, Any]:
         Tt = T if constant else T[t]
@@ -256,13 +256,13 @@ def _predictor(s: System):
     return predict
 
 
-def _reader(s: System, data: Observations):
+def _reader(s: ModelMatrices, data: Observations):
     """Return the function from t to the observed part of y = Z x + d: (Z, H, y - d).
 
     For a single element these have shapes (m,), scalar, scalar."""
     fixed: dict[tuple[int, ...], tuple[Any, Any]] = {}
     constant = not s.varying & {"Z", "H"}
-    shifted = "d" in s.varying or not is_number(s.d, 0.0)
+    shifted = "d" in s.varying or not is_known_number(s.d, 0.0)
     y, full = data.values, data.width
 
     def select(t: int, rows: list[int]) -> tuple[Any, Any]:
@@ -323,7 +323,7 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     return total - 0.5 * np.sum(np.log(F) + v * v / F)
 
 
-def is_number(x: Any, number: float) -> bool:
+def is_known_number(x: Any, number: float) -> bool:
     """Return whether x is this number, known on the host and not tracked."""
     return issubclass(type(x), (numpy.generic, float, int)) and bool(x == number)
 
@@ -337,17 +337,17 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     n, first, unknown = data.steps, model.start.predict_first, mark.any()
     if m > 1 or getattr(field["R"], "shape", (1, 1))[-1] > 1:
         return None
-    T, Z, Q, H, c, d = (_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")
+    T, Z, Q, H, c, d = (scalar_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")
     if field["R"] is not None:
-        Q = [q * r * r for q, r in zip(Q, _series(field["R"], n, 2), strict=True)]
+        Q = [q * r * r for q, r in zip(Q, scalar_series(field["R"], n, 2), strict=True)]
     still, direct = _all_are(T, 1.0), _all_are(Z, 1.0)
     if unknown and not (still and direct):
         return None
     moving = not (still and _all_are(c, 0.0))
-    y = _series(data.values[:, 0], n, 0)
+    y = scalar_series(data.values[:, 0], n, 0)
     if not _all_are(d, 0.0):
         y = [e - x for e, x in zip(y, d, strict=True)]
-    a, P = _series(mean, 1, 2)[0], _series(cov, 1, 2)[0]
+    a, P = scalar_series(mean, 1, 2)[0], scalar_series(cov, 1, 2)[0]
     if model.start.stationary:
         if unknown or any(x[0] is not x[-1] for x in (T, Q, c)):
             return None
@@ -382,7 +382,7 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     return _sum_of_terms(v, F, steps, data.count)
 
 
-def _series(x: Any, n: int, axes: int) -> list[Any]:
+def scalar_series(x: Any, n: int, axes: int) -> list[Any]:
     """Return the numbers of a one-element field, step by step; fields of more than `axes` axes vary.
 
     Data (axes 0) become Python floats, the fastest partners of a tracked number. The rest stay NumPy scalars,
@@ -395,4 +395,4 @@ def _series(x: Any, n: int, axes: int) -> list[Any]:
 
 
 def _all_are(series: list[Any], number: float) -> bool:
-    return is_number(series[0], number) and all(x is series[0] for x in series)
+    return is_known_number(series[0], number) and all(x is series[0] for x in series)

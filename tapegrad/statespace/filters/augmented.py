@@ -28,21 +28,21 @@ from ..._core.primitive import layout_of, primal_of, seen
 from ..._core.variable import Variable
 from ..._transforms.tape import value
 from ...ops.linalg.factorizations import solve_triangular
-from .._model import Observations, System
-from .step_kernel import triangle
+from .._model import ModelMatrices, Observations
+from .step_kernel import triangle_places
 
 # Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
 # and a start that was collapsed has lost digits.
 HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 3e-4
-ENOUGH = 1e3  # condition number of the diffuse columns at which enough rows were read
-SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
+DIFFUSE_CONDITION = 1e3  # condition number of the diffuse columns at which enough rows were read
+DIFFUSE_SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
 
 class IllConditionedError(DataError, numpy.linalg.LinAlgError):
     """The data determine the diffuse elements of a start too poorly.  A search takes it for a point outside of the model."""
 
 
-class Regression(NamedTuple):
+class DiffuseRegression(NamedTuple):
     """delta ~ N(estimate, root root'), (q,) and (q, r); `square` is |e - Q u|^2, `log_det` is log |det R|; R (r, r) and u (r,)."""
 
     estimate: Any
@@ -53,7 +53,7 @@ class Regression(NamedTuple):
     u: Any
 
 
-def regression(white: Any, rank: int, columns: int, judge: Callable | None = None) -> Regression:
+def diffuse_regression(white: Any, rank: int, columns: int, judge: Callable | None = None) -> DiffuseRegression:
     """Return the regression on rows white (..., N, 1 + q); `judge` raises if it rejects R.
 
     The first `rank` columns after the first depend on delta."""
@@ -61,7 +61,7 @@ def regression(white: Any, rank: int, columns: int, judge: Callable | None = Non
     xp = xp_of(layout_of(white))
     if not rank:
         of = lambda *size: xp.zeros(e.shape[:-1] + size)
-        return Regression(of(columns), of(columns, 0), _dot(e, e), of(), of(0, 0), of(0))
+        return DiffuseRegression(of(columns), of(columns, 0), _dot(e, e), of(), of(0, 0), of(0))
     Q, R = np.linalg.qr(W)
     if judge is not None:
         judge(R)
@@ -80,7 +80,7 @@ def regression(white: Any, rank: int, columns: int, judge: Callable | None = Non
         size = np.sqrt(np.sum(R * R, axis=-2))
         lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
         log_det, estimate = log_det + lost, estimate + lost[..., None]
-    return Regression(estimate, root, _dot(left, left), log_det, R, u)
+    return DiffuseRegression(estimate, root, _dot(left, left), log_det, R, u)
 
 
 def _times(X: Any, v: Any) -> Any:
@@ -91,7 +91,7 @@ def _dot(x: Any, y: Any) -> Any:
     return np.sum(x * y, axis=-1)
 
 
-def at_estimate(mean: Any, cov: Any, x: Regression | None) -> tuple[Any, Any]:
+def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, Any]:
     """Return mean and covariance of states (..., m), given those for each delta: (..., m, 1 + q), (..., m,
     m)."""
     if x is None:
@@ -105,10 +105,10 @@ def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any
     """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
     given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
     m, c = start.columns.shape[0], white.shape[-1]
-    x = regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
+    x = diffuse_regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
     mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
     Y = mean[..., 1:] @ x.root
-    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle(m)[0]]
+    P = (Y @ np.swapaxes(Y, -1, -2)).reshape((*state.shape[:-1], m * m))[..., triangle_places(m)[0]]
     total = -0.5 * x.square - x.log_det
     return np.concatenate([mean[..., 0] + _times(mean[..., 1:], x.estimate), state[..., m * c :] + P, total[..., None]], axis=-1)
 
@@ -152,7 +152,7 @@ class DiffuseStart:
     centre: Any = None
     spread: Any = None
 
-    def state(self, s: System) -> tuple[Any, Any]:
+    def state(self, s: ModelMatrices) -> tuple[Any, Any]:
         """Return mean (m, 1 + q) and covariance before the first observation, or before the first
         transition."""
         A = self.columns
@@ -220,7 +220,7 @@ class DiffuseStart:
         return ", ".join(dict.fromkeys([self.names[i] for i in numpy.flatnonzero((numpy.abs(directions) > 0.1).any(axis=1))]))
 
 
-def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart | Any:
+def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> DiffuseStart | Any:
     """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
     if not s.diffuse.any():
         return None
@@ -229,16 +229,16 @@ def start_of(s: System, data: Observations, placed: bool = True) -> DiffuseStart
         key = (s.host(0, "T").tobytes(), s.host(0, "Z").tobytes(), s.diffuse.tobytes(), s.predict_first)
     known = data.start
     if known is None or key is None or known[0] != key:
-        known = data.start = key, _found(s, data)
+        known = data.start = key, diffuse_estimate(s, data)
     if placed and known[1].centre is None:
         known = data.start = key, _placed(s, data, known[1])
     return known[1]
 
 
-def _found(s: System, data: Observations) -> DiffuseStart:
+def diffuse_estimate(s: ModelMatrices, data: Observations) -> DiffuseStart:
     E = numpy.eye(len(s.diffuse))[:, s.diffuse]
     q = E.shape[1]
-    X, at, found, V, size = _rows(s, data, E, 2 * q)
+    X, at, found, V, size = noise_free_rows(s, data, E, 2 * q)
     hidden = found <= HIDDEN * max(found[0], HIDDEN)
     if not hidden.any():
         return DiffuseStart(E, q, X, at, 0, s.names)
@@ -248,7 +248,7 @@ def _found(s: System, data: Observations) -> DiffuseStart:
     return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
 
 
-def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
+def _placed(s: ModelMatrices, data: Observations, start: DiffuseStart) -> DiffuseStart:
     """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
     r, q = start.rank, start.columns.shape[1]
     centre, spread = numpy.zeros(q), numpy.zeros(q)
@@ -258,12 +258,12 @@ def _placed(s: System, data: Observations, start: DiffuseStart) -> DiffuseStart:
         scale = numpy.linalg.norm(X, axis=0)
         centre[:r] = numpy.linalg.lstsq(X / scale, y, rcond=DEPENDENT)[0] / scale
         left = y - X @ centre[:r]
-        size = SPREAD * (left @ left or y @ y or 1.0) / scale**2
+        size = DIFFUSE_SPREAD * (left @ left or y @ y or 1.0) / scale**2
         spread[:r] = 4.0 ** numpy.round(numpy.log2(size) / 2)  # its root is exact
     return replace(start, centre=centre, spread=spread)
 
 
-def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
+def noise_free_rows(s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
     """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell, and `enough` rows.
     Also the singular values (q,) and right vectors of the columns, scaled to length 1, and the lengths before."""
     q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
@@ -280,14 +280,14 @@ def _rows(s: System, data: Observations, A: numpy.ndarray, enough: int) -> tuple
             size = numpy.where(size > 0, size, 1.0)
             _, found, V = numpy.linalg.svd(X / size, full_matrices=len(X) < q)
             found = numpy.concatenate([found, numpy.zeros(q - found.size)])
-            if found[-1] * ENOUGH >= found[0] > 0:
+            if found[-1] * DIFFUSE_CONDITION >= found[0] > 0:
                 break
         if not s.predict_first and t + 1 < data.steps:
             A = s.host(t, "T") @ A
     return X, numpy.array(at, int).reshape(-1, 2), found, V, size
 
 
-def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
+def _dropped(s: ModelMatrices, steps: int, A: numpy.ndarray) -> int | None:
     """Return the number of steps after which nothing is left of A, up to rounding relative to the terms."""
     for t in range(steps):
         if t or s.predict_first:
@@ -298,7 +298,7 @@ def _dropped(s: System, steps: int, A: numpy.ndarray) -> int | None:
     return None
 
 
-def plain(s: System) -> dict[str, Any] | None:
+def plain_model(s: ModelMatrices) -> dict[str, Any] | None:
     """Return the numbers of a model on the host, or None if a transform hides one of them."""
     found = {name: primal_of(getattr(s, name)) for name in ("T", "Z", "Q", "H", "c", "d", "mean", "cov")}
     return None if any(isinstance(x, Variable) for x in found.values()) else {name: to_host(x) for name, x in found.items()}

@@ -14,14 +14,26 @@ from ..._core.errors import ArgumentError, KernelError
 from ..._core.primitive import is_tracked, seen
 from ..._core.scope import lock
 from ...kernels.launch import stored
-from .._model import LinearGaussian, Observations, System, given, system
-from .arrays import FilterResult, ForecastResult, Moments, NotCompiled, OnArrays, first_state, through, with_noise
+from .._model import LinearGaussian, ModelMatrices, Observations, call_data, system
+from .arrays import ArrayFilter, FilterResult, ForecastResult, Moments, NotCompiled, first_state, observed_moments, with_noise
 from .augmented import LostDigits, at_estimate, start_of
-from .data_rows import flat, rows_of
+from .data_rows import field_vector, kernel_data_rows
 from .diffuse_start import begin_of, loglik_on_arrays, moments_by_kernel
 from .gains import delta_of, filtered
 from .host import brought, on_processor
-from .step_kernel import LETTERS, OWN, Form, codes_of, compiled, form_of, key_of, sizes, starts, triangle, weights
+from .step_kernel import (
+    LETTERS,
+    OWN,
+    KernelForm,
+    cache_key,
+    compile_layout,
+    constant_codes,
+    field_sizes,
+    kernel_form,
+    starts,
+    triangle_places,
+    weights,
+)
 
 FEW, SHORT = 8, 30  # steps that arrays filter in the time that a kernel's arguments take; SHORT: plain numbers
 FILTERED = 5_000  # steps that arrays filter in about the compilation time of a kernel of several states
@@ -30,12 +42,12 @@ ON_DEVICE: Counter = Counter()  # steps filtered on a device, by the shapes of T
 
 
 @dataclass(frozen=True)
-class Run:
+class CompiledFilter:
     """The compiled filter of a model: its form, its constant fields as one vector, and its data."""
 
-    form: Form
+    form: KernelForm
     x: Any
-    s: System
+    s: ModelMatrices
     data: Observations
     joseph: bool
 
@@ -45,7 +57,7 @@ class Run:
         moving = is_tracked(s.T) or is_tracked(s.Z)
         begin = begin_of(s, data, moving, self.joseph)
         if begin is None:
-            return compiled(form.layout)(x[form.begun], rows_of(form, s, data, 0))
+            return compile_layout(form.layout)(x[form.begun], kernel_data_rows(form, s, data, 0))
         try:
             begun = begin.state(form, x, s, data)
         except LostDigits:
@@ -53,20 +65,22 @@ class Run:
             begun = begin.state(form, x, s, data)
         if begin.steps == data.steps:
             return begun[-1]
-        return compiled(form.layout)(np.concatenate([begun[:-1], x[form.at]]), rows_of(form, s, data, begin.steps)) + begun[-1]
+        return (
+            compile_layout(form.layout)(np.concatenate([begun[:-1], x[form.at]]), kernel_data_rows(form, s, data, begin.steps)) + begun[-1]
+        )
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
-        """Return the moments as `OnArrays` does, which also reports the error where they are not finite."""
+        """Return the moments as `ArrayFilter` does, which also reports the error where they are not finite."""
         found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
         size = seen(found.size)
         if size is None or numpy.isfinite(size).all():
             return found
-        return OnArrays(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
+        return ArrayFilter(self.s, self.data, self.joseph).moments(mean, cov, begin, end)
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
-        """As `OnArrays` gives them."""
+        """As `ArrayFilter` gives them."""
         n, m, k = u.shape
-        upper, full = triangle(m)
+        upper, full = triangle_places(m)
         rows = np.concatenate([x.reshape((n, -1)) for x in (L, u)] + [W.reshape((n, m * m))[:, upper]], axis=1)[::-1].T
         found = weights(m, k).path(numpy.zeros(m * k + upper.size), rows)[:, ::-1].T
         return found[:, : m * k].reshape((n, m, k)), found[:, m * k :][:, full]
@@ -116,13 +130,13 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     >>> tg.grad(f)(np.array([1.0, 0.5])).round(6)
     array([-1.026835, -0.764213])
     """
-    data = given("loglik", model, y)
+    data = call_data("loglik", model, y)
     single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
     if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # float32 data stay float32
         at, there = _for_kernels(model, data)
         s = system(at, there)
         try:
-            total = run(s, there, joseph, there is not data).loglik()
+            total = run_filter(s, there, joseph, there is not data).loglik()
         except (NotCompiled, KernelError):
             return loglik_on_arrays(model, data, joseph, s if there is data else None)
         shown = seen(total)
@@ -159,7 +173,7 @@ def kalman_filter(model: LinearGaussian, y: Any, joseph: bool = False) -> Filter
     >>> r.filtered_mean[:, 0].round(6), r.diffuse_steps
     (array([0.1     , 0.28    , 0.028571, 0.165882]), 1)
     """
-    data = given("filter", model, y)
+    data = call_data("filter", model, y)
     of = runner(model, data, joseph)
     x, terms, infinite = filtered(of)
     fitted, spread = with_noise(of.s, x.signal, x.signal_cov, 0, data.steps)
@@ -200,7 +214,7 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
     """
     if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
         raise ArgumentError(f"forecast(..., steps={steps!r}): wanted a whole number, at least 1")
-    data = given("forecast", model, y)
+    data = call_data("forecast", model, y)
     n = data.steps
     data = data.extended(steps)
     of = runner(model, data, joseph)
@@ -209,11 +223,11 @@ def forecast(model: LinearGaussian, y: Any, steps: int, joseph: bool = False) ->
         start.require_determined("forecast", n, first=False)
     x = of.moments(*first_state(s, start), 0, n + steps)
     delta, ahead = delta_of(x, start), (x.mean[n:], x.cov[n:])
-    signal = at_estimate(*through(s, *ahead, n, n + steps), delta)
+    signal = at_estimate(*observed_moments(s, *ahead, n, n + steps), delta)
     return brought(ForecastResult(*with_noise(s, *signal, n, n + steps), *at_estimate(*ahead, delta)), data.xp)
 
 
-def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnArrays:
+def runner(model: LinearGaussian, data: Observations, joseph: bool) -> CompiledFilter | ArrayFilter:
     """Return the filter of a model: compiled, on the host, or on arrays where that is impossible or does not
     pay."""
     s = None
@@ -222,13 +236,13 @@ def runner(model: LinearGaussian, data: Observations, joseph: bool) -> Run | OnA
         host = system(at, there)
         s = host if there is data else None
         try:
-            return run(host, there, joseph, there is not data, True)
+            return run_filter(host, there, joseph, there is not data, True)
         except (NotCompiled, KernelError):
             pass
-    return OnArrays(s or system(model, data), data, joseph)
+    return ArrayFilter(s or system(model, data), data, joseph)
 
 
-def run(s: System, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> Run:
+def run_filter(s: ModelMatrices, data: Observations, joseph: bool, always: bool = False, path: bool = False) -> CompiledFilter:
     """Return the compiled filter of a model, with `path` for its moments.
 
     Raise `NotCompiled` if there is none, or, unless `always`, if it does not pay yet."""
@@ -237,7 +251,7 @@ def run(s: System, data: Observations, joseph: bool, always: bool = False, path:
     use = f"{'path' if path else 'loglik'}{' differentiated' if tracked else ''}"
     if not (always or use in form.ready or _pays(form, use, data.steps)):
         raise NotCompiled("it is too short for a kernel to be worth while")
-    return Run(form, x, s, data, joseph)
+    return CompiledFilter(form, x, s, data, joseph)
 
 
 def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGaussian, Observations]:
@@ -253,18 +267,20 @@ def _for_kernels(model: LinearGaussian, data: Observations) -> tuple[LinearGauss
     return on_processor(model, data)
 
 
-def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
+def _form(s: ModelMatrices, data: Observations, joseph: bool) -> tuple[KernelForm, Any]:
     """Return the form of a model, and its constant fields as one vector."""
     if data.xp is not numpy:
         raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
-    size, at = sizes(m, p), starts(m, p, s.varying)
+    size, at = field_sizes(m, p), starts(m, p, s.varying)
     values = {name: getattr(s, name) for name in at}
-    x = np.concatenate([flat(value, size[name]) for name, value in values.items()])
+    x = np.concatenate([field_vector(value, size[name]) for name, value in values.items()])
     host = x  # tracked entries need no inspection
     if is_tracked(x):
-        host = numpy.concatenate([numpy.zeros(size[name]) if is_tracked(v) else flat(seen(v), size[name]) for name, v in values.items()])
-    codes = codes_of(host)
+        host = numpy.concatenate(
+            [numpy.zeros(size[name]) if is_tracked(v) else field_vector(seen(v), size[name]) for name, v in values.items()]
+        )
+    codes = constant_codes(host)
     for name, place in at.items():
         if name in LETTERS:
             code = codes[place]
@@ -278,25 +294,25 @@ def _form(s: System, data: Observations, joseph: bool) -> tuple[Form, Any]:
         codes = numpy.concatenate([_codes_of_series(s, name, data) if name in s.varying else codes[at[name]] for name in LETTERS])
     else:
         codes = codes[m + m * m :]
-    return form_of(m, p, data.count < data.steps * p, joseph, s.varying, codes.tobytes()), x
+    return kernel_form(m, p, data.count < data.steps * p, joseph, s.varying, codes.tobytes()), x
 
 
-def _codes_of_series(s: System, name: str, data: Observations) -> numpy.ndarray:
+def _codes_of_series(s: ModelMatrices, name: str, data: Observations) -> numpy.ndarray:
     x = getattr(s, name)
     if is_tracked(x):
         return numpy.full(x[0].size, OWN, numpy.int8)
     x = seen(x)[: data.steps].reshape(data.steps, -1)
-    return codes_of(x[0], (x != x[0]).any(axis=0))
+    return constant_codes(x[0], (x != x[0]).any(axis=0))
 
 
-def _pays(form: Form, use: str, steps: int) -> bool:
+def _pays(form: KernelForm, use: str, steps: int) -> bool:
     """Return whether the kernel is on disk for this use, or arrays have filtered enough to compile it."""
     with LOCK:
-        name = f"{key_of(form.layout)} {use}"
-        if use not in form.filtered and stored.noted(name):
+        name = f"{cache_key(form.layout)} {use}"
+        if use not in form.filtered and stored.was_compiled(name):
             form.ready.add(use)
         form.filtered[use] += steps
         if use not in form.ready and form.filtered[use] >= FILTERED:
             form.ready.add(use)
-            stored.note(name)
+            stored.note_compiled(name)
         return use in form.ready

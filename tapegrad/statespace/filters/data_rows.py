@@ -7,21 +7,21 @@ import numpy
 from ... import numpy as np
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
-from .._model import Observations, System
-from .step_kernel import Form, triangle
+from .._model import ModelMatrices, Observations
+from .step_kernel import KernelForm, triangle_places
 
 
-def flat(x: Any, size: int) -> Any:
+def field_vector(x: Any, size: int) -> Any:
     """Return a field as a vector; a number stands for all elements."""
     return x.reshape((-1,)) if getattr(x, "ndim", 0) else x * numpy.ones(size)
 
 
 def upper(a: Any, P: Any) -> Any:
     """Return mean and upper triangle of the covariance as one vector."""
-    return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle(P.shape[0])[0]]])
+    return np.concatenate([a.reshape((-1,)), P.reshape((-1,))[triangle_places(P.shape[0])[0]]])
 
 
-def at_steps(s: System, name: str, first: int, steps: int) -> Any:
+def at_steps(s: ModelMatrices, name: str, first: int, steps: int) -> Any:
     """Return a field that varies over time at each step of the kernel, flat: (steps - first, entries)."""
     ahead = s.predict_first and name in "TQc"
     x = getattr(s, name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
@@ -39,7 +39,7 @@ def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[
     return [*(y[:, i] for i in range(data.width)), *(there.astype(float).T if gaps else ())], gaps
 
 
-def rows_of(form: Form, s: System, data: Observations, steps: int) -> Any:
+def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, steps: int) -> Any:
     """Return the data rows of a kernel that begins after these steps; those without the model are cached."""
     if form.lines or is_tracked(data.values):
         rows, _ = data_rows(data, steps, form.layout.gaps)

@@ -14,17 +14,17 @@ from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
-from .._model import LinearGaussian, Observations, System, system
-from .arrays import Moments, OnArrays, first_state, recursion, scalar_loglik
-from .augmented import DiffuseStart, collapsed, condition, plain, start_of
-from .data_rows import rows_of, upper
-from .step_kernel import Form, path_of, triangle
+from .._model import LinearGaussian, ModelMatrices, Observations, system
+from .arrays import ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
+from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
+from .data_rows import kernel_data_rows, upper
+from .step_kernel import KernelForm, path_of, triangle_places
 
 COLLAPSE = 300.0  # condition number of the whitened diffuse columns below which the start may be collapsed
 
 
 @dataclass(frozen=True)
-class Begin:
+class BeginPhase:
     """`steps` of the data are filtered before the ordinary kernel: by `constants`, or with columns of
     `start`."""
 
@@ -32,7 +32,7 @@ class Begin:
     constants: "Constants | None" = None
     start: DiffuseStart | Any = None
 
-    def state(self, form: Form, x: Any, s: System, data: Observations) -> Any:
+    def state(self, form: KernelForm, x: Any, s: ModelMatrices, data: Observations) -> Any:
         """Return mean, upper triangle of the covariance and log-likelihood after these steps, as one vector.
 
         `x` holds the constant fields of the model, of this form. Raise `LostDigits` if the numbers need more
@@ -43,32 +43,34 @@ class Begin:
         if not self.steps:
             return np.concatenate([upper(mean, cov), numpy.zeros(1)])
         n, whole = self.steps, self.steps == data.steps
-        rows = rows_of(form, s, data, 0)[:, : n if whole else n + 1]
+        rows = kernel_data_rows(form, s, data, 0)[:, : n if whole else n + 1]
         found = path_of(form.layout, mean.shape[1]).path(np.concatenate([upper(mean, cov), x[form.at]]), rows).T
         return collapsed_path(found, n, form.layout.width, self.start, whole)
 
 
 def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
-    """Return the vector of `Begin.state` from the output of the augmented kernel, (..., steps, numbers)."""
+    """Return the vector of `BeginPhase.state` from the output of the augmented kernel, (..., steps, numbers)."""
     c = 1 + start.rank
     white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
     begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)
     return np.concatenate([begun[..., :-1], begun[..., -1:] - 0.5 * size], axis=-1)
 
 
-def moments_by_kernel(form: Form, numbers: Any, s: System, data: Observations, mean: Any, cov: Any, begin: int, end: int) -> Moments:
+def moments_by_kernel(
+    form: KernelForm, numbers: Any, s: ModelMatrices, data: Observations, mean: Any, cov: Any, begin: int, end: int
+) -> Moments:
     """Return the moments of steps begin to end, from the state before them.
 
     `numbers` are those of the kernel after the first state."""
     m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
     theta = np.concatenate([upper(mean, cov), numbers])
-    x = path_of(form.layout, columns).path(theta, rows_of(form, s, data, begin)[:, : end - begin]).T
+    x = path_of(form.layout, columns).path(theta, kernel_data_rows(form, s, data, begin)[:, : end - begin]).T
     cuts = numpy.cumsum([1, p * columns, m * columns])
     white, mean = x[:, 1 : cuts[1]].reshape((end - begin, p, columns)), x[:, cuts[1] : cuts[2]].reshape((end - begin, m, columns))
-    return Moments(mean, x[:, cuts[2] :][:, triangle(m)[1]], x[:, 0], white)
+    return Moments(mean, x[:, cuts[2] :][:, triangle_places(m)[1]], x[:, 0], white)
 
 
-def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: System | None = None) -> Any:
+def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None) -> Any:
     """Return the log-likelihood by array operations, step by step; `s` is the system of the model."""
     with numpy.errstate(divide="ignore", invalid="ignore"):
         total = scalar_loglik(model, data) if data.width == 1 else None
@@ -82,7 +84,7 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
             start = start_of(s, data)
             start = start.seen() if start else None
             (a, P), total = first_state(s, start), 0.0
-        path = recursion(s, data, joseph, a, P, begin)
+        path = run_recursion(s, data, joseph, a, P, begin)
         found = path.whitened()
         if start is None or not start.rank:
             return total - 0.5 * sum([np.sum(size) + np.sum(white * white) for _, size, white in found], s.xp.zeros(()))
@@ -90,33 +92,33 @@ def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = F
         return collapsed(white, upper(path.mean[-1], path.cov[-1]), start, True)[-1] - 0.5 * np.sum(size)
 
 
-def begin_of(s: System, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> Begin | Any:
+def begin_of(s: ModelMatrices, data: Observations, moving: bool, joseph: bool, anew: bool = False) -> BeginPhase | Any:
     """Return how the filter begins, or None if it begins with the kernel.
 
     `moving`: transition or observation matrix are differentiated. `anew` ignores the cached beginning of the
     data."""
     bare = start_of(s, data, placed=False)
     if bare is None:
-        return Begin(0) if s.predict_first else None
+        return BeginPhase(0) if s.predict_first else None
     known = data.begin
     if known is None or anew or known[0] is not bare.rows or known[1] != moving:
         constants = constants_of(s, data, moving)
         if constants is not None:
-            found = Begin(constants.steps, constants)
+            found = BeginPhase(constants.steps, constants)
         else:
             start = start_of(s, data).seen()
-            found = Begin(last_step(s, data, start, joseph), None, start)
+            found = BeginPhase(last_step(s, data, start, joseph), None, start)
         known = data.begin = bare.rows, moving, found
     return known[2]
 
 
-def constants_of(s: System, data: Observations, moving: bool) -> "Constants | None":
+def constants_of(s: ModelMatrices, data: Observations, moving: bool) -> "Constants | None":
     """Return the first steps if as many observations as diffuse elements determine the start, otherwise
     None."""
     return Constants(s, data, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
 
 
-def is_determined(s: System, data: Observations, moving: bool) -> bool:
+def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
     """Return whether as many observations as diffuse elements determine a diffuse start well."""
     start = start_of(s, data, placed=False)
     if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
@@ -124,18 +126,18 @@ def is_determined(s: System, data: Observations, moving: bool) -> bool:
     return condition(start.rows[: start.rank]) <= COLLAPSE
 
 
-def last_step(s: System, data: Observations, start: DiffuseStart, joseph: bool) -> int:
+def last_step(s: ModelMatrices, data: Observations, start: DiffuseStart, joseph: bool) -> int:
     """Return the number of steps before the start may be collapsed.
 
     If numbers are hidden it is unknown, and the whole sample is augmented."""
-    numbers, r, n = plain(s), start.rank, data.steps
+    numbers, r, n = plain_model(s), start.rank, data.steps
     if numbers is None or not r:
         return n if r else 0
     if is_tracked(data.values) or data.xp is not numpy:
         data = Observations(to_host(value(data.raw)))
     s, steps = replace(s, **numbers, xp=numpy), start.least
     while True:
-        x = OnArrays(s, data, joseph).moments(*first_state(s, start), 0, steps)
+        x = ArrayFilter(s, data, joseph).moments(*first_state(s, start), 0, steps)
         well = lambda k, x=x: condition(x.rows(0, k)[:, 1:]) <= COLLAPSE
         if well(steps):
             break
@@ -156,7 +158,7 @@ class Constants:
     is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
     W X'."""
 
-    def __init__(self, s: System, data: Observations, start: DiffuseStart):
+    def __init__(self, s: ModelMatrices, data: Observations, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
         self.steps = n = start.least
         rows, at = start.rows[:r], start.at[:r, 0]
@@ -172,7 +174,7 @@ class Constants:
             X = X @ s.host(t, "T") - numpy.outer(gains[t], s.host(t, "Z")[0])
         self.first, self.noise, self.errors = X, numpy.stack(noise[::-1]), gains
 
-    def state(self, s: System, data: Observations) -> tuple[Any, Any]:
+    def state(self, s: ModelMatrices, data: Observations) -> tuple[Any, Any]:
         """Return mean and covariance for any tracked numbers of the system and the data."""
         n, noise, errors = self.steps, self.noise, self.errors
         c, d, Q, H = (getattr(s, name)[:n] if name in s.varying else getattr(s, name) for name in "cdQH")
@@ -190,7 +192,7 @@ class Constants:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
         numbers."""
         m = self.first.shape[0]
-        made = numpy.zeros((m + triangle(m)[0].size, used.size))
+        made = numpy.zeros((m + triangle_places(m)[0].size, used.size))
         for k, e in enumerate(used):
             name = next(name for name, place in at.items() if place.start <= e < place.stop)
             i, j = divmod(int(e) - at[name].start, m)

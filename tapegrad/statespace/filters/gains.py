@@ -11,9 +11,9 @@ import numpy
 from ... import numpy as np
 from ..._core.arrays import xp_of
 from ..._core.primitive import is_tracked, layout_of
-from .._model import Observations, System
-from .arrays import Moments, first_state, through
-from .augmented import DiffuseStart, Regression, regression, start_of
+from .._model import ModelMatrices, Observations
+from .arrays import Moments, first_state, observed_moments
+from .augmented import DiffuseRegression, DiffuseStart, diffuse_regression, start_of
 from .diffuse_start import begin_of, is_determined
 
 
@@ -55,7 +55,7 @@ class Gains:
         return x.mean + K @ self.v, (P + np.swapaxes(P, -1, -2)) * 0.5
 
 
-def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Gains:
+def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int) -> Gains:
     """Return the gains of steps begin to end."""
     n, xp, here = end - begin, s.xp, None
     Z, H, d = (getattr(s, name)[begin:end] if name in s.varying else getattr(s, name) for name in "ZHd")
@@ -74,7 +74,7 @@ def gains(s: System, data: Observations, x: Moments, begin: int, end: int) -> Ga
 
 
 @dataclass(frozen=True)
-class States:
+class StateMoments:
     """Means (n, m) and covariances (n, m, m) before and after the observations, and those of Z x before."""
 
     mean: Any
@@ -85,7 +85,7 @@ class States:
     signal_cov: Any
 
 
-def filtered(of: Any) -> tuple[States, Any, Any]:
+def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     """Return states, log-likelihood terms (n,), and the factors of infinity in the first covariances, (steps,
     m, m).
 
@@ -108,8 +108,8 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
 
     updated = gains(s, data, head, 0, k).updated(head, of.joseph)
     before = slice(0, k)
-    signal = marginal(*through(s, head.mean, head.cov, 0, k), before)
-    found = States(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
+    signal = marginal(*observed_moments(s, head.mean, head.cov, 0, k), before)
+    found = StateMoments(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
     last = min(max(dropped, partial), k)  # a covariance is infinite up to here
     factors = head.mean[:last, :, 1:] @ free[:last]
@@ -117,19 +117,19 @@ def filtered(of: Any) -> tuple[States, Any, Any]:
     if k == n:
         return found, terms, infinite
     later, more = _ordinary(of, *marginal(x.mean[k:], x.cov[k:], slice(k, k + 1)), k)
-    both = [np.concatenate([getattr(found, f.name), getattr(later, f.name)]) for f in fields(States)]
-    return States(*both), np.concatenate([terms, more]), infinite
+    both = [np.concatenate([getattr(found, f.name), getattr(later, f.name)]) for f in fields(StateMoments)]
+    return StateMoments(*both), np.concatenate([terms, more]), infinite
 
 
-def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[States, Any]:
+def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[StateMoments, Any]:
     """Return states and terms from step `begin` on, with known mean and covariance."""
     m = cov.shape[-1]
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
     g = gains(of.s, of.data, x, begin, of.data.steps)
     mean, P = g.updated(x, of.joseph)
-    signal, spread = through(of.s, x.mean, x.cov, begin, of.data.steps)
+    signal, spread = observed_moments(of.s, x.mean, x.cov, begin, of.data.steps)
     square = np.sum(x.white * x.white, axis=(1, 2))
-    return States(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
+    return StateMoments(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
 
 
 BLOCK = 16  # steps whose rows are factorised at once
@@ -166,7 +166,7 @@ def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tup
         basis = np.where(xp.asarray(known < r)[:, :, None], U, plain)
         rows = np.concatenate([above, x.white[now].reshape((-1, 1 + q))]) * here
         white = np.concatenate([rows[:, :, :1], rows[:, :, 1:] @ basis * used], axis=2)
-        part = regression(np.concatenate([white, xp.asarray(others)], axis=1), c, c)
+        part = diffuse_regression(np.concatenate([white, xp.asarray(others)], axis=1), c, c)
         back = np.swapaxes(basis, -1, -2)
         free = eye - (basis * used) @ back
         tables.append(np.concatenate([basis @ part.estimate[:, :, None] - free @ centre, basis @ (part.root * used), free], axis=2))
@@ -186,9 +186,9 @@ def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tup
     )
 
 
-def delta_of(x: Moments, start: DiffuseStart | None) -> Regression | None:
+def delta_of(x: Moments, start: DiffuseStart | None) -> DiffuseRegression | None:
     """Return the regression of the diffuse elements on all rows."""
     if start is None:
         return None
     judge = lambda R: start.require_conditioned(R, True)
-    return regression(x.rows(0, x.white.shape[0]), start.rank, start.centre.size, judge=judge)
+    return diffuse_regression(x.rows(0, x.white.shape[0]), start.rank, start.centre.size, judge=judge)

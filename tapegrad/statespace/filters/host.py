@@ -17,12 +17,12 @@ from ..._transforms.tape import value
 from .._model import LinearGaussian, Observations
 
 MOVED = Primitive("moved", lambda x, to, back: to_host(x) if to is numpy else to.asarray(x))
-MOVED.vjp, MOVED.joint = (lambda g, out, need, x, to, back: (moved(g, back, to),),), True
-MOVED.jvp = lambda t, out, x, to, back: moved(t[0], to, back)
+MOVED.vjp, MOVED.joint = (lambda g, out, need, x, to, back: (to_library(g, back, to),),), True
+MOVED.jvp = lambda t, out, x, to, back: to_library(t[0], to, back)
 MOVED.keep_spec = lambda active: ((), False)
 
 
-def moved(x: Any, to: ModuleType, back: ModuleType) -> Any:
+def to_library(x: Any, to: ModuleType, back: ModuleType) -> Any:
     """Return x of the library `back` as an array of `to`."""
     return bind(MOVED, (x,), {"to": to, "back": back})
 
@@ -34,10 +34,10 @@ def brought(x: Any, to: ModuleType) -> Any:
     if is_dataclass(x):
         return replace(x, **{f.name: brought(getattr(x, f.name), to) for f in fields(x)})
     like = layout_of(x)
-    return moved(x, to, xp_of(like)) if (is_array(like) or isinstance(like, numpy.generic)) and xp_of(like) is not to else x
+    return to_library(x, to, xp_of(like)) if (is_array(like) or isinstance(like, numpy.generic)) and xp_of(like) is not to else x
 
 
-def on_host(data: Observations) -> Observations:
+def host_data(data: Observations) -> Observations:
     """Return the data in NumPy arrays; data under differentiation are unchanged."""
     if data.xp is numpy or is_tracked(data.values):
         return data

@@ -7,7 +7,7 @@ The extended filter takes f and h for linear about the last estimate; their Jaco
 2 m + 1 points of the state's distribution through f and h (S. J. Julier and J. K. Uhlmann, Unscented filtering and nonlinear
 estimation, Proceedings of the IEEE 92, 2004).
 
-One step is one function, `Step`, which runs on arrays, tracked or not, and on the symbols of a kernel.  A component of y that is
+One step is one function, `StepFunctions`, which runs on arrays, tracked or not, and on the symbols of a kernel.  A component of y that is
 missing is taken out of it: its innovation and its covariance with the state are 0, its variance is 1."""
 
 import math
@@ -22,7 +22,7 @@ from ..._core.errors import ArgumentError, NotPositiveDefiniteError, ShapeError
 from ..._transforms.tape import value
 from ..._transforms.transforms import jacobian
 from ...kernels.generated.kernel import Recursion, recursion
-from ...kernels.trace.surroundings import through
+from ...kernels.trace.surroundings import rebuilt_with
 from .._model import Observations, Start
 from .arrays import FilterResult
 
@@ -93,8 +93,8 @@ class Nonlinear:
         >>> model.kernel()(np.array([[0.5, 0.9]]), np.array([1.0, 0.2, 0.7])).round(6)
         array([-2.639521, -2.669987])
         """
-        step, begin = Step(self), self._begin
-        start_of = through(lambda theta: (*begin(theta, np, start), 0.0), self.observation)
+        step, begin = StepFunctions(self), self._begin
+        start_of = rebuilt_with(lambda theta: (*begin(theta, np, start), 0.0), self.observation)
         start = self.start
 
         def one(carry: tuple, theta: Any, y: Any) -> tuple:
@@ -105,7 +105,7 @@ class Nonlinear:
             return (x, P, t + 1.0), term
 
         update, predict = step.update, step.predict
-        through(one, self.observation).__name__ = getattr(self.observation, "__name__", "filter")
+        rebuilt_with(one, self.observation).__name__ = getattr(self.observation, "__name__", "filter")
         return recursion(start_of, one, missing="step")
 
     def _begin(self, params: Any, xp: Any, start: Any) -> tuple:
@@ -126,7 +126,7 @@ class Nonlinear:
         """Yield (mean, covariance) before and after each observation, the innovation, its covariance, the
         term."""
         data = y if isinstance(y, Observations) else Observations(y)
-        step, xp = Step(self, data.xp), data.xp
+        step, xp = StepFunctions(self, data.xp), data.xp
         x, P = self._begin(params, xp, self.start)
         for t in range(data.steps):
             missing = None
@@ -149,20 +149,20 @@ class Nonlinear:
 MAKERS[Nonlinear] = lambda shadow, x: Nonlinear(*[shadow(getattr(x, f.name)) for f in fields(x)])
 
 
-class Step:
+class StepFunctions:
     """The two halves of a step, as functions that can become a kernel."""
 
     def __init__(self, model: Nonlinear, xp: Any = np):
         f, h, Q, R, weights = model.transition, model.observation, model.transition_cov, model.observation_cov, model.weights
         moments = extended_moments if weights is None else unscented_moments(*weights)
 
-        @through
+        @rebuilt_with
         def noise(name: str, given: Any, k: int, params: Any, t: Any) -> Any:
             return covariance(name, given(params, t) if callable(given) else given, k, xp)
 
         def update(x: Any, P: Any, y: Any, missing: Any, params: Any, t: Any) -> tuple:
             expected, S, C = moments(h, x, P, params, t)
-            check("observation", len(expected), len(y), "numbers are observed")
+            check_shape("observation", len(expected), len(y), "numbers are observed")
             S = S + noise("observation_cov", R, len(y), params, t)
             v, count = y - expected, len(y)
             innovation, spread = v, S
@@ -184,11 +184,11 @@ class Step:
 
         def predict(x: Any, P: Any, params: Any, t: Any) -> tuple:
             mean, cov, _ = moments(f, x, P, params, t)
-            check("transition", len(mean), len(x), "states stand in start")
+            check_shape("transition", len(mean), len(x), "states stand in start")
             cov = cov + noise("transition_cov", Q, len(x), params, t)
             return mean, 0.5 * (cov + cov.T)
 
-        self.update, self.predict = through(update, h), through(predict, f)
+        self.update, self.predict = rebuilt_with(update, h), rebuilt_with(predict, f)
 
 
 def extended_moments(g: Callable, x: Any, P: Any, params: Any, t: Any) -> tuple:
@@ -236,7 +236,7 @@ def covariance(name: str, given: Any, k: int, xp: Any) -> Any:
     return given if len(shape) == 2 else given * xp.eye(k)
 
 
-def check(name: str, got: int, wanted: int, why: str) -> None:
+def check_shape(name: str, got: int, wanted: int, why: str) -> None:
     if got != wanted:
         raise ShapeError(f"{name}: the function returned {got} numbers, and {wanted} {why}")
 

@@ -12,7 +12,7 @@ import numpy
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, NotPositiveDefiniteError
 from ..._transforms.tape import value
-from .._model import ROUNDING, LinearGaussian, Observations, System, given, system
+from .._model import ROUNDING, LinearGaussian, ModelMatrices, Observations, call_data, system
 from .arrays import first_state
 from .augmented import DiffuseStart, start_of
 from .compiled import runner
@@ -119,7 +119,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     ((1000, 3, 1), array([ 0.1 ,  ..., -0.2 ]))
     """
     _require_counts("simulate_smoother", draws=draws)
-    data = Observations(to_host(value(given("simulate_smoother", model, y).raw)))
+    data = Observations(to_host(value(call_data("simulate_smoother", model, y).raw)))
     of = runner(_on_host(model), data, False)
     s, start = of.s, start_of(of.s, data)
     if start:
@@ -131,7 +131,7 @@ def simulate_smoother(model: LinearGaussian, y: Any, draws: int = 1, rng: Any = 
     return Draws((states + moved).transpose(2, 0, 1), observations.transpose(2, 0, 1))
 
 
-def _completed(s: System, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
+def _completed(s: ModelMatrices, t: int, rows: list[int], drawn: numpy.ndarray, y: numpy.ndarray, moved: numpy.ndarray) -> numpy.ndarray:
     """Return the observations of one step, with draws for the missing ones.
 
     A draw is moved with the state, and with the noise that is correlated with the observed noise."""
@@ -170,7 +170,7 @@ def _root(cov: numpy.ndarray) -> numpy.ndarray:
     return axes * numpy.sqrt(numpy.maximum(size, 0.0))
 
 
-def _drawn(s: System, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
+def _drawn(s: ModelMatrices, n: int, draws: int, rng: numpy.random.Generator) -> tuple[numpy.ndarray, numpy.ndarray]:
     """Return states (n, m, draws) and observations (n, p, draws) of the model."""
     m, p = len(s.diffuse), s.host(0, "Z").shape[0]
 

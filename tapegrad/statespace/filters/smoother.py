@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ... import numpy as np
-from .._model import LinearGaussian, given
-from .arrays import first_state, through
+from .._model import LinearGaussian, call_data
+from .arrays import first_state, observed_moments
 from .augmented import at_estimate, start_of
 from .compiled import runner
 from .gains import delta_of, gains
@@ -70,7 +70,7 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     >>> ss.smooth(ss.local_level(1.0, 0.5), [0.1, 0.4, -0.2, 0.3]).mean[:, 0].round(6)
     array([0.154118, 0.181176, 0.098824, 0.165882])
     """
-    data = given("smooth", model, y)
+    data = call_data("smooth", model, y)
     of = runner(model, data, joseph)
     s, n, start = of.s, data.steps, start_of(of.s, of.data)
     if start:
@@ -85,6 +85,6 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
     V = P - X @ N @ np.swapaxes(X, -1, -2)
     delta, all_given = delta_of(x, start), (mean + X @ r, (V + np.swapaxes(V, -1, -2)) * 0.5)
     mean, cov = at_estimate(*all_given, delta)
-    signal, signal_cov = at_estimate(*through(s, *all_given, 0, n), delta)
+    signal, signal_cov = at_estimate(*observed_moments(s, *all_given, 0, n), delta)
     d = s.d[:n] if "d" in s.varying else s.d
     return brought(SmootherResult(mean, (cov + np.swapaxes(cov, -1, -2)) * 0.5, signal + d, signal_cov), data.xp)

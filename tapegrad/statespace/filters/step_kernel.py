@@ -24,7 +24,7 @@ CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
 
 
-class Layout(NamedTuple):
+class EntryLayout(NamedTuple):
     """The pattern of a model's matrices.
 
     `places` holds for each letter the places of its entries, as bytes of an int64 array. `gaps`: elements may
@@ -39,34 +39,34 @@ class Layout(NamedTuple):
     joseph: bool
 
 
-def key_of(layout: Layout) -> str:
+def cache_key(layout: EntryLayout) -> str:
     return "filter " + hashlib.sha256(repr(layout).encode()).hexdigest()
 
 
 @functools.lru_cache(maxsize=64)
-def compiled(layout: Layout) -> Recursion:
+def compile_layout(layout: EntryLayout) -> Recursion:
     """Return the kernel of this pattern, at theta (q,) or (q, B) and rows (r, n)."""
-    return named_recursion(key_of(layout), *definition(layout))
+    return named_recursion(cache_key(layout), *definition(layout))
 
 
 @functools.lru_cache(maxsize=64)
-def path_of(layout: Layout, columns: int) -> Recursion:
+def path_of(layout: EntryLayout, columns: int) -> Recursion:
     """Return the kernel of the augmented filter; its `path` returns what `augmented` describes."""
-    return named_recursion(f"{key_of(layout)} augmented {columns}", *augmented(layout, columns))
+    return named_recursion(f"{cache_key(layout)} augmented {columns}", *augmented(layout, columns))
 
 
 OWN = len(CONSTANTS)
 
 
 @dataclass
-class Form:
+class KernelForm:
     """A layout, and the origin of the kernel's numbers.
 
     `sources`, entries of constant fields, follow the first state in theta. `lines`, entries of fields that
     vary over time, follow the data in the rows. `filtered` counts the steps that arrays have filtered, for
     each use of the kernel. `ready` holds the uses for which it is compiled, or is to be."""
 
-    layout: Layout
+    layout: EntryLayout
     sources: tuple[tuple[str, int], ...]
     lines: tuple[tuple[str, int], ...]
     varying: frozenset[str]
@@ -83,10 +83,10 @@ class Form:
     def begun(self) -> np.ndarray:
         """Return the same places, after those of the first state."""
         m = self.layout.states
-        return np.concatenate([np.arange(m), m + triangle(m)[0], self.at])
+        return np.concatenate([np.arange(m), m + triangle_places(m)[0], self.at])
 
 
-def codes_of(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
+def constant_codes(x: np.ndarray, own: np.ndarray | bool = False) -> np.ndarray:
     """Return the place of each number among the constants, or OWN for a place of its own."""
     codes = np.full(x.size, OWN, np.int8)
     for place, constant in enumerate(CONSTANTS):
@@ -99,7 +99,7 @@ FIELDS = ("mean", "cov", *LETTERS)
 
 
 @functools.cache
-def sizes(m: int, p: int) -> dict[str, int]:
+def field_sizes(m: int, p: int) -> dict[str, int]:
     """Return the number of entries of each field."""
     return {"mean": m, "cov": m * m, "T": m * m, "Z": p * m, "Q": m * m, "H": p * p, "c": m, "d": p}
 
@@ -108,7 +108,7 @@ def sizes(m: int, p: int) -> dict[str, int]:
 def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
     """Return the slices of the constant fields in the vector of their entries."""
     at, first = {}, 0
-    for name, size in sizes(m, p).items():
+    for name, size in field_sizes(m, p).items():
         if name not in varying:
             at[name] = slice(first, first + size)
             first += size
@@ -116,12 +116,12 @@ def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
 
 
 @functools.lru_cache(maxsize=256)
-def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> Form:
+def kernel_form(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> KernelForm:
     """Return the form of models of m states and p observations.
 
     `codes` are those of the entries of the fields LETTERS, one field after the other. Of a covariance the
     upper triangle counts."""
-    size, code, first = sizes(m, p), np.frombuffer(codes, np.int8), 0
+    size, code, first = field_sizes(m, p), np.frombuffer(codes, np.int8), 0
     places, own = {}, {}
     for name in LETTERS:
         here = code[first : first + size[name]].astype(np.int64)
@@ -139,12 +139,12 @@ def form_of(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], c
         for name, (here, mirrored) in places.items()
     }
     apart = not np.triu(placed["H"].reshape(p, p), 1).any()
-    layout = Layout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph)
-    return Form(layout, tuple(sources), tuple(lines), varying)
+    layout = EntryLayout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph)
+    return KernelForm(layout, tuple(sources), tuple(lines), varying)
 
 
 @functools.cache
-def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
+def triangle_places(m: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
     number = np.zeros(m * m, np.int64)
@@ -153,7 +153,7 @@ def triangle(m: int) -> tuple[np.ndarray, np.ndarray]:
     return upper, np.triu(number) + np.triu(number, 1).T
 
 
-def reader(layout: Layout) -> Callable:
+def reader(layout: EntryLayout) -> Callable:
     """Return the function from (theta after the first state, row) to the step's T, Q, Z, errors, y - d, c."""
     m, p = layout.states, layout.width
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
@@ -167,10 +167,10 @@ def reader(layout: Layout) -> Callable:
     return read
 
 
-def definition(layout: Layout) -> tuple[Callable, Callable]:
+def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     """Return init(theta) and step(carry, theta, row) of the filter."""
     m, p, gaps, joseph, read = layout.states, layout.width, layout.gaps, layout.joseph, reader(layout)
-    full, first = triangle(m)[1], m + m * (m + 1) // 2
+    full, first = triangle_places(m)[1], m + m * (m + 1) // 2
 
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
@@ -178,12 +178,12 @@ def definition(layout: Layout) -> tuple[Callable, Callable]:
     def step(carry: Any, theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        return observation.step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)[:2]
+        return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)[:2]
 
     return init, step
 
 
-def augmented(layout: Layout, columns: int) -> tuple[Callable, Callable]:
+def augmented(layout: EntryLayout, columns: int) -> tuple[Callable, Callable]:
     """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and the others zeros.
 
         theta   the mean, the upper triangle of the covariance, then the other numbers
@@ -191,7 +191,7 @@ def augmented(layout: Layout, columns: int) -> tuple[Callable, Callable]:
     A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and mean and upper triangle of the
     covariance before the observation."""
     m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
-    full, pairs, k = triangle(m)[1], np.triu_indices(m), m * columns
+    full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
 
     def init(theta: Any) -> Any:
@@ -217,7 +217,7 @@ def weights(m: int, columns: int) -> Recursion:
 
     A row holds L, u (m, columns) and the triangle of W of a step, the last step first. `path` returns r <- u
     + L' r and N <- W + L' N L of each."""
-    full, pairs, size, k = triangle(m)[1], np.triu_indices(m), m * m, m * columns
+    full, pairs, size, k = triangle_places(m)[1], np.triu_indices(m), m * m, m * columns
 
     def init(theta: Any) -> Any:
         return np.reshape(theta[:k], (m, columns)), theta[k:][full]

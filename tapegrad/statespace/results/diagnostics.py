@@ -17,7 +17,7 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Of the standardised residuals of one series: `ljung_box` at the first lag, `jarque_bera` with `skewness` and
+    """Of the standardised residuals of one series: `ljung_box` at the first lag, `jarque_bera_of` with `skewness` and
     `kurtosis`, and `heteroskedasticity`, the squares of the last third over those of the first."""
 
     ljung_box: Statistic
@@ -29,7 +29,7 @@ class Diagnostics:
 
 def diagnostics(e: numpy.ndarray) -> Diagnostics:
     """Of standardised residuals (n,), nan where there is none."""
-    jarque, skewness, kurtosis = jarque_bera(e)
+    jarque, skewness, kurtosis = jarque_bera_of(e)
     return Diagnostics(ljung_box(e, [1])[0], jarque, skewness, kurtosis, heteroskedasticity(e))
 
 
@@ -51,7 +51,7 @@ def autocorrelations(e: numpy.ndarray, lags: int) -> numpy.ndarray:
     return numpy.array([x[k:] @ x[: x.size - k] / total for k in range(lags + 1)])
 
 
-def jarque_bera(e: numpy.ndarray) -> tuple[Statistic, float, float]:
+def jarque_bera_of(e: numpy.ndarray) -> tuple[Statistic, float, float]:
     """n / 6 (S^2 + (K - 3)^2 / 4), chi-squared with two degrees of freedom; skewness S and kurtosis K."""
     x = e[~numpy.isnan(e)]
     if x.size < 2:

@@ -10,14 +10,14 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError
 from ..._transforms.transforms import grad, hessian
 from ...optimize import Objective
-from .._problem import Problem
+from .._problem import FitProblem
 from .forecast import normal_quantile
 
-STEPS = 40
+MOST_PROFILE_STEPS = 40
 
 
 @dataclass(frozen=True)
-class Profile:
+class LikelihoodProfile:
     """`loglik` (n,), maximised over all parameters but one, where that one has each of the `values` (n,); `estimates` (n, k)
     are all parameters there.  nan where no maximum was found."""
 
@@ -30,7 +30,7 @@ class Profile:
 class _Target:
     """One parameter as a function of the free ones, with its derivatives."""
 
-    def __init__(self, problem: Problem, i: int):
+    def __init__(self, problem: FitProblem, i: int):
         def value(u: Any) -> Any:
             return np.sum(problem.parameters.flat(u)[i])
 
@@ -48,7 +48,7 @@ def _index(fit: Any, name: str) -> int:
     return fit.names.index(name)
 
 
-def profile_of(fit: Any, name: str, values: Any = None) -> Profile:
+def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
     i = _index(fit, name)
     target, objective, best = _Target(fit.problem, i), fit.problem.objective(), fit.unconstrained
     values = _around(fit, target, i) if values is None else numpy.sort(numpy.asarray(values, float).reshape(-1))
@@ -64,7 +64,7 @@ def profile_of(fit: Any, name: str, values: Any = None) -> Profile:
     flat = fit.problem.parameters.flat
     estimates = [nothing if found[k] is None else to_host(flat(fit.data.xp.asarray(found[k]))) for k in range(len(values))]
     loglik = [numpy.nan if found[k] is None else -objective(found[k])[0] for k in range(len(values))]
-    return Profile(name, values, numpy.array(loglik), numpy.array(estimates))
+    return LikelihoodProfile(name, values, numpy.array(loglik), numpy.array(estimates))
 
 
 def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 21) -> numpy.ndarray:
@@ -79,7 +79,7 @@ def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 
 def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> Any:
     """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a multiplier."""
     multiplier, k = 0.0, u.size
-    for _ in range(STEPS):
+    for _ in range(MOST_PROFILE_STEPS):
         _, gradient = objective(u)
         slope, miss = target.slope(u), target.value(u) - v
         rest = gradient + multiplier * slope
@@ -116,7 +116,7 @@ def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray
         return numpy.nan
     slope = target.slope(u)
     multiplier = float(objective(u)[1] @ slope / (slope @ slope))
-    for _ in range(STEPS):
+    for _ in range(MOST_PROFILE_STEPS):
         value, gradient = objective(u)
         slope = target.slope(u)
         rest, miss = gradient - multiplier * slope, value - fit.stop.value - fall

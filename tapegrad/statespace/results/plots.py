@@ -31,7 +31,7 @@ def _axis(places: Any) -> numpy.ndarray:
     return values if values.dtype.kind in "Mmiuf" else numpy.arange(len(values))
 
 
-def plot(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
+def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
     """Data, one-step forecasts and forecasts, a panel for each series."""
     data, z = fit.data, normal_quantile(alpha)
     names, r = data.labels.columns, fit.filtered

@@ -10,16 +10,16 @@ from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._transforms.transforms import jacobian
 from .._model import LinearGaussian, Observations, system
-from .._problem import Problem, Stop, Taken
-from .._search import FLAT
-from ..filters.arrays import FilterResult, through, with_noise
+from .._problem import FitProblem, SearchEffort, Stop
+from .._search import FLAT_CURVATURE
+from ..filters.arrays import FilterResult, observed_moments, with_noise
 from ..filters.compiled import kalman_filter
 from ..filters.simulate import simulate_smoother
 from ..filters.smoother import SmootherResult, smooth
 from .diagnostics import Diagnostics, diagnostics
 from .forecast import Forecast, forecast_of, normal_quantile
-from .likelihood_profile import Profile, likelihood_limits, profile_of
-from .plots import plot, plot_components, plot_diagnostics
+from .likelihood_profile import LikelihoodProfile, likelihood_limits, profile_of
+from .plots import plot_components, plot_diagnostics, plot_fit
 from .summary import html_table, tables, text_table
 
 COVARIANCES = {
@@ -46,7 +46,7 @@ class Component(NamedTuple):
 
 
 @dataclass(frozen=True, kw_only=True)
-class FitResult(Taken):
+class FitResult(SearchEffort):
     """The result of `fit`: a maximum of the likelihood, with k parameters.
 
     Attributes
@@ -84,7 +84,7 @@ class FitResult(Taken):
     observations: int
     model: LinearGaussian
     at_bound: list[str]
-    problem: Problem = field(repr=False)
+    problem: FitProblem = field(repr=False)
     stop: Stop = field(repr=False)
 
     def report(self) -> str:
@@ -137,7 +137,7 @@ class FitResult(Taken):
         half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
         return numpy.stack([self.estimates - half, self.estimates + half], axis=1)
 
-    def profile(self, name: str, values: Any = None) -> Profile:
+    def profile(self, name: str, values: Any = None) -> LikelihoodProfile:
         """Compute the log-likelihood maximised over all other parameters, at each value of one parameter.
 
         Without values it is computed at 21 values within three standard errors of the estimate.
@@ -213,7 +213,7 @@ class FitResult(Taken):
     def foretold(self) -> numpy.ndarray:
         """The prediction of each observation from the past, (n, p)."""
         r, s, n = self.filtered, system(self.model, self.data), self.data.steps
-        signal, cov = through(s, r.predicted_mean[:, :, None], r.predicted_cov, 0, n)
+        signal, cov = observed_moments(s, r.predicted_mean[:, :, None], r.predicted_cov, 0, n)
         return to_host(with_noise(s, signal[:, :, 0], cov, 0, n)[0])
 
     @property
@@ -290,7 +290,7 @@ class FitResult(Taken):
 
         The result is a figure of matplotlib; with `ax` it is drawn there.
         """
-        return plot(self, steps, exog, alpha, ax)
+        return plot_fit(self, steps, exog, alpha, ax)
 
     def plot_components(self, alpha: float = 0.05) -> Any:
         """Plot the components of a structural model, or the named states, with their intervals."""
@@ -332,10 +332,10 @@ class FitResult(Taken):
         return found
 
 
-def _free(problem: Problem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
+def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
     """Which free parameters are not at a bound, the derivative J of the parameters by them, and the information in them."""
     H = stop.hessian
-    bound = problem.parameters.bounded & (numpy.diag(H) < FLAT)
+    bound = problem.parameters.bounded & (numpy.diag(H) < FLAT_CURVATURE)
     free = numpy.flatnonzero(~bound)
     J = to_host(jacobian(problem.parameters.flat)(problem.data.xp.asarray(stop.u)))[:, free]
     return free, J, H[numpy.ix_(free, free)]
@@ -349,7 +349,7 @@ def _hidden(covariance: numpy.ndarray, free: numpy.ndarray) -> numpy.ndarray:
     return covariance
 
 
-def result(problem: Problem, stop: Stop) -> FitResult:
+def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     """The result of a search that has come to rest at a maximum; `ConvergenceError` if it is a saddle point."""
     parameters = problem.parameters
     free, J, inner = _free(problem, stop)
@@ -376,5 +376,5 @@ def result(problem: Problem, stop: Stop) -> FitResult:
         at_bound=[name for i, name in enumerate(parameters.names) if i not in free],
         problem=problem,
         stop=stop,
-        **{f.name: getattr(stop, f.name) for f in fields(Taken)},
+        **{f.name: getattr(stop, f.name) for f in fields(SearchEffort)},
     )
