@@ -1,13 +1,14 @@
-"""What the benchmarks share: one pinned core, peers that may be absent, interleaved medians, and a table in Markdown.
+"""What the benchmarks share: one pinned core, peers that may be absent, interleaved medians, and a table in
+Markdown.
 
     jobs = {"NumPy": lambda: f(x), "tapegrad": lambda: tg.grad(f)(x), "PyTorch": ...}
     measure(jobs) -> {"NumPy": 1.2e-3, "tapegrad": ..., ...}            # seconds, after comparing the answers
 
-All jobs of a row run in turn, round by round, so that a slow moment of the machine hits every system; a figure is the median of
-the rounds, and a ratio is the median of the quotients of the rounds.  A short job is called once untimed and then up to five
-times in each round, for the caches that it finds are those of the system before it.
-What is measured is processor time of the process, so that other work on the machine does not count.  Import this file before
-numpy: it sets thread counts."""
+All jobs of a row run in turn, round by round, so that a slow moment of the machine hits every system; a
+figure is the median of the rounds, and a ratio is the median of the quotients of the rounds.  A short job is
+called once untimed and then up to five times in each round, for the caches that it finds are those of the
+system before it. What is measured is processor time of the process, so that other work on the machine does
+not count.  Import this file before numpy: it sets thread counts."""
 
 # ruff: noqa: E402
 import os
@@ -115,8 +116,9 @@ def flat(answer):
 
 
 def measure(jobs, seconds=1.5, rounds=(5, 41), rtol=1e-10, compare=True, most=5):
-    """Median seconds of each job.  The answers are compared first, with tapegrad's; a job may be an Absent.  `most`: so many calls of a
-    short job are timed together; by five alone, what the collection before them did to the caches is timed, too."""
+    """Median seconds of each job.  The answers are compared first, with tapegrad's; a job may be an Absent.
+    `most`: so many calls of a short job are timed together; by five alone, what the collection before them
+    did to the caches is timed, too."""
     live = {name: job for name, job in jobs.items() if not isinstance(job, Absent)}
     answers, calls, spent = {}, {}, 0.0
     for name, job in live.items():
@@ -259,7 +261,8 @@ def memory():
 
 
 def peak_memory(script, *words):
-    """Megabytes by which the resident set of a fresh process rises at its peak while it runs `python script --memory words`."""
+    """Megabytes by which the resident set of a fresh process rises at its peak while it runs `python script
+    --memory words`."""
     done = subprocess.run([sys.executable, script, "--memory", *words], capture_output=True, text=True)
     if done.returncode:
         raise RuntimeError(done.stderr)

@@ -1,6 +1,8 @@
-"""The programs of `kernels.py` in PyTorch, Warp, Dr.Jit and statsmodels, each in the way its own documents advise.
+"""The programs of `kernels.py` in PyTorch, Warp, Dr.Jit and statsmodels, each in the way its own documents
+advise.
 
-Every function gives a job, which returns value and gradient as NumPy arrays, or an Absent that says why there is none."""
+Every function gives a job, which returns value and gradient as NumPy arrays, or an Absent that says why there
+is none."""
 
 import _harness as bench
 import numpy as np
@@ -63,7 +65,8 @@ def torch_gaussians(torch, theta, x):
 
 
 def jax_celerite(jax, theta, t, y, variance):
-    """The recursion of the article on celerite for complex terms: theta (4 J, B), the rows of a term being a, b, c, d."""
+    """The recursion of the article on celerite for complex terms: theta (4 J, B), the rows of a term being a,
+    b, c, d."""
     if jax is None:
         return bench.NOT_INSTALLED
     jnp = jax.numpy

@@ -1,8 +1,9 @@
 """Twenty-two usual programs, each as its users would write it, for G5p of `overhead.py`.
 
-A program is a function of the array library and of data, which gives the loss.  One text serves NumPy, PyTorch, autograd and JAX where
-their users would write the same; where they would not (writes into arrays, loops over time in JAX, a name that only NumPy has)
-the other texts stand beside it.  A program that autograd cannot differentiate at all has no text for it."""
+A program is a function of the array library and of data, which gives the loss.  One text serves NumPy,
+PyTorch, autograd and JAX where their users would write the same; where they would not (writes into arrays,
+loops over time in JAX, a name that only NumPy has) the other texts stand beside it.  A program that autograd
+cannot differentiate at all has no text for it."""
 
 import dataclasses
 from collections.abc import Callable
@@ -13,7 +14,8 @@ from scipy.special import logsumexp
 
 @dataclasses.dataclass
 class Program:
-    """`text(library, *data)` gives the loss, a function of the arrays `at`.  Texts for the others: "same", or None where there is none."""
+    """`text(library, *data)` gives the loss, a function of the arrays `at`.  Texts for the others: "same", or
+    None where there is none."""
 
     title: str
     text: Callable

@@ -2,7 +2,8 @@
 
     python benchmarks/batched.py [--save] [--quick] [--only directions | samples]
 
-G8: the goal's name in the design.  tapegrad compiles nothing here; JAX's functions are jitted, and compiled before they are timed."""
+G8: the goal's name in the design.  tapegrad compiles nothing here; JAX's functions are jitted, and compiled
+before they are timed."""
 
 import _harness as bench
 import numpy as np

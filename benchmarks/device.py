@@ -2,10 +2,11 @@
 
     python benchmarks/device.py [--save] [--quick]
 
-A figure is the median of rounds of calls with one wait at the end of each round, by the wall clock, arrays being on the device.
-The floor is the larger of two times: instructions of one thread per sample over the measured rate of multiply-adds, and stored
-steps, once written and once read, over the measured bandwidth of a copy.  An exp or log counts as one instruction and loads of data
-as none, so no kernel reaches its floor; what is known is how far it is away."""
+A figure is the median of rounds of calls with one wait at the end of each round, by the wall clock, arrays
+being on the device. The floor is the larger of two times: instructions of one thread per sample over the
+measured rate of multiply-adds, and stored steps, once written and once read, over the measured bandwidth of a
+copy.  An exp or log counts as one instruction and loads of data as none, so no kernel reaches its floor; what
+is known is how far it is away."""
 
 import os
 

@@ -1,4 +1,5 @@
-"""What it costs to look: a gradient within `detect_anomalies`, `profile`, `graph` and `audit` of the same function.
+"""What it costs to look: a gradient within `detect_anomalies`, `profile`, `graph` and `audit` of the same
+function.
 
     python benchmarks/finding_errors.py [--save] [--quick] [--only costs]
 

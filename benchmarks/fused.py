@@ -1,8 +1,10 @@
 """Large arrays in compiled loops, `tg.prepare(compile=True)`, beside compilers and loops by hand.
 
-    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3 | loops | threads | compiling]
+    python benchmarks/fused.py [--save] [--quick] [--only chain | stencils | logistic | programs | gm3 | loops
+    | threads | compiling]
 
-The name in front of a goal is the goal's in the design.  Loops by hand are compiled by Numba, one pass, without its fast-math."""
+The name in front of a goal is the goal's in the design.  Loops by hand are compiled by Numba, one pass,
+without its fast-math."""
 
 import math
 import os
@@ -336,7 +338,8 @@ def compiling(report):
             cpu.object_code = real
         emitted = p.forms["grad"].programs[0].emitted
         report.row(name, len(emitted.groups), len(emitted.loops), sum(spent[:2]), spent[2] - spent[3], sum(inside))
-        if inside:  # the text of a rolled loop has no numbers of the function's: it may be on disk from an earlier run
+        # the text of a rolled loop has no numbers of the function's: it may be on disk from an earlier run
+        if inside:
             report.goal(f"machine code of a loop, {name}: seconds", max(inside), 0.3)
 
 

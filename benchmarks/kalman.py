@@ -2,8 +2,9 @@
 
     python benchmarks/kalman.py [--save] [--quick]
 
-One text of each filter serves NumPy, tapegrad, PyTorch and autograd: only the module handed to it differs.  JAX needs the loop
-written as a scan; it is jitted, so it stands in the table as what compiled code reaches."""
+One text of each filter serves NumPy, tapegrad, PyTorch and autograd: only the module handed to it differs.
+JAX needs the loop written as a scan; it is jitted, so it stands in the table as what compiled code
+reaches."""
 
 import time
 from pathlib import Path
@@ -98,7 +99,8 @@ def four_states_elements(np, y, B):
             K = PB @ W
             m = m + K @ r
             P = P - K @ PB.T
-            P = 0.5 * (P + P.T)  # rounding errors of the odd part would grow: after 1,000 steps nothing would be right
+            # rounding errors of the odd part would grow: after 1,000 steps nothing would be right
+            P = 0.5 * (P + P.T)
         return total
 
     return loglik

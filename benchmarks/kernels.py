@@ -1,9 +1,11 @@
-"""Generated kernels beside JAX's and PyTorch's compiled programs: one series, thousands of parameter vectors, Hessians, sums over data.
+"""Generated kernels beside JAX's and PyTorch's compiled programs: one series, thousands of parameter vectors,
+Hessians, sums over data.
 
     python benchmarks/kernels.py [--save] [--quick]
 
-JAX gets its best spelling: a jitted `lax.scan` with Python scalars unrolled where that helps, `vmap` over parameter vectors.  The
-first call of a kernel (tracing, differentiating, compiling, running) is timed with nothing on disk."""
+JAX gets its best spelling: a jitted `lax.scan` with Python scalars unrolled where that helps, `vmap` over
+parameter vectors.  The first call of a kernel (tracing, differentiating, compiling, running) is timed with
+nothing on disk."""
 
 import os
 
@@ -110,7 +112,8 @@ def first_call(f, *args):
 
 
 def jobs_of(kernel, model, theta, ours, data, jax, torch):
-    """Value and gradient of one batch in every system that has the program; `ours`: the data as the kernel takes them."""
+    """Value and gradient of one batch in every system that has the program; `ours`: the data as the kernel
+    takes them."""
     jobs = {"tapegrad value": lambda: kernel(theta, ours), "tapegrad": lambda: kernel.value_and_grad(theta, ours)}
     jobs["JAX"] = bench.NOT_INSTALLED
     if jax is not None:
@@ -189,14 +192,16 @@ def hessians(report, jax, big, centre, data, y):
         vector = jax.numpy.asarray(centre[:, 0])
         jobs["JAX"] = lambda: jax.block_until_ready(h(vector))
     figures = bench.measure(jobs, rounds=(3, 21))
-    # of the 2365 instructions of a step 29 % are the same in all directions: made once, they would leave 0.8 of the time
+    # of the 2365 instructions of a step 29 % are the same in all directions: made once, they would leave 0.8
+    # of the time
     report.table("Hessian, 22 x 22", ["tapegrad ms", "JAX ms"])
     report.row(figures["tapegrad"] * 1e3, bench.times(figures["JAX"], 1e3))
     report.goal("G1h, Hessian: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 25)
 
 
 def checked(jobs, rtol=1e-10):
-    """The jobs, those whose value or gradient differs from tapegrad's replaced by the size of the difference.  JAX must agree."""
+    """The jobs, those whose value or gradient differs from tapegrad's replaced by the size of the difference.
+    JAX must agree."""
     ours = jobs["tapegrad"]()
     for name, job in jobs.items():
         if isinstance(job, bench.Absent) or name.startswith("tapegrad"):
@@ -221,7 +226,8 @@ def sums(report, jax, torch):
     report.table(f"Gaussian of 4 parameters, batch {batch}, {n} data", ["job", "ms"])
     for name, seconds in figures.items():
         report.row(name, bench.times(seconds, 1e3))
-    # a datum takes 4 vector instructions for the value, 6 with the gradients: 1.5 where nothing but these limits both
+    # a datum takes 4 vector instructions for the value, 6 with the gradients: 1.5 where nothing but these
+    # limits both
     report.goal("G2: value and gradient / value", bench.ratio(figures["tapegrad"], figures["tapegrad value"]), 1.4)
     report.goal("G2: tapegrad / JAX", bench.ratio(figures["tapegrad"], figures["JAX"]), 1 / 150)
     report.goal("G2: tapegrad / torch.compile", bench.ratio(figures["tapegrad"], figures["PyTorch compiled"]), 1 / 10)

@@ -1,9 +1,11 @@
-"""What writing into arrays costs: scalar writes, trajectories, captured buffers; the slopes, and the bytes kept.
+"""What writing into arrays costs: scalar writes, trajectories, captured buffers; the slopes, and the bytes
+kept.
 
     python benchmarks/mutation.py [--save] [--quick] [--only writes | trajectories | bytes_kept | gm3]
 
-tapegrad differentiates the functions as they stand: the arrays written into are ordinary NumPy arrays that they capture.  PyTorch
-refuses to write into a tensor that a rule has saved, so its versions clone what they read."""
+tapegrad differentiates the functions as they stand: the arrays written into are ordinary NumPy arrays that
+they capture.  PyTorch refuses to write into a tensor that a rule has saved, so its versions clone what they
+read."""
 
 import _harness as bench
 import numpy as np

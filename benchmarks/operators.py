@@ -2,9 +2,10 @@
 
     python benchmarks/operators.py [--save] [--quick] [--only products]
 
-Two functions: the one of the discussion that asked for this, norm(x)**3 x[-1] + x[0]**2, and logistic regression with 20,000 x 500 data.
-tapegrad compiles nothing.  JAX's times are those of compiled functions, at a fixed point of the compiled linear part, the point and what
-belongs to it being constants; PyTorch's at a fixed point of the kept graph of the gradient."""
+Two functions: the one of the discussion that asked for this, norm(x)**3 x[-1] + x[0]**2, and logistic
+regression with 20,000 x 500 data. tapegrad compiles nothing.  JAX's times are those of compiled functions, at
+a fixed point of the compiled linear part, the point and what belongs to it being constants; PyTorch's at a
+fixed point of the kept graph of the gradient."""
 
 import _harness as bench
 import numpy as np

@@ -2,8 +2,8 @@
 
     python benchmarks/overhead.py [--save] [--quick] [--only dispatch | programs | memory]
 
-The functions are what a user writes; the chains differ from system to system in the name of the array library only.  G5, G5p: the goals'
-names in the design."""
+The functions are what a user writes; the chains differ from system to system in the name of the array library
+only.  G5, G5p: the goals' names in the design."""
 
 import subprocess
 import sys

@@ -2,8 +2,9 @@
 
     python benchmarks/replay.py [--save] [--quick] [--only PART]
 
-PART: chains, programs, gm3, kalman, logistic, elementwise, directions, costs or calls.  The functions are those of `overhead.py`,
-`mutation.py`, `kalman.py`, `operators.py` and `batched.py`.  The name in front of a goal is the goal's in the design."""
+PART: chains, programs, gm3, kalman, logistic, elementwise, directions, costs or calls.  The functions are
+those of `overhead.py`, `mutation.py`, `kalman.py`, `operators.py` and `batched.py`.  The name in front of a
+goal is the goal's in the design."""
 
 import time
 
@@ -145,7 +146,8 @@ def compiled_by_torch(f, *args, argnums=0):
 
 
 def ready(p, method, *args):
-    """The method, replayed in its last form: until its loops are compiled, if that is worth as many replays."""
+    """The method, replayed in its last form: until its loops are compiled, if that is worth as many
+    replays."""
     for k in range(100):
         getattr(p, method)(*args)
         if k > 1 and p.forms[method].programs[0].due > 100:

@@ -2,9 +2,10 @@
 
     python benchmarks/sparse.py [--save] [--quick] [--only brusselator]
 
-The right-hand side in the form of the SciML suite.  `sparsejac` is given the pattern and colours it; `asdex` finds pattern and colours;
-both run compiled functions of JAX.  SciPy's differences are those in groups of columns, with the pattern given.  What is recorded or
-compiled once, and the first call, are rows of their own."""
+The right-hand side in the form of the SciML suite.  `sparsejac` is given the pattern and colours it; `asdex`
+finds pattern and colours; both run compiled functions of JAX.  SciPy's differences are those in groups of
+columns, with the pattern given.  What is recorded or compiled once, and the first call, are rows of their
+own."""
 
 import importlib.util
 import time
@@ -65,7 +66,8 @@ def in_place(n):
 
 
 def of_jax(n, pattern):
-    """The values by each package of JAX's that is there: name -> a function of no arguments that gives the entries in the order of rows."""
+    """The values by each package of JAX's that is there: name -> a function of no arguments that gives the
+    entries in the order of rows."""
     jax = bench.jax()
     jobs, once = {"sparsejac": bench.NOT_INSTALLED, "asdex": bench.NOT_INSTALLED}, {}
     if jax is None:

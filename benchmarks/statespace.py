@@ -1,11 +1,13 @@
-"""Maximum likelihood of state space models beside statsmodels: a structural model, ARMA, the airline model; a thousand series at once.
+"""Maximum likelihood of state space models beside statsmodels: a structural model, ARMA, the airline model; a
+thousand series at once.
 
     python benchmarks/statespace.py [--save] [--quick]
 
-Each fit is timed in a fresh process, from the call to the standard errors (by exact second derivatives here, by statsmodels'
-approximations there), after the package has been imported; tapegrad's first process finds no kernel on disk, the later ones do.  Both
-get their own defaults.  How far an estimate is from the maximum is judged by the system's own log-likelihood, for the two differ in
-what they count: it is what Newton's method or a longer search gains from there."""
+Each fit is timed in a fresh process, from the call to the standard errors (by exact second derivatives here,
+by statsmodels' approximations there), after the package has been imported; tapegrad's first process finds no
+kernel on disk, the later ones do.  Both get their own defaults.  How far an estimate is from the maximum is
+judged by the system's own log-likelihood, for the two differ in what they count: it is what Newton's method
+or a longer search gains from there."""
 
 import json
 import os
@@ -161,7 +163,8 @@ def one_model(report):
             other, short = bench.NOT_INSTALLED, bench.NOT_INSTALLED
         else:
             other = bench.Seconds.of([b["seconds"] for _, b in found])
-            short = max(a["loglik"] - b["loglik"] if name == "arma" else b["short"] for a, b in found)  # one likelihood for both
+            # one likelihood for both
+            short = max(a["loglik"] - b["loglik"] if name == "arma" else b["short"] for a, b in found)
         report.row(title, first["seconds"] * 1e3, warm * 1e3, bench.times(other, 1e3), max(a["short"] for a, _ in found), short)
         goals.append((f"{title}: tapegrad / statsmodels", bench.ratio(warm, other), 1 / 3))
         goals.append((f"{title}: seconds more without a kernel on disk", first["seconds"] - statistics.median(warm.rounds), 1.0))

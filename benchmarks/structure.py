@@ -1,6 +1,7 @@
 """Facts about the structure of the package, read from its sources alone.
 
-    python benchmarks/structure.py [CHECKOUT ..]      # a table with one column for each checkout (this one by default)
+    python benchmarks/structure.py [CHECKOUT ..]      # a table with one column for each checkout (this one by
+    default)
 
 `tests/project/test_structure.py` holds the bounds that have been reached."""
 
@@ -93,7 +94,8 @@ def tokens(package: Package) -> int:
 
 
 def shared_names(package: Package) -> tuple[float, int]:
-    """(Share of module-level definitions whose name is defined in another module too, class names used twice or more)."""
+    """(Share of module-level definitions whose name is defined in another module too, class names used twice
+    or more)."""
     modules = collections.defaultdict(set)
     classes: collections.Counter = collections.Counter()
     for module, tree in package.trees.items():

@@ -3,21 +3,23 @@
     python examples/batched_hmc.py                            # prints the tables, writes batched_hmc.png
     python examples/batched_hmc.py --chains 20000 --device cuda
 
-Each log-likelihood is written for one parameter vector; tapegrad makes it a kernel that gives the value and the gradient
-for all chains in one launch.  Three jobs, each checked against numbers that do not come from the sampler:
+Each log-likelihood is written for one parameter vector; tapegrad makes it a kernel that gives the value and
+the gradient for all chains in one launch.  Three jobs, each checked against numbers that do not come from the
+sampler:
 
 1. the Gaussian likelihood of two means and two scales, sampled by Hamiltonian Monte Carlo (Neal, Handbook of Markov Chain
    Monte Carlo, chapter 5), against the closed form of its posterior;
 2. the Kalman likelihood of the Nile data (local level model), against quadrature on a grid;
 3. nested sampling (Skilling, Bayesian Analysis 2006) of the Gaussian: new points under the constraint L > L* come from paths
-   that are reflected at the constraint by the gradient (Betancourt, "Nested sampling with constrained Hamiltonian Monte Carlo",
-   2011; Skilling, "Galilean and Hamiltonian Monte Carlo", 2019); the evidence against quadrature.
+   that are reflected at the constraint by the gradient (Betancourt, "Nested sampling with constrained
+   Hamiltonian Monte Carlo", 2011; Skilling, "Galilean and Hamiltonian Monte Carlo", 2019); the evidence
+   against quadrature.
 
-Why the seed of the output is ones.  The kernel gives a vector: one log-likelihood L_b for each sample b.  A pullback takes a
-cotangent w of that vector and gives the gradient of sum_b w_b L_b.  Sample b's parameters enter L_b and no other, so with
-w = (1, ..., 1) column b of the result is dL_b / dtheta_b: all per-sample gradients in one sweep.  The seed of the output is
-therefore ones and what is filled is the gradient by the parameters, not the other way round; the data get no derivative
-because nobody asked for one.
+Why the seed of the output is ones.  The kernel gives a vector: one log-likelihood L_b for each sample b.  A
+pullback takes a cotangent w of that vector and gives the gradient of sum_b w_b L_b.  Sample b's parameters
+enter L_b and no other, so with w = (1, ..., 1) column b of the result is dL_b / dtheta_b: all per-sample
+gradients in one sweep.  The seed of the output is therefore ones and what is filled is the gradient by the
+parameters, not the other way round; the data get no derivative because nobody asked for one.
 """
 
 import argparse
@@ -102,8 +104,8 @@ def value_and_gradients(target, q):
 
 
 def hmc(target, q, rng, warmup, draws, steps, label):
-    """Samples (draws, p, chains) and the mean acceptance.  Step size and masses are set during warm-up; all chains share them,
-    and the masses are the spread of the chains."""
+    """Samples (draws, p, chains) and the mean acceptance.  Step size and masses are set during warm-up; all
+    chains share them, and the masses are the spread of the chains."""
     xp = library(q)
     kept = xp.empty((draws, *q.shape))
     value, gradient = value_and_gradients(target, q)
@@ -134,9 +136,9 @@ def hmc(target, q, rng, warmup, draws, steps, label):
 
 
 def galilean(target, q, floor, box, scale, size, rng, steps):
-    """Points moved `steps` times within {target > floor} and the box, uniform there if they were: a step that would leave is
-    reflected at the point outside, by the gradient or the wall, and if that fails too the velocity is turned round.  Gives
-    points, values and the share of steps that moved."""
+    """Points moved `steps` times within {target > floor} and the box, uniform there if they were: a step that
+    would leave is reflected at the point outside, by the gradient or the wall, and if that fails too the
+    velocity is turned round.  Gives points, values and the share of steps that moved."""
     xp = library(q)
     value, moved = target(q), 0.0
     for n in range(steps):
@@ -160,8 +162,9 @@ def galilean(target, q, floor, box, scale, size, rng, steps):
 
 
 def nested_sampling(target, box, points, rng, xp, steps, label):
-    """(log X, values, points) of all points in order of their death, X the prior mass that was left; and log evidence with its
-    standard error.  Each step lets the worse half of the points die at L* and grows it anew, uniform where L > L*."""
+    """(log X, values, points) of all points in order of their death, X the prior mass that was left; and log
+    evidence with its standard error.  Each step lets the worse half of the points die at L* and grows it
+    anew, uniform where L > L*."""
     low, high = box[:, :1], box[:, 1:]
     live = low + (high - low) * rng.random((len(box), points))
     value, log_x, dead, size, half = target(live), 0.0, [], 0.5, points // 2
@@ -197,8 +200,9 @@ def nested_sampling(target, box, points, rng, xp, steps, label):
 
 
 def gaussian_moments(x):
-    """Posterior mean and variance of mu1, mu2, log sigma1, log sigma2 under the flat prior: mu is Student's t with n - 1 degrees
-    of freedom, (n - 1) s^2 / sigma^2 is chi squared (Gelman et al., Bayesian Data Analysis, section 3.2)."""
+    """Posterior mean and variance of mu1, mu2, log sigma1, log sigma2 under the flat prior: mu is Student's t
+    with n - 1 degrees of freedom, (n - 1) s^2 / sigma^2 is chi squared (Gelman et al., Bayesian Data
+    Analysis, section 3.2)."""
     n, s2 = x.shape[1], x.var(axis=1, ddof=1)
     mean = np.concatenate([x.mean(axis=1), 0.5 * (np.log(0.5 * (n - 1) * s2) - special.digamma(0.5 * (n - 1)))])
     variance = np.concatenate([s2 / n * (n - 1) / (n - 3), np.full(2, 0.25 * special.polygamma(1, 0.5 * (n - 1)))])
@@ -229,8 +233,8 @@ def gaussian_evidence(x):
 
 
 def check(names, samples, mean, variance):
-    """Print mean and variance beside the true ones; true if all lie within five standard errors, which come from the spread of
-    the chains, for these are independent of each other."""
+    """Print mean and variance beside the true ones; true if all lie within five standard errors, which come
+    from the spread of the chains, for these are independent of each other."""
     print(f"{'':22}{'mean':>11}{'true':>11}{'error / s.e.':>14}{'variance':>12}{'true':>12}{'error / s.e.':>14}")
     good = True
     for k, name in enumerate(names):
@@ -243,7 +247,8 @@ def check(names, samples, mean, variance):
 
 
 def summary(names, samples):
-    """Effective sample sizes and R-hat by ArviZ, when it is installed, of as many chains as there are draws."""
+    """Effective sample sizes and R-hat by ArviZ, when it is installed, of as many chains as there are
+    draws."""
     if arviz is None:
         print("(pip install arviz for effective sample sizes and R-hat)")
         return
@@ -323,7 +328,8 @@ def main() -> int:
 
 
 def draw(x, first, second, grid, log_x, where, weights, output):
-    """Samples beside exact densities; each contour of a density holds the share of the probability that is written on it."""
+    """Samples beside exact densities; each contour of a density holds the share of the probability that is
+    written on it."""
     figure, axes = pyplot.subplots(2, 3, figsize=(14, 8), layout="constrained")
     n, centre, s2 = x.shape[1], x[0].mean(), x[0].var(ddof=1)
     mu, log_sigma = centre + 0.55 * np.linspace(-1, 1, 201), 0.5 * np.log(s2) + 0.45 * np.linspace(-1, 1, 201)
@@ -355,7 +361,8 @@ def draw(x, first, second, grid, log_x, where, weights, output):
 
 
 def sampled(axis, u, v, across, up, density):
-    """A histogram of (u, v), and lines of the density (up, across) within which half, 90 % and 99 % of the probability lie."""
+    """A histogram of (u, v), and lines of the density (up, across) within which half, 90 % and 99 % of the
+    probability lie."""
     ranges = ((across[0], across[-1]), (up[0], up[-1]))
     axis.hist2d(u, v, bins=80, range=ranges, cmap="Blues")
     ordered = np.sort(density.ravel())[::-1]

@@ -3,24 +3,25 @@
     python examples/brusselator.py                # prints what it took, writes brusselator.png
     python examples/brusselator.py --size 16
 
-The Brusselator with diffusion on a periodic square, a benchmark of the SciML suite (Hairer and Wanner, Solving Ordinary Differential
-Equations II):
+The Brusselator with diffusion on a periodic square, a benchmark of the SciML suite (Hairer and Wanner,
+Solving Ordinary Differential Equations II):
 
     du/dt = B + u^2 v - (A + 1) u + alpha laplacian(u) + source
     dv/dt =     A u - u^2 v       + alpha laplacian(v),
 
-where the source feeds a small disk from t = 1.1 on.  `rate` is written as one writes it in NumPy: into an array that was made once,
-through views, neighbours by slices.
+where the source feeds a small disk from t = 1.1 on.  `rate` is written as one writes it in NumPy: into an
+array that was made once, through views, neighbours by slices.
 
-tg.sparse follows the function, finds the entries that its Jacobian can have (6 in a row), and colours the columns; each Jacobian is then a
-few products at once, whatever the number of unknowns.  Three ways of integrating with the same tolerances:
+tg.sparse follows the function, finds the entries that its Jacobian can have (6 in a row), and colours the
+columns; each Jacobian is then a few products at once, whatever the number of unknowns.  Three ways of
+integrating with the same tolerances:
 
 1. the exact sparse Jacobian;
 2. SciPy's differences in groups of columns, for which it has to be told the pattern (here by the same plan);
 3. SciPy's differences column by column, without a pattern (only where there are few unknowns).
 
-Checks that do not come from the method: the Jacobian against differences of `rate`, the sums of its columns, and the three solutions
-against each other.
+Checks that do not come from the method: the Jacobian against differences of `rate`, the sums of its columns,
+and the three solutions against each other.
 """
 
 import argparse
@@ -87,7 +88,8 @@ def integrate(rate, start, end, points, **how):
 
 
 def check(plan, rate, start):
-    """The exact Jacobian times a vector against differences; the reaction terms of each column of u and v cancel up to -u."""
+    """The exact Jacobian times a vector against differences; the reaction terms of each column of u and v
+    cancel up to -u."""
     J, v = plan(0.0, start), np.random.default_rng(0).normal(size=start.size)
     e = 1e-6
     slope = (rate(0.0, start + e * v) - rate(0.0, start - e * v)) / (2 * e)
@@ -97,7 +99,8 @@ def check(plan, rate, start):
 
 
 def picture(plan, small, points, solutions, n, path):
-    """The pattern with its colours, for few points; u in time, and how far the solutions are apart; u at four times."""
+    """The pattern with its colours, for few points; u in time, and how far the solutions are apart; u at four
+    times."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,7 +1,7 @@
 """Recover the parameters of a reaction-diffusion model whose code writes into buffers that it captured.
 
-The right-hand side is written as one writes it for speed: six caches allocated once, `out=` everywhere, the result written
-into an array that is handed in.  Nothing in `gm3` or `simulate` knows of tapegrad.
+The right-hand side is written as one writes it for speed: six caches allocated once, `out=` everywhere, the
+result written into an array that is handed in.  Nothing in `gm3` or `simulate` knows of tapegrad.
 
     python examples/captured_buffers.py [--size 16] [--steps 100] [--output captured_buffers.png]
 """

@@ -7,18 +7,21 @@ The unknowns are the pixels u; what is minimised is
 
     f(u) = 1/2 |u - noisy|^2 + weight * sum over pixels of sqrt(dx^2 + dy^2 + eps^2),
 
-dx and dy being the differences to the neighbours (Rudin, Osher and Fatemi, Physica D 1992, smoothed).  `energy` is written as one
-writes it in NumPy, into arrays that were made once.
+dx and dy being the differences to the neighbours (Rudin, Osher and Fatemi, Physica D 1992, smoothed).
+`energy` is written as one writes it in NumPy, into arrays that were made once.
 
-Its Hessian has 10^12 entries.  `tg.operators.hessian` is a LinearOperator: `update(u)` runs `energy` once, and gives the value and the
-gradient too; each product with a vector is then one sweep over what was recorded.  Two jobs use it:
+Its Hessian has 10^12 entries.  `tg.operators.hessian` is a LinearOperator: `update(u)` runs `energy` once,
+and gives the value and the gradient too; each product with a vector is then one sweep over what was recorded.
+Two jobs use it:
 
 1. a trust-region Newton method whose steps come from truncated conjugate gradients (Steihaug, SIAM J. Numer. Anal. 1983);
 2. scipy.sparse.linalg.eigsh: the largest eigenvalue at the solution.  The smallest is 1, for a constant shift of all pixels changes
-   the first term only; so their ratio is the condition of the Hessian, which tells how many products a step costs.
+   the first term only; so their ratio is the condition of the Hessian, which tells how many products a step
+   costs.
 
-Checks that do not come from the method: the gradient against differences of `energy`, H times ones against ones, the eigenvalue against
-the bound 1 + 8 weight / eps.  Where JAX is installed, it times the same function, compiled, and must give the same product.
+Checks that do not come from the method: the gradient against differences of `energy`, H times ones against
+ones, the eigenvalue against the bound 1 + 8 weight / eps.  Where JAX is installed, it times the same
+function, compiled, and must give the same product.
 """
 
 import argparse
@@ -113,7 +116,8 @@ def truncated_cg(H, gradient, radius, tolerance):
 
 
 def newton(f, u, tolerance, bar):
-    """The minimum, the operator there, and a row (value, norm of the gradient, products, seconds) for each iteration."""
+    """The minimum, the operator there, and a row (value, norm of the gradient, products, seconds) for each
+    iteration."""
     start = time.perf_counter()
     H = tg.operators.hessian(f, u)
     value, gradient, radius, products = H.value, H.gradient, float(np.linalg.norm(u)), 0
@@ -141,7 +145,8 @@ def newton(f, u, tolerance, bar):
 
 
 def bar_of(total):
-    """A progress bar in the decimals of the gradient that are gone; without tqdm a line for each iteration."""
+    """A progress bar in the decimals of the gradient that are gone; without tqdm a line for each
+    iteration."""
     meter = None if tqdm is None else tqdm(total=total, desc="Newton", leave=False, disable=None, bar_format="{l_bar}{bar}| {postfix}")
 
     def show(rows):

@@ -1,4 +1,5 @@
-"""tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any order."""
+"""tapegrad differentiates ordinary NumPy and CuPy programs, in reverse and forward mode, nested to any
+order."""
 
 import os
 from typing import TYPE_CHECKING, Any

@@ -1,12 +1,14 @@
 """What was compiled, kernels and generated texts, on disk under a hash of everything that it depends on.
 
-What is read is executed.  So a file counts only if it is a regular file of this user that nobody else may write, and if it holds the
-key under which it was asked for and a hash of key and content: then it is whole, and made for this.  What does not count is ignored
-and made again.  A file is written under another name and renamed, so that processes never see half of one.  TAPEGRAD_CACHE names the
-folder ("" : none); by default it is ~/.cache/tapegrad.
+What is read is executed.  So a file counts only if it is a regular file of this user that nobody else may
+write, and if it holds the key under which it was asked for and a hash of key and content: then it is whole,
+and made for this.  What does not count is ignored and made again.  A file is written under another name and
+renamed, so that processes never see half of one.  TAPEGRAD_CACHE names the folder ("" : none); by default it
+is ~/.cache/tapegrad.
 
-The folder holds at most `MOST_BYTES` and `MOST_FILES`; the files that were used least recently are deleted.  A process keeps
-`MOST_ENGINES` pieces of machine code of kernels that nobody holds any more, by the same rule."""
+The folder holds at most `MOST_BYTES` and `MOST_FILES`; the files that were used least recently are deleted.
+A process keeps `MOST_ENGINES` pieces of machine code of kernels that nobody holds any more, by the same
+rule."""
 
 import contextlib
 import hashlib
@@ -32,7 +34,8 @@ MOST_BYTES, MOST_FILES, MOST_ENGINES = 1 << 29, 20_000, 512
 EVICTED_SHARE = 0.75  # of the limits, what is left when files are deleted
 WRITES_BETWEEN_CHECKS = 256  # files written by this process, after which it looks again how many there are
 TOUCH_AGE_SECONDS = 3600.0  # seconds; a file that is read says so by its time where that is older
-ENGINES: OrderedDict[str, Any] = OrderedDict()  # name -> machine code in memory, the least recently used first
+# name -> machine code in memory, the least recently used first
+ENGINES: OrderedDict[str, Any] = OrderedDict()
 LOCK = threading.Lock()
 WRITTEN = [0]  # files, by this process
 

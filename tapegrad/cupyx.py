@@ -1,4 +1,5 @@
-"""The stand-in of cupyx: what adds into an array in place, `rsqrt`, cupyx.linalg, and cupyx.scipy, which is `tapegrad.scipy`."""
+"""The stand-in of cupyx: what adds into an array in place, `rsqrt`, cupyx.linalg, and cupyx.scipy, which is
+`tapegrad.scipy`."""
 
 from typing import Any as _Any
 

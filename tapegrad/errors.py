@@ -1,5 +1,5 @@
-"""The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says what happened,
-where, and what to write instead."""
+"""The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says
+what happened, where, and what to write instead."""
 
 from ._core.errors import AliasError as AliasError
 from ._core.errors import AnomalyError as AnomalyError

@@ -1,7 +1,8 @@
 """NumPy's names, for arrays and Variables alike: `from tapegrad import numpy as np`.
 
-Every public name of numpy is here.  Functions with a derivative rule differentiate; others run on what no transform watches and
-raise `NoRuleError` for what one does.  Constants, types and modules without stand-in are NumPy's own."""
+Every public name of numpy is here.  Functions with a derivative rule differentiate; others run on what no
+transform watches and raise `NoRuleError` for what one does.  Constants, types and modules without stand-in
+are NumPy's own."""
 
 from typing import Any as _Any
 

@@ -1,7 +1,7 @@
 """Derivatives at a point as linear operators of SciPy (of CuPy on a device): products without the matrix.
 
-Reading order: `ReadState` (is what the function read still as it was?); `TreeLayout` (vectors and trees); `Point` (f recorded at one x);
-the operators."""
+Reading order: `ReadState` (is what the function read still as it was?); `TreeLayout` (vectors and trees);
+`Point` (f recorded at one x); the operators."""
 
 import functools
 import weakref
@@ -46,12 +46,14 @@ def same_leaves(a: Any, b: Any) -> bool:
 
 class ReadState:
     """What f read outside of its arguments: float arrays by a copy, all else by what its code can read
-    (_capture/dependencies.py).  The numbers that f changes itself are as it leaves them, and may be changed again."""
+    (_capture/dependencies.py).  The numbers that f changes itself are as it leaves them, and may be changed
+    again."""
 
     def __init__(self, call: str, f: Any, before: "ReadState | None" = None):
         """`before`: those of another point, which serve if nothing has changed since."""
         self.call, self.f = call, f
-        self.written: AnyList = []  # (array that f writes, its content after that, where that differs from the one before)
+        # (array that f writes, its content after that, where that differs from the one before)
+        self.written: AnyList = []
         self.arrays: AnyList = []  # (array, its content)
         self.environment: Environment | None = None
         if before is not None and before.environment is not None and before.environment.status() is Status.UNCHANGED:
@@ -62,7 +64,8 @@ class ReadState:
     def met(self, r: RecordedCall) -> None:
         """f has run."""
         if r.shadow.on:
-            self.written = [(a, a.copy(), None) for a, v in r.shadow.arrays if v._version]  # (it is not written back yet)
+            # (it is not written back yet)
+            self.written = [(a, a.copy(), None) for a, v in r.shadow.arrays if v._version]
             self.arrays = [a for a, v in r.shadow.arrays if not v._version]
 
     def left(self) -> None:
@@ -75,7 +78,8 @@ class ReadState:
         self.written = [(a, a.copy(), differs(a, before)) for a, before, _ in self.written]
 
     def unknown(self) -> bool:
-        """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not to."""
+        """Is it unknown whether f would read what it has read?  Raises GuardError where it is known not
+        to."""
         for a, before in self.arrays:
             if not same_leaves(a, before):
                 how = way_to(self.f, a) or "an array"
@@ -108,7 +112,8 @@ def by_copy(a: Any) -> bool:
 
 
 class TreeLayout:
-    """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a derivative."""
+    """Where the leaves of a tree lie in a vector.  `members`: (key, value) of those that have a
+    derivative."""
 
     def __init__(self, members: AnyList):
         self.members, self.places, at = members, [], 0
@@ -171,7 +176,8 @@ def largest_kept(r: RecordedCall) -> int:
 
 
 class Point:
-    """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the trees."""
+    """f recorded at x.  `domain`, `codomain`: how the vectors that its Jacobian takes and gives lie in the
+    trees."""
 
     def __init__(
         self, call: str, f: AnyFunction, x: Any, args: AnyTuple, before: "Point | None", lift: AnyFunction | None = None, first: int = 0
@@ -195,8 +201,8 @@ class Point:
         self.replays: AnyDict = {}  # name of a sweep -> its program
 
     def often(self, name: str, parts: AnyList) -> AnyDict:
-        """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of its own and replayed: what
-        that costs comes back where the arrays are small."""
+        """One of the sweeps below.  Asked for again and again at this point, it is recorded as a program of
+        its own and replayed: what that costs comes back where the arrays are small."""
         sweep: Callable[[AnyList], AnyDict] = getattr(self, name)
         program = self.replays.get(name)
         if OPEN.depth or OPEN.hiding or not PLAIN.issuperset(map(type, parts)):
@@ -274,7 +280,8 @@ class Derivative:
             )
 
     def update(self, x: Any, *args: Any) -> Any:
-        """Move to another x: f runs once.  Further arguments of f stay as they are where none are given.  Returns the operator."""
+        """Move to another x: f runs once.  Further arguments of f stay as they are where none are given.
+        Returns the operator."""
         old = self.point
         new = self.at(x, args or old.args)
         for what, a, b in (("x is", old.domain, new.domain), (f"{user_name(self.f)} gives", old.codomain, new.codomain)):
@@ -370,12 +377,13 @@ def matrix_columns(V: Any) -> Any:
 
 
 CARRIED_BYTES = 1 << 26  # bytes of an array for many vectors at once
-SINGLE_VECTOR_BYTES = 1 << 20  # bytes of an array with which vectors are taken one after another, so that memory is used again
+# bytes of an array with which vectors are taken one after another, so that memory is used again
+SINGLE_VECTOR_BYTES = 1 << 20
 
 
 def vectors_at_once(r: RecordedCall) -> int:
-    """How many sweeps to do at once, where the matrices that they read are larger than what they carry: to read a matrix once for many
-    vectors is what is gained.  1: nothing is known to be."""
+    """How many sweeps to do at once, where the matrices that they read are larger than what they carry: to
+    read a matrix once for many vectors is what is gained.  1: nothing is known to be."""
     carried, fixed = largest_cotangent(r), 0
     for record in r.tape.records:
         _, i, _, j, _, x, y = record

@@ -1,6 +1,7 @@
 """SciPy's names, for arrays and Variables alike; for CuPy arrays the functions of cupyx.scipy.
 
-`linalg`, `special` and `fft` stand here; `stats` is `tapegrad.stats`; the others are made when they are first met (`_scipy`)."""
+`linalg`, `special` and `fft` stand here; `stats` is `tapegrad.stats`; the others are made when they are first
+met (`_scipy`)."""
 
 from typing import Any as _Any
 

@@ -1,8 +1,9 @@
 """`check_grads`: every derivative of a function checked against the others and against differences.
 
-All checks reduce to one number.  With a random cotangent w let phi(x) = Re <w, f(x)>.  A derivative of phi along v is taken in
-forward mode, `jvp(phi, x, v)`, or in reverse, `Re <v, grad phi(x)>`; either gives a scalar function again.  So the nestings of
-order k are the 2^k words over {F, R}, each along the directions v1 ... vk, and all must give the same number."""
+All checks reduce to one number.  With a random cotangent w let phi(x) = Re <w, f(x)>.  A derivative of phi
+along v is taken in forward mode, `jvp(phi, x, v)`, or in reverse, `Re <v, grad phi(x)>`; either gives a
+scalar function again.  So the nestings of order k are the 2^k words over {F, R}, each along the directions v1
+... vk, and all must give the same number."""
 
 import itertools
 from typing import Any
@@ -54,8 +55,8 @@ def direction_like(tree: Any, rng: np.random.Generator) -> Any:
 
 
 def hermitian_part(tree: Any, v: Any) -> Any:
-    """The direction v, made Hermitian where `tree` has Hermitian matrices that are not diagonal: of those cholesky, eigh and their kin
-    are functions, while NumPy reads one triangle."""
+    """The direction v, made Hermitian where `tree` has Hermitian matrices that are not diagonal: of those
+    cholesky, eigh and their kin are functions, while NumPy reads one triangle."""
 
     def leaf(x: Any, d: Any) -> Any:
         x = values_of(x)
@@ -256,8 +257,8 @@ def _spelt(word: str) -> str:
 
 
 def _check_value(check: _Check, call: AnyFunction, x: AnyTuple, value: Any) -> AnyFunction:
-    """Against a plain call on copies.  Returns what differences are taken of: f itself, or, where f knows only Variables, its
-    value found by tapegrad."""
+    """Against a plain call on copies.  Returns what differences are taken of: f itself, or, where f knows
+    only Variables, its value found by tapegrad."""
     try:
         with np.errstate(all="ignore"):
             direct = call(*tree_map(lambda v: v.copy() if is_array(v) else v, x))

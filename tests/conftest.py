@@ -1,4 +1,5 @@
-"""The fixture `xp`: a test that takes it runs on NumPy, on the real CuPy package over host memory, and (-m gpu) on a device."""
+"""The fixture `xp`: a test that takes it runs on NumPy, on the real CuPy package over host memory, and (-m
+gpu) on a device."""
 
 import contextlib
 import gc
@@ -24,14 +25,16 @@ except ImportError:
 if hosted is not None:
     import _hosted_kernels
 
-    _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)  # ops/indexing.py
+    # ops/indexing.py
+    _hosted_kernels.ELEMENTWISE["tapegrad_segment_add"] = lambda at, y, n, r: np.add.at(r, at, y)
 
 
 def pytest_addoption(parser):
     parser.addoption("--sealed", action="store_true", help="hash every array that a record keeps, and compare it when it is swept")
 
 
-CACHE = None if "TAPEGRAD_CACHE" in os.environ else tempfile.mkdtemp(prefix="tapegrad_tests_")  # of all processes of a session
+# of all processes of a session
+CACHE = None if "TAPEGRAD_CACHE" in os.environ else tempfile.mkdtemp(prefix="tapegrad_tests_")
 if CACHE:
     os.environ["TAPEGRAD_CACHE"] = CACHE
 
@@ -106,8 +109,8 @@ def pytest_ignore_collect(collection_path, config):
 
 
 def pytest_collection_modifyitems(config, items):
-    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy alone.  `-m smoke` leaves out
-    what the default leaves out."""
+    """Leave out the pairs of library and test that do not exist: functions that CuPy lacks, tests of CuPy
+    alone.  `-m smoke` leaves out what the default leaves out."""
     smoke = config.option.markexpr == "smoke"
 
     def exists(item):

@@ -192,7 +192,8 @@ PATHS = {
 
 
 def difference(xp, path):
-    """The largest difference from NumPy's results, each relative to the largest number of its array; inf for other shapes."""
+    """The largest difference from NumPy's results, each relative to the largest number of its array; inf for
+    other shapes."""
     worst = 0.0
     host = [np.asarray(a) for a in PATHS[path](np)]
     for a, b in zip(PATHS[path](xp), host, strict=True):

@@ -1,6 +1,8 @@
-"""An ARMA(2, 1) process by scipy.signal.lfilter: the innovations are the series filtered, and their sum of squares is least.
+"""An ARMA(2, 1) process by scipy.signal.lfilter: the innovations are the series filtered, and their sum of
+squares is least.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared
+with differences."""
 
 import numpy as np
 import scipy.optimize

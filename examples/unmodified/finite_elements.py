@@ -1,6 +1,8 @@
-"""Finite elements with scipy.sparse: the conductivity of a plate by elements, from temperatures measured at some of its nodes.
+"""Finite elements with scipy.sparse: the conductivity of a plate by elements, from temperatures measured at
+some of its nodes.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared
+with differences."""
 
 import numpy as np
 import scipy.optimize

@@ -1,6 +1,8 @@
-"""A Gaussian process of scipy.spatial.distance and scipy.linalg: its marginal likelihood, maximised by its gradient.
+"""A Gaussian process of scipy.spatial.distance and scipy.linalg: its marginal likelihood, maximised by its
+gradient.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared
+with differences."""
 
 import numpy as np
 import scipy.linalg

@@ -1,6 +1,8 @@
-"""Parameters of differential equations through scipy.integrate.solve_ivp: hares and lynxes, from noisy counts.
+"""Parameters of differential equations through scipy.integrate.solve_ivp: hares and lynxes, from noisy
+counts.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the Jacobian is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the Jacobian is compared
+with differences."""
 
 import numpy as np
 import scipy.optimize

@@ -1,6 +1,8 @@
-"""An image registered by scipy.ndimage.map_coordinates: the shift and the rotation between two pictures, by least squares.
+"""An image registered by scipy.ndimage.map_coordinates: the shift and the rotation between two pictures, by
+least squares.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the Jacobian is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the Jacobian is compared
+with differences."""
 
 import numpy as np
 import scipy.ndimage

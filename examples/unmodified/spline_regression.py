@@ -1,6 +1,8 @@
-"""A regression on a cubic spline of scipy.interpolate: values at nodes, with a penalty on its curvature, and the nodes themselves.
+"""A regression on a cubic spline of scipy.interpolate: values at nodes, with a penalty on its curvature, and
+the nodes themselves.
 
-The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared with differences."""
+The model is written with NumPy and SciPy and knows nothing of tapegrad; below it the gradient is compared
+with differences."""
 
 import numpy as np
 import scipy.optimize

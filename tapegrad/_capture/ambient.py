@@ -8,7 +8,8 @@ from .kinds import HEAP, Holder, put_state, state_of
 
 
 class ContextValue(Holder):
-    """A context variable.  What f sets is set at once, for the context keeps it, and made plain afterwards."""
+    """A context variable.  What f sets is set at once, for the context keeps it, and made plain
+    afterwards."""
 
     __slots__ = ("real", "shadow", "placed", "first")
 
@@ -71,7 +72,8 @@ class AmbientCapture:
         return self.instance(x) if x.done() else self.leave(x)
 
     def exception(self, x: BaseException) -> Any:
-        """One that was not raised yet, holds what is shadowed, and has no fields of its own kind (as `OSError` has)."""
+        """One that was not raised yet, holds what is shadowed, and has no fields of its own kind (as
+        `OSError` has)."""
         kind = type(x)
         builtin = next(c for c in kind.__mro__ if not c.__flags__ & HEAP)
         if x.__traceback__ or x.__context__ or x.__cause__ or builtin.__basicsize__ != BaseException.__basicsize__:

@@ -1,8 +1,9 @@
 """Captured arrays as Variables over the same memory.
 
-Two arrays are aliases by address, whatever objects lie between: both become views of one Variable over all of the memory.  That
-memory is the array at the end of the chain of bases, or what owns it (a bytearray, a memory map, an array of bytes).  Where the
-two cannot be views of one Variable (other widths, an unknown owner) both may be read, and writing either raises AliasError."""
+Two arrays are aliases by address, whatever objects lie between: both become views of one Variable over all of
+the memory.  That memory is the array at the end of the chain of bases, or what owns it (a bytearray, a memory
+map, an array of bytes).  Where the two cannot be views of one Variable (other widths, an unknown owner) both
+may be read, and writing either raises AliasError."""
 
 import sys
 from typing import Any
@@ -28,11 +29,13 @@ OWN_NAMES = frozenset((
 
 
 def acts_as_array(x: np.ndarray, kind: type) -> bool:
-    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays, arrays with attributes.)"""
+    """Is this of a subclass of ndarray for its memory or its name only?  (Not np.matrix, masked arrays,
+    arrays with attributes.)"""
     if kind is not np.memmap and getattr(x, "__dict__", None):
         return False
     classes = kind.__mro__[: kind.__mro__.index(np.ndarray)]
-    return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])  # (its methods only change the class of a result)
+    # (its methods only change the class of a result)
+    return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])
 
 
 class ArrayCapture:
@@ -41,8 +44,8 @@ class ArrayCapture:
     __slots__ = ()
 
     def handle(self, x: Variable) -> Any:
-        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for one made inside.  (One that a
-        transform has left behind that ended is plain afterwards.)"""
+        """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
+        one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""
         if x._trace is None or not x._trace.over:
             self.seen[id(x)] = x
             self.hold.append(x)
@@ -65,7 +68,8 @@ class ArrayCapture:
                 trace.advance()
 
     def adopted(self, x: Variable) -> None:
-        """What comes from outside of a vmap gets marks there (_batching/captured_marks.py), and is an input of what is recorded."""
+        """What comes from outside of a vmap gets marks there (_batching/captured_marks.py), and is an input
+        of what is recorded."""
         for trace in OPEN.hiding[self.within_hiding :]:
             trace.adopt(x)
 
@@ -95,8 +99,9 @@ class ArrayCapture:
             whole = getattr(known, "_base", known)
             self.meet(root, whole, self.arrays)
             return known
-        # A view whose root nobody else refers to (three references: x.base, here, and the count itself) overlaps nothing, and where it
-        # has no gaps the copy that is made of it answers each question of layout as it does.
+        # A view whose root nobody else refers to (three references: x.base, here, and the count itself)
+        # overlaps nothing, and where it has no gaps the copy that is made of it answers each question of
+        # layout as it does.
         if root is not x and (sys.getrefcount(root) > 3 or not x.flags.forc):
             return self.window(x, root)
         if owner is not None:
@@ -129,7 +134,8 @@ class ArrayCapture:
         return found
 
     def on_device(self, x: Any) -> Any:
-        """A CuPy array that is no view by its base; one made with strides of its own has none, and is found by its block of memory."""
+        """A CuPy array that is no view by its base; one made with strides of its own has none, and is found
+        by its block of memory."""
         block = id(x.data.mem)
         first = self.memories.get(block)
         known = None if first is None else self.within(x)
@@ -184,7 +190,8 @@ class ArrayCapture:
         return v
 
     def part_of(self, x: Any, owner: Any) -> Any:
-        """An array over memory that is no float array: a buffer of another library, or an array of bytes or records."""
+        """An array over memory that is no float array: a buffer of another library, or an array of bytes or
+        records."""
         raw = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
         start = (extent(x)[0] - extent(raw)[0]) % size if raw is not None and raw.size else 0
@@ -243,8 +250,8 @@ class ArrayCapture:
 
 
 def elements_of_root(whole: Variable, root: Any, x: Any, offset: int) -> View | None:
-    """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of that, counted in C order.
-    None: it lies between them."""
+    """x, which begins `offset` bytes behind the contiguous array that `whole` stands for, as elements of
+    that, counted in C order. None: it lies between them."""
     size = root.itemsize
     if offset % size or any([stride % size for stride in x.strides]):
         return None

@@ -1,7 +1,7 @@
 """Builtins and parts of the standard library that rebuilt functions see: those that must know of shadows.
 
-A function takes its builtins from its globals when it is made; `ModuleGlobals` gives `BUILTINS`, which is Python's own but for these.
-Others may add theirs."""
+A function takes its builtins from its globals when it is made; `ModuleGlobals` gives `BUILTINS`, which is
+Python's own but for these. Others may add theirs."""
 
 import builtins
 import dis
@@ -29,17 +29,20 @@ class BuiltinStandIns(dict):
 
 
 class ModuleGlobals(dict):
-    """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at its first use.
+    """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at
+    its first use.
 
-    Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of the module."""
+    Python's opcodes read and write the dict itself; the methods are for `globals()`, which shows the names of
+    the module."""
 
     __slots__ = ("real", "shadow", "met", "first", "__weakref__")
 
     def __init__(self, real: Any, shadow: Any):
-        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these, what is in the dict no more was
-        deleted."""
+        """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these,
+        what is in the dict no more was deleted."""
         self.real, self.shadow, self.met = real, shadow, {}
-        self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}  # C code that makes a class looks for its module here
+        # C code that makes a class looks for its module here
+        self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
         dict.update(self, self.first)
 
     def __missing__(self, name):
@@ -163,7 +166,8 @@ class GlobalNames(Holder):
 
 
 class ModuleShadow:
-    """A user's module seen from a rebuilt function.  Its namespace is the `ModuleGlobals` of the functions of that module."""
+    """A user's module seen from a rebuilt function.  Its namespace is the `ModuleGlobals` of the functions of
+    that module."""
 
     def __init__(self, space: ModuleGlobals):
         object.__setattr__(self, "__dict__", space)
@@ -218,7 +222,8 @@ class ModuleTable(Mapping):
 
 
 def shadowed(x: Any, space: Any = None) -> Any:
-    """x as the function with these globals, by default the nearest rebuilt one that is running, is to see it."""
+    """x as the function with these globals, by default the nearest rebuilt one that is running, is to see
+    it."""
     frame = sys._getframe(1)
     for _ in range(NEAR_FRAMES):
         if type(space) is ModuleGlobals or frame is None:
@@ -252,7 +257,8 @@ DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of glob
 
 
 def deletes(code: types.CodeType) -> tuple:
-    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the dict itself."""
+    """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the
+    dict itself."""
     key = id(code)
     here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
     found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
@@ -286,7 +292,8 @@ def scope(frame: Any, source: Any, mode: str, globals: Any, locals: Any) -> tupl
     if globals is None:
         globals = frame.f_globals
         if locals is None:
-            locals = dict(frame.f_locals) if frame.f_code.co_flags & 1 else frame.f_locals  # CO_OPTIMIZED: of a function
+            # CO_OPTIMIZED: of a function
+            locals = dict(frame.f_locals) if frame.f_code.co_flags & 1 else frame.f_locals
     if not isinstance(source, types.CodeType):
         source = compile(
             source.lstrip(" \t") if mode == "eval" and isinstance(source, str) else source, "<string>", mode, dont_inherit=True
@@ -307,7 +314,8 @@ def eval_(source, globals=None, locals=None, /):
 
 
 def super_(*args):
-    """`super` from the class that the user wrote: behind it, not behind its shadow, comes what it would find in a plain call."""
+    """`super` from the class that the user wrote: behind it, not behind its shadow, comes what it would find
+    in a plain call."""
     if args:
         return builtins.super(original(args[0]), *args[1:])
     frame = sys._getframe(1)

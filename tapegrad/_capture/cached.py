@@ -1,4 +1,5 @@
-"""`functools.lru_cache` seen from a rebuilt function: the user's own cache answers, so the same object comes each time."""
+"""`functools.lru_cache` seen from a rebuilt function: the user's own cache answers, so the same object comes
+each time."""
 
 import gc
 import types
@@ -19,9 +20,10 @@ PLAIN = (types.ModuleType, types.BuiltinFunctionType)
 
 
 class CacheCapture:
-    """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed like anything else
-    captured.  A call with a Variable, or of a function that may read what has been written in this call, runs rebuilt, and is
-    forgotten: a cache keeps no Variable.  What the user's function alters when it runs for the cache must not be known yet."""
+    """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed
+    like anything else captured.  A call with a Variable, or of a function that may read what has been written
+    in this call, runs rebuilt, and is forgotten: a cache keeps no Variable.  What the user's function alters
+    when it runs for the cache must not be known yet."""
 
     def __init__(self, cache: Any, shadow: Any):
         self.cache, self.shadow, self.kept = cache, shadow, {}
@@ -52,7 +54,8 @@ class CacheCapture:
         return made
 
     def holds(self, args: list, kwargs: dict) -> bool:
-        """Is the user's cache known to hold what these give?  (It does not say; but its dict is seen by the cyclic collector.)"""
+        """Is the user's cache known to hold what these give?  (It does not say; but its dict is seen by the
+        cyclic collector.)"""
         if kwargs or self.cache.cache_parameters()["typed"]:
             return False
         key = args[0] if len(args) == 1 and type(args[0]) in (int, str) else tuple(args)
@@ -62,7 +65,8 @@ class CacheCapture:
             return False
 
     def first(self, args: list, kwargs: dict) -> Any:
-        """The user's function runs, among the user's objects.  What it alters there, the shadow must not have met: it holds the old."""
+        """The user's function runs, among the user's objects.  What it alters there, the shadow must not have
+        met: it holds the old."""
         shadow = self.shadow
         before = self.altered()
         value = self.cache(*args, **kwargs)

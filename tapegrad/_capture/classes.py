@@ -1,14 +1,16 @@
 """Classes with shadows of their members, and instances with shadows of their attributes.
 
-The shadow of a class C(B) has the bases (C, shadow of B): each class stands behind its own shadow in the order of resolution
-(C', C, B', B), so that whatever overrides what in the user's classes does so here, members without a shadow included.  Code that
-asks for what comes after C must start from C itself: see `super_` in builtin.py.
+The shadow of a class C(B) has the bases (C, shadow of B): each class stands behind its own shadow in the
+order of resolution (C', C, B', B), so that whatever overrides what in the user's classes does so here,
+members without a shadow included.  Code that asks for what comes after C must start from C itself: see
+`super_` in builtin.py.
 
-A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of sight: making it has no
-effect that the user could see.  It has every member of its class, and `ShadowMeta`, which its metaclass is derived from, answers for
-`__mro__` and `__bases__`, so code that goes through classes and their namespaces meets each of them once, as its shadow.  Its bases
-never change afterwards.  A class is a cycle, so one made for each call would be left
-to the cyclic collector: a shadow class at rest, emptied, waits on the class itself for the next call with the same bases."""
+A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of
+sight: making it has no effect that the user could see.  It has every member of its class, and `ShadowMeta`,
+which its metaclass is derived from, answers for `__mro__` and `__bases__`, so code that goes through classes
+and their namespaces meets each of them once, as its shadow.  Its bases never change afterwards.  A class is a
+cycle, so one made for each call would be left to the cyclic collector: a shadow class at rest, emptied, waits
+on the class itself for the next call with the same bases."""
 
 import abc
 import functools
@@ -51,7 +53,8 @@ QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` 
 
 
 class ShadowMeta(type):
-    """The metaclass of shadows, and of what the function derives from them: a class's place among others is that in a plain call."""
+    """The metaclass of shadows, and of what the function derives from them: a class's place among others is
+    that in a plain call."""
 
     def seen(c) -> list:
         """The order of resolution without the classes that stand behind their own shadows."""
@@ -64,7 +67,8 @@ class ShadowMeta(type):
         return tuple([found.get(original(k), k) for k in kinds])
 
     def mro(c):
-        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)  # Python asks for it while a class is made
+        # Python asks for it while a class is made
+        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)
 
     __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
     __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
@@ -88,7 +92,8 @@ def seeing(meta: type) -> type:
 
 
 def metaclass(bases: tuple, wanted: Any) -> Any:
-    """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict because of the shadows."""
+    """That of a class which the function derives from shadows and others; `wanted` unless theirs conflict
+    because of the shadows."""
     metas = [type(b) for b in bases if isinstance(b, type)] + ([wanted] if isinstance(wanted, type) else [])
     if METAS.keys().isdisjoint(metas) or any([all([issubclass(m, k) for k in metas]) for m in metas]):
         return wanted
@@ -171,7 +176,8 @@ def refill_attributes(new: Any, state: dict, kind: type) -> None:
 
 
 def users_own(v: Any, kind: type) -> bool:
-    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do not allow it."""
+    """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do
+    not allow it."""
     try:
         object.__setattr__(v, "__class__", kind)
     except TypeError:
@@ -264,7 +270,8 @@ class ClassCapture:
         self.changes.append((InstanceState, x, new, before))
 
 
-CACHES = {functools.singledispatchmethod: {"_method_cache": None}}  # of methods of single objects, from Python 3.12 on
+# of methods of single objects, from Python 3.12 on
+CACHES = {functools.singledispatchmethod: {"_method_cache": None}}
 BARE = (types.SimpleNamespace, threading.local, object)  # where the making of an instance begins
 
 
@@ -279,14 +286,16 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
     quiet = None
     if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless
-        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)  # laid out like c
+        # laid out like c
+        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)
         quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
         bases = (quiet, *bases)
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
         bases = (*bases, ShadowMeta)
     new = type.__new__(meta, c.__name__, bases, space)
     if "__slots__" in c.__dict__:
-        type.__setattr__(new, "__slots__", c.__dict__["__slots__"])  # for whoever reads it: the places are made
+        # for whoever reads it: the places are made
+        type.__setattr__(new, "__slots__", c.__dict__["__slots__"])
     else:
         type.__delattr__(new, "__slots__")
     if quiet is not None:
@@ -298,7 +307,8 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
 
 
 def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
-    """Empty a shadow class and put it by, unless the user has made classes from it, or instances that stay."""
+    """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
+    stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
         type.__delattr__(new, name)
     if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):

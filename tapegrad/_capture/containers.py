@@ -1,7 +1,8 @@
 """Containers with shadows of what they hold.
 
-What can hold objects is told by its base type (`objects.KINDS`), which says how parts are listed and put back; so subclasses, the
-user's included, need no more than their name.  Keys are shadowed like values: what f looks up is a shadow too."""
+What can hold objects is told by its base type (`objects.KINDS`), which says how parts are listed and put
+back; so subclasses, the user's included, need no more than their name.  Keys are shadowed like values: what f
+looks up is a shadow too."""
 
 import collections
 import itertools
@@ -14,11 +15,13 @@ from .._core.arrays import IMMUTABLE
 from .kinds import Holder, is_unchanged, is_user_class
 from .objects import kind_of, parts_of
 
-FIXED = (tuple, frozenset, int, float, complex, str, bytes)  # of these only subclasses by the user are replaced where nothing inside is
+# of these only subclasses by the user are replaced where nothing inside is
+FIXED = (tuple, frozenset, int, float, complex, str, bytes)
 
 
 class Contents(Holder):
-    """(Contents, container, its shadow, what that was filled with); of one that is its own shadow, and held numbers only, None."""
+    """(Contents, container, its shadow, what that was filled with); of one that is its own shadow, and held
+    numbers only, None."""
 
     words = "a {0.__class__.__name__}"
 

@@ -1,16 +1,18 @@
 """Captured arrays become Variables for the length of one call, and hold plain data after it.
 
-A `Shadow` rebuilds the user's function with other surroundings: each float array that the function can reach (closure cells,
-globals, defaults, attributes, containers, and through helper functions reached the same way) is replaced by a Variable over
-the same memory, which is copied at the first write and written back at the end; the names of NumPy, CuPy and SciPy mean their
-stand-ins in tapegrad.  Nothing of the user's is altered meanwhile, so threads do not see each other.
+A `Shadow` rebuilds the user's function with other surroundings: each float array that the function can reach
+(closure cells, globals, defaults, attributes, containers, and through helper functions reached the same way)
+is replaced by a Variable over the same memory, which is copied at the first write and written back at the
+end; the names of NumPy, CuPy and SciPy mean their stand-ins in tapegrad.  Nothing of the user's is altered
+meanwhile, so threads do not see each other.
 
-Globals are looked up when the code first asks for them (`Globals.__missing__`), so what a call does not reach costs nothing.
-Everything that was replaced is remembered in `Shadow.seen` by identity, so that aliases stay aliases, cycles end, and values
-that the function rebound (globals, nonlocals, attributes, members of lists and dicts) are handed back as plain ones.
+Globals are looked up when the code first asks for them (`Globals.__missing__`), so what a call does not reach
+costs nothing. Everything that was replaced is remembered in `Shadow.seen` by identity, so that aliases stay
+aliases, cycles end, and values that the function rebound (globals, nonlocals, attributes, members of lists
+and dicts) are handed back as plain ones.
 
-Reading order: `Shadow.__call__` here (what becomes what); arrays.py, functions.py, containers.py and classes.py for the kinds of
-objects; restore.py for what happens afterwards."""
+Reading order: `Shadow.__call__` here (what becomes what); arrays.py, functions.py, containers.py and
+classes.py for the kinds of objects; restore.py for what happens afterwards."""
 
 import collections
 import functools
@@ -82,8 +84,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
     )
 
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
-        """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the arguments that are
-        trees of Variables, made for this call."""
+        """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the
+        arguments that are trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
         self.ending: tuple = ()  # traces that end with the call
@@ -122,13 +124,14 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         return g, args
 
     def made_outside(self) -> set:
-        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`): no holder becomes two."""
+        """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):
+        no holder becomes two."""
         return {id(new) for s in OPEN.shadows for new in s.seen.values()}
 
     def borrow(self) -> list:
-        """The arguments.  They are values, nothing is written back to them: an array that f captured too has a Variable as an
-        argument and another one as what was captured, and if one of the two is written, that is an error (routes.py).  What a
-        function has captured that is an argument is captured."""
+        """The arguments.  They are values, nothing is written back to them: an array that f captured too has
+        a Variable as an argument and another one as what was captured, and if one of the two is written, that
+        is an error (routes.py).  What a function has captured that is an argument is captured."""
         own = self.fresh
         if all([type(a) in DIRECT or type(a) in IMMUTABLE or any([a is t for t in own]) for a in self.args]):
             return self.args
@@ -155,7 +158,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                     leave_unshadowed(self, x)
 
     def first_write(self, x: Variable) -> None:
-        """(`_core.primitive.own_memory`) A handle is about to be moved to memory of its own and written, for the first time."""
+        """(`_core.primitive.own_memory`) A handle is about to be moved to memory of its own and written, for
+        the first time."""
         if len(threads.THREADS) < 2:
             first_write(self, x)
         else:
@@ -185,9 +189,9 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.finish(error)
 
     def finish(self, error: BaseException | None = None) -> None:
-        """Hand back what the function wrote.  Records may hold captured memory: so only once the backward sweep is done, or
-        after `release`.  A route that was not followed is an error, or a note on that of the function.  Repeated after an
-        interrupt, it completes what that has left undone."""
+        """Hand back what the function wrote.  Records may hold captured memory: so only once the backward
+        sweep is done, or after `release`.  A route that was not followed is an error, or a note on that of
+        the function.  Repeated after an interrupt, it completes what that has left undone."""
         found = None
         if self.on:
             try:
@@ -368,7 +372,8 @@ def functions_in(args: list) -> list:
 
 
 FIXED = frozenset((tuple, frozenset, slice, functools.partial, staticmethod, classmethod, types.MappingProxyType))
-ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))  # where these stay, their members are known
+# where these stay, their members are known
+ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))
 
 
 BY_BASE = (

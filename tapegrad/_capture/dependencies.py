@@ -1,18 +1,22 @@
 """What the code of a function can read: the objects behind its names, by every route, and what they hold now.
 
-From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules; of objects and classes
-the attributes whose names occur in any code met on the way (methods, properties and operators included), slots too; all members of
-containers; what partial objects, bound methods, weak references and caches lead to.  So a superset of what a run reads is found
-without running anything.  Where names do not tell what is read (getattr, vars) all attributes count.
+From the function one goes to all that its code may look at: globals that it names, cells, defaults, modules;
+of objects and classes the attributes whose names occur in any code met on the way (methods, properties and
+operators included), slots too; all members of containers; what partial objects, bound methods, weak
+references and caches lead to.  So a superset of what a run reads is found without running anything.  Where
+names do not tell what is read (getattr, vars) all attributes count.
 
-Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.  An object counts as
-searched only where all of its memory is known: attributes, slots, and what a known class of C keeps.  Anything else makes the walk
-`unknown`: a DataFrame, a clock, a file, an open generator, globals().  It is never taken for unchanged.
+Code of the packages in `TRUSTED` is not searched.  All other code is, that of the standard library included.
+An object counts as searched only where all of its memory is known: attributes, slots, and what a known class
+of C keeps.  Anything else makes the walk `unknown`: a DataFrame, a clock, a file, an open generator,
+globals().  It is never taken for unchanged.
 
-A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one comparison `is` for each
-place that was passed, in machine-made Python, so that asking "is all as it was?" costs some 30 nanoseconds a place.
+A walk has a `form`, which two walks share where the same numbers would be read, and writes a `check`: one
+comparison `is` for each place that was passed, in machine-made Python, so that asking "is all as it was?"
+costs some 30 nanoseconds a place.
 
-`Environment` is what others use: it says whether what functions can read is unchanged, changed, or unknown."""
+`Environment` is what others use: it says whether what functions can read is unchanged, changed, or
+unknown."""
 
 import collections
 import copy
@@ -55,10 +59,12 @@ FIXED = (  # what never changes, but for what it is bound to
     types.MemberDescriptorType, types.ClassMethodDescriptorType, types.CodeType, np.ufunc, np.dtype, type(np.mean),
 )  # fmt: skip
 BOUND = (types.BuiltinFunctionType, types.MethodWrapperType)
-VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))  # modules whose objects are told by their text
+# modules whose objects are told by their text
+VALUES = frozenset(("datetime", "decimal", "fractions", "re", "uuid", "zoneinfo"))
 HARMLESS = frozenset(("logging", "_thread", "concurrent"))  # whose objects hold no numbers,
 HOLDING = frozenset((("concurrent.futures._base", "Future"),))  # but these
-ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))  # read by other names
+# read by other names
+ANYTHING = frozenset(("getattr", "vars", "__dict__", "attrgetter", "methodcaller", "__getattribute__"))
 UNSEEN = frozenset((
     "globals", "locals", "eval", "exec", "__globals__", "__import__", "import_module", "_getframe", "get_objects", "get_referrers",
 ))  # fmt: skip  # names that lead everywhere
@@ -74,7 +80,8 @@ TRUSTED = frozenset((
     "_operator", "_functools", "_collections", "_collections_abc", "_weakref", "_weakrefset", "_warnings", "_contextvars", "_bisect",
     "_heapq", "_statistics", "_struct", "_json", "_random", "_string", "_sre", "_thread", "zlib", "binascii",
 ))  # fmt: skip  # packages whose code keeps no numbers that change, and reads what our code names
-OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")  # where ours keep the user's functions
+# where ours keep the user's functions
+OURS = ("f", "F", "of", "_parts", "trace", "missing", "vjp", "jvp", "cpu", "solver", "solve")
 DRAWING = frozenset(("cupy.random",))  # modules of random numbers whose state cannot be compared
 MAKING = frozenset(("__init__", "__new__", "__post_init__"))  # run where the class is called
 UNASKED = frozenset((
@@ -92,7 +99,8 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 )) - UNASKED  # fmt: skip  # what syntax asks of the class of an object
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
 MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
-REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))  # how packages copy their classes
+# how packages copy their classes
+REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))
 
 
 class IdentityKey:
@@ -116,14 +124,15 @@ def words(code: types.CodeType) -> frozenset:
     for c in codes_in(code):
         found.update(c.co_names)
         for x in c.co_consts:
-            found.update([t for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, str)])  # (keywords of calls and patterns)
+            # (keywords of calls and patterns)
+            found.update([t for t in (x if isinstance(x, tuple) else (x,)) if isinstance(t, str)])
     return frozenset(found)
 
 
 @functools.lru_cache(maxsize=4096)
 def outer_names(code: types.CodeType) -> tuple[dict, tuple]:
-    """The globals that a function's code looks up, each with the chains of attributes that it asks of them, one after the other; and the
-    modules that it imports."""
+    """The globals that a function's code looks up, each with the chains of attributes that it asks of them,
+    one after the other; and the modules that it imports."""
     names: dict = {}
     modules: dict = {}
     for c in codes_in(code):
@@ -179,8 +188,8 @@ def compiled_text(text: str) -> types.CodeType:
 class DependencyWalk:
     """One walk from `roots`; `names`: those of attributes that are followed, known from walks before.
 
-    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is `Const` is not looked
-    into.  A walk ends where something is unknown, unless it is `whole`."""
+    `read_anew`: says of an array whether each run reads it anew, so that only its layout counts; then what is
+    `Const` is not looked into.  A walk ends where something is unknown, unless it is `whole`."""
 
     whole = False
 
@@ -229,7 +238,8 @@ class DependencyWalk:
         self.lines.append(text.format(*[self.name(x) for x in given]))
 
     def check(self) -> Callable:
-        """A function that says whether all is as it was found, so far as can be said by comparing identities."""
+        """A function that says whether all is as it was found, so far as can be said by comparing
+        identities."""
         if self.unknown is not None:
             return bool
         body = "".join(f"    if not ({line}): return False\n" for line in self.lines)
@@ -361,7 +371,8 @@ class DependencyWalk:
         if not trusted or f.__closure__:
             self.found |= words(f.__code__)
         for name, cell in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
-            if name == "__class__" and isinstance(value := next(iter(parts_of(cell)), None), type):  # the class for super()
+            # the class for super()
+            if name == "__class__" and isinstance(value := next(iter(parts_of(cell)), None), type):
                 self.expect("{0}.cell_contents is {1}", cell, value)
                 self.class_of(value, False)
             else:
@@ -502,7 +513,8 @@ class DependencyWalk:
         self.expect("{0}() == {1}", ask, now)
 
     def attributes(self, x: Any) -> None:
-        """Those of an object that code with these names may read; of an object of a class that nobody looked into, all."""
+        """Those of an object that code with these names may read; of an object of a class that nobody looked
+        into, all."""
         kind = type(x)
         inside = getattr(x, "__dict__", None)
         self.expect("{0}.__class__ is {1}", x, kind)
@@ -543,7 +555,8 @@ class DependencyWalk:
         for c in kind.__mro__[:-1]:
             space = c.__dict__
             if is_left(c):
-                asked = self.names if module_of(c) == "functools" else self.names | SYNTAX  # (whose wrappers are looked into by `codes_of`)
+                # (whose wrappers are looked into by `codes_of`)
+                asked = self.names if module_of(c) == "functools" else self.names | SYNTAX
                 for n in asked.intersection(space):
                     self.found |= frozenset().union(*[words(code) for code in codes_of(space[n])])
                 continue
@@ -592,7 +605,8 @@ class DependencyWalk:
 
 @functools.lru_cache(4096)
 def is_open(kind: type) -> bool:
-    """Is all that an object of this class holds in its `__dict__`, its slots, or in a base that is known?  (A class of C keeps more.)"""
+    """Is all that an object of this class holds in its `__dict__`, its slots, or in a base that is known?  (A
+    class of C keeps more.)"""
     while kind not in KNOWN:
         base: Any = kind.__base__
         words = [1 for v in kind.__dict__.values() if type(v) is types.MemberDescriptorType]
@@ -629,12 +643,14 @@ def _cached(x: Any) -> Any:
 
 
 _cached(0)
-PLAIN = (types.SimpleNamespace, threading.local)  # classes of packages whose objects hold what the user put there
+# classes of packages whose objects hold what the user put there
+PLAIN = (types.SimpleNamespace, threading.local)
 KNOWN = frozenset((
     object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
-KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])  # modules whose containers hold nothing but their parts
+# modules whose containers hold nothing but their parts
+KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
@@ -669,7 +685,8 @@ class Status(enum.Enum):
 class Environment:
     """What the functions of `roots` can read outside of their arguments, as it was when it was looked at.
 
-    `read_anew`: see `DependencyWalk`.  `walk` and `same` are bound together, in one step: an interrupt leaves the old ones or the new ones.
+    `read_anew`: see `DependencyWalk`.  `walk` and `same` are bound together, in one step: an interrupt leaves
+    the old ones or the new ones.
 
     >>> box = {"a": 1.0}
     >>> e = Environment([box])
@@ -681,7 +698,8 @@ class Environment:
 
     def __init__(self, roots: list, read_anew: Callable | None = None):
         self.roots, self.read_anew = roots, read_anew
-        self.free: frozenset | None = frozenset()  # places of the form that may change; None: nobody knows which
+        # places of the form that may change; None: nobody knows which
+        self.free: frozenset | None = frozenset()
         self.seen = self.looked()
 
     def looked(self) -> tuple:

@@ -1,4 +1,5 @@
-"""Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that they name."""
+"""Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that
+they name."""
 
 import functools
 import gc
@@ -16,7 +17,8 @@ from .cached import CacheCapture
 from .classes import InstanceState
 from .kinds import EMPTY, NUMERIC, Holder, is_foreign
 
-# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but made anew.
+# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but
+# made anew.
 GENERIC = functools.singledispatch(len).__code__
 
 
@@ -162,7 +164,8 @@ class FunctionCapture:
         return g
 
     def all_functions(self, fs: Any) -> list:
-        """Several functions: `self(f)` for each, in one piece for those of one module that have no more than their code."""
+        """Several functions: `self(f)` for each, in one piece for those of one module that have no more than
+        their code."""
         seen, found, space, mine, home = self.seen, [], None, None, None
         for f in fs:
             g = seen.get(id(f))
@@ -193,7 +196,8 @@ class FunctionCapture:
         return g
 
     def globals_of(self, space: dict) -> dict:
-        if type(space) is ModuleGlobals:  # rebuilt already for an outer transform; its closure may have captured since
+        # rebuilt already for an outer transform; its closure may have captured since
+        if type(space) is ModuleGlobals:
             return space
         mine = self.seen.get(id(space))
         if mine is None:
@@ -203,7 +207,8 @@ class FunctionCapture:
         return mine
 
     def cell(self, c: Any, waiting: list) -> Any:
-        """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c holds."""
+        """The new cell for c.  One that is to be filled with a shadow is added to `waiting`, with what c
+        holds."""
         key = id(c)
         new = self.seen.get(key)
         if new is None:
@@ -229,13 +234,15 @@ class FunctionCapture:
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
-        if type(owner) is not type(m.__self__) and (type(owner).__module__ or "").startswith("tapegrad."):  # one of ours, not a shadow
+        # one of ours, not a shadow
+        if type(owner) is not type(m.__self__) and (type(owner).__module__ or "").startswith("tapegrad."):
             return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)
 
     def builtin(self, f: Any) -> Any:
-        """A function of C; a method of one that is bound to an object (`reset = buf.fill`) is that of its shadow."""
+        """A function of C; a method of one that is bound to an object (`reset = buf.fill`) is that of its
+        shadow."""
         owner = getattr(f, "__self__", None)
         if owner is not None and type(owner) is not types.ModuleType:
             new = self(owner)

@@ -1,11 +1,13 @@
-"""Iterators made outside, seen from f: the user's own gives its items, so it stands afterwards where a plain call leaves it, and
-each item is shadowed like anything else captured.
+"""Iterators made outside, seen from f: the user's own gives its items, so it stands afterwards where a plain
+call leaves it, and each item is shadowed like anything else captured.
 
-Where no code of the user's runs for an item, that is right by construction, and the iterator is no other way to an array.  What is
-left is a list or dict that an iterator walks along: f alters its shadow, and the iterator does not see it (`Shadow.walked`, which
-routes.py judges).  Generators and other iterators with code are left alone as well: what that code reads is found afterwards.
+Where no code of the user's runs for an item, that is right by construction, and the iterator is no other way
+to an array.  What is left is a list or dict that an iterator walks along: f alters its shadow, and the
+iterator does not see it (`Shadow.walked`, which routes.py judges).  Generators and other iterators with code
+are left alone as well: what that code reads is found afterwards.
 
-`map` and `filter` keep nothing but a function and iterators, so they are made anew; so are the views of a dict."""
+`map` and `filter` keep nothing but a function and iterators, so they are made anew; so are the views of a
+dict."""
 
 import copy
 import gc

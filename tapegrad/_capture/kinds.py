@@ -65,8 +65,9 @@ def original(c: type) -> type:
 
 
 class Holder:
-    """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind, holder, its shadow, and
-    what else the kind needs to know what f has put there), in `Shadow.changes`; each kind stands beside what makes it."""
+    """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind,
+    holder, its shadow, and what else the kind needs to know what f has put there), in `Shadow.changes`; each
+    kind stands beside what makes it."""
 
     words = "an object"  # for messages, of the holder
 
@@ -82,17 +83,20 @@ class Holder:
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
-        """Has f put other things into the shadow, or something else into the holder itself?  (Other threads may do that too.)"""
+        """Has f put other things into the shadow, or something else into the holder itself?  (Other threads
+        may do that too.)"""
         raise NotImplementedError
 
     @staticmethod
     def undo(back: Any, change: tuple) -> None:
-        """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the holder holds."""
+        """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the
+        holder holds."""
         raise NotImplementedError
 
 
 def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
-    """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is looked at by itself.)"""
+    """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is
+    looked at by itself.)"""
     stands = lambda v: shadow.seen.get(id(v), shadow)  # (`first` may hold None)
     pairs = itertools.zip_longest(values, first, fillvalue=EMPTY)
     return all([v is w or stands(v) is w or not (type(v) in IMMUTABLE or isinstance(v, Variable) or is_array(v)) for v, w in pairs])
@@ -129,7 +133,8 @@ def dict_of(x: Any) -> Any:
 
 
 def state_of(x: Any, kind: Any = None) -> dict:
-    """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names are known."""
+    """Name -> value of all attributes that x itself holds.  `kind`: a class with the same slots, whose names
+    are known."""
     state = dict(dict_of(x))
     for name, slot in slots_of(kind or type(x)).items():
         try:

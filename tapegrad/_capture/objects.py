@@ -1,9 +1,10 @@
-"""The kinds of Python objects that hold other objects, in one table: how the parts of an object are listed, how it is filled, and how
-another one is made of other parts.
+"""The kinds of Python objects that hold other objects, in one table: how the parts of an object are listed,
+how it is filled, and how another one is made of other parts.
 
-`KINDS` is read by whoever goes through objects: the shadows of captured objects (core.py, containers.py), what a function can read
-(dependencies.py), routes that are left alone (routes.py), caches (cached.py), and what a function under `vmap` keeps
-(`_transforms.side_effects`).  Functions, classes, modules and instances have code of their own there.
+`KINDS` is read by whoever goes through objects: the shadows of captured objects (core.py, containers.py),
+what a function can read (dependencies.py), routes that are left alone (routes.py), caches (cached.py), and
+what a function under `vmap` keeps (`_transforms.side_effects`).  Functions, classes, modules and instances
+have code of their own there.
 
 The state of generators of random numbers, which hold no objects, is here too."""
 
@@ -26,8 +27,9 @@ from .kinds import is_user_class
 
 
 class Kind(NamedTuple):
-    """A type whose objects hold others.  `text` is an expression for the parts of an object {0}, and `parts` lists them.  `put` fills an
-    object of a type that may change.  `make` gives an object like x of other parts, where x never changes."""
+    """A type whose objects hold others.  `text` is an expression for the parts of an object {0}, and `parts`
+    lists them.  `put` fills an object of a type that may change.  `make` gives an object like x of other
+    parts, where x never changes."""
 
     kind: type
     text: str
@@ -37,7 +39,8 @@ class Kind(NamedTuple):
     pairs: bool = False  # are the parts keys and values by turns?
 
 
-NAMES: dict = {"flat": itertools.chain.from_iterable, "referents": gc.get_referents, "EMPTY": types.CellType()}  # of texts
+# of texts
+NAMES: dict = {"flat": itertools.chain.from_iterable, "referents": gc.get_referents, "EMPTY": types.CellType()}
 
 
 def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, pairs: bool = False) -> Kind:
@@ -76,7 +79,8 @@ def fill(c: Any, parts: list) -> None:
 
 
 class Reference:
-    """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute of a class.)"""
+    """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute
+    of a class.)"""
 
     __slots__ = ("target",)
 
@@ -144,7 +148,8 @@ def is_numeric(x: Any) -> bool:
 
 
 def content_of(x: Any, most: float = 4096) -> Any:
-    """What an array, bytes or a container holds: of an array of more than `most` bytes a checksum, of one on a device None."""
+    """What an array, bytes or a container holds: of an array of more than `most` bytes a checksum, of one on
+    a device None."""
     if is_numeric(x):
         return checksum(x) if x.nbytes > most or xp_of(x) is not np else x.copy()
     return x[:] if isinstance(x, BYTES) else parts_of(x)

@@ -1,7 +1,7 @@
 """Who holds a captured array: the references that Python counts, and those that it can show.
 
-An object of C may keep an array, or its memory, without telling Python's collector.  No search finds the array there.  The array's count of
-references shows that somebody has one."""
+An object of C may keep an array, or its memory, without telling Python's collector.  No search finds the
+array there.  The array's count of references shows that somebody has one."""
 
 import functools
 import gc
@@ -18,7 +18,8 @@ from .._core.arrays import is_array, xp_of
 from .builtin import GlobalNames
 from .kinds import HEAP, module_of
 
-# Does this build count references exactly?  (Without a global lock they are counted by thread, and some objects are not counted.)
+# Does this build count references exactly?  (Without a global lock they are counted by thread, and some
+# objects are not counted.)
 EXACT = sys.implementation.name == "cpython" and getattr(sys, "_is_gil_enabled", lambda: True)()
 HONEST = sys.stdlib_module_names | {"builtins", "numpy", "tapegrad"}
 CAPSULE = type(np.zeros(1).__array_struct__)
@@ -33,7 +34,8 @@ ONCE = reference_count([np.zeros(1)], 0)  # what is counted of an array to which
 
 @functools.lru_cache(1024)
 def may_hide_references(kind: type) -> bool:
-    """May an object of this class, made by an extension module, hold references that the collector is not told of?"""
+    """May an object of this class, made by an extension module, hold references that the collector is not
+    told of?"""
     return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST])
 
 
@@ -53,7 +55,8 @@ def is_unsearchable(x: Any) -> bool:
 
 
 class References:
-    """The references to the arrays that f wrote: `excess` of each is how many nobody has that the engine or f's own objects know of."""
+    """The references to the arrays that f wrote: `excess` of each is how many nobody has that the engine or
+    f's own objects know of."""
 
     def __init__(self, shadow: Any, arrays: list):
         lists = (shadow.arrays, shadow.hold, shadow.changes)
@@ -76,8 +79,9 @@ class References:
         return EXACT and xp_of(a) is np and a.base is None and not self.excess[id(a)]
 
     def kept_unseen(self, arrays: list, closed: tuple) -> Any:
-        """One of the arrays to which somebody refers who does not show: neither in a frame, nor in an object that the collector searches.
-        `closed`: ids of the objects in reach that may do so.  The search takes long, so its answer is kept while the counts stay."""
+        """One of the arrays to which somebody refers who does not show: neither in a frame, nor in an object
+        that the collector searches. `closed`: ids of the objects in reach that may do so.  The search takes
+        long, so its answer is kept while the counts stay."""
         if not EXACT:
             return arrays[0]
         level = [a for a in arrays if xp_of(a) is np and self.excess[id(a)] > 0 and not self.is_harmless(a, closed)]
@@ -100,20 +104,24 @@ class References:
 
 
 LEVELS = 4  # one refers to the next: cell, closure, function
-HARMLESS: dict = {}  # id of an array -> [weak reference to it, its excess, closed objects] of the last search that found all references
-UNTRACKED = (dict, tuple, np.ndarray)  # the collector does not know of them where they hold nothing that it knows
+# id of an array -> [weak reference to it, its excess, closed objects] of the last search that found all
+# references
+HARMLESS: dict = {}
+# the collector does not know of them where they hold nothing that it knows
+UNTRACKED = (dict, tuple, np.ndarray)
 
 
 def is_end(x: Any) -> bool:
-    """Is it a module, its namespace, a class, a frame, an object of tapegrad's, or an iterator, which a loop refers to unseen?"""
+    """Is it a module, its namespace, a class, a frame, an object of tapegrad's, or an iterator, which a loop
+    refers to unseen?"""
     if isinstance(x, (type, types.ModuleType, types.FrameType, type(None))) or hasattr(type(x), "__next__"):
         return True
     return (type(x) is dict and "__builtins__" in x) or type(x).__module__.partition(".")[0] == "tapegrad"
 
 
 def referrer_counts(level: list) -> tuple:
-    """(how often objects that the collector searches, and the frames that are running, refer to each of these objects, by id; pairs of
-    another object that does and the id of one to which it refers)"""
+    """(how often objects that the collector searches, and the frames that are running, refer to each of these
+    objects, by id; pairs of another object that does and the id of one to which it refers)"""
     keys, met, inner, leads = set(map(id, level)), set(), [], []
     found: Counter = Counter()
 

@@ -38,7 +38,8 @@ def write_back(shadow: Any) -> Any:
 
 
 def restore(shadow: Any, undo: bool = False) -> None:
-    """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break another thread's sweep."""
+    """`undo`: nothing is handed back.  Raises RouteError, and has handed nothing back, where that would break
+    another thread's sweep."""
     lost = late = None
     if shadow.seen is None:  # it was interrupted at the very end
         return forget(shadow)
@@ -94,13 +95,15 @@ def clean(x, back):
 
 
 class Restorer:
-    """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of the user's class."""
+    """The way back: a shadow as what it stood for, a Variable as its plain value, a leaked object as one of
+    the user's class."""
 
     __slots__ = ("kept", "memo", "original", "shadow", "step", "stored", "undo")
 
     def __init__(self, shadow, stored, undo):
         self.shadow, self.stored, self.undo = shadow, stored, undo
-        self.original: Any = None  # id of a shadow -> what it stands for; made when it is asked, as is the memo
+        # id of a shadow -> what it stands for; made when it is asked, as is the memo
+        self.original: Any = None
         self.kept: Any = ()  # shadow classes that have instances outside
         self.step: Any = None  # what is being done: a function, and what it is called with
 
@@ -112,7 +115,8 @@ class Restorer:
         return self
 
     def do(self, function: Any, *args: Any) -> None:
-        """A step that, once begun, is to be completed, for what it takes away stands in its arguments only."""
+        """A step that, once begun, is to be completed, for what it takes away stands in its arguments
+        only."""
         self.step = function, *args
         function(*args)
         self.step = None

@@ -1,9 +1,10 @@
-"""What a shadow left alone: other ways to the memory of captured arrays, which it does not follow, cannot be silent.
+"""What a shadow left alone: other ways to the memory of captured arrays, which it does not follow, cannot be
+silent.
 
-All that a followed object holds is followed or left alone.  So a way to a captured array that the engine does not see passes
-through an object left alone, and the search starts from these only (`Shadow.left`: mostly none that could hold anything).  It
-goes on by what Python's own collector says of each object, which holds for containers of C, iterators, generators and caches
-that nobody listed.  Three things are found:
+All that a followed object holds is followed or left alone.  So a way to a captured array that the engine does
+not see passes through an object left alone, and the search starts from these only (`Shadow.left`: mostly none
+that could hold anything).  It goes on by what Python's own collector says of each object, which holds for
+containers of C, iterators, generators and caches that nobody listed.  Three things are found:
 
 - memory of an array that f wrote, reached at the end through an object left alone: what f read there was old (`finding`);
 - a holder (an object, a list, a module, a cell ...) into which f put other things, or somebody else did past its shadow, reached
@@ -11,10 +12,12 @@ that nobody listed.  Three things are found:
 - captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
   behind an object left alone, and compared at the end.
 
-An object left alone is looked into once when it is met too (`leave_unshadowed`), not deeper than `GLANCE` objects, for an iterator or a
-queue may have given away by the end what it held.  Where f has stored Variables there, `strays` finds them: they become plain.
+An object left alone is looked into once when it is met too (`leave_unshadowed`), not deeper than `GLANCE`
+objects, for an iterator or a queue may have given away by the end what it held.  Where f has stored Variables
+there, `strays` finds them: they become plain.
 
-Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array`, `first_write`, which note; `finding`, which judges; the words."""
+Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array`, `first_write`, which note;
+`finding`, which judges; the words."""
 
 import array
 import ctypes
@@ -62,8 +65,8 @@ BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.S
 
 
 def contents(x: Any, most: int | None = None) -> list:
-    """What f may reach through an object (of an object array `most` elements).  Modules, types and functions of packages left
-    alone end the way."""
+    """What f may reach through an object (of an object array `most` elements).  Modules, types and functions
+    of packages left alone end the way."""
     kind = type(x)
     if kind is types.FunctionType:
         return [child for _, child in of_function(x)]
@@ -104,13 +107,14 @@ def behind(proxy: Any) -> list:
 
 
 def named_in(code: types.CodeType) -> set:
-    """The names in the code, and its texts that are names of modules: `sys.modules["m"]`, `import_module("m")`."""
+    """The names in the code, and its texts that are names of modules: `sys.modules["m"]`,
+    `import_module("m")`."""
     return names_in(code) | {k for c in codes_in(code) for k in c.co_consts if type(k) is str and k in sys.modules}
 
 
 def of_function(f: Any) -> list:
-    """(name, object) for what the code of f may read: the names in it, and of a user's module those attributes only that the
-    code names; its cells, defaults and attributes."""
+    """(name, object) for what the code of f may read: the names in it, and of a user's module those
+    attributes only that the code names; its cells, defaults and attributes."""
     found: list = []
     for n, c in zip(f.__code__.co_freevars, f.__closure__ or (), strict=True):
         try:
@@ -135,8 +139,8 @@ def of_function(f: Any) -> list:
 
 
 def walk(starts: list, parents: dict, most: int | None = None, handles: list | None = None) -> Iterator:
-    """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was reached, `handles`
-    the pairs (object, Variable in it), where the engine's own objects are not entered."""
+    """All that can be reached from `starts`, the nearest first; `parents` gets the object from which each was
+    reached, `handles` the pairs (object, Variable in it), where the engine's own objects are not entered."""
     waiting = deque(starts)
     for x in starts:
         parents[id(x)] = None
@@ -307,7 +311,8 @@ def written_arrays(shadow: Any) -> list:
 
 
 def finding(shadow: Any) -> RouteError | None:
-    """Was an array written, or a holder given other contents, that f can reach by another way, or was an array changed by one?"""
+    """Was an array written, or a holder given other contents, that f can reach by another way, or was an
+    array changed by one?"""
     arrays = written_arrays(shadow) if shadow.left or shadow.reached else []
     if arrays:
         references = References(shadow, arrays)
@@ -349,8 +354,8 @@ def finding(shadow: Any) -> RouteError | None:
 
 
 def altered(shadow: Any) -> dict:
-    """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the names.  By a way that was left
-    alone f may have read there what they held before."""
+    """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the
+    names.  By a way that was left alone f may have read there what they held before."""
     found = [change for change in shadow.changes if change[0].altered(shadow, change)]
     return {id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found}
 
@@ -366,7 +371,8 @@ def leads(x: Any, holders: dict) -> bool:
 
 
 def reads_rebound_name(f: Any, holders: dict) -> bool:
-    """Does the code of f name one of the names that were bound anew in its module, or in a module that it names?"""
+    """Does the code of f name one of the names that were bound anew in its module, or in a module that it
+    names?"""
     space = f.__globals__
     if type(space) is ModuleGlobals or is_foreign(space.get("__name__")):
         return False

@@ -1,5 +1,6 @@
-"""What a function under `vmap` may alter and nobody follows: containers of numbers and strings, arrays of integers, bytes, and objects
-that are left alone (queues, memory of ctypes, generators of random numbers).  It is compared with what it held when it was met."""
+"""What a function under `vmap` may alter and nobody follows: containers of numbers and strings, arrays of
+integers, bytes, and objects that are left alone (queues, memory of ctypes, generators of random numbers).  It
+is compared with what it held when it was met."""
 
 import collections
 import types

@@ -1,11 +1,14 @@
-"""Several threads over one captured array: each transform keeps the numbers that it has seen, the last to finish leaves its own.
+"""Several threads over one captured array: each transform keeps the numbers that it has seen, the last to
+finish leaves its own.
 
-Records hold captured memory as it lies.  So before a shadow writes an array back, every other thread's shadow that captured the
-same memory gets a copy of it as it was, a `MemoryCopy`: its handle turns to the copy at once (its version rises, so that views are
-read anew), and its records do so before they are swept.  Where that thread is sweeping just now, the writing waits for the end
-of the sweep; two threads that write back from within their sweeps, each waiting for the other, are told so.
+Records hold captured memory as it lies.  So before a shadow writes an array back, every other thread's shadow
+that captured the same memory gets a copy of it as it was, a `MemoryCopy`: its handle turns to the copy at
+once (its version rises, so that views are read anew), and its records do so before they are swept.  Where
+that thread is sweeping just now, the writing waits for the end of the sweep; two threads that write back from
+within their sweeps, each waiting for the other, are told so.
 
-All this is asked only while more than one thread has captured something: a transform alone pays two entries in sets."""
+All this is asked only while more than one thread has captured something: a transform alone pays two entries
+in sets."""
 
 import ctypes
 import os
@@ -24,14 +27,15 @@ from .routes import KEPT, memory_range, shares_memory_with, written_arrays
 LOCK = lock()
 CHANGED = threading.Condition(LOCK)
 GRACE = 0.001  # seconds for an operation under way in another thread
-POLL = 0.1  # seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
+# seconds after which a thread that waits looks anew: who ought to tell it may have been interrupted
+POLL = 0.1
 WRITERS: list = []  # shadows that are writing back, or waiting to
 THREADS: set = set()  # the `ThreadState` of each thread with an open shadow that has captured arrays
 
 
 class ThreadState:
-    """One thread: its open shadows, what is open there, whether it waits for sweeps of others, and whether it was given a stash.
-    `with mine:` is a sweep."""
+    """One thread: its open shadows, what is open there, whether it waits for sweeps of others, and whether it
+    was given a stash. `with mine:` is a sweep."""
 
     __slots__ = ("shadows", "state", "waits", "stashed")
 
@@ -115,8 +119,9 @@ class MemoryCopy:
 
 
 def protect(records: list) -> None:
-    """At the start of a sweep, which says so first: who begins to write from now on sees it, and who writes already holds the
-    lock.  What was written since the recording is replaced by what the records have seen."""
+    """At the start of a sweep, which says so first: who begins to write from now on sees it, and who writes
+    already holds the lock.  What was written since the recording is replaced by what the records have
+    seen."""
     if len(THREADS) > 1:
         with LOCK:
             pass
@@ -143,8 +148,8 @@ def turn(records: list, stashes: tuple) -> None:
 
 
 def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:
-    """The shadow has captured an array while other threads have captured some, or one of them is writing: of what they share it
-    takes a copy at once."""
+    """The shadow has captured an array while other threads have captured some, or one of them is writing: of
+    what they share it takes a copy at once."""
     with LOCK:
         if a.size and other_captures(shadow, [a]):
             v._value = MemoryCopy(a).of(v._value)
@@ -156,7 +161,8 @@ def exclusively(shadow: Any, write: Callable) -> Any:
     if not arrays:
         return None
     with LOCK:
-        WRITERS.append(shadow)  # who captures from now on looks at this, and who has captured before is met below
+        # who captures from now on looks at this, and who has captured before is met below
+        WRITERS.append(shadow)
         try:
             if len(THREADS) < 2:
                 return write(shadow)
@@ -202,8 +208,8 @@ def wait_for_sweeps(shadow: Any, arrays: list) -> None:
 
 
 def set_aside(s: Any, a: Any, v: Any) -> bool:
-    """The shadow s of another thread keeps the array as it is now; is that new?  (Between the question whether f has written its
-    handle and the turning of it no other thread runs: no call lies between.)"""
+    """The shadow s of another thread keeps the array as it is now; is that new?  (Between the question
+    whether f has written its handle and the turning of it no other thread runs: no call lies between.)"""
     if not a.size or any([stash.array is a for stash in s.stashes]):
         return False
     stash = MemoryCopy(a)

@@ -1,4 +1,5 @@
-"""`type`, `hasattr` and `memoryview` in functions that are followed: they answer for the class that a tracked value stands for.
+"""`type`, `hasattr` and `memoryview` in functions that are followed: they answer for the class that a tracked
+value stands for.
 
 `isinstance`, `match` and `singledispatch` ask for `__class__` and need no stand-in."""
 
@@ -22,15 +23,17 @@ def queried_class(x: Any) -> type:
 
 
 def hasattr_(x: Any, name: str, /) -> bool:
-    """Names such as `__array_interface__`, by which libraries take memory, are not attributes of a Variable, nor is `__array_ufunc__`
-    one of a number; and `__iter__ = None` stops Python from iterating over a number by `__getitem__`."""
+    """Names such as `__array_interface__`, by which libraries take memory, are not attributes of a Variable,
+    nor is `__array_ufunc__` one of a number; and `__iter__ = None` stops Python from iterating over a number
+    by `__getitem__`."""
     if type(x) in HANDLES and (kind := x.__class__) is not type(x):
         return any([name in c.__dict__ for c in kind.__mro__])
     return hasattr(x, name)
 
 
 class Type(type):
-    """`type_(x)` asks; `type_(name, bases, space)`, `class Meta(type_)` and `isinstance(c, type_)` are those of `type`."""
+    """`type_(x)` asks; `type_(name, bases, space)`, `class Meta(type_)` and `isinstance(c, type_)` are those
+    of `type`."""
 
     def __call__(cls, *args, **options):
         if cls is not type_:

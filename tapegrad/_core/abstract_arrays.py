@@ -50,7 +50,8 @@ class AbstractText(str):
     because the content is unknown."""
 
     __slots__ = ()
-    __str__ = __repr__ = lambda x: x if callers_line() else plain_text(x)  # type: ignore[assignment, return-value]  # None: `logging` asks, which shows it
+    # None: `logging` asks, which shows it
+    __str__ = __repr__ = lambda x: x if callers_line() else plain_text(x)  # type: ignore[assignment, return-value]
     __format__ = lambda x, spec: AbstractText(str.__format__(plain_text(x), spec))
     __add__ = lambda x, y: AbstractText(str.__add__(x, y))
     __radd__ = lambda x, y: AbstractText(str.__add__(y, x))
@@ -156,7 +157,8 @@ def abstract_array(xp: Any, shape: Shape, d: np.dtype, strides: Shape, writeable
 
 
 def read_only_as(value: Any, found: Any) -> Any:
-    """`found` as the abstract value of an argument: read-only if the argument is (`_core.arrays.copy_with_layout`)."""
+    """`found` as the abstract value of an argument: read-only if the argument is
+    (`_core.arrays.copy_with_layout`)."""
     if isinstance(found, np.ndarray) and isinstance(value, np.ndarray) and not value.flags.writeable:
         return hollow(np, found.shape, found.dtype, found.strides, False)
     return found

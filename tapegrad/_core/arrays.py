@@ -91,7 +91,8 @@ def extent(x: Any) -> tuple[int, int]:
 
 
 def checksum(a: Any) -> Any:
-    """Of an array's elements.  None on a device, where looking would wait; of a small array its bytes, which are had sooner."""
+    """Of an array's elements.  None on a device, where looking would wait; of a small array its bytes, which
+    are had sooner."""
     if xp_of(a) is not np:
         return None
     if a.nbytes <= 512:

@@ -1,5 +1,5 @@
-"""The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says what happened,
-where, and what to write instead."""
+"""The exceptions.  Each is a `TapegradError` and also the builtin that a caller would expect; the text says
+what happened, where, and what to write instead."""
 
 import dis
 import itertools
@@ -35,14 +35,15 @@ def heard() -> int:
 
 
 def take_back(known: int, texts: Any = None) -> None:
-    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing.  `texts`: those of them only."""
+    """What was raised after the first `known` errors has been seen to by another way: it dropped nothing.
+    `texts`: those of them only."""
     if OPEN.dropped is not None:
         OPEN.dropped[known:] = [] if texts is None else [d for d in OPEN.dropped[known:] if d[1] not in texts]
 
 
 class OfTracked(TapegradError):
-    """An error that a plain call would not have met: one that an `except` clause swallows is raised again when the transform
-    ends, for what took the place of the value has not its derivative."""
+    """An error that a plain call would not have met: one that an `except` clause swallows is raised again
+    when the transform ends, for what took the place of the value has not its derivative."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -56,11 +57,13 @@ class OfTracked(TapegradError):
 
 
 class DroppedDerivativeError(OfTracked, TypeError):
-    """A tracked value was about to become a plain number or array, which would drop its derivative in silence."""
+    """A tracked value was about to become a plain number or array, which would drop its derivative in
+    silence."""
 
 
 class BatchError(OfTracked, TypeError):
-    """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a shape or a conversion."""
+    """A function under `vmap` asked for a value that differs from sample to sample: by `if`, an index, a
+    shape or a conversion."""
 
 
 class NotScalarError(TapegradError, TypeError):
@@ -92,11 +95,13 @@ class AliasError(TapegradError, RuntimeError):
 
 
 class RouteError(TapegradError, RuntimeError):
-    """A captured array was written, and the function can reach it by a way that is not followed, or it was changed by one."""
+    """A captured array was written, and the function can reach it by a way that is not followed, or it was
+    changed by one."""
 
 
 class GuardError(TapegradError, RuntimeError):
-    """A recorded computation met a branch or shape other than the recorded one, a recomputation other values."""
+    """A recorded computation met a branch or shape other than the recorded one, a recomputation other
+    values."""
 
 
 class KernelError(TapegradError, RuntimeError):
@@ -116,7 +121,8 @@ class NotPositiveDefiniteError(TapegradError, np.linalg.LinAlgError):
 
 
 class SingularError(TapegradError, np.linalg.LinAlgError):
-    """A solution does not depend on its parameters in a differentiable way: the matrix of the linear system is singular."""
+    """A solution does not depend on its parameters in a differentiable way: the matrix of the linear system
+    is singular."""
 
 
 class NonDifferentiableWarning(RuntimeWarning):
@@ -132,14 +138,16 @@ class DenseWarning(UserWarning):
 
 
 class ReplayWarning(RuntimeWarning):
-    """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes longer."""
+    """A replay failed where a plain call does not, by a fault of tapegrad: what it gives is right, and takes
+    longer."""
 
     __module__ = PUBLIC
 
 
 # --- errors that were swallowed ---
 
-UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))  # libraries that are left alone
+# libraries that are left alone
+UNKNOWING = frozenset(("pandas", "torch", "jax", "tensorflow", "matplotlib", "mpl_toolkits", "h5py"))
 LIBRARIES = frozenset(sys.stdlib_module_names - {"__main__"}) | {"tapegrad", "numpy", "scipy", "cupy", "cupyx"} | UNKNOWING
 TEXT = frozenset(("logging", "pprint", "reprlib", "traceback", "pdb", "bdb"))  # what is lost there is text
 
@@ -199,7 +207,8 @@ def callers_code() -> str:
         return ""
     whole = linecache.getline(frame.f_code.co_filename, line)
     text = whole.encode()[first_column:last_column].decode(errors="replace")
-    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):  # a[i] = x: the whole of it
+    # a[i] = x: the whole of it
+    if dis.opname[frame.f_code.co_code[frame.f_lasti]] in ("STORE_SUBSCR", "STORE_SLICE"):
         text = whole.strip()
     return text if len(text) <= 60 else ""
 
@@ -216,8 +225,9 @@ def quoted(code: str) -> str:
 
 
 def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradError | None:
-    """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own (`SystemError` of
-    scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for what it is."""
+    """What compiled code says, in our words: of an error of ours that it met and replaced by one of its own
+    (`SystemError` of scipy.optimize.brentq, `error` of fsolve), or of a tracked value that it refused for
+    what it is."""
     kind, text = type(error), str(error)
     if dropped and (kind is SystemError or kind.__name__ == "error" or text.startswith("setting an array element")):
         kind, text, place = dropped[-1]
@@ -229,7 +239,8 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
         code = step.tb_frame.f_code
         if not is_library(step.tb_frame):
             place = f"{code.co_filename}:{step.tb_lineno}: "
-        raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"  # by Python code: what it means is its own affair
+        # by Python code: what it means is its own affair
+        raised = dis.opname[code.co_code[step.tb_lasti]] == "RAISE_VARARGS"
     if raised:
         return None
     return DroppedDerivativeError(
@@ -262,8 +273,8 @@ REFUSED = re.compile(
 
 
 def heard_error(error: BaseException, dropped: AnyList, outer: Any) -> TapegradError | None:
-    """An error has left the user's function: it has been heard, unless the function around an outer transform swallows it.  Gives what
-    it is in our words, if compiled code raised it."""
+    """An error has left the user's function: it has been heard, unless the function around an outer transform
+    swallows it.  Gives what it is in our words, if compiled code raised it."""
     if outer is not None:
         outer.extend(dropped)
     if not isinstance(error, Exception) or isinstance(error, TapegradError):

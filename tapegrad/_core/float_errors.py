@@ -159,7 +159,8 @@ def unwatch(handler: Any, thorough: bool = False) -> None:
         block[2] = now()
 
 
-LAST: tuple[Any, int, Any, str] = (None, 0, None, "")  # the filters of warnings, their number and the first of them, and what was found
+# the filters of warnings, their number and the first of them, and what was found
+LAST: tuple[Any, int, Any, str] = (None, 0, None, "")
 
 
 def warned() -> str:

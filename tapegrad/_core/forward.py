@@ -60,7 +60,8 @@ class Dual(Trace):
             out = bind(prim, inputs, params)
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
         if prim.writes:
-            tangent = push_tangents(prim, tangents, None, inputs, params)  # before the write changes the inputs
+            # before the write changes the inputs
+            tangent = push_tangents(prim, tangents, None, inputs, params)
             return variable(bind(prim, inputs, params), self, tangent)
         out = bind(prim, inputs, params)
         tangent = push_tangents(prim, tangents, out, inputs, params)

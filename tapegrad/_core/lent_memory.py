@@ -109,7 +109,8 @@ def lend(x: Any, for_ever: bool = False) -> Any:
             return {k: lend(v) for k, v in x.items()}
         return type(x)([lend(v) for v in x]) if type(x) in (list, tuple) else x
     base, path = (x._base, x._path) if type(x) is View else (x, ())
-    if base._trace is not None and base._trace.visibility == SAMPLED:  # captured under a vmap: whoever has it may read it
+    # captured under a vmap: whoever has it may read it
+    if base._trace is not None and base._trace.visibility == SAMPLED:
         given = values_of(x)
         if is_array(given):
             given = copy_with_layout(given)

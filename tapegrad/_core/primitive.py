@@ -1,8 +1,9 @@
-"""Primitive: an array operation with its derivative rules; Trace: one open transform; bind: apply the one to the other.
+"""Primitive: an array operation with its derivative rules; Trace: one open transform; bind: apply the one to
+the other.
 
-`bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds again, one level
-down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments take a shorter way, a function
-generated for them in _fast, which does the same."""
+`bind` hands a primitive to the innermost trace among its arguments; that trace lowers the arguments and binds
+again, one level down, until no trace is left and NumPy or CuPy runs.  Most operations of one or two arguments
+take a shorter way, a function generated for them in _fast, which does the same."""
 
 import itertools
 import weakref
@@ -19,21 +20,22 @@ from .variable import HANDLES, Variable, View, bottom, copied, frozen, has_tange
 
 
 class Primitive:
-    """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp` the forward rule.
-    `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent where it lies.  `writes`: input 0
-    is altered in place and is the output.  `multi`: the output is a tuple of this length.  `aliases`: the output may share memory
-    with an input, so both ends are marked as saved, and whichever is written first moves away.  `scalar` and the words after it are
-    those of the declaration (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
+    """`run` is the plain array body.  `vjp` holds a reverse rule for each input (or one joint rule), `jvp`
+    the forward rule. `pull` replaces `vjp` for the operations on regions, which work on a buffer's cotangent
+    where it lies.  `writes`: input 0 is altered in place and is the output.  `multi`: the output is a tuple
+    of this length.  `aliases`: the output may share memory with an input, so both ends are marked as saved,
+    and whichever is written first moves away.  `scalar` and the words after it are those of the declaration
+    (`ops.declare.primitive`), which every executor reads.  `declared`: it is an operation of tapegrad's own.
 
     `same`, `linear`: what the words of its declaration say.  `multilinear`: linear in each of its inputs.
-    `batch` says how the body does many samples at once, each array with
-    a first axis for them; it is one of the following, or None (sample by sample), or a function (run, stacked arrays, params),
-    which may give NotImplemented (sample by sample), or a `Way` (_batching/rules.py), which is told what the samples share:
+    `batch` says how the body does many samples at once, each array with a first axis for them; it is one of
+    the following, or None (sample by sample), or a function (run, stacked arrays, params), which may give
+    NotImplemented (sample by sample), or a `Way` (_batching/rules.py), which is told what the samples share:
       "elementwise"  each element of the result is made of those in its place (as broadcast) in the operands
-      "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on by one
-      "matrix"       it acts on the last axes, however many stand before
-      "moves"        each element of the result is one of the operands', or 0, which does not depend on values
-      "inside"       its body is made of operations, which are batched each by itself
+      "axis"         it acts along the axes that its settings `axis` or `axes` name (None: all), which move on
+      by one "matrix"       it acts on the last axes, however many stand before "moves"        each element of
+      the result is one of the operands', or 0, which does not depend on values "inside"       its body is
+      made of operations, which are batched each by itself
     A word is a claim: tests/vmap/test_batching_declarations.py proves those of all operations."""
 
     __slots__ = (
@@ -67,7 +69,8 @@ class Primitive:
         self._keeps = {}
 
     def keeps(self, slots: AnyTuple) -> AnyTuple:
-        """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a pattern."""
+        """(indices of the inputs that the rules of the active inputs read, do they read the output?); once a
+        pattern."""
         key = tuple([s is not None for s in slots])
         found = self._keeps.get(key)
         if found is None:
@@ -92,8 +95,8 @@ def watched(trace: "Trace") -> Any:
     return trace
 
 
-# What a trace shows of its values: all; shape, dtype and memory order of one of many samples, or of a recording, which tells values on
-# condition that they stay so; or nothing else.
+# What a trace shows of its values: all; shape, dtype and memory order of one of many samples, or of a
+# recording, which tells values on condition that they stay so; or nothing else.
 VISIBLE, SAMPLED, RECORDED, HIDDEN = range(4)
 NOTHING: Params = {}
 
@@ -101,12 +104,13 @@ NOTHING: Params = {}
 class Trace:
     """One open transform.  A later trace has a higher level, so the innermost acts first.
 
-    A trace says what an operation is at its level: by `apply`, or by `step`, which gets the arguments lowered; one of the two is to be
-    overridden.  A Variable of it has the value one level down.  The fields in `__slots__` are those of all traces and of tapes, which
-    are read most; others may have fields of their own, for a trace that ends changes its class to `EndedTrace`.
+    A trace says what an operation is at its level: by `apply`, or by `step`, which gets the arguments
+    lowered; one of the two is to be overridden.  A Variable of it has the value one level down.  The fields
+    in `__slots__` are those of all traces and of tapes, which are read most; others may have fields of their
+    own, for a trace that ends changes its class to `EndedTrace`.
 
-    `single`, `pair`, `element`, `reread` and `put` are short ways of `step`, which generated entry points and `_fast` take.  The last
-    three may answer that they have not done it."""
+    `single`, `pair`, `element`, `reread` and `put` are short ways of `step`, which generated entry points and
+    `_fast` take.  The last three may answer that they have not done it."""
 
     __slots__ = (
         *("level", "risen", "__dict__", "__weakref__"),
@@ -122,7 +126,8 @@ class Trace:
     lent = False  # is it a loan (_core/lent_memory.py)?
     over = False  # was it open?
     lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
-    # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies one, and
+    # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies
+    # one, and
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
     pulled = False  # was a tape over it swept?
@@ -133,8 +138,9 @@ class Trace:
             OPEN.hiding = (*OPEN.hiding, self)
 
     def close(self) -> None:
-        """End the transform.  Handles that rose to this level, because one of its values was written into them, fall back;
-        Variables that leaked out of it are from now on the values that they wrap.  May be repeated."""
+        """End the transform.  Handles that rose to this level, because one of its values was written into
+        them, fall back; Variables that leaked out of it are from now on the values that they wrap.  May be
+        repeated."""
         if self.visibility:
             OPEN.hiding = tuple([t for t in OPEN.hiding if t is not self])
         self.__class__ = EndedTrace
@@ -161,11 +167,13 @@ class Trace:
         self.risen = []
 
     def values(self, x: Variable) -> Any:
-        """What x is one level down.  A trace that hides its values may answer, answer on condition that they stay so, or refuse."""
+        """What x is one level down.  A trace that hides its values may answer, answer on condition that they
+        stay so, or refuse."""
         return x._value
 
     def held(self, x: Variable) -> Any:
-        """What x is one level down, of a trace that hides its values, for who does not hand it on; None: nobody knows."""
+        """What x is one level down, of a trace that hides its values, for who does not hand it on; None:
+        nobody knows."""
         return None
 
     def truth(self, x: Variable) -> bool:
@@ -173,7 +181,8 @@ class Trace:
         return bool(values_of(x))
 
     def picks(self, x: Variable) -> bool:
-        """Is the index x, whose values this trace hides, an operand of what is read or written by it?  Else its values are asked for."""
+        """Is the index x, whose values this trace hides, an operand of what is read or written by it?  Else
+        its values are asked for."""
         return False
 
     def is_number(self, x: Variable) -> bool:
@@ -185,8 +194,8 @@ class Trace:
         return False
 
     def draws(self, name: str) -> None:
-        """A random generator from outside is about to draw.  A trace that runs the function once for many times may refuse, or note it
-        as an operation (`draw`)."""
+        """A random generator from outside is about to draw.  A trace that runs the function once for many
+        times may refuse, or note it as an operation (`draw`)."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
@@ -226,7 +235,8 @@ class Trace:
         """A tape that is to lie directly over it; None for the usual kind."""
 
     def sweep(self, records: AnyList, cotangents: AnyList, owned: set[int], top: int, run: Any) -> None:
-        """How a tape is swept from the record `top` on: `run(k, stop)` sweeps the records from number k down to, but without, `stop`."""
+        """How a tape is swept from the record `top` on: `run(k, stop)` sweeps the records from number k down
+        to, but without, `stop`."""
         run(top, -1)
 
     def release(self) -> None:
@@ -311,7 +321,8 @@ def lower(a: Any, trace: Trace) -> AnyTuple:
 
 
 def handle(x: Any) -> Any:
-    """A constant result as a Variable of level 0, so that it may be written with tracked values; integers stay plain."""
+    """A constant result as a Variable of level 0, so that it may be written with tracked values; integers
+    stay plain."""
     if isinstance(x, Variable) or getattr(x, "dtype", np.dtype(object)).kind not in "fc":
         return x
     return variable(x)
@@ -331,13 +342,13 @@ def live(x: Variable) -> Variable:
     return x
 
 
-# What lies under a Variable is asked for in one of four ways.  A rule that chooses by values chooses by operations on `primal_of`,
-# so that it is right under a trace that hides them too.
+# What lies under a Variable is asked for in one of four ways.  A rule that chooses by values chooses by
+# operations on `primal_of`, so that it is right under a trace that hides them too.
 
 
 def layout_of(x: Any) -> Any:
-    """What lies under all levels of x, for its shape, dtype, library and memory order: its elements may be nobody's values.
-    Anything else as it is."""
+    """What lies under all levels of x, for its shape, dtype, library and memory order: its elements may be
+    nobody's values. Anything else as it is."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
     return bottom(x)
@@ -366,8 +377,8 @@ def primal_of(x: Any) -> Any:
 
 
 def seen(x: Any) -> Any:
-    """The values of x where they may be looked at, else None: no trace hides them, and they are not on a device, which would have
-    to be waited for."""
+    """The values of x where they may be looked at, else None: no trace hides them, and they are not on a
+    device, which would have to be waited for."""
     x = primal_of(x)
     return x if issubclass(type(x), (np.ndarray, np.generic)) else None
 
@@ -395,8 +406,8 @@ def is_tracked(x: Any) -> bool:
 def holds_variable(
     xs: Any, test: AnyFunction | None = None, others: AnyFunction | None = None, inside: AnyTuple = (list, tuple, dict)
 ) -> bool:
-    """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is given, only Variables that
-    pass it count.  `others(x)` answers for an object of another class."""
+    """Is a Variable among xs, or in the containers there, which are of the classes `inside`?  If `test` is
+    given, only Variables that pass it count.  `others(x)` answers for an object of another class."""
     for x in xs:
         kind = type(x)  # (`isinstance` would ask a Variable for its class)
         if kind in HANDLES:
@@ -422,8 +433,8 @@ def nests_variable(x: Any) -> bool:
 
 
 # Views and writes.  A view of a view is a view of the base by a longer path, so
-# that reading or writing any view costs its region, whatever lies between.  Bodies and rules of these three stand in
-# ops/indexing.py.
+# that reading or writing any view costs its region, whatever lies between.  Bodies and rules of these three
+# stand in ops/indexing.py.
 READ = Primitive("read", None)  # (x; path, at, copy)
 ASSIGN = Primitive("assign", None, writes=True)  # (x, y; path, at)
 ADD_AT = Primitive("add_at", None, writes=True)  # (x, y; path, at)
@@ -453,8 +464,8 @@ PLACES = frozenset(("at", "reshape", "transpose", "window"))  # steps that only 
 
 
 def shortened(base: Variable, path: AnyTuple) -> AnyTuple:
-    """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a view of a view costs
-    as much as a view."""
+    """A long path as one step or two, where it leads to a part of an array that lies in order: so a view of a
+    view of a view costs as much as a view."""
     b = bottom(base)
     if not PLACES.issuperset([kind for kind, _ in path]) or not is_array(b) or not b.flags.forc:
         return path
@@ -468,7 +479,8 @@ def shortened(base: Variable, path: AnyTuple) -> AnyTuple:
 
 @hook
 def refresh(y: View) -> None:
-    """Read the base again: by alias while it was never written (then it must not be written where it lies), else by copy."""
+    """Read the base again: by alias while it was never written (then it must not be written where it lies),
+    else by copy."""
     base = y._base
     hot = base._version > 0
     if not hot:
@@ -505,7 +517,8 @@ def own_memory(x: Variable) -> None:
 
 
 def is_itself(source: AnyTuple, path: AnyTuple, at: Any) -> bool:
-    """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold arrays, steps do not.)"""
+    """Is the view by the steps `source` the region `at` of the view by the steps `path`?  (`at` may hold
+    arrays, steps do not.)"""
     if at is Ellipsis and source == path:
         return True
     if len(source) != len(path) + 1 or source[-1][0] != "at" or source[:-1] != path:
@@ -517,7 +530,8 @@ def is_itself(source: AnyTuple, path: AnyTuple, at: Any) -> bool:
 
 
 def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
-    """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level above."""
+    """Apply ASSIGN or ADD_AT to the region `at` of the handle x: in place at the bottom, and for every level
+    above."""
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     if base._trace is not None and base._trace.lent:
         base._trace.write(prim, base, path, y, at)

@@ -49,7 +49,8 @@ ELSEWHERE = {  # names of other libraries -> ours
     "register_pytree_node": "register_tree", "gradcheck": "testing.check_grads", "check_grads": "testing.check_grads",
     "hessian_vector": "hvp", "derivative": "grad", "diff": "grad", "minimize": "optimize.minimize", "fit": "statespace.fit",
 }  # fmt: skip
-SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")  # tapegrad.scipy.<name> on first use
+# tapegrad.scipy.<name> on first use
+SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -63,7 +64,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.cupyx": ("_dispatch.stand_ins",),
     "tapegrad.scipy": ("__init__", "_dispatch.stand_ins"),
     "tapegrad.implicit.sequential": ("ops.special.declare",),  # when hidden values decide the control flow
-    "tapegrad._capture.dependencies": ("_capture.snapshots",),  # when a vmap meets an object that nobody follows
+    # when a vmap meets an object that nobody follows
+    "tapegrad._capture.dependencies": ("_capture.snapshots",),
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba

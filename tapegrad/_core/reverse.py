@@ -1,17 +1,17 @@
 """Reverse mode.  A tape is a list of records; `pull` reads it backwards.
 
 A record is a plain tuple of seven, in one of these forms (slot = index of the record that made a value):
-  a leaf                  (None, None, None, None, None, None, None)
-  one argument            (rule, slot, None,     None,     out, x,      None)
-  one and settings        (rule, slot, SETTINGS, settings, out, x,      None)
-  two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be None
-  two, and a joint rule   (rule, slot, JOINT,    slot,     out, x,      y)          either slot may be None; real arrays
-  any number              (prim, slots, MANY,    None,     out, inputs, params)
-  a region read, written  (pull, slot, REGION,   slot,     what the pull function needs ...)
-  an element read         (pull, slot, ELEMENT,  None,     layout of the buffer, (), index)
-  one of several outputs  (None, slot of the main record, PART, index, number, None, None)
-A value that no rule of the record reads is None, or a `ShapeStandIn` with its shape. A rule knows its primitive, so
-each record names its own (`primitive_of`). Records are data; debugging tools and recordings read them."""
+  a leaf                  (None, None, None, None, None, None, None) one argument            (rule, slot,
+  None,     None,     out, x,      None) one and settings        (rule, slot, SETTINGS, settings, out, x,
+  None) two arguments           (rule, slot, rule or None, slot, out, x,      y)          either rule may be
+  None two, and a joint rule   (rule, slot, JOINT,    slot,     out, x,      y)          either slot may be
+  None; real arrays any number              (prim, slots, MANY,    None,     out, inputs, params) a region
+  read, written  (pull, slot, REGION,   slot,     what the pull function needs ...) an element read
+  (pull, slot, ELEMENT,  None,     layout of the buffer, (), index) one of several outputs  (None, slot of the
+  main record, PART, index, number, None, None)
+A value that no rule of the record reads is None, or a `ShapeStandIn` with its shape. A rule knows its
+primitive, so each record names its own (`primitive_of`). Records are data; debugging tools and recordings
+read them."""
 
 import copy
 import gc
@@ -180,7 +180,8 @@ if hasattr(os, "register_at_fork"):
 
 
 class CollectorPause:
-    """A pause of the collector, until `end` or the exit of the block of `scope_block` in which it was made."""
+    """A pause of the collector, until `end` or the exit of the block of `scope_block` in which it was
+    made."""
 
     def __init__(self) -> None:
         OPEN.unfinished = (*OPEN.unfinished, self)
@@ -481,9 +482,9 @@ def has_nan(g: Any) -> bool:
 
 
 def many(G: AnyList, owned: set[Any], g: Any, prim: Any, slots: AnyList, out: Any, inputs: AnyList, params: Params) -> None:
-    """The general record: one reverse rule for each active input, or one joint rule. It does what `AdaptedRule`
-    does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of their
-    input."""
+    """The general record: one reverse rule for each active input, or one joint rule. It does what
+    `AdaptedRule` does for the short records: adjoints of holomorphic rules, and cotangents in the dtype of
+    their input."""
     adjoint = prim.holomorphic and type(g) is not list and bottom(g).dtype.kind == "c"
     if adjoint:
         g = late.conj(g)

@@ -1,10 +1,10 @@
 """The state that calls of tapegrad have open in a thread, and the one place that restores it.
 
 `OPEN` holds the state. A call changes it in a block `with opened():`. `leave_block` restores it, with
-floating-point settings and captured arrays. An interrupt may strike at any point, also during the exit
-of the block. So nothing relies on code at the end of the block. The frame of the block holds the only
-reference to an exit object. When the frame drops that object, for any reason, `leave_abandoned_blocks` restores the
-state. If that is interrupted too, the next call completes it."""
+floating-point settings and captured arrays. An interrupt may strike at any point, also during the exit of the
+block. So nothing relies on code at the end of the block. The frame of the block holds the only reference to
+an exit object. When the frame drops that object, for any reason, `leave_abandoned_blocks` restores the state.
+If that is interrupted too, the next call completes it."""
 
 import _thread
 import contextvars
@@ -31,7 +31,8 @@ class ThreadScope(threading.local):
     depth: int  # how many transforms are open
     shadows: AnyTuple  # theirs (_capture)
     hiding: Any  # those that hide values
-    copies: AnyTuple  # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
+    # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
+    copies: AnyTuple
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
     sweeping: Any  # is a tape being swept (_core.reverse)?
     watcher: Any  # the watcher of each operation (_debug.anomalies)
@@ -211,8 +212,8 @@ def leave_abandoned_blocks(_: Any = None) -> None:
 
 
 class Exit:
-    """The method `__exit__` of contexts that users open. It calls `leave_block(*error)`, which may be repeated.
-    If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
+    """The method `__exit__` of contexts that users open. It calls `leave_block(*error)`, which may be
+    repeated. If `__enter__` calls `hold`, the exit runs even if an interrupt comes first."""
 
     def __get__(self, context: Any, owner: Any) -> Any:
         if context is None:

@@ -8,7 +8,8 @@ import numpy as np
 Array: TypeAlias = np.ndarray  # CuPy has no type information; its arrays count as Any
 Number: TypeAlias = float | complex | np.number
 
-# Containers whose members may be anything: values of the user's program, trees and their leaves, slots of a trace.
+# Containers whose members may be anything: values of the user's program, trees and their leaves, slots of a
+# trace.
 AnyTuple: TypeAlias = tuple[Any, ...]
 AnyList: TypeAlias = list[Any]
 AnyDict: TypeAlias = dict[Any, Any]

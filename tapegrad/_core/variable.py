@@ -38,7 +38,8 @@ All fields, and all states of each:
             what the trace says                      of another trace; an array only if that says `holds`
   _saved    unset or False                           no other holder is known (`is_saved` asks all levels)
             True                                     possibly another holder: the next write moves the handle
-  _version  unset or 0                               cold: not written; views alias it, the first write moves it,
+  _version  unset or 0                               cold: not written; views alias it, the first write moves
+  it,
                                                      unless the array owns its memory without other holders
             n > 0                                    hot: written or moved n times; views copy their region
             Moving                                   on loan: every view is out of date
@@ -46,8 +47,8 @@ All fields, and all states of each:
   _base     a Variable, not a View                   the handle that it is a region of
   _path     steps (kind, what), one or more          that lead from there to here (ops/indexing)
   _seen     -1                                       not read yet
-            the base's _version                      read: _value, _trace and _slot are those of the region now
-            a smaller number                         out of date: `refresh` reads it again
+            the base's _version                      read: _value, _trace and _slot are those of the region
+            now a smaller number                         out of date: `refresh` reads it again
 
 A handle is a Variable in the user's hands. A value is a Variable that is never written (`frozen`): a level
 wraps it or a record keeps it.

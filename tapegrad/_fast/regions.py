@@ -64,8 +64,8 @@ def reversed_axes(x):
 
 
 def unread_transpose(y: View) -> Variable | None:
-    """The matrix whose transpose is y, an unread result of `reversed_axes`. None unless the matrix may be read
-    by alias: it was never written, and at most one tape is open."""
+    """The matrix whose transpose is y, an unread result of `reversed_axes`. None unless the matrix may be
+    read by alias: it was never written, and at most one tape is open."""
     source = y._value
     if y._base._version:
         return None

@@ -54,7 +54,8 @@ def joined(x):
             kind = type(e)
             if kind in HANDLES and slot is not None and issubclass(type(bottom(e)), float64):
                 deep, kind = True, float64
-            elif slot is not None and trace.visibility == RECORDED and issubclass(kind, float64):  # what shows no values
+            # what shows no values
+            elif slot is not None and trace.visibility == RECORDED and issubclass(kind, float64):
                 kind = float64
         if kind is not float64 and (kind is not float or slot is not None):
             return joined_generally(x)

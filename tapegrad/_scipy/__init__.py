@@ -1,1 +1,2 @@
-"""SciPy's further subpackages, each loaded when it is first met: signal, ndimage, interpolate, integrate, spatial, sparse, optimize."""
+"""SciPy's further subpackages, each loaded when it is first met: signal, ndimage, interpolate, integrate,
+spatial, sparse, optimize."""

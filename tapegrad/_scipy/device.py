@@ -1,8 +1,9 @@
 """The surroundings of library code that is run on CuPy arrays.
 
-SciPy's Python code is written in NumPy's names; on CuPy it is followed with CuPy's (`followed.py`), so that what it makes lies on the
-device.  It counts on NumPy's leniency, which CuPy does not have: a function takes lists and numbers, and an operand may be an array of the
-host, a window say.  `DeviceModule` gives it that: what meets an array of the device is moved there, and so is each array that is made."""
+SciPy's Python code is written in NumPy's names; on CuPy it is followed with CuPy's (`followed.py`), so that
+what it makes lies on the device.  It counts on NumPy's leniency, which CuPy does not have: a function takes
+lists and numbers, and an operand may be an array of the host, a window say.  `DeviceModule` gives it that:
+what meets an array of the device is moved there, and so is each array that is made."""
 
 import functools
 import sys
@@ -35,8 +36,8 @@ def device_concatenator(*xs: Any) -> Any:
 
 
 def parts_there(x: Any, within: bool = False) -> Any:
-    """The same of an argument.  What is listed beside an array of the device is an array there; so is a list of numbers that are not
-    all integers, which may be a shape or axes."""
+    """The same of an argument.  What is listed beside an array of the device is an array there; so is a list
+    of numbers that are not all integers, which may be a shape or axes."""
     if type(x) not in (list, tuple):
         return sys.modules["cupy"].asarray(x) if within and isinstance(x, (int, float, complex, np.generic)) else there(x)
     if on_a_device(x):

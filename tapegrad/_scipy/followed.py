@@ -1,13 +1,14 @@
 """Functions and classes that are the library's own Python code, run on Variables.
 
-What a library has written in Python with its arrays' functions is a program like a user's: it is given other surroundings, in which the
-names of NumPy and SciPy are the stand-ins, and so has the values, the errors and the branches of the library, with derivatives.
+What a library has written in Python with its arrays' functions is a program like a user's: it is given other
+surroundings, in which the names of NumPy and SciPy are the stand-ins, and so has the values, the errors and
+the branches of the library, with derivatives.
 
     FOLLOWED = Follower("scipy.signal")
     SIGNAL.rule(scipy.signal.lsim)(FOLLOWED.function(scipy.signal.lsim))
 
-The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy arrays runs in others, where
-the names of NumPy are CuPy's (`Follower.device`)."""
+The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy
+arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."""
 
 import cmath
 import functools
@@ -198,7 +199,8 @@ class FollowedType(CarrierType):
         own = cls.__dict__
         if on_a_device(args) or on_a_device(kwargs.values()):
             cls = own["_on_device"]() if "_on_device" in own else cls
-            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]  # CuPy's arrays lack methods of NumPy's
+            # CuPy's arrays lack methods of NumPy's
+            args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
         return type.__call__(cls, *args, **kwargs)
 
 
@@ -210,7 +212,8 @@ class Follower:
     def __init__(self, *homes: str, **given: Any):
         self.homes, self.named = (*homes, "scipy._lib."), given
         self.given = {**array_api(faces), **given}
-        self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}  # id -> (what was met, ours)
+        # id -> (what was met, ours)
+        self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
 
     @functools.cached_property
     def device(self) -> "DeviceFollower":
@@ -328,7 +331,9 @@ class Follower:
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new
-        for b in c.__mro__:  # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep that first
+        # an abstract class keeps who is none of its children, and ours is equal to its own: it is to keep
+        # that first
+        for b in c.__mro__:
             issubclass(c, b)
         for name, v in list(vars(c).items()):
             if name not in SKIPPED and type(v) is not types.MemberDescriptorType:
@@ -347,7 +352,8 @@ class Follower:
         return self(m)
 
     def method(self, m: Any) -> Callable:
-        """A method of an object that holds arrays of the host; where it meets one of the device, it is that of a copy there."""
+        """A method of an object that holds arrays of the host; where it meets one of the device, it is that
+        of a copy there."""
         g = self.rebuilt(m)
 
         @functools.wraps(g)

@@ -1,7 +1,8 @@
 """Linear and bilinear operations on which the subpackages are made, each beside its transpose.
 
-`convolved` and `overlap` are the full convolution and its transpose by either factor; they are each other's.  `recursed` is the all-pole
-filter, whose transpose is itself, run backwards.  `mapped` is any map along the last axis that does not depend on values."""
+`convolved` and `overlap` are the full convolution and its transpose by either factor; they are each other's.
+`recursed` is the all-pole filter, whose transpose is itself, run backwards.  `mapped` is any map along the
+last axis that does not depend on values."""
 
 import functools
 import math
@@ -33,7 +34,8 @@ def filter_of(x: Any) -> Any:
 
 
 def remembers(x: Any) -> bool:
-    """CuPy's filters keep the last inputs and outputs, in the order of time, where SciPy's keep the state of the transposed direct form."""
+    """CuPy's filters keep the last inputs and outputs, in the order of time, where SciPy's keep the state of
+    the transposed direct form."""
     return xp_of(layout_of(x)) is not np
 
 
@@ -42,7 +44,8 @@ def flipped(x: Any, k: int) -> Any:
 
 
 def shared(x: Any, k: int) -> Any:
-    """x with axes of length 1 for those before the last k along which it does not vary (a broadcast array)."""
+    """x with axes of length 1 for those before the last k along which it does not vary (a broadcast
+    array)."""
     lead = x.ndim - k
     return x[tuple([slice(0, 1) if x.strides[i] == 0 and x.shape[i] > 1 else slice(None) for i in range(lead)])]
 
@@ -173,9 +176,10 @@ DENSE_MAP_NUMBERS = 1 << 24  # numbers of a matrix that is kept
 
 
 class AxisMap:
-    """A linear map along the last axis: `f` takes (..., n) to (..., m).  `back`: its transpose; without it the matrix is made, of f on
-    unit vectors, when it is first asked for, and kept, sparse where it is; of a large one blocks of rows are made each time.
-    `on_host`: CuPy has no such f; its arrays meet the matrix, which is made on the host and moved there once."""
+    """A linear map along the last axis: `f` takes (..., n) to (..., m).  `back`: its transpose; without it
+    the matrix is made, of f on unit vectors, when it is first asked for, and kept, sparse where it is; of a
+    large one blocks of rows are made each time. `on_host`: CuPy has no such f; its arrays meet the matrix,
+    which is made on the host and moved there once."""
 
     def __init__(self, f: Callable, n: int, back: Callable | None = None, on_host: bool = False):
         self.f, self.n, self.back, self.on_host = f, n, back, on_host
@@ -263,7 +267,8 @@ rules(mapped, lambda g, out, x, map, back: mapped(g, map=map, back=not back), jv
 
 
 def apply_linear(f: Callable, x: Any, axis: int = -1, back: Any = None) -> Any:
-    """f, a linear map (..., n) -> (..., m) of the library's (with these settings: it is kept by itself), on x along an axis."""
+    """f, a linear map (..., n) -> (..., m) of the library's (with these settings: it is kept by itself), on x
+    along an axis."""
     n, axis = ndim(x), axis_of(axis, ndim(x))
     order = tuple([i for i in range(n) if i != axis] + [axis])
     y = mapped(x if axis == n - 1 else x.transpose(order), map=map_of(f, shape(x)[axis], back))
@@ -276,7 +281,8 @@ def map_of(f: Callable, n: int, back: Any) -> AxisMap:
 
 
 class SettingsFunction:
-    """A function of SciPy's along the last axis, with its settings: one object for equal ones, so that its matrix is found again."""
+    """A function of SciPy's along the last axis, with its settings: one object for equal ones, so that its
+    matrix is found again."""
 
     def __init__(self, f: Callable, **settings: Any):
         self.f, self.settings = f, settings

@@ -6,12 +6,12 @@
     def convolve(in1, in2, mode="full", method="auto"): ...
 
     SIGNAL.constant(scipy.signal.find_peaks)                    the derivative is zero: it runs on values
-    SIGNAL.refuse("not smooth", "scipy.ndimage.median_filter", scipy.signal.medfilt)
-    SIGNAL.follow(FOLLOWED)                                     SciPy's own code, for all that has no entry yet
-    SIGNAL.stand_in("tapegrad.scipy.signal")
+    SIGNAL.refuse("not smooth", "scipy.ndimage.median_filter", scipy.signal.medfilt) SIGNAL.follow(FOLLOWED)
+    SciPy's own code, for all that has no entry yet SIGNAL.stand_in("tapegrad.scipy.signal")
 
-A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy itself is.  A name
-without any of these raises NoRuleError for a tracked argument.  `SciPyNamespace.kinds` says it of each public name (docs/coverage.md)."""
+A rule is made of tapegrad's operations, and called where something in the arguments is tracked; else SciPy
+itself is.  A name without any of these raises NoRuleError for a tracked argument.  `SciPyNamespace.kinds`
+says it of each public name (docs/coverage.md)."""
 
 import functools
 import inspect
@@ -93,7 +93,8 @@ KEPT = (int, float, complex, bool, str, bytes, type(None), slice, type, types.Mo
 
 
 def on_a_device(xs: Any) -> bool:
-    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours there?"""
+    """Is there a CuPy array, or a Variable over one, among xs or in lists, tuples, dicts and objects of ours
+    there?"""
     if "cupy" not in sys.modules:
         return False
     for x in xs:
@@ -159,7 +160,8 @@ def unchanged(x: Any) -> Any:
 
 
 def is_public(x: Any, module: str) -> bool:
-    """A function or class of this module of SciPy's that computes: no warning, no base class, nothing of another module."""
+    """A function or class of this module of SciPy's that computes: no warning, no base class, nothing of
+    another module."""
     home = getattr(x, "__module__", None) or module
     if not (home.startswith(".".join(module.split(".")[:2])) or home == "builtins"):
         return False
@@ -175,7 +177,8 @@ class SciPyNamespace:
         self.constants: set = set()
         self.refusals: dict = {}  # function or class -> (why, what to write)
         self.smooth: dict = {}  # of constants: the settings on which they depend smoothly
-        self.functional: set = set()  # rules of functions of functions, which may have captured what is tracked
+        # rules of functions of functions, which may have captured what is tracked
+        self.functional: set = set()
         self.by_steps: set = set()  # those of them whose steps depend on values
         if listed:
             NAMESPACES[self.name] = self
@@ -217,7 +220,8 @@ class SciPyNamespace:
         return f"{self.name}.{f.__name__}"
 
     def kinds(self) -> dict[str, str]:
-        """Public name -> 'differentiated', 'constant', 'refused' or 'none', of the functions and classes of the module."""
+        """Public name -> 'differentiated', 'constant', 'refused' or 'none', of the functions and classes of
+        the module."""
         found = {}
         for name in dir(self.real):
             x = getattr(self.real, name)
@@ -239,7 +243,8 @@ class SciPyNamespace:
             known = isinstance(x, type) and x in self.rules
             if public.startswith("_") or not (known or (getattr(x, "__module__", None) or "").startswith(self.name.partition(".")[0])):
                 continue
-            if is_function(x) and is_public(x, self.name):  # (a module has functions of other modules among its names)
+            # (a module has functions of other modules among its names)
+            if is_function(x) and is_public(x, self.name):
                 face = FACES[x] = FACES.get(x) or self.face(x)
                 module.__dict__[public] = face
             elif isinstance(x, type):
@@ -289,7 +294,8 @@ class SciPyNamespace:
         return library_function(f, self.device, args)
 
     def guarded(self, x: Any, f: Any) -> Any:
-        """Functions of the user's among the arguments of what has no rule: they may have captured what is tracked."""
+        """Functions of the user's among the arguments of what has no rule: they may have captured what is
+        tracked."""
         if type(x) is dict:
             return {k: self.guarded(v, f) for k, v in x.items()}
         if type(x) is tuple:

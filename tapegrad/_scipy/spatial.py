@@ -144,7 +144,8 @@ def metric_of(metric: Any, XA: Any, XB: Any, given: dict, name: str) -> Any:
 
 
 def each_pair(f: Any, u: Any, v: Any, given: dict) -> Any:
-    """A function of the user's, of one pair after another; u (n, 1, d) or (pairs, d), v (1, m, d) or the same."""
+    """A function of the user's, of one pair after another; u (n, 1, d) or (pairs, d), v (1, m, d) or the
+    same."""
     if ndim(u) == 2:
         return np.stack([f(u[k], v[k], **given) for k in range(shape(u)[0])])
     return np.stack([np.stack([f(u[i, 0], v[0, j], **given) for j in range(shape(v)[1])]) for i in range(shape(u)[0])])

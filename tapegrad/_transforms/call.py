@@ -1,6 +1,8 @@
-"""One call of a transform: how arguments are watched, how f is run once, how results are checked and handed out.
+"""One call of a transform: how arguments are watched, how f is run once, how results are checked and handed
+out.
 
-Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` (reverse) and `run_forward`."""
+Reading order: names and numbers; `Inputs`; results; `run_once`; `RecordedCall` (reverse) and
+`run_forward`."""
 
 import functools
 import sys
@@ -113,8 +115,8 @@ def check_operators(what: str, x: Any) -> None:
 
 
 class Inputs:
-    """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is the number of a leaf
-    among those of the arguments that `argnums` names."""
+    """The arguments of one call: which leaves are active, and how to build the tuple that f gets.  A key is
+    the number of a leaf among those of the arguments that `argnums` names."""
 
     def __init__(self, call: str, argnums: int | AnyTuple, args: AnyTuple):
         self.call, self.args = call, args
@@ -127,7 +129,8 @@ class Inputs:
         self.given: AnyList = []  # (the caller's array, the handle that stands for it)
         self.fresh: AnyList = []  # trees made here that hold nothing but Variables and numbers
         self.outer = OPEN.aliased
-        if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:  # the usual call
+        # the usual call
+        if len(args) == 1 and type(args[0]) is np.ndarray and args[0].dtype.kind in "fc" and self.nums:
             self.flat, self.constants = [args], []
             return
         self.flat = [[a] if type(a) in LEAVES else leaves(a) for a in args]
@@ -214,7 +217,8 @@ class Inputs:
         return [a.value if isinstance(a, Const) else a for a in out] if self.constants else out
 
     def results(self, found: AnyDict) -> Any:
-        """Per argument asked for, its tree with what was found for each key at the active leaves, and None elsewhere."""
+        """Per argument asked for, its tree with what was found for each key at the active leaves, and None
+        elsewhere."""
         if self.single and type(self.args[self.nums[0]]) in LEAVES:
             return found.get(0)
         trees, key = [], 0
@@ -284,8 +288,8 @@ def constant_like(x: Any, c: float) -> Any:
 
 
 def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
-    """A derivative for the caller: the kind and dtype of `like`, memory of its own, in C order; a Variable only within an outer transform.
-    `plain`: there is none."""
+    """A derivative for the caller: the kind and dtype of `like`, memory of its own, in C order; a Variable
+    only within an outer transform. `plain`: there is none."""
     if plain or not OPEN.depth:  # the usual ones, told at once
         if type(like) is np.ndarray:
             if g is None:
@@ -307,7 +311,8 @@ def derivative_out(g: Any, like: Any, plain: bool = False) -> Any:
 
 
 def plain_result(a: Any) -> Any:
-    """A plain result; within another transform as a Variable of level 0, for the user may write tracked values into it."""
+    """A plain result; within another transform as a Variable of level 0, for the user may write tracked
+    values into it."""
     return handle(a) if OPEN.depth and is_array(a) else a
 
 
@@ -373,9 +378,10 @@ def has_objects(y: Any) -> bool:
 def run_once(
     f: AnyFunction, trace: Trace, inputs: Inputs, args: AnyList, kwargs: AnyDict, read: AnyFunction, lift: AnyFunction | None = None
 ) -> Shadow:
-    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be called in a block of
-    `scope_block`, which closes the trace if f raises; the shadow that is returned wants `finish()`, which lets captured arrays hold plain
-    data again.  `lift` makes of the shadowed f the function that is to be run, its gradient for example."""
+    """f once, with its captured arrays as Variables; `read` sees the output while the trace is open.  To be
+    called in a block of `scope_block`, which closes the trace if f raises; the shadow that is returned wants
+    `finish()`, which lets captured arrays hold plain data again.  `lift` makes of the shadowed f the function
+    that is to be run, its gradient for example."""
     shadow = Shadow(f, args, inputs.given, inputs.fresh)
     shadow.ending = (trace,)
     if trace.visibility:
@@ -409,11 +415,13 @@ def run_once(
 
 
 def in_our_words(error: BaseException, f: AnyFunction, inputs: Inputs, outer: Any) -> TapegradError | None:
-    """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is behind it."""
+    """An error that has left f, if it is one of compiled code.  It gets a note where a usual mistake is
+    behind it."""
     ours = heard_error(error, OPEN.dropped or [], outer)
     error = ours or error
     if isinstance(error, TypeError):
-        if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):  # CuPy's words
+        # CuPy's words
+        if str(error).startswith("Unsupported type <class 'numpy.") or "(expected cupy" in str(error):
             return DeviceError(
                 f"{user_name(f)}{where_of(f)}: an operation met a NumPy and a CuPy array; move one with cupy.asarray(a) or a.get()"
             )
@@ -437,7 +445,8 @@ def note_lists(error: TypeError, args: AnyTuple) -> None:
 
 
 class RecordedCall:
-    """f recorded once: its value, and the tape to pull on.  To be made in a block of `scope_block`, which finishes it."""
+    """f recorded once: its value, and the tape to pull on.  To be made in a block of `scope_block`, which
+    finishes it."""
 
     def __init__(
         self,
@@ -540,7 +549,8 @@ def check_scalar(call: str, f: AnyFunction, y: Any) -> None:
 
 
 def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
-    """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real raises."""
+    """A tangent or cotangent, checked against its primal y: exact shape; widths are cast; complex for real
+    raises."""
     w = numpy_number(w)
     if not isinstance(w, (Variable, np.generic, int)) and not is_array(w):
         w = np.asarray(w)
@@ -568,7 +578,8 @@ def cast_to_primal(call: str, what: str, w: Any, y: Any) -> Any:
 
 
 def leaves_like(call: str, what: str, w: Any, tree: Any, path: str = "") -> AnyList:
-    """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as zero."""
+    """The leaves of w, which must have the tree of `tree`; None (or for constants anything) counts as
+    zero."""
     if is_node(tree):
         if w is None:
             return [None] * len(leaves(tree))
@@ -593,7 +604,8 @@ def form(x: Any) -> str:
 
 
 def run_forward(call: str, f: AnyFunction, primals: AnyTuple, tangents: AnyTuple, lift: Any = None, rest: AnyTuple = ()) -> AnyTuple:
-    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without tangents."""
+    """(output tree, pairs (value, tangent or None) of its leaves).  `rest`: further arguments of f, without
+    tangents."""
     if not isinstance(primals, (tuple, list)) or not isinstance(tangents, (tuple, list)):
         raise ArgumentError(f"{call}: primals and tangents must be tuples: jvp(f, (x,), (v,))")
     if len(primals) != len(tangents):

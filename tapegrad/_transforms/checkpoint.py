@@ -211,9 +211,9 @@ class checkpoint(PickledByCall, Generic[P, Y]):
 
 
 def mark(v: Any) -> AnyTuple:
-    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum may differ from one
-    run to the next, with the place of the data in memory; on a device the sums stay there.  None in their place where a trace hides
-    the values."""
+    """(shape, a few sums) of an output, by which it is known again without being kept: the rounding of a sum
+    may differ from one run to the next, with the place of the data in memory; on a device the sums stay
+    there.  None in their place where a trace hides the values."""
     a = primal_of(v)
     if isinstance(a, Variable):
         return shape(a), dtype(a), None
@@ -230,7 +230,8 @@ def same_mark(first: AnyTuple, now: AnyTuple) -> Any:
     (shape_, kind, a), (shape_now, _, b) = first, now
     if shape_ != shape_now or a is None or b is None:
         return shape_ == shape_now
-    tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)  # well above rounding, far below a changed number
+    # well above rounding, far below a changed number
+    tolerance = 4 * np.sqrt(np.finfo(kind).eps) * np.cbrt(np.finfo(kind).eps)
     same = (abs(a - b)[:2] <= tolerance * a[1]).all() & (a[2] == b[2])
     return bool(same) if xp_of(a) is np else same
 
@@ -250,10 +251,11 @@ OUTPUT = object()  # stands in the tree of a step's result for one of its output
 
 
 class CheckpointCall:
-    """One call of a checkpointed function as a function of values: of the Variables that it captured or was given, to what it
-    returns and to what it leaves in them.  The first run is that of the function itself.  Later ones are of it and its arguments
-    as `first` rebuilt them before, with stand-ins for these Variables and other objects as they were, and hand nothing back; so a
-    pullback may run it after the transform has ended."""
+    """One call of a checkpointed function as a function of values: of the Variables that it captured or was
+    given, to what it returns and to what it leaves in them.  The first run is that of the function itself.
+    Later ones are of it and its arguments as `first` rebuilt them before, with stand-ins for these Variables
+    and other objects as they were, and hand nothing back; so a pullback may run it after the transform has
+    ended."""
 
     def __init__(self, first: Rebind, run: AnyTuple, kept: AnyTuple, name: str):
         """`run`, `kept`: (function, arguments, those by keyword)"""
@@ -336,7 +338,8 @@ class CheckpointCall:
             put_back(x, before)
 
     def check_levels(self, inputs: AnyTuple, outs: AnyList) -> None:
-        """None of the values that came in is of as near a transform as one that leaves: it was read past the stand-ins."""
+        """None of the values that came in is of as near a transform as one that leaves: it was read past the
+        stand-ins."""
         if level_of(outs) > level_of(inputs):
             raise ArgumentError(
                 f"{self.name}: the function reads tracked values that lie in an object which a checkpoint does not follow: pass them as "

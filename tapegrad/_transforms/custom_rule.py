@@ -73,7 +73,8 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
 
 
 def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
-    """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`: no cycle."""
+    """The rules of an operation, where the user gave one of them or both.  They know nothing of the `Rule`:
+    no cycle."""
 
     def pull(g: Any, out: Any, need: Any, *args: Any, **params: Any) -> Any:
         if isinstance(g, list):
@@ -100,8 +101,8 @@ FEW_SAMPLES = 4  # samples that are done one after another as soon
 
 
 def for_samples(name: str, together: AnyFunction, rules: AnyTuple) -> CustomRule:
-    """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples at once where they take
-    what `vmap` gives them, else for one after another."""
+    """Under `vmap`: the operation `together` on stacks, with rules on stacks, which are run for all samples
+    at once where they take what `vmap` gives them, else for one after another."""
     (pull,), push = rules
 
     def pull_all(g: Any, out: Any, need: Any, *stacks: Any, **params: Any) -> Any:
@@ -175,14 +176,16 @@ def live_one(x: Any) -> Any:
 
 
 def is_first(first: Any, together: Any) -> bool:
-    """Does what all samples gave begin with what the first one gave?  (Code that asks what it is given may do another thing.)"""
+    """Does what all samples gave begin with what the first one gave?  (Code that asks what it is given may do
+    another thing.)"""
     pairs = [(a, b) for a, b in zip(leaves(first), leaves(together), strict=True) if a is not None or b is not None]
     plain = [(np.asarray(values_of(a)), np.asarray(values_of(b)[0])) for a, b in pairs]
     return all([a.shape == b.shape and np.allclose(a, b, 1e-9, 1e-9 * np.abs(a).max(initial=0.0), equal_nan=True) for a, b in plain])
 
 
 def checked_result(f: AnyFunction, y: Any) -> Any:
-    """The result of f, which was given plain arrays: what an open transform watches in it came by another way."""
+    """The result of f, which was given plain arrays: what an open transform watches in it came by another
+    way."""
     if any([is_tracked(v) for v in leaves(y)]):
         raise ArgumentError(
             f"rule({user_name(f)}){where_of(f)}: the result depends on {way_to_tracked(f)}, which an open transform watches and the "

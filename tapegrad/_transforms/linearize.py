@@ -21,8 +21,8 @@ Y = TypeVar("Y")
 class Products:
     """J v and J^H w of a function that was recorded.
 
-    The records give w -> J^H w.  It is linear in w, so J v is its transpose: it is recorded once, when the first J v is asked for, at
-    w = 0, and pulled back through, which costs one sweep as J^H w does."""
+    The records give w -> J^H w.  It is linear in w, so J v is its transpose: it is recorded once, when the
+    first J v is asked for, at w = 0, and pulled back through, which costs one sweep as J^H w does."""
 
     def __init__(self, r: RecordedCall):
         self.recorded = r
@@ -33,7 +33,8 @@ class Products:
         return self.recorded.gradient(cotangents)
 
     def forward(self, tangents: AnyDict) -> AnyList:
-        """For each leaf of the output J v (None where it has no derivative), v being one tangent, or None, for each key."""
+        """For each leaf of the output J v (None where it has no derivative), v being one tangent, or None,
+        for each key."""
         if self.again is None:
             self.again = self.transposed()
         tape, ws, slots = self.again
@@ -107,7 +108,8 @@ def is_turned(rule: Any) -> bool:
 
 
 def is_declared(record: AnyTuple) -> bool:
-    """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways of them (_fast)."""
+    """Do the rules of the record read values from it alone?  Those of declared operations do, and short ways
+    of them (_fast)."""
     if record[2] in LINEAR or record is reverse.LEAF:
         return True
     prim = reverse.primitive_of(record)
@@ -126,9 +128,9 @@ def is_declared(record: AnyTuple) -> bool:
 class SecondOrder:
     """H v, from the records of one tape alone.
 
-    A sweep is linear in its cotangents.  So one with a cotangent at each value that a record keeps, itself recorded, and pulled back, gives
-    the tangents of all these values.  A sweep over the records with values and tangents in the place of values gives the tangent of the
-    gradient."""
+    A sweep is linear in its cotangents.  So one with a cotangent at each value that a record keeps, itself
+    recorded, and pulled back, gives the tangents of all these values.  A sweep over the records with values
+    and tangents in the place of values gives the tangent of the gradient."""
 
     def __init__(self, call: str, tape: reverse.Tape, top: int):
         self.tape, records = tape, tape.records[: top + 1]
@@ -142,7 +144,8 @@ class SecondOrder:
         self.kept = [RetainedRecord(k, record) for k, record in enumerate(records)]
 
     def product(self, y: Any, slot: int, directions: AnyList) -> AnyList:
-        """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y being the value at `slot`."""
+        """For each of the pairs (slot of a leaf, tangent or None) the tangent of its cotangent, or None, y
+        being the value at `slot`."""
         tangents, dual = self.tangents(directions), Dual()
         again = watched(reverse.Tape())
 
@@ -152,7 +155,8 @@ class SecondOrder:
 
         try:
             again.records = [kept.with_values(with_tangent) for kept in self.kept]
-            seed = dual.watch(constant_like(y, 1), constant_like(y, 0))  # a Variable: rules take no short ways of plain arrays
+            # a Variable: rules take no short ways of plain arrays
+            seed = dual.watch(constant_like(y, 1), constant_like(y, 0))
             G = reverse.pull(again, [(slot, seed)])
             found = [None if s >= len(G) or G[s] is None else lowered_leaf(G[s], dual)[1] for s, _ in directions]
         finally:
@@ -178,7 +182,8 @@ class SecondOrder:
 def record_linear(
     call: str, f: AnyFunction, argnums: Any, args: AnyTuple, lift: AnyFunction | None = None, read: AnyFunction | None = None
 ) -> RecordedCall:
-    """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain data again."""
+    """f recorded once, by records that outlive the call.  `read` sees it before captured arrays hold plain
+    data again."""
     with scope_block():
         r = RecordedCall(call, f, argnums, args, {}, lift=lift, swept=False)
         if read is not None:

@@ -1,4 +1,5 @@
-"""Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule refuses."""
+"""Sweeps for many directions: by a batch of them at once, or one after another where they are few or a rule
+refuses."""
 
 from typing import Any
 

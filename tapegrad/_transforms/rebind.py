@@ -1,5 +1,6 @@
-"""A function with other values in the place of the Variables that it captured: once to find these, and again for each run of it as a
-function of values (checkpoint, implicit functions, calls for one sample after another).
+"""A function with other values in the place of the Variables that it captured: once to find these, and again
+for each run of it as a function of values (checkpoint, implicit functions, calls for one sample after
+another).
 
 Reading order: `Rebind`; iterators; captured numbers and generators, as they were; `with_all`."""
 
@@ -34,16 +35,18 @@ from .transforms import vjp
 
 
 class Rebind(Shadow):
-    """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the function."""
+    """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the
+    function."""
 
     __slots__ = ("handles", "places", "of", "values", "state", "generators")
 
     def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
-        """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this one finds them, and keeps
-        what f reads besides as it is now."""
+        """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
+        one finds them, and keeps what f reads besides as it is now."""
         super().__init__(f, args)
         self.handles: AnyList = []  # (captured Variable, its stand-in)
-        self.places: AnyDict = {}  # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        # (id of a stand-in; `of` given: place of a captured Variable there) -> place in `handles`
+        self.places: AnyDict = {}
         self.of, self.values = of, values
         self.state: AnyList = []  # captured numbers, containers of such, integer arrays, with what they held
         self.generators: AnyList = []  # of random numbers
@@ -58,7 +61,8 @@ class Rebind(Shadow):
                 return self.vectorized(x)
             if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
                 return getattr(self(x.__self__), x.__name__)
-            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)  # memory in other hands stays plain
+            # memory in other hands stays plain
+            new = x if type(x) is np.ndarray and x.dtype.kind in "fc" else super().__call__(x)
             if new is x and (type(x) in (list, dict) or is_array(x)):
                 self.state.append((x, content_of(x)))
             elif new is x and isinstance(x, BaseException) and any([s.seen and x in s.seen.values() for s in OPEN.shadows]):
@@ -127,7 +131,8 @@ class Rebind(Shadow):
         return RecordedIterator(self, self.of(x), False)
 
     def along(self, x: Any) -> Any:
-        """A run of the function itself goes on with an iterator where it is; those after it begin where that began."""
+        """A run of the function itself goes on with an iterator where it is; those after it begin where that
+        began."""
         if self.of is None:
             return FlatSnapshot(self(x.base), [*x.place])
         return FlatIterator(self(x.base), [*x.place] if type(x) is FlatSnapshot else x.place)
@@ -162,8 +167,9 @@ class Rebind(Shadow):
             )
 
     def check(self, call: str) -> bool:
-        """Raise where a tracked value left by another way than arrays and the return value, for its derivative would be lost.  Gives
-        whether floats left so.  Those of a run on plain values may have a derivative: a run on tracked values tells."""
+        """Raise where a tracked value left by another way than arrays and the return value, for its
+        derivative would be lost.  Gives whether floats left so.  Those of a run on plain values may have a
+        derivative: a run on tracked values tells."""
         own = {id(y) for _, y in self.handles}  # an array that was captured may be stored
         known = {id(new) for new in self.seen.values()}  # they are handed back as what they stand for
         put = [now for change in self.changes for now in change[0].put(change) if id(now) not in own]
@@ -199,7 +205,8 @@ def ask(space: ModuleGlobals, names: set[Any]) -> None:
 
 
 class RecordedIterator(UserIterator):
-    """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one over this one."""
+    """An iterator made outside.  What it gave is kept, and given again to a recomputation, whose own is one
+    over this one."""
 
     __slots__ = ("again", "at", "items")
 
@@ -227,7 +234,8 @@ class FlatSnapshot(FlatIterator):
     __slots__ = ()
 
 
-REPLACED: AnyDict = {  # what a shadow has put in the place of an object, which another one is to replace again
+# what a shadow has put in the place of an object, which another one is to replace again
+REPLACED: AnyDict = {
     **dict.fromkeys((*ITERATORS, UserIterator, RecordedIterator), Rebind.drawn),
     ContextValue: Rebind.ambient,
     FlatIterator: Rebind.along,
@@ -237,8 +245,9 @@ REPLACED: AnyDict = {  # what a shadow has put in the place of an object, which 
 
 
 def held_floats(start: Any, known: Collection[int]) -> AnyList:
-    """The Variables, float arrays and floats that an object holds: in containers, attributes, closures, generators.  Objects with these
-    ids are not entered, nor are modules, names of globals and what these name."""
+    """The Variables, float arrays and floats that an object holds: in containers, attributes, closures,
+    generators.  Objects with these ids are not entered, nor are modules, names of globals and what these
+    name."""
     found, todo, met = [], [start], set()
     for x in todo:
         kind = type(x)
@@ -262,7 +271,8 @@ def is_global(kind: type) -> bool:
 
 
 def confirm(kept: bool, inputs: AnyList, run: AnyFunction) -> None:
-    """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept depends on them."""
+    """`run(inputs)` on tracked values, so that `Rebind.check` raises if what a run on plain ones has kept
+    depends on them."""
     if kept and any([is_tracked(v) for v in inputs]):
         vjp(Const(run), *[primal_of(v) for v in inputs])
 
@@ -295,8 +305,9 @@ def forgotten(shadow: Rebind, draws: AnyList) -> None:
 
 @contextlib.contextmanager
 def once_more(*functions: Any, arrays: bool = True) -> Iterator[Any]:
-    """Functions that have been called already, to be called again: what they alter stays as it is, but for captured arrays, which hold
-    what these calls leave there.  `arrays=False`: these stay, too, for the derivatives of what they hold are right."""
+    """Functions that have been called already, to be called again: what they alter stays as it is, but for
+    captured arrays, which hold what these calls leave there.  `arrays=False`: these stay, too, for the
+    derivatives of what they hold are right."""
     if OPEN.again:  # what is called again from there leaves nothing behind
         yield functions
         return
@@ -325,7 +336,8 @@ def captured_result(x: Variable, out: Any) -> None:
 
 
 class LateVariable(GuardError):
-    """A function has met captured Variables that were not known when it was called: the first time it is called again, with these."""
+    """A function has met captured Variables that were not known when it was called: the first time it is
+    called again, with these."""
 
 
 RUNS = 32  # a function that meets other captured Variables in each run never ends

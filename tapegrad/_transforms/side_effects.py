@@ -1,15 +1,18 @@
-"""Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of them hand something on?
+"""Values that a function under `vmap` keeps beyond its call, in names, attributes and containers: does one of
+them hand something on?
 
-A loop might show each sample what the one before has kept.  So the function is run again, each sample beside what the one before kept
-in the first run.  If it gives the same results and keeps the same values, then by induction over the samples the loop does, too:
-the first sample was right in the first run, and each further one has now seen what the loop would have shown it.
+A loop might show each sample what the one before has kept.  So the function is run again, each sample beside
+what the one before kept in the first run.  If it gives the same results and keeps the same values, then by
+induction over the samples the loop does, too: the first sample was right in the first run, and each further
+one has now seen what the loop would have shown it.
 
-Counts, integers and strings that no sample makes its own, may go on with each run.  In the second run a `Tally` stands for each count
-that has a name, and notes whether code does more than add to it.  If code does, or if the count has no name, there are as many runs
-as samples: a condition on a count may hold for any of them.
+Counts, integers and strings that no sample makes its own, may go on with each run.  In the second run a
+`Tally` stands for each count that has a name, and notes whether code does more than add to it.  If code does,
+or if the count has no name, there are as many runs as samples: a condition on a count may hold for any of
+them.
 
-Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside other numbers, whose
-derivatives are followed: nothing may depend on them."""
+Where derivatives are taken around the call, equal values are not enough.  Then there is a third run beside
+other numbers, whose derivatives are followed: nothing may depend on them."""
 
 import collections
 import operator
@@ -55,7 +58,8 @@ def lies_on(x: Any, trace: Any) -> bool:
 
 
 def put_by(change: AnyTuple, trace: Batch) -> Any:
-    """What the function has put into a holder; of a container that held numbers only, all that it holds now if these are others."""
+    """What the function has put into a holder; of a container that held numbers only, all that it holds now
+    if these are others."""
     kind, x, new, *first = change
     if kind is not Contents or first != [None]:
         return kind.put(change)
@@ -121,7 +125,8 @@ def is_value(x: Any) -> bool:
 
 
 def kept_in(trace: Batch) -> AnyTuple:
-    """(the handles that hold values which differ between samples, where the first value is kept; nothing where none is)"""
+    """(the handles that hold values which differ between samples, where the first value is kept; nothing
+    where none is)"""
     found: AnyList = []
     met: AnyDict = {}
     where = ""
@@ -139,7 +144,8 @@ COUNTS = IMMUTABLE - NUMBERS
 
 
 class Tally:
-    """Stands for a count, an integer or a string, while the function is run: it notes in `asked` when code does more than add to it."""
+    """Stands for a count, an integer or a string, while the function is run: it notes in `asked` when code
+    does more than add to it."""
 
     __slots__ = ("_value", "_first", "_asked")
 
@@ -205,7 +211,8 @@ def is_count(x: Any, depth: int = 8) -> bool:
 
 
 def frozen_count(x: Any) -> AnyTuple:
-    """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no count, the type."""
+    """What a count, or a container of some, holds now, to be compared with what it will hold; of what is no
+    count, the type."""
     if type(x) in COUNTS:
         return type(x), x
     if issubclass(type(x), Tally):
@@ -288,7 +295,8 @@ def equal(a: Any, b: Any) -> bool:
 def same_structure(a: Any, b: Any) -> bool:
     if type(a) is SampleStack or type(b) is SampleStack:
         a, b = [v.values if type(v) is SampleStack else v if type(v) is tuple else one_for_all(v) for v in (a, b)]
-        if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):  # one that is the same for all samples may become one of each, and the same
+        # one that is the same for all samples may become one of each, and the same
+        if shape(a)[:1] == (1,) or shape(b)[:1] == (1,):
             return shape(a)[1:] == shape(b)[1:] and dtype(a) == dtype(b) and equal(a, b)
     if type(a) is tuple or type(b) is tuple:
         return type(a) is type(b) and a == b
@@ -390,7 +398,8 @@ class Counts:
         return counts_before(trace), [frozen_count(x) for x, _ in self.noted if isinstance(x, COUNTED)]
 
     def went_on(self) -> bool:
-        """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as they are after many."""
+        """Are arrays of integers, bytes and the like others after another run?  A loop would leave them as
+        they are after many."""
         return any([not is_same(x, content) for x, content in self.noted if type(content) is ObjectSnapshot or not isinstance(x, COUNTED)])
 
     def put_back(self) -> None:
@@ -424,11 +433,13 @@ def objects_in(x: Any) -> AnyList:
 
 # --- the runs ---
 
-MOST_TRIED_SAMPLES = 32  # samples, for each of which the function is run to see that what it counts does not matter
+# samples, for each of which the function is run to see that what it counts does not matter
+MOST_TRIED_SAMPLES = 32
 
 
 def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
-    """Each sample gets what the one before kept; the first one, which has been right, that of the last.  `told`: other numbers."""
+    """Each sample gets what the one before kept; the first one, which has been right, that of the last.
+    `told`: other numbers."""
     met, noise = set(), np.random.default_rng(0)
     for x in handles:
         base = x._base if type(x) is View else x
@@ -453,8 +464,8 @@ def handed_on(trace: Batch, handles: AnyList, told: Any) -> None:
 
 
 def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: AnyFunction) -> None:
-    """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of another.  Raises BatchError
-    where a loop would give others."""
+    """After a first run that gave `first`, and kept values in these handles.  `again()` gives the result of
+    another.  Raises BatchError where a loop would give others."""
     if trace.count == 1:
         return
     if not trace.count:
@@ -481,7 +492,8 @@ def run_beside(trace: Batch, first: Any, handles: AnyList, where: str, again: An
             if not free or not before.agrees(after, adopted) or counts.went_on():
                 refuse(trace, where)
             runs += 1
-            if counts.moved(trace) and told is None and runs < trace.count:  # the next sample finds others again
+            # the next sample finds others again
+            if counts.moved(trace) and told is None and runs < trace.count:
                 if trace.count > MOST_TRIED_SAMPLES:
                     raise refusal_of_counts(trace, where)
                 continue

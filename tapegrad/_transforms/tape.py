@@ -38,8 +38,9 @@ Y = TypeVar("Y")
 class Snapshot:
     """A copy that was made because an array was written while somebody else held its memory.
 
-    `bytes`: its size.  `line`: 'file:line' of the write.  `record`: what on the tape held the memory, as 'number: operation'; None
-    where it was a view or another name.  `array`: the memory that was kept, read-only; None when nobody holds it any more."""
+    `bytes`: its size.  `line`: 'file:line' of the write.  `record`: what on the tape held the memory, as
+    'number: operation'; None where it was a view or another name.  `array`: the memory that was kept,
+    read-only; None when nobody holds it any more."""
 
     __slots__ = ("array", "record", "line", "bytes")
 
@@ -110,7 +111,8 @@ class Tape:
         self._trace = watched(reverse.Tape())
         self._leaves: AnyDict = {}
         self._copies: AnyList = []
-        self._buffers: AnyDict = {}  # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
+        # id -> the handle of a buffer that fell when the tape was closed, its version, value and slot
+        self._buffers: AnyDict = {}
         self._trace.leaves, self._trace.gradients, self._trace.kind = self._leaves, {}, type(self._trace)
 
     __exit__ = Exit()
@@ -206,7 +208,8 @@ class Tape:
     def _found(self, y: Any) -> AnyTuple:
         """The value of y below this tape, and its slot, or None."""
         trace = self._trace
-        if type(y) is View and y._base._trace is trace and trace.over:  # read now, as it would have been inside the with block
+        # read now, as it would have been inside the with block
+        if type(y) is View and y._base._trace is trace and trace.over:
             trace.__class__, ended = trace.kind, trace.__class__
             try:
                 layout_of(y)
@@ -215,7 +218,8 @@ class Tape:
         layout_of(y)
         if isinstance(y, Variable) and y._trace is trace:
             return y._value, y._slot
-        x, version, value, slot = self._buffers.get(id(y), (None, 0, None, None))  # of a buffer that was written inside
+        # of a buffer that was written inside
+        x, version, value, slot = self._buffers.get(id(y), (None, 0, None, None))
         return (value, slot) if x is y and x._version == version else (values_of(y), None)
 
     def _pulled(self, call: str, what: str, y: Any, w: Any, x: Any) -> Any:
@@ -311,7 +315,8 @@ def by_hand(x: Variable, name: str) -> Any:
 
 
 class Backward:
-    """`y.backward(seed=None)`: add the gradient of the scalar y (or J^H seed) to `x.grad` of each x that its tape watched."""
+    """`y.backward(seed=None)`: add the gradient of the scalar y (or J^H seed) to `x.grad` of each x that its
+    tape watched."""
 
     __slots__ = ("y", "trace")
 
@@ -393,8 +398,8 @@ OF_PLAIN = [Traces(())]  # by order, those of dual numbers of plain arrays
 
 
 def common_traces(xs: AnyList, order: int) -> Traces:
-    """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or those of plain arrays, or new
-    ones."""
+    """Traces for dual numbers and Variables together: those that one of them has, so that it is not moved, or
+    those of plain arrays, or new ones."""
     duals = [x for x in xs if isinstance(x, Dual)]
     while len(OF_PLAIN) <= order:
         OF_PLAIN.append(OF_PLAIN[-1].extended(len(OF_PLAIN)))

@@ -1,6 +1,8 @@
-"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of _transforms/call.py.
+"""What a user calls: grad, value_and_grad, jvp, vjp, jacobian, hessian, hvp, hmp; each a few lines on top of
+_transforms/call.py.
 
-`OPEN.inside`: while a kernel function is traced, those that stand for them there (kernels/trace/derivatives.py)."""
+`OPEN.inside`: while a kernel function is traced, those that stand for them there
+(kernels/trace/derivatives.py)."""
 
 import types
 from collections.abc import Callable
@@ -39,7 +41,8 @@ from .call import (
 )
 from .many_directions import IN_TURN, basis, empty_rows, few_or_many, for_each, swept_at_once
 
-# For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P of what else f takes.
+# For type checkers: X is the type of the first argument and so of its gradient, Y of the value, A of aux, P
+# of what else f takes.
 X = TypeVar("X")
 Y = TypeVar("Y")
 Z = TypeVar("Z")
@@ -51,8 +54,8 @@ P = ParamSpec("P")
 
 
 class Transform(PickledByCall):
-    """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that they were given, and the
-    name of the call for messages."""
+    """What grad and its like return: `body(call, f, settings, args, kwargs)` with f and the settings that
+    they were given, and the name of the call for messages."""
 
     def __init__(self, prefix: str, body: AnyFunction, f: AnyFunction, *settings: Any):
         check_function(prefix, f)
@@ -97,7 +100,8 @@ def _wrapping(f: AnyFunction) -> AnyFunction:
 
 
 def _inner(transform: AnyFunction, f: AnyFunction, args: AnyTuple) -> AnyFunction:
-    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the outer one shadows them."""
+    """What an outer transform makes of the shadowed f: a transform of it, of the further arguments as the
+    outer one shadows them."""
     wrap = _wrapping(f)
     marked = [type(a) is Const for a in args]
     return lambda g: lambda x, *given: transform(wrap(g))(x, *[Const(a) if m else a for a, m in zip(given, marked, strict=True)])
@@ -258,7 +262,8 @@ def _grad(call: str, f: AnyFunction, settings: AnyTuple, args: AnyTuple, kwargs:
 
 
 class NamedCall:
-    """A context: what is wrong with the value is told of the transform that was called, not of the gradient that it takes."""
+    """A context: what is wrong with the value is told of the transform that was called, not of the gradient
+    that it takes."""
 
     __slots__ = ("call", "f")
 
@@ -543,7 +548,8 @@ FORWARD_BYTES = 1 << 23  # bytes of all directions that are pushed forward in on
 
 
 def jmp(f: AnyFunction, x: Any, V: Any, args: AnyTuple = ()) -> Any:
-    """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it captures can tell."""
+    """J times each of the rows of V, for f of one array that gives one.  f is run once, as far as what it
+    captures can tell."""
     call, count = f"jmp({user_name(f)})", shape(V)[0]
     if count > IN_TURN and count * x.nbytes <= FORWARD_BYTES:
 
@@ -750,8 +756,8 @@ def unshared_result(a: Any) -> Any:
 
 
 def _columns(r: RecordedCall) -> AnyDict:
-    """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in w) and pulled
-    back, which gives J v without running f again."""
+    """Blocks by one sweep for each input element: the pullback w -> J^T w is itself recorded (it is linear in
+    w) and pulled back, which gives J v without running f again."""
     tape = watched(reverse.Tape())
     ws = [None if y is None else tape.watch(constant_like(numpy_number(y), 0)) for y, _ in r.low]
     pulled = r.pull(ws)

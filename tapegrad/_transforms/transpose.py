@@ -1,4 +1,5 @@
-"""A rule for one mode as a rule for the other: what is linear in its first argument is recorded, and pulled back through."""
+"""A rule for one mode as a rule for the other: what is linear in its first argument is recorded, and pulled
+back through."""
 
 from typing import Any
 

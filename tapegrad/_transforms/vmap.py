@@ -189,7 +189,8 @@ class MappedInputs(Inputs):
         self.constants = [a.value for a in args if type(a) is Const]
         self.outer = OPEN.aliased
         pairs = [zip(leaves(a), each, strict=True) for a, each in zip(args, axes, strict=True) if not isinstance(a, Const)]
-        self.stacks = [enter_leaf(x, call) for pair in pairs for x, axis in pair if axis is not None]  # as the transforms around have them
+        # as the transforms around have them
+        self.stacks = [enter_leaf(x, call) for pair in pairs for x, axis in pair if axis is not None]
 
     def enter(self, watch: AnyFunction) -> AnyList:
         shared = overlapping([x for a in self.args for x in leaves(a)]) if len(self.args) > 1 or is_node(self.args[0]) else ()

@@ -1,5 +1,5 @@
-"""Functions made of a user's function.  Transforms follow their code as if it were the user's (`_capture.kinds.OWN`), and so what his
-function captured."""
+"""Functions made of a user's function.  Transforms follow their code as if it were the user's
+(`_capture.kinds.OWN`), and so what his function captured."""
 
 from typing import Any
 
@@ -27,7 +27,8 @@ def inner_product(a: Any, b: Any) -> Any:
 def partial_call(f: AnyFunction, args: AnyTuple, nums: AnyTuple) -> AnyFunction:
     """f of the arguments `nums` alone; the others are those of `args`."""
 
-    rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]  # the former are not captured
+    # the former are not captured
+    rest = [None if n in nums else a.value if isinstance(a, Const) else a for n, a in enumerate(args)]
 
     def call(*xs: Any) -> Any:
         given = list(rest)

@@ -329,7 +329,8 @@ class ImplicitProblem:
         self.lead: AnyTuple = ()
         self.wrote = self.kept_floats = False
         self.systems: list[LinearSystem] = []
-        self.of_samples: AnyDict = {}  # what `BatchedProblem` keep: (how many, which values differ) -> systems
+        # what `BatchedProblem` keep: (how many, which values differ) -> systems
+        self.of_samples: AnyDict = {}
 
     def __del__(self) -> None:
         at_the_end_of_an_object(self.first.finish)  # break the reference cycle between it and the functions

@@ -179,7 +179,8 @@ def asarray_chkfinite(a, dtype=None, order=None):
 
 @implements(np.require, layout="own")
 def require(a, dtype=None, requirements=None, *, like=None):
-    wanted = {name[0].upper() for name in requirements or ()}  # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    # C, F, A(LIGNED), W(RITEABLE), O(WNDATA), E(NSUREARRAY)
+    wanted = {name[0].upper() for name in requirements or ()}
     if wanted >= {"C", "F"}:
         raise ValueError("Cannot specify both 'C' and 'F' order")
     order = "F" if "F" in wanted else "C" if "C" in wanted else "A"

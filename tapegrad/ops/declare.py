@@ -143,16 +143,17 @@ def implements(*functions: AnyFunction, layout: str | None = None) -> Any:
 
 
 class ComposedScalar:
-    """An operation that is in a kernel what this function writes out: a few operations, which are simplified and differentiated as they
-    stand there.  `value`: another function for its value alone."""
+    """An operation that is in a kernel what this function writes out: a few operations, which are simplified
+    and differentiated as they stand there.  `value`: another function for its value alone."""
 
     def __init__(self, form: AnyFunction, value: AnyFunction | None = None):
         self.form, self.value = form, value or form
 
 
 class GatedProduct(ComposedScalar):
-    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does so, where rules ask for it.
-    `gates`: the number of operands for which it does.  The form may be the ufunc that does the same without a gate."""
+    """The same, of a product with a cotangent that keeps it zero where it is zero: in kernels the sweep does
+    so, where rules ask for it. `gates`: the number of operands for which it does.  The form may be the ufunc
+    that does the same without a gate."""
 
     def __init__(self, form: AnyFunction, gates: int = 1):
         super().__init__(form)
@@ -225,20 +226,22 @@ def primitive(
     prim: Any = None,
     layout: str = "own",
 ) -> Any:
-    """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of which the rules read
-    only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: Python's operator for the same.
-    `holomorphic`: on complex input the engine makes adjoints of the rules, which are written as transposes; else they do so themselves.
-    `aliases`: what the body gives may share memory with an array that it gets, or be that array.  `batch`: see `Primitive`; that of
-    NumPy's ufuncs, and of what has the forward rule `same`, is known.  `layout`: see `implements`.
+    """Declare an operation.  `numpy`: the functions that it answers for.  `shapes`: inputs ("*": all) of
+    which the rules read only the shape.  `multi`: the number of outputs, if a tuple.  `infix`: Python's
+    operator for the same. `holomorphic`: on complex input the engine makes adjoints of the rules, which are
+    written as transposes; else they do so themselves. `aliases`: what the body gives may share memory with an
+    array that it gets, or be that array.  `batch`: see `Primitive`; that of NumPy's ufuncs, and of what has
+    the forward rule `same`, is known.  `layout`: see `implements`.
 
-    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n), where it has the first n
-    inputs only); or a function of the same parameters, written in NumPy's functions and operators (`numpy.where` for a choice),
-    which gives the value, while the rules give the derivatives; or `ComposedScalar(function)`, of which the derivatives are those of what
-    is written there.
+    `scalar`: what the operation is in a kernel, for one number.  The name of an instruction (or (name, n),
+    where it has the first n inputs only); or a function of the same parameters, written in NumPy's functions
+    and operators (`numpy.where` for a choice), which gives the value, while the rules give the derivatives;
+    or `ComposedScalar(function)`, of which the derivatives are those of what is written there.
 
-    `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor warns of its own.
-    `rough`: kernels compute it less exactly than NumPy (a function of the settings, where they decide).  `reduces`: it combines
-    elements along axes: "add", "max", "min", or "products".  `known_as`: the name that errors and graphs show."""
+    `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor
+    warns of its own. `rough`: kernels compute it less exactly than NumPy (a function of the settings, where
+    they decide).  `reduces`: it combines elements along axes: "add", "max", "min", or "products".
+    `known_as`: the name that errors and graphs show."""
 
     def declare(run: Any) -> Any:
         if run.__name__ in PRIMITIVES:

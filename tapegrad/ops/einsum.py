@@ -36,7 +36,8 @@ def contract(*xs, subscripts, optimize):
     return xp_of(xs[0]).einsum(subscripts, *xs, optimize=optimize)
 
 
-FEW_MULTIPLICATIONS = 4096  # multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
+# multiplications; up to here NumPy's own loop is faster than the preparation for BLAS
+FEW_MULTIPLICATIONS = 4096
 
 
 class AsMatrices:

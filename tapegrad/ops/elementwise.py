@@ -655,8 +655,9 @@ rules(deg2rad, lambda g, out, x: (math.pi / 180.0) * g, jvp=same)
 rules(rad2deg, lambda g, out, x: (180.0 / math.pi) * g, jvp=same)
 
 
-# d^n/du^n sin(u)/u, since sinc is smooth at zero and must stay so in every derivative.  From u s = sin u follows
-# u s_n + n s_(n-1) = sin(u + n pi/2), an upward recurrence, which is stable for |u| > n/2; below, the Taylor series.
+# d^n/du^n sin(u)/u, since sinc is smooth at zero and must stay so in every derivative.  From u s = sin u
+# follows u s_n + n s_(n-1) = sin(u + n pi/2), an upward recurrence, which is stable for |u| > n/2; below, the
+# Taylor series.
 def sinc_derivative(xp, x, n):
     u = math.pi * x
     small = abs(u) < max(2.0, n / 2)

@@ -32,7 +32,8 @@ CALL = (lambda f, args, kwargs: f(*args, **kwargs)).__code__
 
 
 def at_users_line(f: Callable, *args: Any, **kwargs: Any) -> Any:
-    """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's line is at the user's."""
+    """`f(*args, **kwargs)`, called from a frame that stands for the user's.  A warning of f's at its caller's
+    line is at the user's."""
     frame = users_frame() or sys._getframe(1)
     code = CALL.replace(co_filename=frame.f_code.co_filename, co_firstlineno=frame.f_lineno)
     return FunctionType(code, getattr(frame.f_globals, "real", frame.f_globals))(f, args, kwargs)

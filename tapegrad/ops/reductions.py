@@ -521,7 +521,8 @@ def _from_top(x: Any, axis: Any) -> tuple:
         if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
             x = x.copy(order="F")  # NumPy reads short rows slowly (`shaping.SHORT`)
         top = np.maximum.reduce(x, axis, None, None, True)
-        if np.isfinite(top).all():  # (`is_known_finite` squares the elements, which may overflow with a warning)
+        # (`is_known_finite` squares the elements, which may overflow with a warning)
+        if np.isfinite(top).all():
             return x - top, top
     top = top_of.prim.run(x, axis=axis)
     return x - top, top

@@ -37,7 +37,8 @@ METHODS = (*CONTINUOUS, "lower", "higher", "nearest", "midpoint", *STEPS)
 
 
 def _places(name: str, n: Any, q: Any, method: str) -> tuple:
-    """(lower rank, upper rank, weight of the upper) for each number n of elements; the weight is tracked if q is."""
+    """(lower rank, upper rank, weight of the upper) for each number n of elements; the weight is tracked if q
+    is."""
     library = xp_of(n)
     if method in CONTINUOUS:
         alpha, beta = CONTINUOUS[method]

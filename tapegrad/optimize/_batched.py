@@ -183,7 +183,8 @@ class Newton(BatchState):
         s = -a / (w + shift[:, None])
         outside = row_dot(s, s) > radius**2
         shift = xp.where(outside, first, shift)
-        for _ in range(10):  # Newton's method on 1 / length = 1 / radius, which approaches the root from the left
+        # Newton's method on 1 / length = 1 / radius, which approaches the root from the left
+        for _ in range(10):
             d = w + shift[:, None]
             s = -a / d
             size = row_dot(s, s)
@@ -192,7 +193,8 @@ class Newton(BatchState):
             shift = xp.where(outside & (more > 0), shift + more, shift)
         s = -a / (w + shift[:, None])
         missing = radius**2 - row_dot(s, s)
-        along = (w[:, 0] < -least) & (missing > 0)  # the hard case: go to the edge along the lowest eigenvector
+        # the hard case: go to the edge along the lowest eigenvector
+        along = (w[:, 0] < -least) & (missing > 0)
         s[:, 0] += xp.where(along, xp.where(s[:, 0] < 0, -1.0, 1.0) * xp.sqrt(xp.maximum(missing, 0.0)), 0.0)
         gain = -row_dot(s, a + 0.5 * w * s)
         return batched_matvec(self.Q, s) / self.D, gain, shift

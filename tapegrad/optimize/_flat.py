@@ -21,7 +21,8 @@ from .._transforms.tape import ravel
 from .._transforms.transforms import hessian, jacobian
 from ..ops import shaping
 
-DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")  # SciPy's keywords for derivatives
+# SciPy's keywords for derivatives
+DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")
 
 
 def refuse_derivatives(call: str, given: dict, all_else: bool = False) -> None:

@@ -1,6 +1,8 @@
-"""Memory of a text's values that stay within it, kept from replay to replay: new pages would cost more time than many a loop.
+"""Memory of a text's values that stay within it, kept from replay to replay: new pages would cost more time
+than many a loop.
 
-A frame is such memory for one replay at a time.  A value takes a slot of its layout whose last value is dead."""
+A frame is such memory for one replay at a time.  A value takes a slot of its layout whose last value is
+dead."""
 
 import functools
 import heapq
@@ -18,7 +20,8 @@ def packed(shape: tuple, size: int) -> tuple:
 
 
 class Frames:
-    """The slots, while a text is written, and the frames, while it runs.  `storage`: value -> its Storage, as far as the text goes."""
+    """The slots, while a text is written, and the frames, while it runs.  `storage`: value -> its Storage, as
+    far as the text goes."""
 
     def __init__(self, storage: dict):
         self.storage = storage
@@ -28,7 +31,8 @@ class Frames:
         self.pool: list = []
 
     def slot(self, k: int, shown: tuple, n: int) -> int | None:
-        """A slot for the value k of instruction n; None where there is no more room, or it does not lie in C order."""
+        """A slot for the value k of instruction n; None where there is no more room, or it does not lie in C
+        order."""
         _, shape, strides, dtype, _ = shown
         size = dtype.itemsize * math.prod(shape)
         if not size or strides != packed(shape, dtype.itemsize):

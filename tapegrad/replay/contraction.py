@@ -1,11 +1,13 @@
-"""Sums of products, `einsum` of two arrays, as a product of two matrices: the text, for arrays of given shapes."""
+"""Sums of products, `einsum` of two arrays, as a product of two matrices: the text, for arrays of given
+shapes."""
 
 import math
 from collections.abc import Callable
 
 
 def product_text(subscripts: str, x: str, y: str, shapes: list, given: Callable) -> str | None:
-    """`given`: gives a tuple a name in the text.  None where it is none: a label is in all three, twice in one, or in one alone."""
+    """`given`: gives a tuple a name in the text.  None where it is none: a label is in all three, twice in
+    one, or in one alone."""
     inputs, out = subscripts.split("->")
     a, b = inputs.split(",")
     if any([len(set(s)) < len(s) for s in (a, b, out)]) or set(out) != set(a) ^ set(b) or not out or "." in subscripts:

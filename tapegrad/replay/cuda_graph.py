@@ -1,10 +1,11 @@
 """A replay on CuPy as one CUDA graph: its kernels are launched at once, by one call.
 
-The graph reads arguments from memory of its own, works in a pool of its own, and writes captured arrays where they lie; results are
-copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of NumPy) cannot be part of it.
+The graph reads arguments from memory of its own, works in a pool of its own, and writes captured arrays where
+they lie; results are copied out.  What is asked of the host meanwhile (conditions, random numbers, arrays of
+NumPy) cannot be part of it.
 
-All launches share the memory of arguments and results.  A launch therefore waits, on its stream, for the event that the launch
-before it recorded behind its last copy; that launch may have used another stream."""
+All launches share the memory of arguments and results.  A launch therefore waits, on its stream, for the
+event that the launch before it recorded behind its last copy; that launch may have used another stream."""
 
 import threading
 from typing import Any

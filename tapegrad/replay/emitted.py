@@ -1,10 +1,12 @@
-"""A program as a text of Python, one line for each instruction: what `Program.run` does, without its loop, and with less memory.
+"""A program as a text of Python, one line for each instruction: what `Program.run` does, without its loop,
+and with less memory.
 
-A write is done where the buffer lies if nobody reads that memory afterwards.  Results of elementwise operations on large arrays go to
-memory of values that are dead.  A product whose body guards it against 0 times inf is written as a plain one: NumPy notes the invalid
-operation, and then `Program.run` is asked.
+A write is done where the buffer lies if nobody reads that memory afterwards.  Results of elementwise
+operations on large arrays go to memory of values that are dead.  A product whose body guards it against 0
+times inf is written as a plain one: NumPy notes the invalid operation, and then `Program.run` is asked.
 
-Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is never written."""
+Memory is followed by `Storage`: the values that may share it.  What the caller or the program itself keeps is
+never written."""
 
 import collections
 import copy
@@ -56,8 +58,9 @@ def in_c_order(shape: tuple, strides: tuple, step: int) -> bool:
 
 
 class Storage:
-    """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it is an argument, a captured
-    array or a constant; `framed`: it belongs to a frame, and does not leave the text."""
+    """Memory, and the values that may lie in it.  `until`: the last instruction that reads one; `outside`: it
+    is an argument, a captured array or a constant; `framed`: it belongs to a frame, and does not leave the
+    text."""
 
     __slots__ = ("members", "outside", "until", "framed")
 
@@ -66,13 +69,15 @@ class Storage:
 
 
 class EmittedProgram:
-    """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it have those?"""
+    """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
+    have those?"""
 
     def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
-        self.compiled, self.loops, self.refused = compiled, [], {}  # loops of Python that run as loops; why others do not
+        # loops of Python that run as loops; why others do not
+        self.compiled, self.loops, self.refused = compiled, [], {}
         if compiled:
             program, self.groups, self.alone = with_groups(program)
         self.program, self.shown = program, program.shown
@@ -96,7 +101,8 @@ class EmittedProgram:
         self.free: dict = {}  # layout -> names of dead memory
         made = [k for k, i in program.code if is_elementwise(i.prim)] + [k for group in self.groups for k in group.written]
         self.wanted = collections.Counter([self.large(k) for k in made])
-        self.idle: list = []  # names of dead values: to use one again lets go of the memory, which is in the cache still
+        # names of dead values: to use one again lets go of the memory, which is in the cache still
+        self.idle: list = []
         self.resting: dict = {}  # name that is idle -> the value that it stood for
         self.used = self.inside = 0
         self.made: list = []  # blocks
@@ -110,7 +116,8 @@ class EmittedProgram:
         return len(self.made)
 
     def worthwhile(self, compiling: float) -> float:
-        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the machine code takes."""
+        """After about how many replays have groups and loops saved what they cost?  `compiling`: ns that the
+        machine code takes."""
         if any([shown[0] is False for shown in self.shown.values()]):
             return math.inf  # kernels for a device are made when they are asked for
         sizes = [(math.prod(self.shown[k][1]), n in self.within) for n, (k, _) in enumerate(self.program.code)]
@@ -127,7 +134,8 @@ class EmittedProgram:
         return (compiling + LOOP_BUILD_NS * looped) / saved if saved else math.inf
 
     def read_again(self) -> int:
-        """Bytes of large matrices that products with vectors read a second time and more: a loop over the rows reads them once."""
+        """Bytes of large matrices that products with vectors read a second time and more: a loop over the
+        rows reads them once."""
         constants, read = self.program.constants, collections.Counter()
         for a in [a for k, i in self.program.code if i.reduces == "products" and len(self.shown[k][1]) == 1 for a in i.args]:
             _, shape, _, dtype, _ = self.shown[a]
@@ -168,7 +176,8 @@ class EmittedProgram:
                 self.resting[name] = k
 
     def taken_up(self, root: int) -> bool:
-        """The name of a value that was let go of, while views of it were still needed: does it still stand for that value?"""
+        """The name of a value that was let go of, while views of it were still needed: does it still stand
+        for that value?"""
         name = self.name[root]
         found = self.resting.get(name) == root
         if found:
@@ -358,7 +367,8 @@ class EmittedProgram:
         self.release(n)
 
     def directly(self, n: int, k: int, i: Instruction, args: list) -> str | None:
-        """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one call."""
+        """What the body of the operation comes to for arrays of NumPy of these layouts, where that is one
+        call."""
         prim, shown = i.prim, [self.shown[a] for a in i.args]
         if not all([numpys for numpys, *_ in shown]):
             return None
@@ -379,7 +389,8 @@ class EmittedProgram:
         return None
 
     def is_of_rows(self, k: int, layout: tuple, axis: Any, keepdims: bool) -> bool:
-        """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the time."""
+        """Does a sum add up short rows?  NumPy loops anew for each; a product with ones takes a tenth of the
+        time."""
         _, shape, _, dtype, _ = layout
         second_last = len(shape) > 1 and axis in (-2, len(shape) - 2, (-2,), (len(shape) - 2,))
         long = second_last and math.prod(shape) > shaping.LONG and 1 < shape[-1] < shaping.SHORT_ROW_ELEMENTS

@@ -1,4 +1,5 @@
-"""One function of a prepared one, its gradient for example: its programs, and what is done where none holds."""
+"""One function of a prepared one, its gradient for example: its programs, and what is done where none
+holds."""
 
 import functools
 import math
@@ -82,12 +83,13 @@ METHODS = {
     "smp": lambda f, argnums: lambda x, V, *args: vmp(grad(f), x, V, args),  # of a Hessian
     "value_grad_hvp": lambda f, argnums: lambda x, v, *args: value_grad_hvp(f, x, v, args),
 }
-PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))  # their second argument is a direction
+# their second argument is a direction
+PRODUCTS = frozenset(("jvp", "vjp", "hvp", "hmp", "jmp", "vmp", "smp", "value_grad_hvp"))
 
 
 def call_arguments(args: tuple, themselves: bool) -> list:
-    """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they share memory with what f
-    writes."""
+    """As f gets them: values, which it may write, and not the caller's arrays.  `themselves`: those, for they
+    share memory with what f writes."""
     kept: dict = {}  # one that is given twice is one
     return [a.value if isinstance(a, Const) else a if themselves else tree_map(lambda x: result_value(x, kept), a) for a in args]
 
@@ -119,7 +121,8 @@ class TransformForm:
         self.owner, self.method = owner, method
         self.programs: list = []
         self.recordings = self.replays = self.disturbed = 0
-        self.vain = self.replayed = 0  # recordings of other ways since the last replay; how many replays there were then
+        # recordings of other ways since the last replay; how many replays there were then
+        self.vain = self.replayed = 0
         self.pause = 0  # calls that are run as they are
         self.eager: str | None = None  # why the function is run as it is
         self.numbers = True  # may Python numbers be inputs?
@@ -170,8 +173,8 @@ class TransformForm:
         return self.record(args, failed)
 
     def branched(self) -> None:
-        """The call takes a way through the function that none before it took.  Where each one does, recordings are in vain: there are
-        more and more calls between them, and then no more of them."""
+        """The call takes a way through the function that none before it took.  Where each one does,
+        recordings are in vain: there are more and more calls between them, and then no more of them."""
         self.vain = 1 if self.replays > self.replayed else self.vain + 1
         self.replayed = self.replays
         if self.vain >= FREE_RECORDINGS:
@@ -185,7 +188,8 @@ class TransformForm:
         return f"{self.name}: {what}; with on_change='record' it would be recorded anew"
 
     def record(self, args: tuple, failed: Any) -> Any:
-        """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is long, and holds no cycles.)"""
+        """A call as it is, and its program with it.  `failed`: why no other program holds.  (A recording is
+        long, and holds no cycles.)"""
         with scope_block():
             CollectorPause()
             return self.recorded(args, failed)
@@ -196,7 +200,8 @@ class TransformForm:
         if owner.on_change == "raise" and example.values(of_f) is None:
             raise GuardError(f"{self.name}: the call has {example.difference(of_f)}, which was given to prepare")
         active = tuple([k in owner.nums or (k == 1 and self.method in PRODUCTS) for k in range(len(args))])
-        # at first a number is what it is: once another comes, and the function is known to be recorded, it is an input
+        # at first a number is what it is: once another comes, and the function is known to be recorded, it is
+        # an input
         numbers = (
             self.numbers
             and bool(self.programs or owner.on_change == "raise")
@@ -258,7 +263,8 @@ class TransformForm:
             self.stop(reason)
             return y
         if type(failed) is Departure and failed.kept.program.other_way(program.conditions) is None:
-            failed.kept.deaf = owner.on_change == "record"  # it was about tangents, of which no plain call tells
+            # it was about tangents, of which no plain call tells
+            failed.kept.deaf = owner.on_change == "record"
             return y
         self.programs = [CachedProgram(signature, surroundings, program, owner), *self.programs[: PROGRAMS_KEPT - 1]]
         return y
@@ -295,7 +301,8 @@ OF_VALUES = (ArithmeticError, np.linalg.LinAlgError, IndexError, MemoryError, Wa
 
 
 class Departure:
-    """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the function may hear of it."""
+    """A replay that leaves the way of its program: an operation raises this error, or (None) warns where the
+    function may hear of it."""
 
     def __init__(self, kept: "CachedProgram", error: Exception | None = None):
         self.kept, self.error = kept, error
@@ -330,14 +337,17 @@ class CachedProgram:
     def __init__(self, signature: CallSignature, surroundings: ReadEnvironment, program: Program, owner: Any):
         self.signature, self.surroundings, self.program = signature, surroundings, program
         tree = program.tree
-        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])  # leaves in a tuple, as (value, gradient)
+        # leaves in a tuple, as (value, gradient)
+        self.several = type(tree) is tuple and not any([is_node(v) for v in tree])
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
-        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED_REPLAY  # the replay for which the text is written next
+        # the replay for which the text is written next
+        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED_REPLAY
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
-        self.replays = self.failures = self.refusals = self.begun = 0  # (begun: the replay after which refusals count)
+        # (begun: the replay after which refusals count)
+        self.replays = self.failures = self.refusals = self.begun = 0
         self.deaf = False  # have replays heard of floating-point errors of which the function does not?
         self.refused = False  # are there none any more, for its values are often not finite?
 
@@ -363,14 +373,16 @@ class CachedProgram:
         return self.signature.values(args) if self.is_of_setting() else None
 
     def replay(self, values: list) -> Any:
-        """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or arrays share memory."""
+        """The result; a guard that failed; a `Departure`; None where only a plain call will do: it warns, or
+        arrays share memory."""
         program = self.program
         if not self.is_apart(values) or (program.finite and not is_finite([*values, *[array for _, array in program.captured]])):
             return None
         self.replays += 1
         before = [(x, snapshot(x)) for x in program.generators] if program.generators else []
         found = self.heard(values, before) if program.warns else self.found(values, before)
-        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))  # by another sweep it may be a number
+        # by another sweep it may be a number
+        plainly = type(found) is tuple and program.pulled and any(map(has_nan, found[0]))
         if plainly or type(found) is not tuple:
             for x, state in before:
                 restore(x, state)
@@ -396,8 +408,8 @@ class CachedProgram:
                 self.emitted = emitter.EmittedProgram(program, True)
 
     def refuse(self) -> None:
-        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at each call: first there are
-        no groups any more, then no blocks."""
+        """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
+        each call: first there are no groups any more, then no blocks."""
         self.refusals += 1
         if self.refusals > GROUP_REFUSALS and 2 * self.refusals > self.replays - self.begun:
             self.refused, self.compile = True, False
@@ -405,14 +417,16 @@ class CachedProgram:
             self.emitted = load(EMITTER).EmittedProgram(self.program, blocks=bool(self.emitted.groups))
 
     def heard(self, values: list, before: list) -> Any:
-        """The same where an operation may give a warning of which the function hears: that is another way through it."""
+        """The same where an operation may give a warning of which the function hears: that is another way
+        through it."""
         with warnings.catch_warnings(record=True) as given:
             warnings.simplefilter("always")
             found = self.found(values, before)
         return Departure(self) if given and type(found) is tuple else found
 
     def found(self, values: list, before: list) -> Any:
-        """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its generators."""
+        """What the program gives; a guard that failed; a `Departure`; or None.  `before`: the states of its
+        generators."""
         program, found, failure = self.program, None, None
         try:
             if self.replays >= self.due:
@@ -424,7 +438,8 @@ class CachedProgram:
                 return self.graph(values)
             if self.emitted is not None:
                 found = self.emitted.run(*values)
-        except Exception as error:  # an operation's, and then the bound calls raise it too; or else it is ours
+        # an operation's, and then the bound calls raise it too; or else it is ours
+        except Exception as error:
             failure = error
         if found is None or HEARD.unsafe is not None:
             for x, state in before:

@@ -60,9 +60,11 @@ class FoldedProgram:
 
 
 class FixedPointProduct:
-    """A prepared function at a fixed point: `p.at(x)`.  A product pays for what depends on its direction only.
+    """A prepared function at a fixed point: `p.at(x)`.  A product pays for what depends on its direction
+    only.
 
-    Where a captured array has changed since, or a branch, the product is that of now: it is worked out anew."""
+    Where a captured array has changed since, or a branch, the product is that of now: it is worked out
+    anew."""
 
     def __init__(self, p: Any, x: Any, args: tuple):
         self.p, self.x, self.args = p, tree_map(lambda v: copy_with_layout(v) if is_array(v) else v, x), args

@@ -1,6 +1,8 @@
-"""The program of a recording: what is needed of its instructions, each done once, and how it is run at other values.
+"""The program of a recording: what is needed of its instructions, each done once, and how it is run at other
+values.
 
-`run` does the instructions in order, each by the body of its operation: what all other ways of running it are judged by."""
+`run` does the instructions in order, each by the body of its operation: what all other ways of running it are
+judged by."""
 
 import copy
 import functools
@@ -66,12 +68,12 @@ def guard_holds(a: Any, b: Any) -> bool:
 
 
 class Program:
-    """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number -> value; `code`: the instructions
-    that are left, (number, instruction), in order; `guards`: number -> conditions on that value; `outputs`: (number or None, what the
-    leaf is always); `written`: (array, number);
-    `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
-    `generators`: those of which it draws random numbers, always all that a plain call would; `writes_arguments`: several, so that they
-    must not overlap?"""
+    """`arguments`: numbers of the inputs; `captured`: (number, array) read anew; `constants`: number ->
+    value; `code`: the instructions that are left, (number, instruction), in order; `guards`: number ->
+    conditions on that value; `outputs`: (number or None, what the leaf is always); `written`: (array,
+    number); `may_raise`: numbers of what may raise, and in `checked_instructions` those that nobody reads;
+    `generators`: those of which it draws random numbers, always all that a plain call would;
+    `writes_arguments`: several, so that they must not overlap?"""
 
     def __init__(self, recorded: Recording):
         trace = recorded.trace
@@ -159,7 +161,9 @@ class Program:
         for k in self.ends:
             last[k] = -1
         watched: Any = None
-        own: set = set()  # made by a write, and in nobody else's hands: the next write may be done there, if it is the last that asks
+        # made by a write, and in nobody else's hands: the next write may be done there, if it is the last
+        # that asks
+        own: set = set()
         before = now()
         try:
             put(QUIET)
@@ -189,8 +193,9 @@ class Program:
         return [owned(v) if is_array(v) else v for v in out], [(array, env[k]) for array, k in self.written]
 
     def fixed(self, values: dict) -> "Program | None":
-        """The program with these of its inputs known, number -> value: what does not depend on the others is done once, here.  Captured
-        arrays count as known.  None where a guard fails, or a plain call would warn."""
+        """The program with these of its inputs known, number -> value: what does not depend on the others is
+        done once, here.  Captured arrays count as known.  None where a guard fails, or a plain call would
+        warn."""
         env = {**values, **self.constants, **dict(self.captured)}
         rest = copy.copy(self)
         rest.arguments = [k for k in self.arguments if k not in values]
@@ -215,7 +220,8 @@ class Program:
         return rest
 
     def other_way(self, conditions: Iterable) -> str | None:
-        """What tells the way of another recording, with these conditions, from that of this one; None: it is the same."""
+        """What tells the way of another recording, with these conditions, from that of this one; None: it is
+        the same."""
         for g, h in itertools.zip_longest(self.conditions, conditions):
             if g is None or (h is not None and h.raised and g.place != h.place):
                 return f"{h.place}: {h.raised or 'a further condition'}, which was not met when it was recorded"
@@ -231,8 +237,8 @@ class Program:
 
 
 def checked_instructions(trace: Any) -> set:
-    """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function may take another way,
-    whether it reads what they give or not."""
+    """Numbers of instructions that may raise an exception, or a flag that is as good as one: so the function
+    may take another way, whether it reads what they give or not."""
     what, operands, looks, same, known = trace.what, trace.operands, trace.looks, trace.same, {}
     for (prim, *_), ks in zip(what, operands, strict=True):
         if ks is not None and prim not in known:

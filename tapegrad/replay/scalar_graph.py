@@ -1,6 +1,8 @@
-"""What an instruction of a program is for one element: a graph of kernels' scalar operations, by the word `scalar` of its declaration.
+"""What an instruction of a program is for one element: a graph of kernels' scalar operations, by the word
+`scalar` of its declaration.
 
-Fused groups (fusion.elements) compile the graph into loops; blocks (interpreter.blocks) write it as rows of the interpreter."""
+Fused groups (fusion.elements) compile the graph into loops; blocks (interpreter.blocks) write it as rows of
+the interpreter."""
 
 import functools
 import math
@@ -74,8 +76,8 @@ KNOWN: dict = {}  # (what is asked, operation, settings, which operands are trut
 
 
 def of_graph(ask: Callable, i: Instruction, truths: tuple, gates: bool = True) -> Any:
-    """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise, or kernels have it not, or
-    not exactly enough."""
+    """ask(graph, inputs, result), once for operations alike; None where the instruction is not elementwise,
+    or kernels have it not, or not exactly enough."""
     prim = i.prim
     if type(prim) is str:
         return None

@@ -18,8 +18,9 @@ READ = "what the function reads from its surroundings (a number, a name, an attr
 
 
 def is_input(x: Any, active: bool, numbers: bool) -> Any:
-    """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones: beside arrays they count as less
-    than an array's dtype.  (Where they are differentiated they are those of NumPy.)"""
+    """Is this leaf of an argument an input of the program?  `numbers`: Python numbers too, as WEAK ones:
+    beside arrays they count as less than an array's dtype.  (Where they are differentiated they are those of
+    NumPy.)"""
     if is_array(x):
         return x.dtype.kind in "biufc" and (type(x) is np.ndarray or xp_of(x) is not np)
     if type(x) in NUMBERS:
@@ -36,7 +37,8 @@ def tree_of(x: Any) -> Any:
 
 
 class Leaf:
-    """What is asked of one leaf of the arguments.  `chosen`: is it an input?  `packed`: has it the strides of its copy?"""
+    """What is asked of one leaf of the arguments.  `chosen`: is it an input?  `packed`: has it the strides of
+    its copy?"""
 
     __slots__ = ("kind", "layout", "value", "chosen", "packed")
 
@@ -77,14 +79,16 @@ class CallSignature:
     """The arguments for which a program was recorded; `chosen` says of each leaf whether it is an input."""
 
     def __init__(self, args: tuple, active: tuple, numbers: bool):
-        """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python numbers inputs?"""
+        """`active`: for each argument, whether it is differentiated, or a direction; `numbers`: are Python
+        numbers inputs?"""
         self.trees = tuple([None if isinstance(a, Const) else tree_of(a) for a in args])
         pairs = [(x, on) for a, on in zip(args, active, strict=True) for x in flat_view(a)]
         self.chosen = [is_input(x, on, numbers) for x, on in pairs]
         self.weak = WEAK in self.chosen
         self.leaves = [Leaf(x, bool(chosen)) for (x, _), chosen in zip(pairs, self.chosen, strict=True)]
         counts = [n for n, a in enumerate(args) for _ in flat_view(a)]
-        self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]  # of each input the number of its argument
+        # of each input the number of its argument
+        self.owners = [n for n, chosen in zip(counts, self.chosen, strict=True) if chosen]
         self.single = all([t is None for t in self.trees])
         self.static = [x for (x, _), chosen in zip(pairs, self.chosen, strict=True) if not chosen and type(x) is not Const]
 
@@ -128,8 +132,8 @@ def flat_view(a: Any) -> list:
 
 
 class ReadEnvironment:
-    """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays by their layout, which
-    the program reads anew; other arrays by their content."""
+    """What the functions of a program can read, as it was: numbers, names, attributes and members, and arrays
+    by their layout, which the program reads anew; other arrays by their content."""
 
     def __init__(self, roots: list):
         self.roots = roots
@@ -149,8 +153,8 @@ class ReadEnvironment:
         return any([is_single(x) for x, _ in self.content])
 
     def disturbed(self, anew: Any = None, drawn: Any = ()) -> str | None:
-        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change; `drawn`: (generator of
-        which it draws by operations, its state before the first)."""
+        """What a call has changed, so that no program can stand for it.  `anew`: arrays that it may change;
+        `drawn`: (generator of which it draws by operations, its state before the first)."""
         if walk_with_names(self.roots, is_input_leaf).form != self.form:
             return f"a call changes {READ}"
         first = {id(bits_of(x)): (x, found) for x, found in drawn}
@@ -168,8 +172,9 @@ class ReadEnvironment:
                 restore(x, pickle.loads(before))
 
     def settle(self, anew: dict, program: Any, drawn: Any = ()) -> str | None:
-        """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason if no program can stand for
-        the function.  (An array that was followed, and of which the program reads nothing, is compared.)"""
+        """The recording is done, which followed these arrays, and drew of these generators.  Gives the reason
+        if no program can stand for the function.  (An array that was followed, and of which the program reads
+        nothing, is compared.)"""
         read = [*[x for _, x in program.captured], *[x for x, _ in program.written]]
         known = {id(x) for x in read}
         used = {k for k, x in anew.items() if k in known or any([may_share_memory(x, y) for y in read])}

@@ -29,7 +29,8 @@ def require_entries(plan: Any, args: tuple) -> None:
                 matrix = plan.matrix(plan.products((point, *rest)))
                 got = to_host(matrix @ v.reshape(-1))
                 size = to_host(abs(matrix) @ library.abs(v.reshape(-1))) + abs(wanted)
-            except (ArithmeticError, GuardError, np.linalg.LinAlgError):  # f is not defined at the point nearby
+            # f is not defined at the point nearby
+            except (ArithmeticError, GuardError, np.linalg.LinAlgError):
                 if point is x:
                     raise
                 return

@@ -398,7 +398,8 @@ def product_names(c: Any, z: np.ndarray, matrix: np.ndarray, turned: bool) -> np
     stack = z.shape[:-2]
     row, column = np.nonzero(matrix)
     bounds = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=matrix.shape[0]))])
-    columns = np.moveaxis(z.reshape(-1, *z.shape[-2:]), 1, 2).reshape(-1, z.shape[-2])  # each column of each z
+    # each column of each z
+    columns = np.moveaxis(z.reshape(-1, *z.shape[-2:]), 1, 2).reshape(-1, z.shape[-2])
     found = np.stack([c.sets.groups(bounds, one[column]) for one in columns]) if len(columns) else np.zeros((0, len(matrix)), np.int64)
     found = found.reshape(*stack, z.shape[-1], len(matrix))
     return found if turned else np.swapaxes(found, -1, -2)

@@ -70,7 +70,8 @@ def unite(a, b, out, first, start, items, count, keys, names, full, n):  # pragm
 
 
 @numba.njit(cache=True)
-def gather(bounds, members, out, first, start, items, count, full, n, mark, met, stamp):  # pragma: no cover (compiled)
+# pragma: no cover (compiled)
+def gather(bounds, members, out, first, start, items, count, full, n, mark, met, stamp):
     """Set out[k] to the union of members[bounds[k] : bounds[k + 1]] for k >= `first`.
 
     `mark` and `met` hold the last stamp at which a number or a set was visited."""

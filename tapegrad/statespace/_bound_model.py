@@ -31,6 +31,7 @@ class BoundModel:
         joseph: bool = False,
         prior: Any = None,
     ) -> FitResult:
-        """The maximum of the likelihood.  start, constraints, prior are dicts of some parameters; the rest as in `ss.fit`."""
+        """The maximum of the likelihood.  start, constraints, prior are dicts of some parameters; the rest as
+        in `ss.fit`."""
         problem = self.model.problem(self.data, start, constraints, joseph, None if prior is None else Prior(prior))
         return maximise(problem, method, options=options, progress=progress)

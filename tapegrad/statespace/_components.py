@@ -131,7 +131,8 @@ class Seasonal(ModelComponent):
 
 @dataclass(frozen=True)
 class Harmonics(ModelComponent):
-    """A seasonal pattern of waves at the harmonics of the period, each a random rotation (DK 3.2.2); one variance."""
+    """A seasonal pattern of waves at the harmonics of the period, each a random rotation (DK 3.2.2); one
+    variance."""
 
     period: float
     count: int

@@ -196,7 +196,8 @@ def stationary() -> Constraint:
 
 
 def invertible() -> Constraint:
-    """A constraint to the coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] + ...
+    """A constraint to the coefficients (k,) of an invertible moving average, y[t] = e[t] + theta[0] e[t-1] +
+    ...
 
     They are minus the coefficients of a stationary autoregression.
 

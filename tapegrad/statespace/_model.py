@@ -3,9 +3,9 @@
     x[t+1] = T[t] x[t] + c[t] + R[t] eta[t],   eta[t] ~ N(0, Q[t])        transition
     y[t]   = Z[t] x[t] + d[t] + eps[t],        eps[t] ~ N(0, H[t])        observation
 
-`LinearGaussian` is what the user writes; `ModelMatrices` is the same model after the checks, every matrix in one
-form and in the array library of the data.  The letters are those of J. Durbin and S. J. Koopman, Time Series
-Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
+`LinearGaussian` is what the user writes; `ModelMatrices` is the same model after the checks, every matrix in
+one form and in the array library of the data.  The letters are those of J. Durbin and S. J. Koopman, Time
+Series Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
 """
 
 from collections.abc import Callable, Sequence

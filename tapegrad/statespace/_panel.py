@@ -176,10 +176,10 @@ def fit_one_series(found: list[numpy.ndarray], b: int, build: Callable, y: numpy
 class SeriesGroup:
     """Series that begin in one way; `members` are their numbers.
 
-    As in `ModelPattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse start,
-    they enter the constants, which then differ by series; the series of a group have them at the same steps.
-    Otherwise all series are one group. `begins` then holds the beginning of each, and x is the theta of the
-    filter over their first rows."""
+    As in `ModelPattern`, theta = constant + slope @ x(u). If a few first observations determine a diffuse
+    start, they enter the constants, which then differ by series; the series of a group have them at the same
+    steps. Otherwise all series are one group. `begins` then holds the beginning of each, and x is the theta
+    of the filter over their first rows."""
 
     def __init__(
         self, members: numpy.ndarray, p: ModelPattern, series: numpy.ndarray, numbers: MapKernel, begins: Sequence[BeginPhase] = ()
@@ -386,7 +386,8 @@ class KernelGroup:
     def _errors(self, U: numpy.ndarray, H: numpy.ndarray) -> numpy.ndarray:
         """Return standard errors of the constrained parameters from the inverse of H; nan at a bound."""
         k, b = U.shape
-        J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])  # (i, parameter, b)
+        # (i, parameter, b)
+        J = numpy.stack([jvp(self.natural, (U,), (numpy.repeat(e[:, None], b, axis=1),))[1] for e in numpy.eye(k)])
         curvature = numpy.einsum("bii->bi", H)
         bound = self.parameters.bounded & (curvature < FLAT_CURVATURE)
         free = (~bound[:, :, None] & ~bound[:, None, :]) * H + numpy.where(bound, 1.0, 0.0)[:, :, None] * numpy.eye(k)

@@ -1,8 +1,8 @@
 """From a model function to its kernel.
 
 A pattern says which numbers of the matrices depend on the parameters, which entries are 0 and 1, how the
-filter begins, and what the data rows hold. All numbers of a model form one vector (`ConstantFields`). The kernel's
-theta is an affine map of those that depend on the parameters.
+filter begins, and what the data rows hold. All numbers of a model form one vector (`ConstantFields`). The
+kernel's theta is an affine map of those that depend on the parameters.
 
 If as many observations as a diffuse start has elements determine it, under a transition without parameters,
 the state after them is affine in the numbers (`filters.diffuse_start.Constants`). Otherwise the augmented

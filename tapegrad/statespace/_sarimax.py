@@ -1,10 +1,11 @@
-"""Seasonal autoregressive integrated moving averages with regressors, in the notation of G. E. P. Box and G. M. Jenkins:
+"""Seasonal autoregressive integrated moving averages with regressors, in the notation of G. E. P. Box and G.
+M. Jenkins:
 
     phi(B) Phi(B^s) w[t] = c + b t + theta(B) Theta(B^s) e[t],   w = (1 - B)^d (1 - B^s)^D (y - X beta)
 
-The model of y has the process w (Harvey's form, DK 3.4) and the last y before time t as states; the latter have an exact
-diffuse start.  If no data are missing, the likelihood is searched on the differenced series, which has the same one with
-fewer states: the first d + s D observations then stand outside."""
+The model of y has the process w (Harvey's form, DK 3.4) and the last y before time t as states; the latter
+have an exact diffuse start.  If no data are missing, the likelihood is searched on the differenced series,
+which has the same one with fewer states: the first d + s D observations then stand outside."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -298,7 +299,8 @@ class Arima(LibraryBound):
         )
 
     def _line(self, p: Mapping[str, Any], phi: Any) -> Any:
-        """The coefficients a of the mean mu[t] = sum a[k] t^k of w, for which phi(B) mu[t] = sum b[k] t^k; (degree + 1,).
+        """The coefficients a of the mean mu[t] = sum a[k] t^k of w, for which phi(B) mu[t] = sum b[k] t^k;
+        (degree + 1,).
 
         phi(B) t^j = t^j - sum phi[i] (t - i)^j, and the binomial formula gives its coefficients."""
         xp, n = self.xp, self.degree + 1

@@ -1,4 +1,5 @@
-"""The search for a maximum: an optimiser of SciPy with exact derivatives, then Newton steps to the last digit."""
+"""The search for a maximum: an optimiser of SciPy with exact derivatives, then Newton steps to the last
+digit."""
 
 from collections.abc import Mapping
 from typing import Any

@@ -374,8 +374,8 @@ class Structural:
         return FitProblem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
 
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
-        """The parts with what they imply: noise first, a level under a slope, a range for the period of a cycle, names that
-        differ."""
+        """The parts with what they imply: noise first, a level under a slope, a range for the period of a
+        cycle, names that differ."""
         kinds = {kind: [p for p in self.parts if isinstance(p, kind)] for kind in (Noise, Level, Trend)}
         for found in kinds.values():
             if len(found) > 1:

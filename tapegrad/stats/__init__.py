@@ -1,4 +1,5 @@
-"""Log densities and distribution functions with derivatives in the value and in all parameters, under SciPy's names.
+"""Log densities and distribution functions with derivatives in the value and in all parameters, under SciPy's
+names.
 
     norm.logpdf(x, loc=0, scale=1), pdf, cdf, sf, logcdf, logsf, ppf, isf
     gamma.logpdf(x, a, loc=0, scale=1) ...      shape parameters stand before loc and scale, as in scipy.stats
@@ -6,11 +7,12 @@
     poisson.logpmf(k, mu), binom.logpmf(k, n, p), bernoulli.logpmf(k, p), and cdf, sf, logcdf, logsf
     skew, kurtosis, zscore, gmean ...
 
-Arrays of NumPy or CuPy and Variables are taken alike and broadcast.  Outside the support a log density is -inf, with derivative
-zero.  A scale of zero or less gives nan.  `norm(loc, scale)` is a frozen distribution, whose parameters may be tracked.
+Arrays of NumPy or CuPy and Variables are taken alike and broadcast.  Outside the support a log density is
+-inf, with derivative zero.  A scale of zero or less gives nan.  `norm(loc, scale)` is a frozen distribution,
+whose parameters may be tracked.
 
-All other names are SciPy's own: functions and methods that run on plain values and raise NoRuleError for a tracked one.  Inside a
-transform a call that gets no tracked value is SciPy's, too."""
+All other names are SciPy's own: functions and methods that run on plain values and raise NoRuleError for a
+tracked one.  Inside a transform a call that gets no tracked value is SciPy's, too."""
 
 import functools
 from typing import Any

@@ -1,5 +1,6 @@
-"""Further families of densities.  Each is its functions of the standardised z; what follows from them is not written
-(`_families.completed`).  Sources: Johnson, Kotz & Balakrishnan, "Continuous Univariate Distributions"; SciPy's parameters."""
+"""Further families of densities.  Each is its functions of the standardised z; what follows from them is not
+written (`_families.completed`).  Sources: Johnson, Kotz & Balakrishnan, "Continuous Univariate
+Distributions"; SciPy's parameters."""
 
 import math
 

@@ -1,4 +1,5 @@
-"""What the families of distributions have in common: parameters, support, which function answers, SciPy's own."""
+"""What the families of distributions have in common: parameters, support, which function answers, SciPy's
+own."""
 
 import functools
 import math
@@ -24,7 +25,8 @@ QUIET = setting(all="ignore")
 
 
 def array_argument(x: Any) -> Any:
-    return shaping.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x  # (`isinstance` asks a Variable for its class)
+    # (`isinstance` asks a Variable for its class)
+    return shaping.nested_to_array(x) if issubclass(type(x), (list, tuple)) else x
 
 
 def number_like(a: Any, x: Any) -> Any:
@@ -36,7 +38,8 @@ def number_like(a: Any, x: Any) -> Any:
 
 
 def wide(x: Any) -> Any:
-    """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no scipy.stats, as it is."""
+    """x in at least double precision, as scipy.stats computes; of CuPy's arrays, for which there is no
+    scipy.stats, as it is."""
     if type(x) in (int, float):
         return np.float64(x)
     if type(x) in (np.float64, FLOAT):
@@ -126,9 +129,11 @@ rules(
 
 
 def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> Any:
-    """y with the value of SciPy's function of xs wherever the formula does not give that; the derivative is that of the formula.
+    """y with the value of SciPy's function of xs wherever the formula does not give that; the derivative is
+    that of the formula.
 
-    A recording, and a device, do without SciPy: there the formula stands, and nan for parameters that the family does not allow."""
+    A recording, and a device, do without SciPy: there the formula stands, and nan for parameters that the
+    family does not allow."""
     below = layout_of(y)
     if not (is_array(below) or is_scalar(below)):
         return y  # in a kernel
@@ -145,7 +150,8 @@ def as_scipy(family: "Continuous | Discrete", call: str, y: Any, *xs: Any) -> An
 
 
 class Distribution:
-    """What all have: SciPy's distribution of the same name answers for the methods that have no derivative here."""
+    """What all have: SciPy's distribution of the same name answers for the methods that have no derivative
+    here."""
 
     name: str
 
@@ -165,7 +171,8 @@ class Distribution:
 
 
 class Frozen:
-    """A distribution with its parameters: `norm(loc, scale).logpdf(x)`.  It stands for SciPy's, which a function captured, too."""
+    """A distribution with its parameters: `norm(loc, scale).logpdf(x)`.  It stands for SciPy's, which a
+    function captured, too."""
 
     def __init__(self, family: Distribution, args: tuple, given: dict):
         self._family, self._args, self._given = family, args, given
@@ -242,11 +249,13 @@ def of_count(call: str, answer: Callable, *outside: float) -> Callable:
 
 
 class Continuous(Distribution):
-    """A family of densities with location and scale.  Its functions of the standardised z and the shape parameters are given
-    as texts of mathematics below: `logpdf` and, where known, the distribution function in the forms that are exact.
+    """A family of densities with location and scale.  Its functions of the standardised z and the shape
+    parameters are given as texts of mathematics below: `logpdf` and, where known, the distribution function
+    in the forms that are exact.
 
-    `valid` says for which shape parameters these formulas are right.  For other parameters, at the ends of the support and where a
-    formula is not finite, the value is what SciPy's distribution gives; see `_as_scipy`."""
+    `valid` says for which shape parameters these formulas are right.  For other parameters, at the ends of
+    the support and where a formula is not finite, the value is what SciPy's distribution gives; see
+    `_as_scipy`."""
 
     def __init__(self, name: str, shapes: str = "", low: Any = -math.inf, high: Any = math.inf, valid: Callable = is_positive, **functions):
         self.name, self._shapes, self.valid = name, shapes.split(), valid
@@ -301,11 +310,13 @@ class Continuous(Distribution):
         return self._nan_at[call]
 
     def allowed(self, *params: Any) -> Any:
-        """Has the family a distribution of these shape parameters, loc and scale?  All are without derivatives."""
+        """Has the family a distribution of these shape parameters, loc and scale?  All are without
+        derivatives."""
         return self.valid(*params[:-2]) & (params[-1] > 0)
 
     def certain(self, call: str, y: Any, x: Any, *params: Any) -> Any:
-        """Where does the formula's y hold, so that SciPy's value need not be asked for?  All are without derivatives."""
+        """Where does the formula's y hold, so that SciPy's value need not be asked for?  All are without
+        derivatives."""
         ok = self.allowed(*params) & (abs(y) < math.inf)
         if call in ("ppf", "isf"):
             return ok & (x > 0) & (x < 1)
@@ -348,8 +359,8 @@ class Continuous(Distribution):
         return as_scipy(self, call, y, q, *shapes, loc, scale)
 
     def _solved(self, call: str, q: Any, shapes: tuple) -> Any:
-        """What SciPy finds, with the derivatives of two of Newton's steps from it: the first is right to first order, the second to third
-        order."""
+        """What SciPy finds, with the derivatives of two of Newton's steps from it: the first is right to
+        first order, the second to third order."""
         direct = self._function("cdf" if call == "ppf" else "sf")
         if xp(q) is not np:
             raise ArgumentError(f"scipy.stats.{self.name}.{call}: CuPy has no such function; move the arguments with a.get()")
@@ -382,8 +393,9 @@ def composed(f: Callable, g: Callable) -> Callable:
 
 
 def completed(given: dict) -> dict:
-    """The functions that follow from those given: from the logarithm of one tail the other tail; from the inverse of a logarithm,
-    `from_logcdf` or `from_logsf`, the quantiles from both sides; from the distribution function its logarithm."""
+    """The functions that follow from those given: from the logarithm of one tail the other tail; from the
+    inverse of a logarithm, `from_logcdf` or `from_logsf`, the quantiles from both sides; from the
+    distribution function its logarithm."""
     f = dict(given)
     for one, other, mine, its in (("cdf", "sf", "ppf", "isf"), ("sf", "cdf", "isf", "ppf")):
         log_one, log_other = "log" + one, "log" + other
@@ -407,8 +419,9 @@ def completed(given: dict) -> dict:
 
 
 class Discrete(Distribution):
-    """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.  `cdf` and `sf`, where
-    given, are functions of the whole part of k inside the support, which begins at `first`."""
+    """A family of probabilities of integers k, which are constants; derivatives are those in the parameters.
+    `cdf` and `sf`, where given, are functions of the whole part of k inside the support, which begins at
+    `first`."""
 
     def __init__(
         self, name: str, shapes: str, logpmf: Callable, inside: Callable, first: float = 0, valid: Callable = is_positive, **functions

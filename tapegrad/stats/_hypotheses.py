@@ -326,7 +326,8 @@ ROYSTON = (  # polynomials, by the lowest power first: Royston, Applied Statisti
 
 
 def royston_weights(n: int) -> np.ndarray:
-    """Of the order statistics: those of the scores of a normal sample, with the outermost by two polynomials."""
+    """Of the order statistics: those of the scores of a normal sample, with the outermost by two
+    polynomials."""
     if n == 3:
         return math.sqrt(0.5) * np.array([-1.0, 0.0, 1.0])
     m = np.asarray(ndtri((np.arange(1, n + 1) - 0.375) / (n + 0.25)))
@@ -390,7 +391,8 @@ def tukey_hsd(*args, equal_var=True):
         both = column(u) + u
         error, df = sqrt(0.5 * both), square(both) / (column(square(u) / (n - 1.0)) + square(u) / (n - 1.0))
     gaps = column(means) - means
-    apart = absolute(gaps) / error + np.eye(len(groups))  # no difference of a group from itself: SciPy's p-value is 1
+    # no difference of a group from itself: SciPy's p-value is 1
+    apart = absolute(gaps) / error + np.eye(len(groups))
     p = select(np.eye(len(groups)) > 0, 1.0, _integrated.studentized_range.sf(apart, k, df))
     result = TukeyHSDResult(gaps, p)
     result.intervals = k, df, error

@@ -1,4 +1,5 @@
-"""Families whose functions are sums or integrals without a closed form: each is taken with nodes that are constants, by operations."""
+"""Families whose functions are sums or integrals without a closed form: each is taken with nodes that are
+constants, by operations."""
 
 import math
 from typing import Any
@@ -40,7 +41,8 @@ def mills(x):
 
 
 def pareto_tail(z, u, s, a, b):
-    """(z / s, the difference that a Pareto tail on either side makes), of the law of exp(normal + exponential - exponential)."""
+    """(z / s, the difference that a Pareto tail on either side makes), of the law of exp(normal + exponential
+    - exponential)."""
     y = (log(z) - u) / s
     down, up = log_phi(y) + mills(a * s - y), log_phi(y) + mills(b * s + y)
     return y, (b * exp(down) - a * exp(up)) / (a + b)
@@ -188,7 +190,8 @@ STEP = NORMAL[1] - NORMAL[0]
 
 
 def between(w):
-    """The probability of a normal number between each of NORMAL and w more, from the nearer tail; by the density where w is small."""
+    """The probability of a normal number between each of NORMAL and w more, from the nearer tail; by the
+    density where w is small."""
     w = with_last_axis(w)
     small = primal_of(w) < 1e-6
     v = select(small, 1.0, w)
@@ -226,8 +229,9 @@ RIGHT = (
 
 
 def landau_parts(z: Any, over: bool) -> tuple:
-    """(The integral of exp(s log s + v s) along a line through its saddle, that of exp(-u log u - v u) sin(pi u)), v = pi z / 2 + log(pi /
-    2); `over`: the integrands over s and u.  The first is right on the left, the second on the right."""
+    """(The integral of exp(s log s + v s) along a line through its saddle, that of exp(-u log u - v u) sin(pi
+    u)), v = pi z / 2 + log(pi / 2); `over`: the integrands over s and u.  The first is right on the left, the
+    second on the right."""
     v = 0.5 * math.pi * z + math.log(0.5 * math.pi)
     left = primal_of(v) < 1.0
     near, far = with_last_axis(select(left, v, 1.0)), with_last_axis(select(left, 1.0, v))
@@ -289,7 +293,8 @@ def log_binomial(n, k):
 
 
 def log_draws(k, M, n, N):
-    """The logarithm of the number of ways to draw k of n and N - k of the M - n others; -inf where there is none."""
+    """The logarithm of the number of ways to draw k of n and N - k of the M - n others; -inf where there is
+    none."""
     inside = (k >= np.maximum(0.0, N - M + n)) & (k <= np.minimum(n, N))
     j = np.where(inside, k, np.maximum(0.0, N - M + n))
     return np.where(inside, log_binomial(n, j) + log_binomial(M - n, N - j), -np.inf)
@@ -307,7 +312,8 @@ def fisher_log(k, M, n, N, odds):
 
 
 def wallenius_log(k, M, n, N, odds):
-    """Balls of one colour are `odds` times as likely to be the next: an integral over the time until N are drawn."""
+    """Balls of one colour are `odds` times as likely to be the next: an integral over the time until N are
+    drawn."""
     M, n, N = plain_rule(M, n, N)
     x, rest, w = unit_nodes()
     time = np.where(x < 0.5, np.log(x), np.log1p(-np.minimum(rest, 0.5)))

@@ -27,9 +27,11 @@ def scipys_law(*xs, name, call, singular=False):
 
 
 class MultivariateNormal(Distribution):
-    """`logpdf(x, mean, cov)` and `pdf`: x (..., d), mean a number or (..., d), cov a number, (d,) variances or (..., d, d).
+    """`logpdf(x, mean, cov)` and `pdf`: x (..., d), mean a number or (..., d), cov a number, (d,) variances
+    or (..., d, d).
 
-    Leading axes broadcast.  The density is that of the symmetric part of cov, so the gradient in cov is symmetric.
+    Leading axes broadcast.  The density is that of the symmetric part of cov, so the gradient in cov is
+    symmetric.
     """
 
     def __init__(self):
@@ -59,7 +61,8 @@ class MultivariateNormal(Distribution):
         mean, cov = number_like(0.0 if mean is None else mean, x), number_like(cov, x)
         y, singular = self._log(x, mean, cov, allow_singular)
         y = exp(y) if call == "pdf" else y
-        if xp(y) is np and max(ndim(mean), ndim(cov) - 1) < 2:  # as SciPy takes them, which leaves out axes of length 1
+        # as SciPy takes them, which leaves out axes of length 1
+        if xp(y) is np and max(ndim(mean), ndim(cov) - 1) < 2:
             y = shaping.reshape(y, to=tuple([n for n in shape(y) if n != 1]))
             if singular:
                 given = [primal_of(v) for v in (x, mean, cov)]
@@ -102,7 +105,8 @@ class MultivariateNormal(Distribution):
         return -0.5 * quad - log_diagonal(L, d) - 0.5 * d * LOG_2PI, False
 
     def _of_singular(self, r: Any, cov: np.ndarray) -> Any:
-        """The log density in the space that a constant cov spans, or None where it is regular.  The limit is SciPy's."""
+        """The log density in the space that a constant cov spans, or None where it is regular.  The limit is
+        SciPy's."""
         w, u = np.linalg.eigh(cov)
         kept = w > 1e6 * np.finfo(w.dtype).eps * abs(w).max()
         if kept.all():
@@ -124,7 +128,8 @@ multivariate_normal = MultivariateNormal()
 
 
 class Law(Distribution):
-    """A law by its log density `log` of (value, parameters), given by their names; `mass`: of counts, whose functions are logpmf, pmf."""
+    """A law by its log density `log` of (value, parameters), given by their names; `mass`: of counts, whose
+    functions are logpmf, pmf."""
 
     def __init__(self, name: str, names: str, log: Any, mass: bool = False):
         self.name, self.names, self._log = name, names.split(), log

@@ -1,4 +1,5 @@
-"""Further statistics of samples under the names of scipy.stats: descriptions, trimmed samples, slopes, distances, bins, transformations."""
+"""Further statistics of samples under the names of scipy.stats: descriptions, trimmed samples, slopes,
+distances, bins, transformations."""
 
 import math
 from collections import namedtuple
@@ -287,8 +288,8 @@ def ppcc_plot(x, a, b, dist="tukeylambda", plot=None, N=80):
 
 
 def solve_score(score: Any, start: float, x: Any) -> Any:
-    """The root of score(s, x) that SciPy found: each of these steps of Newton, whose slope is a constant, has one order of its derivatives
-    more, and what the slope lacks is multiplied once more."""
+    """The root of score(s, x) that SciPy found: each of these steps of Newton, whose slope is a constant, has
+    one order of its derivatives more, and what the slope lacks is multiplied once more."""
     plain, h = primal_of(x), 1e-4
     slope = (score(start + h, plain) - score(start - h, plain)) / (2.0 * h)
     s = start + 0.0 * primal_of(red.sum(x))
@@ -370,8 +371,8 @@ RelfreqResult = namedtuple("RelfreqResult", "frequency lowerlimit binsize extrap
 
 
 def histogram_counts(a: Any, numbins: int, limits: Any, weights: Any) -> tuple:
-    """(..., the number of values, or from SciPy 1.18 on the sum of the weights).  Counts are constants, by weights they are linear; the
-    bins move with the ends of the sample."""
+    """(..., the number of values, or from SciPy 1.18 on the sum of the weights).  Counts are constants, by
+    weights they are linear; the bins move with the ends of the sample."""
     a = reshape(array_argument(a), to=(-1,))
     if limits is None:
         low, high = red.amin(a), red.amax(a)

@@ -1,4 +1,5 @@
-"""Statistics of samples, and densities estimated from them, under the names of scipy.stats; and laws of vectors and matrices."""
+"""Statistics of samples, and densities estimated from them, under the names of scipy.stats; and laws of
+vectors and matrices."""
 
 import builtins
 import math
@@ -263,8 +264,8 @@ def t_test(name: str, difference: Any, error: Any, df: Any, alternative: str) ->
 
 
 def error_of_two(u: Any, n: Any, v: Any, m: Any, equal_var: bool) -> tuple:
-    """The standard error of the difference of two means, of n and m numbers with the variances u and v, and its degrees of freedom
-    (Welch's, where the variances are not taken for equal)."""
+    """The standard error of the difference of two means, of n and m numbers with the variances u and v, and
+    its degrees of freedom (Welch's, where the variances are not taken for equal)."""
     if equal_var:
         df = n + m - 2.0
         return sqrt(((n - 1) * u + (m - 1) * v) / df * (1.0 / n + 1.0 / m)), df
@@ -398,7 +399,8 @@ def yeojohnson_llf(lmb, data, *, axis=0, nan_policy="propagate", keepdims=False)
 
 
 class GaussianKDE:
-    """scipy.stats.gaussian_kde of data that may be tracked, at points that may be; without either it is SciPy's own that answers."""
+    """scipy.stats.gaussian_kde of data that may be tracked, at points that may be; without either it is
+    SciPy's own that answers."""
 
     def __init__(self, dataset: Any, bw_method: Any = None, weights: Any = None):
         self._given = (dataset, bw_method, weights)

@@ -1,5 +1,5 @@
-"""What functions read is unchanged, changed or unknown: objects of many kinds, by many routes, changed between calls of whatever keeps
-results.  The answer is that of a plain call, or an error of tapegrad's."""
+"""What functions read is unchanged, changed or unknown: objects of many kinds, by many routes, changed
+between calls of whatever keeps results.  The answer is that of a plain call, or an error of tapegrad's."""
 
 import array
 import collections
@@ -386,7 +386,8 @@ def as_it_was(tmp_path, monkeypatch):
 
 
 def outcome(name, route, consumer):
-    """One object, read by one route, is changed twice: results are those of plain calls, or an error of tapegrad's comes."""
+    """One object, read by one route, is changed twice: results are those of plain calls, or an error of
+    tapegrad's comes."""
     make, read, change = KINDS[name]
     globals()["LEVEL"] = LEVELS["level"] = 1.5
     os.environ["OF_A_KIND"] = "1.5"
@@ -427,7 +428,8 @@ def test_each_kind_by_each_route(consumer):
 
 
 def test_a_class_is_searched_only_where_all_of_its_memory_is_known():
-    """Classes made at random: those with a class of C among their bases that keeps more are not open, however many lie between."""
+    """Classes made at random: those with a class of C among their bases that keeps more are not open, however
+    many lie between."""
     rng = np.random.default_rng(0)
     known = [object, int, float, str, bytes, tuple, list, dict, set, Exception, types.SimpleNamespace, np.ndarray, collections.deque]
     more = [array.array, io.StringIO, random.Random, operator.attrgetter, io.BytesIO, decimal.Decimal, itertools.count, ctypes.c_double]

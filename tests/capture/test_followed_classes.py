@@ -1,4 +1,5 @@
-"""Arrays reached through classes of every kind: what overrides what, and which methods run, is as in a plain call."""
+"""Arrays reached through classes of every kind: what overrides what, and which methods run, is as in a plain
+call."""
 
 import abc
 import collections

@@ -1,5 +1,6 @@
-"""Iterators made outside: the user's own gives the items, each as what stands for it; and what reads like one: views of dicts, weak
-proxies, functions of elements, context variables, futures, exceptions.  And captured views keep their layout."""
+"""Iterators made outside: the user's own gives the items, each as what stands for it; and what reads like
+one: views of dicts, weak proxies, functions of elements, context variables, futures, exceptions.  And
+captured views keep their layout."""
 
 import collections
 import concurrent.futures
@@ -40,7 +41,8 @@ MAKERS = {
 
 
 def drawn(make, transform):
-    """(derivative, what the buffer holds, how many items are left) of a program that writes the buffer by name and by item."""
+    """(derivative, what the buffer holds, how many items are left) of a program that writes the buffer by
+    name and by item."""
     buf = np.ones(3)
     items = make(buf)
 
@@ -248,7 +250,8 @@ def v_times(v):
 
 
 def test_functions_of_elements():
-    """`numpy.vectorize` and `numpy.frompyfunc` outside of f: the function in them reads what f has written."""
+    """`numpy.vectorize` and `numpy.frompyfunc` outside of f: the function in them reads what f has
+    written."""
     buf = np.ones(3)
     each = np.vectorize(lambda a: a * a + buf[0])
     some = np.frompyfunc(lambda a: buf[1] * a, 1, 1)

@@ -1,7 +1,9 @@
-"""Memory in other hands: code that knows nothing of tapegrad reads, writes and keeps an array that records hold.
+"""Memory in other hands: code that knows nothing of tapegrad reads, writes and keeps an array that records
+hold.
 
-Each program writes an array by some such route between uses of it; derivatives in both modes are compared with differences of the
-plain program, and what the captured array holds afterwards with what a plain call leaves there."""
+Each program writes an array by some such route between uses of it; derivatives in both modes are compared
+with differences of the plain program, and what the captured array holds afterwards with what a plain call
+leaves there."""
 
 import ctypes
 import gc
@@ -250,7 +252,8 @@ def test_views_that_others_keep():
 
 
 def test_plain_memory_that_has_got_two_names():
-    """numpy.asarray and its like of an array that is no Variable is that array: written by the other name it must not change."""
+    """numpy.asarray and its like of an array that is no Variable is that array: written by the other name it
+    must not change."""
 
     def f(x):
         d = scipy.signal.windows.hann(5)[1:4]
@@ -393,7 +396,8 @@ def test_a_draw_with_a_tracked_parameter():
 
 
 def sequence(seed):
-    """A program of a dozen steps on one array: used, written with plain and tracked values, written by others."""
+    """A program of a dozen steps on one array: used, written with plain and tracked values, written by
+    others."""
     rng = np.random.default_rng(seed)
     begin, held = list(BUFFERS.values())[rng.integers(len(BUFFERS))]()
     # (left out: what wants contiguous memory)

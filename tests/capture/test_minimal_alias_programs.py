@@ -1,4 +1,5 @@
-"""Programs that the random graphs, views and foreign writes found wrong in silence, each as small as it became.
+"""Programs that the random graphs, views and foreign writes found wrong in silence, each as small as it
+became.
 
 Each is right, or raises.  f has `x` of three elements and returns `s`; `red` and `fit` and the modules are
 those of `judged_routes.PRELUDE`."""

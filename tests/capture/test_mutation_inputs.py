@@ -369,7 +369,8 @@ def test_a_captured_array_rebound_to_another_size(xp):
 
 @pytest.mark.cupy_only
 def test_numbers_become_arrays_where_they_are_needed(xp):
-    """A tracked number belongs to no device: what CuPy makes of it, or writes of a list of it, lies on the device."""
+    """A tracked number belongs to no device: what CuPy makes of it, or writes of a list of it, lies on the
+    device."""
 
     def f(x, y):
         a = xp.full((2, 3), x) + xp.linspace(0.0, y, 3)

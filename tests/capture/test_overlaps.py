@@ -1,4 +1,5 @@
-"""Arrays that share memory: writes whose source lies in their target, and the questions whether two arrays share memory.
+"""Arrays that share memory: writes whose source lies in their target, and the questions whether two arrays
+share memory.
 
 The judge is NumPy, which buffers some of these writes and does others element by element."""
 

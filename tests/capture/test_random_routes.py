@@ -1,7 +1,8 @@
-"""Random object graphs, view chains and foreign writes: the derivative is right, or an error of tapegrad's own is raised.
+"""Random object graphs, view chains and foreign writes: the derivative is right, or an error of tapegrad's
+own is raised.
 
-The judge is NumPy, running the same text at points of a line (`judged_routes.py`).  A failure prints the smallest text that is
-still wrong.  With `-rP` each test prints how many were right and how many raised."""
+The judge is NumPy, running the same text at points of a line (`judged_routes.py`).  A failure prints the
+smallest text that is still wrong.  With `-rP` each test prints how many were right and how many raised."""
 
 from collections import Counter
 
@@ -17,8 +18,10 @@ import tapegrad as tg
 
 SEARCHERS = {"graphs": random_graphs.draw, "views": random_views.draw, "foreign": random_foreign.draw}
 BATCH = 40
-FOREIGN = {"graphs": 0.1, "views": 0.2, "foreign": 0.1}  # the share that may raise an exception that is not tapegrad's own: loud, but poor
-LOUD = {"graphs": 0.25, "views": 0.4, "foreign": 0.45}  # the share that may raise at all, give or take what chance does in one batch
+# the share that may raise an exception that is not tapegrad's own: loud, but poor
+FOREIGN = {"graphs": 0.1, "views": 0.2, "foreign": 0.1}
+# the share that may raise at all, give or take what chance does in one batch
+LOUD = {"graphs": 0.25, "views": 0.4, "foreign": 0.45}
 DEEP = 3  # one program in so many is judged in second order and at a second call
 
 
@@ -133,7 +136,8 @@ def test_a_wrong_second_derivative_is_seen(monkeypatch):
 
 
 def test_what_is_left_is_seen(monkeypatch):
-    """A captured array that is not as a plain call leaves it, an argument that was written, a Variable that stayed."""
+    """A captured array that is not as a plain call leaves it, an argument that was written, a Variable that
+    stayed."""
     exact = tg.value_and_grad
 
     def careless(change):
@@ -181,7 +185,8 @@ def test_the_same_seed_gives_the_same_program(kind):
 
 
 def test_links_are_views():
-    """The links of view chains share memory with what they are given: some that every user knows are among them."""
+    """The links of view chains share memory with what they are given: some that every user knows are among
+    them."""
     found = {text for texts in random_views.links() for text in texts}
     assert {"{a}.T", "np.ravel({a})", "{a}.view()", "np.diagonal({a})", "np.real({a})", "{a}.conj()", "np.einsum('ii->i', {a})"} <= found
     a = np.full((3, 3), 0.5)

@@ -1,6 +1,8 @@
-"""Tracked values that a function reads, or keeps, by ways that nobody listed: the derivative is right, or there is an error.
+"""Tracked values that a function reads, or keeps, by ways that nobody listed: the derivative is right, or
+there is an error.
 
-What takes a function of plain values (a rule, a solver, a sparse matrix) or calls it again (a checkpoint) asks its result, not its ways."""
+What takes a function of plain values (a rule, a solver, a sparse matrix) or calls it again (a checkpoint)
+asks its result, not its ways."""
 
 import numpy as np
 import pytest

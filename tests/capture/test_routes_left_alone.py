@@ -1,6 +1,8 @@
-"""What a shadow does not follow cannot be silent: a written array that another way reaches, or that another way changes.
+"""What a shadow does not follow cannot be silent: a written array that another way reaches, or that another
+way changes.
 
-Every program here is right or raises RouteError; the holders are of kinds that nobody listed in the shadow."""
+Every program here is right or raises RouteError; the holders are of kinds that nobody listed in the
+shadow."""
 
 import atexit
 import collections
@@ -206,7 +208,8 @@ def right_or_route_error(program, right):
 
 
 def few(names, searched):
-    """All names; of those that end in a search of the whole process, which takes seconds in one with many objects, one by default."""
+    """All names; of those that end in a search of the whole process, which takes seconds in one with many
+    objects, one by default."""
     late = [name for name in names if name in searched][1:]
     return [pytest.param(name, marks=pytest.mark.long) if name in late else name for name in names]
 
@@ -491,7 +494,8 @@ class Owner:
 
 @pytest.mark.parametrize("where", ["cell", "attribute", "item", "default"])
 def test_references_that_are_all_known_end_the_search(where, monkeypatch):
-    """With a logger in reach, which leads to much, nothing is searched where no other object can refer to the array."""
+    """With a logger in reach, which leads to much, nothing is searched where no other object can refer to the
+    array."""
     log, owner, table, cell = logging.getLogger("tapegrad.test.routes"), Owner(np.zeros(3)), {"a": np.zeros(3)}, np.zeros(3)
 
     def f(v, of=np.zeros(3)):  # noqa: B008

@@ -1,5 +1,5 @@
-"""Transforms in several threads over one captured array: each has the derivative of the numbers that it saw, at whatever point
-the others write the array back; the last to finish leaves its contents."""
+"""Transforms in several threads over one captured array: each has the derivative of the numbers that it saw,
+at whatever point the others write the array back; the last to finish leaves its contents."""
 
 import sys
 import threading
@@ -17,7 +17,8 @@ def test_threads_are_forgotten():
 
 
 class Gate:
-    """Called, it lets the other thread run its transform, and waits for the end of it.  (f reaches the gate, not the thread.)"""
+    """Called, it lets the other thread run its transform, and waits for the end of it.  (f reaches the gate,
+    not the thread.)"""
 
     def __init__(self):
         self.go, self.done = threading.Event(), threading.Event()
@@ -30,7 +31,8 @@ class Gate:
 
 @pytest.fixture
 def writer(xp):
-    """`writer(buf, value)`: a gate; another thread fills buf with the value by a transform of its own at each call."""
+    """`writer(buf, value)`: a gate; another thread fills buf with the value by a transform of its own at each
+    call."""
     started, errors, stop = [], [], threading.Event()
 
     def make(buf, value):

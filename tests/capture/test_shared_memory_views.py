@@ -1,4 +1,5 @@
-"""Captured arrays over one memory become views of one: named by their elements, whatever the width and order of the memory."""
+"""Captured arrays over one memory become views of one: named by their elements, whatever the width and order
+of the memory."""
 
 import numpy as np
 import pytest
@@ -171,7 +172,8 @@ LINKS = {
 
 
 def linear(seed):
-    """A linear function that reads a complex array by a chain of views, in which real and imaginary parts and windows meet."""
+    """A linear function that reads a complex array by a chain of views, in which real and imaginary parts and
+    windows meet."""
     rng = np.random.default_rng(seed)
     a = rng.normal(size=(4, 3, 3)) + 1j * rng.normal(size=(4, 3, 3))
     chain = []

@@ -1,4 +1,5 @@
-"""A tracked value answers questions of type as the number or array that it stands for.  The judge is the plain value itself."""
+"""A tracked value answers questions of type as the number or array that it stands for.  The judge is the
+plain value itself."""
 
 import collections.abc
 import copy
@@ -187,7 +188,8 @@ def test_the_branch_of_a_plain_call_is_taken(f):
 
 
 def test_random_questions_of_numbers():
-    """Operators and functions of numbers, by random sequences: the type and value are those of the plain value."""
+    """Operators and functions of numbers, by random sequences: the type and value are those of the plain
+    value."""
     rng = np.random.default_rng(5)
     steps = [
         lambda v: v + 1, lambda v: 2.5 * v, lambda v: v**2, lambda v: -v, abs, lambda v: v / 3, np.sin, np.float64(2.0).__mul__,

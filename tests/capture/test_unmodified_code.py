@@ -140,7 +140,8 @@ PARAMETERS = np.array([1.5, 1.0, 0.8, 2.0])
 
 
 def loaded(name, as_numbers):
-    """`as_numbers`: its coefficients are floats already; else nodepy asks SymPy for them, and its caches, at each call."""
+    """`as_numbers`: its coefficients are floats already; else nodepy asks SymPy for them, and its caches, at
+    each call."""
     method = runge_kutta.loadRKM(name)
     return method.__num__() if as_numbers else method
 

@@ -1,4 +1,5 @@
-"""Buffers that are written whole: the tape takes the array over, and who writes the one afterwards does not change the other.
+"""Buffers that are written whole: the tape takes the array over, and who writes the one afterwards does not
+change the other.
 
 The judge of the random programs is the complex step, of the same text."""
 

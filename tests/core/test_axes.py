@@ -1,6 +1,8 @@
-"""Random programs on each axis of what ordinary code does besides arithmetic: right, or refused by an error of tapegrad's, never wrong.
+"""Random programs on each axis of what ordinary code does besides arithmetic: right, or refused by an error
+of tapegrad's, never wrong.
 
-`python tests/core/test_axes.py FIRST NUMBER` judges that many programs from seed FIRST, the axes by turns, and prints one table."""
+`python tests/core/test_axes.py FIRST NUMBER` judges that many programs from seed FIRST, the axes by turns,
+and prints one table."""
 
 import sys
 import warnings
@@ -79,7 +81,8 @@ def hashing(seed):
 
 
 def interrupts(seed):
-    """An exception at one instruction; afterwards the same call, and one of a new function, give what they gave."""
+    """An exception at one instruction; afterwards the same call, and one of a new function, give what they
+    gave."""
     r = np.random.default_rng(seed)
     program = draw(seed)
     make, x = maker(program, np)[0], argument(seed, np)[0]

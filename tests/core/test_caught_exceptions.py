@@ -1,6 +1,8 @@
-"""Functions that go on where an operation raises or warns: recorded, batched, as sparse plans, at points on both sides.
+"""Functions that go on where an operation raises or warns: recorded, batched, as sparse plans, at points on
+both sides.
 
-A plain call of NumPy's and differences judge plain transforms, which judge the rest: the same number, the same error, or one of ours."""
+A plain call of NumPy's and differences judge plain transforms, which judge the rest: the same number, the
+same error, or one of ours."""
 
 import itertools
 import warnings
@@ -81,7 +83,8 @@ def judged(program, form, on_change, filters, found, compile="auto"):
 
 
 def of_plain(program):
-    """Is the eager transform that of the plain function?  Its value is, and differences give the gradient where both sides go one way."""
+    """Is the eager transform that of the plain function?  Its value is, and differences give the gradient
+    where both sides go one way."""
     for x in POINTS:
         f, _ = program.make()
         want, (got, _) = outcome(f, x), plainly("value", program.make, x)
@@ -95,7 +98,8 @@ def of_plain(program):
             steps = [(x - 1e-6 * e, x + 1e-6 * e) for e in np.eye(2)]
             same = np.isfinite(want) and all([program.ways(z) == program.ways(x) for pair in steps for z in pair])
             sides = [(program.make()[0](a), program.make()[0](b)) for a, b in steps] if same else []
-            same = same and all([abs(a + b - 2 * want) <= 1e-7 * (1 + abs(want)) for a, b in sides])  # no kink, as of a root at zero
+            # no kink, as of a root at zero
+            same = same and all([abs(a + b - 2 * want) <= 1e-7 * (1 + abs(want)) for a, b in sides])
             differences = [(b - a) / 2e-6 for a, b in sides] if same else gradient
         assert np.allclose(value, want, 1e-12, equal_nan=True), program.text
         assert not x.all() or np.allclose(gradient, differences, 2e-4, 2e-4, equal_nan=True), (x, gradient, differences, program.text)
@@ -119,7 +123,8 @@ def batched(program, found):
                     alone = tg.vmap(transform(program.make()[0]), chunk=1)(np.stack(some))
                     assert agree(alone, want), f"{alone!r} instead of {want}\n{program.text}"
                     found["one by one"] += 1
-            elif failed and program.kind == "state space" and not isinstance(got, Exception):  # a sample that is no model is nan
+            # a sample that is no model is nan
+            elif failed and program.kind == "state space" and not isinstance(got, Exception):
                 for y, w in zip(got, want, strict=True):
                     assert np.isnan(y).any() if isinstance(w, Exception) else agree(y, w) or np.isnan(y).any(), (
                         f"{got}, {want}\n{program.text}"

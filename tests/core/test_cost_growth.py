@@ -1,4 +1,5 @@
-"""What a call costs is in proportion to what it does: views of views, captured memory, trees, calls of Python's."""
+"""What a call costs is in proportion to what it does: views of views, captured memory, trees, calls of
+Python's."""
 
 import gc
 import random
@@ -37,7 +38,8 @@ def test_transposes_of_transposes(n):
 
 
 def steps(draw, shape, n):
-    """A chain of functions that NumPy answers with views, for an array of this shape, and the shape at the end."""
+    """A chain of functions that NumPy answers with views, for an array of this shape, and the shape at the
+    end."""
     found, a = [], np.zeros(shape)
     for _ in range(n):
         kinds = ["transpose", "flat", "slice", "split"]
@@ -72,7 +74,8 @@ def steps(draw, shape, n):
 
 @pytest.mark.parametrize("seed", range(60))
 def test_long_chains_of_views(seed):
-    """Read and written, of cold and hot arrays; the judge is NumPy, for the function is linear but for a square at the end."""
+    """Read and written, of cold and hot arrays; the judge is NumPy, for the function is linear but for a
+    square at the end."""
     draw, rng = random.Random(seed), np.random.default_rng(seed)
     shape = draw.choice([(64,), (8, 6), (3, 4, 5)])
     chain, end = steps(draw, shape, draw.randrange(4, 25))
@@ -233,7 +236,8 @@ def test_trees_that_f_changes_are_its_own():
 
 @pytest.mark.unsealed
 def test_calls_of_a_gradient():
-    """(Once there were 291 for the vector, 93 for each leaf of the tree, 19 for each captured array, 14 for each function.)"""
+    """(Once there were 291 for the vector, 93 for each leaf of the tree, 19 for each captured array, 14 for
+    each function.)"""
 
     def f(x):
         return (x * x).sum()
@@ -252,7 +256,8 @@ def test_calls_of_a_gradient():
     def tree(n):
         return [np.ones(3) for _ in range(n)]
 
-    assert calls(lambda: tg.grad(f)(X)) < (150 if "tapegrad._fast" in sys.modules else 260)  # (without the short ways 236)
+    # (without the short ways 236)
+    assert calls(lambda: tg.grad(f)(X)) < (150 if "tapegrad._fast" in sys.modules else 260)
     assert calls(lambda: tg.grad(g)(tree(110))) - calls(lambda: tg.grad(g)(tree(10))) < 60 * 100
     for of in (reads, functions):
         few, many = of(10), of(110)

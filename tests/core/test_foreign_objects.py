@@ -1,8 +1,9 @@
-"""Ways out of the tracked world: object arrays, masked arrays, matrices and other subclasses, pandas, arrays of other libraries,
-functions that call functions, errors that were swallowed, text.  Right, or an error that names the thing.
+"""Ways out of the tracked world: object arrays, masked arrays, matrices and other subclasses, pandas, arrays
+of other libraries, functions that call functions, errors that were swallowed, text.  Right, or an error that
+names the thing.
 
-The judge is the plain call itself and its differences; a search puts each kind of foreign argument into every operation's line
-of tests/support/cases.py."""
+The judge is the plain call itself and its differences; a search puts each kind of foreign argument into every
+operation's line of tests/support/cases.py."""
 
 import contextlib
 import decimal

@@ -139,8 +139,8 @@ def test_case_15_product_with_a_zero(xp):
 
 
 def test_case_16_repeated_eigenvalues(xp):
-    """A smooth function of the eigenvectors: sum(V exp(w) V^T) at diag(1, 1, 2, 3).  At a diagonal matrix the derivative is by the
-    triangle that is read: an entry below the diagonal stands for its pair."""
+    """A smooth function of the eigenvectors: sum(V exp(w) V^T) at diag(1, 1, 2, 3).  At a diagonal matrix the
+    derivative is by the triangle that is read: an entry below the diagonal stands for its pair."""
 
     def f(A):
         w, V = xp.linalg.eigh(A)
@@ -165,7 +165,8 @@ def test_case_17_indefinite_cholesky(xp):
     else:
         assert np.isnan(host(tg.grad(f)(A))).any()
     close(tg.grad(f)(xp.eye(2)), [[0.5, 0.0], [1.0, 0.5]])  # diagonal: by the triangle that is read
-    close(tg.grad(f)(xp.array([[1.0, 0.6], [0.6, 1.0]])), [[0.425, 0.125], [0.125, 0.625]])  # symmetric: halves
+    # symmetric: halves
+    close(tg.grad(f)(xp.array([[1.0, 0.6], [0.6, 1.0]])), [[0.425, 0.125], [0.125, 0.625]])
 
 
 def test_case_18_singular_solve(xp):

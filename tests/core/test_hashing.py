@@ -1,6 +1,8 @@
-"""Random programs that put numbers into sets and dicts: each takes the branch of the plain call, in every mode, or says that it cannot.
+"""Random programs that put numbers into sets and dicts: each takes the branch of the plain call, in every
+mode, or says that it cannot.
 
-The judge is the plain program: its values, and its differences at points where no two numbers are equal that were not."""
+The judge is the plain program: its values, and its differences at points where no two numbers are equal that
+were not."""
 
 import collections
 
@@ -73,7 +75,8 @@ INNER = [lambda x: x, lambda x: x * 1.0, lambda x: np.maximum(x, 0.6), lambda x:
 
 
 def program(rng):
-    """A function of a vector of four numbers, some of which are those of the table, and equal to each other."""
+    """A function of a vector of four numbers, some of which are those of the table, and equal to each
+    other."""
     outer, inner = [PIECES[k] for k in rng.integers(len(PIECES), size=2)], INNER[rng.integers(len(INNER))]
     f = lambda x: outer[0](inner(x)) + outer[1](x) * x[0]
     return f, rng.choice([0.5, 1.5, 2.5, 0.7, 1.1, 1.9], size=4)

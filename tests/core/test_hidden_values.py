@@ -1,4 +1,5 @@
-"""The engine under a trace that keeps the values to itself: right or loud, never wrong; and the loud ones are few.
+"""The engine under a trace that keeps the values to itself: right or loud, never wrong; and the loud ones are
+few.
 
 What batching and recording need of it, before they are there."""
 
@@ -84,7 +85,8 @@ def between(seeds):
         make = maker(draw(seed), np)[0]
         x, v = argument(seed, np)
         mixed = lambda ys: ys[0] * 1.3 + ys[1] * ys[1] * 0.2
-        hidden = lambda f: lambda x: mixed([y[0] for y in at_both(f, (x * 1.0,), (x * 1.0001,))])  # both packed, as below
+        # both packed, as below
+        hidden = lambda f: lambda x: mixed([y[0] for y in at_both(f, (x * 1.0,), (x * 1.0001,))])
         known = lambda x, make=make: mixed([make()[0](x * 1.0), make()[0](x * 1.0001)])
         with np.errstate(all="ignore"):
             for form, lift in FORMS.items():

@@ -1,9 +1,9 @@
-"""An interrupt may strike between any two instructions of tapegrad.  It comes out as it is, and afterwards everything is as before:
-nothing is open, NumPy's settings, the collector and the user's objects are as they were or as the function left them, and the next
-call gives the right numbers.
+"""An interrupt may strike between any two instructions of tapegrad.  It comes out as it is, and afterwards
+everything is as before: nothing is open, NumPy's settings, the collector and the user's objects are as they
+were or as the function left them, and the next call gives the right numbers.
 
-Two searches: an exception at the k-th instruction, for every k (by default a sample that differs from day to day), and real signals at
-random times."""
+Two searches: an exception at the k-th instruction, for every k (by default a sample that differs from day to
+day), and real signals at random times."""
 
 import contextlib
 import datetime
@@ -300,7 +300,8 @@ def signalled(name, count):
             call, check = program()
             call()
         error = interrupted(call, TODAY.uniform(1e-5, 2 * max(usual, 1e-3)))
-        assert type(error) is KeyboardInterrupt or (error is None and name == "checkpoint"), (name, n, error)  # (`DESTRUCTORS`)
+        # (`DESTRUCTORS`)
+        assert type(error) is KeyboardInterrupt or (error is None and name == "checkpoint"), (name, n, error)
         check_closed(before)
         check()
         if n % 10 == 0:

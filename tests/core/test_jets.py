@@ -52,7 +52,8 @@ def with_transforms(xp, tg, x):
 
 
 def test_jets_agree_with_closed_forms():
-    """Transforms nest, and what they leave in a captured array is a constant of theirs, not of the outer one."""
+    """Transforms nest, and what they leave in a captured array is a constant of theirs, not of the outer
+    one."""
     x, v = np.array([0.6, 0.4, 0.9]), np.array([0.3, -1.0, 0.5])
     a, b, c = x
     value, gradient, product = derivatives(with_transforms, x, v)

@@ -1,4 +1,5 @@
-"""What is a nan and does not matter, since it is overwritten or left out, has no part in a gradient: in reverse mode as in forward mode."""
+"""What is a nan and does not matter, since it is overwritten or left out, has no part in a gradient: in
+reverse mode as in forward mode."""
 
 import random
 

@@ -1,5 +1,6 @@
-"""A record's saved values can be changed by nobody: every operation as "operate, overwrite each operand, setting and result in place,
-then sweep".  Forward mode, which computes derivatives at once, is the reference."""
+"""A record's saved values can be changed by nobody: every operation as "operate, overwrite each operand,
+setting and result in place, then sweep".  Forward mode, which computes derivatives at once, is the
+reference."""
 
 import dis
 import functools
@@ -38,7 +39,8 @@ def overwrite(x):
 
 
 def rebuilt(x, operands, xp=np):
-    """The arguments x with its float arrays taken from the iterator `operands`, other arrays and lists copied."""
+    """The arguments x with its float arrays taken from the iterator `operands`, other arrays and lists
+    copied."""
     if active(x) and isinstance(x, np.ndarray):
         return next(operands)
     if type(x) in (list, tuple):
@@ -84,7 +86,8 @@ BUFFERS = {
 
 
 def program(f, args, kwargs, kind, tracked, xp):
-    """(function of the float arrays, the arrays).  `tracked`: which of them are, where the kind is 'a plain array'."""
+    """(function of the float arrays, the arrays).  `tracked`: which of them are, where the kind is 'a plain
+    array'."""
     arrays = [xp.asarray(a) for a in floats((args, list(kwargs.values())))]
     captured = [xp.zeros_like(a) for a in arrays]
     weights: list = []
@@ -251,7 +254,8 @@ def test_settings_are_kept_like_operands():
 
 
 def test_what_a_rule_reads():
-    """By its code, against what `dis` says of it; the name of an argument as text, in a rule that raises, is no reading."""
+    """By its code, against what `dis` says of it; the name of an argument as text, in a rule that raises, is
+    no reading."""
 
     def by_dis(rule):
         lines = [i for i in dis.get_instructions(rule) if any([kind in i.opname for kind in ("FAST", "DEREF", "CLOSURE", "CELL")])]

@@ -1,5 +1,5 @@
-"""The memory order of results and arguments: whether a reshape is a view or a copy depends on it, so a program that writes through one
-shows a difference."""
+"""The memory order of results and arguments: whether a reshape is a view or a copy depends on it, so a
+program that writes through one shows a difference."""
 
 import itertools
 from collections import Counter
@@ -369,7 +369,8 @@ def test_a_repeated_argument_is_read_only(made):
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 6, 7])
 @pytest.mark.parametrize("step", [1, 2, 3, -1, -2])
 def test_an_argument_with_gaps_is_written_as_it_lies(columns, step):
-    """Rows may begin in the gap that the last one ends with; and what is taken of it is joined as before, no more."""
+    """Rows may begin in the gap that the last one ends with; and what is taken of it is joined as before, no
+    more."""
     whole = np.random.default_rng(0).random((4, columns))
 
     def f(x):

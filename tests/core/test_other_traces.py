@@ -1,5 +1,5 @@
-"""What a trace that is neither Tape nor Dual is given: entry points, slots and fields of its own, safe rules where it hides values;
-and the file of short ways, without which the engine runs."""
+"""What a trace that is neither Tape nor Dual is given: entry points, slots and fields of its own, safe rules
+where it hides values; and the file of short ways, without which the engine runs."""
 
 import ast
 import os
@@ -74,7 +74,8 @@ def test_a_third_trace_nests_with_derivatives(place):
 
 @pytest.mark.parametrize("f", [lambda x: np.sin(x), lambda x: x * x, lambda x: x * 2.0, lambda x: x.sum(), lambda x: W * x])
 def test_a_third_trace_gets_a_generated_entry(f):
-    """The arguments come lowered: `bind` looks at none of them.  (Through NumPy's protocol there is more on the way.)"""
+    """The arguments come lowered: `bind` looks at none of them.  (Through NumPy's protocol there is more on
+    the way.)"""
     trace = Counting()
     x = trace.watch(X)
     f(x)

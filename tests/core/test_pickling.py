@@ -1,5 +1,5 @@
-"""Kernels, transforms and results are pickled and copied where the user's functions can be, and raise where they cannot; processes of
-both kinds map them."""
+"""Kernels, transforms and results are pickled and copied where the user's functions can be, and raise where
+they cannot; processes of both kinds map them."""
 
 import copy
 import dataclasses
@@ -274,7 +274,8 @@ def value_of(given):
 @pytest.mark.filterwarnings("ignore:.*fork.*:DeprecationWarning")
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_processes(method):
-    """Kernels and gradients are mapped, and work in the other process, also where this one has launched before."""
+    """Kernels and gradients are mapped, and work in the other process, also where this one has launched
+    before."""
     big = np.abs(np.random.default_rng(0).normal(size=(2, 3000))) + 0.5
     kernel = functools.partial(both, data=np.linspace(-1, 1, 500))
     work = [(kernel, big), (kernel, big[:, :3]), (tg.grad(quadratic), X), (decorated_on_data, THETA), (tg.hessian(quadratic), X)]

@@ -160,7 +160,8 @@ def test_4_results_share_no_memory(xp):
     for a, b in itertools.combinations([x, w, *results], 2):
         assert not xp.may_share_memory(a, b)
     for r in results:
-        assert type(r) is xp.ndarray and (r.base is None or r.strides == (-8,))  # (one that lies backwards is a view of its own memory)
+        # (one that lies backwards is a view of its own memory)
+        assert type(r) is xp.ndarray and (r.base is None or r.strides == (-8,))
         r[...] = 0.0
     close(pullback(w), np.ones(n))
     close(x, np.linspace(1.0, 2.0, n), rtol=0)

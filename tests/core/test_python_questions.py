@@ -1,4 +1,5 @@
-"""Every question of tests/support/python_questions.py, of every kind of value, in every mode: a tracked value answers as NumPy's."""
+"""Every question of tests/support/python_questions.py, of every kind of value, in every mode: a tracked value
+answers as NumPy's."""
 
 import re
 import types

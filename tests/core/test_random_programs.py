@@ -1,7 +1,7 @@
 """Random programs with in-place writes: every derivative right, in every nesting, on NumPy and CuPy.
 
-A failure prints the smallest program that is still wrong, as Python source.  With `-rP` each test prints its share of
-programs judged."""
+A failure prints the smallest program that is still wrong, as Python source.  With `-rP` each test prints its
+share of programs judged."""
 
 from collections import Counter
 
@@ -35,8 +35,9 @@ CHECKS = (
 def run(seeds, xp=np, **settings):
     """Judge the programs of these seeds; fail with the first that is wrong, or if too many are not judged.
 
-    Complex steps and differences have to confirm most gradients, and for products a part: not those of programs with
-    transforms inside.  Jets follow NumPy; a few programs mean something else on CuPy, where a copy is a view."""
+    Complex steps and differences have to confirm most gradients, and for products a part: not those of
+    programs with transforms inside.  Jets follow NumPy; a few programs mean something else on CuPy, where a
+    copy is a view."""
     done = Counter()
     for seed in seeds:
         program = draw(seed, **settings)
@@ -134,7 +135,8 @@ def setting():
 
 @pytest.mark.parametrize("factor, expected", [(1 + 1e-7, "unjudged"), (1.001, "wrong")])
 def test_rounding_is_told_from_a_mistake(monkeypatch, factor, expected):
-    """The gradient of this program has about seven digits: an error below them is not judged, one above is wrong."""
+    """The gradient of this program has about seven digits: an error below them is not judged, one above is
+    wrong."""
     monkeypatch.setattr(random_programs, "source", lambda program: random_programs.Source(CANCELLING, False, ["x"]))
     off_by(monkeypatch, factor)
     assert outcome(judge(Program((), 1))) == expected

@@ -1,6 +1,8 @@
-"""The form of results: dtype, shape, and of what has no axes whether it is an array or a number, as NumPy gives them.
+"""The form of results: dtype, shape, and of what has no axes whether it is an array or a number, as NumPy
+gives them.
 
-`z = y; z += 1` alters y where that is an array without axes, and does not where it is a number, so a program shows the difference."""
+`z = y; z += 1` alters y where that is an array without axes, and does not where it is a number, so a program
+shows the difference."""
 
 import itertools
 import warnings
@@ -25,8 +27,8 @@ RANKS = {
     "numbers": lambda v: v.flat[0],
 }
 KINDS = [*[(rank, None) for rank in RANKS], *itertools.product(["as they are", "numbers"], "fFDe")]
-# Functions of which the loops for float16 are another library's, or the dtype depends on the values, or is said of one part of complex
-# results only; what of them is left out.
+# Functions of which the loops for float16 are another library's, or the dtype depends on the values, or is
+# said of one part of complex results only; what of them is left out.
 SP = scipy.special
 LEFT_OUT = {
     SP.cbrt: "e", SP.exp2: "e", SP.expm1: "e", SP.log1p: "e", SP.huber: "e", SP.pseudo_huber: "e", SP.factorial: "f",
@@ -67,7 +69,8 @@ def form(v):
 
 
 def compared(call, rank, dtype, transform):
-    """None where the call is not one of the library's or not of ours, else the first pair of forms (ours, the library's) that differ."""
+    """None where the call is not one of the library's or not of ours, else the first pair of forms (ours, the
+    library's) that differ."""
     if is_left_out(call, rank, dtype):
         return None
     given = operands(call, rank, dtype)

@@ -1,4 +1,5 @@
-"""Trees are matched by structure and key, and floats that nobody differentiates are refused: random trees, changed in one place."""
+"""Trees are matched by structure and key, and floats that nobody differentiates are refused: random trees,
+changed in one place."""
 
 import collections
 import dataclasses
@@ -62,7 +63,8 @@ def other_order(x):
 
 
 def spoilt(x, rng):
-    """The same numbers in the same order, but one node is another one.  None where the tree has no node whose change tells."""
+    """The same numbers in the same order, but one node is another one.  None where the tree has no node whose
+    change tells."""
     if isinstance(x, dict):
         return {"a": x["a"], "B": x["b"]}
     if isinstance(x, Pair):

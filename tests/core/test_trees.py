@@ -30,7 +30,8 @@ class Attribute:
 
 
 class Attrs:
-    """What attrs makes of a class, as far as it can be told from outside: `__attrs_attrs__`, and here slots and no setting."""
+    """What attrs makes of a class, as far as it can be told from outside: `__attrs_attrs__`, and here slots
+    and no setting."""
 
     __slots__ = ("scale", "shift", "label")
     __attrs_attrs__ = (Attribute("scale"), Attribute("shift"), Attribute("label"))

@@ -1,8 +1,8 @@
 """Who may look at the values under a Variable, over the whole package.
 
-A value that is taken past a trace that hides it (batching, recording) is a wrong number in silence.  So `values_of` asks the trace,
-and stands where nothing but values will do; `bottom` and `_value` go past it, and stand where the engine handles memory and
-layout; what `layout_of` gives is used for its layout only."""
+A value that is taken past a trace that hides it (batching, recording) is a wrong number in silence.  So
+`values_of` asks the trace, and stands where nothing but values will do; `bottom` and `_value` go past it, and
+stand where the engine handles memory and layout; what `layout_of` gives is used for its layout only."""
 
 import ast
 
@@ -137,7 +137,8 @@ def called(node):
 def of_layout(node, parents):
     """Is this expression, which shows a layout, used for that only?"""
     above = parents[node]
-    if isinstance(above, (ast.IfExp, ast.BoolOp, ast.Subscript, ast.ListComp, ast.Starred)):  # a part of it is one too
+    # a part of it is one too
+    if isinstance(above, (ast.IfExp, ast.BoolOp, ast.Subscript, ast.ListComp, ast.Starred)):
         return of_layout(above, parents)
     if isinstance(above, ast.Attribute):
         whole = parents[above] if isinstance(parents[above], ast.Call) else above

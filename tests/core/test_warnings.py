@@ -1,5 +1,5 @@
-"""Warnings of floating-point arithmetic: as in a plain call, in both modes, at the user's line; `np.errstate` and `np.seterr` act
-as in a plain call; sweeps and tangents are silent."""
+"""Warnings of floating-point arithmetic: as in a plain call, in both modes, at the user's line; `np.errstate`
+and `np.seterr` act as in a plain call; sweeps and tangents are silent."""
 
 import threading
 import warnings
@@ -155,7 +155,9 @@ FUNCTIONS = [
 @pytest.mark.parametrize("f", FUNCTIONS, ids=lambda f: f.__name__)
 def test_as_in_a_plain_call(f, mode):
     if mode == "const" and f in (in_place, partly, quiet_by_seterr):
-        return  # a plain array cannot hold tracked values; where numpy.errstate is NumPy's own, so is the line that it names
+        # a plain array cannot hold tracked values; where numpy.errstate is NumPy's own, so is the line that
+        # it names
+        return
     plain, error = said(lambda: f(X))
     found, theirs = said(lambda: MODES[mode](f, X))
     assert [w[2:] for w in found] == [w[2:] for w in plain], (plain, found)
@@ -338,8 +340,8 @@ def test_an_error_leaves_the_settings_alone():
 
 # --- the search: every operation, at ordinary and special numbers ---
 
-# Composed of others, with an intermediate result that overflows or is undefined at infinite, huge or equal numbers where NumPy's
-# own way is not (docs/other-objects.md).
+# Composed of others, with an intermediate result that overflows or is undefined at infinite, huge or equal
+# numbers where NumPy's own way is not (docs/other-objects.md).
 INTERMEDIATE = set(
     "cond cumprod expm1 huber interp logsumexp lstsq median nanmedian prod pseudo_huber recursed scipy_more solve_triangular".split()
 )

@@ -107,8 +107,8 @@ def open_end(v: Any) -> bool:
 
 
 def over_pieces(f: Any, a: Any, b: Any, pieces: list) -> Any:
-    """The integral of f from a to b, by Gauss's rule on pieces of it: pairs of shares of the way, or for an infinite end of t with
-    x = end + (1 - t) / t, as QUADPACK has it."""
+    """The integral of f from a to b, by Gauss's rule on pieces of it: pairs of shares of the way, or for an
+    infinite end of t with x = end + (1 - t) / t, as QUADPACK has it."""
     total = 0.0
     low, high = open_end(a), open_end(b)
     sign = -1.0 if high and bare(b) < 0 or low and bare(a) > 0 else 1.0
@@ -187,12 +187,13 @@ def quad_vec(
     return (y, *found[1:]) if full_output else (y, found[1])
 
 
-SHARES = plain_np.linspace(-3.1, 3.1, 249)  # of the double exponential rule: its step is so small that it is exact for smooth integrands
+# of the double exponential rule: its step is so small that it is exact for smooth integrands
+SHARES = plain_np.linspace(-3.1, 3.1, 249)
 
 
 def double_exponential(f: Any, a: Any, b: Any) -> Any:
-    """The integral of f, which takes arrays, from a to b: x = (b - a) s, s = 1 / (1 + exp(-pi sinh u)), u equidistant; over an infinite
-    interval in x = sinh(pi / 2 sinh u), or its exponential."""
+    """The integral of f, which takes arrays, from a to b: x = (b - a) s, s = 1 / (1 + exp(-pi sinh u)), u
+    equidistant; over an infinite interval in x = sinh(pi / 2 sinh u), or its exponential."""
     u, h = SHARES, SHARES[1] - SHARES[0]
     low, high = open_ends(a), open_ends(b)
     if (low != 0).any() or (high != 0).any():
@@ -340,7 +341,8 @@ def odeint(
     func, y0, t, args=(), Dfun=None, col_deriv=0, full_output=0, ml=None, mu=None, rtol=None, atol=None, tcrit=None, h0=0.0, hmax=0.0,
     hmin=0.0, ixpr=0, mxstep=0, mxhnil=0, mxordn=12, mxords=5, printmessg=0, tfirst=False,
 ):  # fmt: skip
-    """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller errors."""
+    """The value is LSODA's; the derivative is that of a Runge-Kutta method of the order 8 with smaller
+    errors."""
     on = ComposedFunction(lambda func: (lambda t, y: func(t, y, *args)) if tfirst else (lambda t, y: func(y, t, *args)), func)
     settings = dict(rtol=rtol, atol=atol, tcrit=tcrit, h0=h0, hmax=hmax, hmin=hmin, mxstep=mxstep, mxordn=mxordn, mxords=mxords)
     with Search("scipy.integrate.odeint", args, moves=holds_tracked(y0, t)) as search:

@@ -1,6 +1,8 @@
-"""scipy.integrate.solve_bvp: SciPy finds the mesh and the solution, and the derivative is that of the collocation equations on the mesh.
+"""scipy.integrate.solve_bvp: SciPy finds the mesh and the solution, and the derivative is that of the
+collocation equations on the mesh.
 
-On each interval the spline has the slope f at both ends and in the middle: y1 - y0 = h / 6 (f0 + 4 fm + f1)."""
+On each interval the spline has the slope f at both ends and in the middle: y1 - y0 = h / 6 (f0 + 4 fm +
+f1)."""
 
 from typing import Any
 

@@ -1,8 +1,10 @@
-"""solve_ivp by the continuous adjoint: the cotangent obeys a differential equation of its own, which is solved backwards.
+"""solve_ivp by the continuous adjoint: the cotangent obeys a differential equation of its own, which is
+solved backwards.
 
-dy/dt = f(t, y, p) gives, from one time of the result to the one before, d(lambda)/dt = -lambda df/dy and d(gradient)/dt = -lambda df/dp; at
-each time the cotangent of the result is added to lambda, and y is taken anew from the result.  Nothing of the steps is kept.  The backward
-equation is solved by the same operation, so every order follows; forward, the equation is that of the tangents."""
+dy/dt = f(t, y, p) gives, from one time of the result to the one before, d(lambda)/dt = -lambda df/dy and
+d(gradient)/dt = -lambda df/dp; at each time the cotangent of the result is added to lambda, and y is taken
+anew from the result.  Nothing of the steps is kept.  The backward equation is solved by the same operation,
+so every order follows; forward, the equation is that of the tangents."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,8 +1,10 @@
-"""scipy.integrate.solve_ivp by its own steps: SciPy finds them on plain values, then the method is run again on these steps.
+"""scipy.integrate.solve_ivp by its own steps: SciPy finds them on plain values, then the method is run again
+on these steps.
 
-A step of an explicit method is a function of the state and of the parameters, and the derivative is that of all of them in order: exact
-for the numbers that were computed.  An implicit method has the derivative of Radau's on the same steps.  The lengths of the steps are no
-variables, but for the ends of the interval, which scale all of them."""
+A step of an explicit method is a function of the state and of the parameters, and the derivative is that of
+all of them in order: exact for the numbers that were computed.  An implicit method has the derivative of
+Radau's on the same steps.  The lengths of the steps are no variables, but for the ends of the interval, which
+scale all of them."""
 
 from typing import Any
 
@@ -124,8 +126,9 @@ GROWTH = 1e3  # a step multiplies what two runs differ by, by less
 
 
 def matches_solver(states: list, theirs: Any) -> None:
-    """Is what was computed again what SciPy computed?  A function that goes by something that it alters itself (a count, a flag, a random
-    generator) has given other slopes.  Rounding grows from step to step where the equation is chaotic, but does not leap."""
+    """Is what was computed again what SciPy computed?  A function that goes by something that it alters
+    itself (a count, a flag, a random generator) has given other slopes.  Rounding grows from step to step
+    where the equation is chaotic, but does not leap."""
     least = 1e5 * plain_np.finfo(theirs.dtype).eps * float(abs(theirs).max(initial=0.0))
     off = 0.0
     for ours, y in zip(states, theirs, strict=False):
@@ -155,7 +158,8 @@ NODES = plain_np.array([(4 - ROOT6) / 10, (4 + ROOT6) / 10, 1.0])
 VANDER = NODES[:, None] ** plain_np.arange(1, 4)  # c^k, k = 1, 2, 3
 # the integrals to the nodes of the polynomials that are 1 at one node: exact for 1, s, s^2
 WEIGHTS = VANDER / plain_np.arange(1, 4) @ plain_np.linalg.inv(NODES[:, None] ** plain_np.arange(3))
-STEP_NEWTON_ROUNDS = 3  # of Newton's method with a constant matrix: each has the derivatives of one order more
+# of Newton's method with a constant matrix: each has the derivatives of one order more
+STEP_NEWTON_ROUNDS = 3
 
 
 def stages_of(fun: Any, t: Any, h: Any, y: Any, Z: Any) -> Any:
@@ -235,7 +239,8 @@ class Event:
         self.g, self.args = g, args
 
     def crossing(self, sol: Any, t: float) -> Any:
-        """The time t, found by SciPy, as a function of what the solution and g hold: each step has the derivatives of one order more."""
+        """The time t, found by SciPy, as a function of what the solution and g hold: each step has the
+        derivatives of one order more."""
         along = lambda t: np.reshape(as_float_array(self.g(t, sol(t), *self.args)), ())
         slope = float(bare(grad(Const(lambda t: along(t)))(t)))
         if slope == 0:

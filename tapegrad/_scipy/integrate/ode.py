@@ -1,7 +1,7 @@
 """scipy.integrate.ode and complex_ode: initial values that are taken forward call by call.
 
-The value is SciPy's, whose integrator goes on from call to call; the derivative is that of a Runge-Kutta method with smaller errors, from
-the state of the last call."""
+The value is SciPy's, whose integrator goes on from call to call; the derivative is that of a Runge-Kutta
+method with smaller errors, from the state of the last call."""
 
 from collections.abc import Callable
 from typing import Any

@@ -1,4 +1,5 @@
-"""scipy.interpolate: scattered data; splines of one variable stand in interpolate.splines.py, those on grids in interpolate.gridded.py."""
+"""scipy.interpolate: scattered data; splines of one variable stand in interpolate.splines.py, those on grids
+in interpolate.gridded.py."""
 
 import math
 from typing import Any
@@ -76,7 +77,8 @@ class RBFInterpolator(Interpolant, metaclass=CarrierType):
 
     def _polynomials(self, x: Any) -> Any:
         low, high = np.min(primal_of(self.y), 0), np.max(primal_of(self.y), 0)
-        scale = np.where(high == low, 1.0, (high - low) / 2)  # (the space of polynomials is the same for all of them)
+        # (the space of polynomials is the same for all of them)
+        scale = np.where(high == low, 1.0, (high - low) / 2)
         z = (x - (low + high) / 2) / scale
         return np.stack([math.prod([z[:, i] ** k for i, k in enumerate(p) if k], start=1.0 + 0.0 * z[:, 0]) for p in self.powers], -1)
 
@@ -212,7 +214,8 @@ for _ours in (LinearNDInterpolator, NearestNDInterpolator):
 
 
 def pencil_eigenvalues(A: Any, B: Any) -> Any:
-    """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by Newton's steps."""
+    """Of A v = w B v, where B may be singular: those that SciPy finds, each made a function of A and B by
+    Newton's steps."""
     w, right = scipy.linalg.eig(bare(A), bare(B))
     found, zero = [], plain_np.zeros((1, 1))
     for value, v in zip(w, right.T, strict=True):

@@ -19,13 +19,15 @@ from .splines import made_spline
 
 
 def grid_weights(t: Any, x: Any, k: int) -> tuple:
-    """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these knots."""
+    """(places of the first coefficients, the k + 1 weights along a last axis) of points on an axis with these
+    knots."""
     at = piece_numbers(t, x, k, shape(t)[0] - k - 2)
     return at - k, np.stack(bspline_basis(t, x, at, k), -1)
 
 
 def tensor_product_sum(c: Any, axes: list) -> Any:
-    """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights) for each leading axis."""
+    """The sum over the neighbours of points in a grid of coefficients; axes: (place of the first, weights)
+    for each leading axis."""
     flat, d = 0, len(axes)
     to = shape(c)
     for i, (first, w) in enumerate(axes):

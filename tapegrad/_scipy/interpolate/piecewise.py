@@ -1,7 +1,9 @@
-"""Piecewise polynomials and splines in the forms of scipy.interpolate: PPoly, BPoly, BSpline, and what is made of them.
+"""Piecewise polynomials and splines in the forms of scipy.interpolate: PPoly, BPoly, BSpline, and what is
+made of them.
 
-An object of ours stands for one of SciPy's: over the same arrays where the function captured it, else made of tracked values.  A point is
-found in the breakpoints by its value; within a piece all is arithmetic, in the data, the breakpoints and the point."""
+An object of ours stands for one of SciPy's: over the same arrays where the function captured it, else made of
+tracked values.  A point is found in the breakpoints by its value; within a piece all is arithmetic, in the
+data, the breakpoints and the point."""
 
 import functools
 import math
@@ -38,12 +40,14 @@ def dtype_like(*xs: Any) -> Any:
 
 
 def by_equations(*xs: Any) -> bool:
-    """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy does not run?"""
+    """Are coefficients solved for by operations of ours: of what is tracked, or lies on a device, where SciPy
+    does not run?"""
     return holds_tracked(*xs) or on_a_device(xs)
 
 
 class Interpolant(Carrier):
-    """What all have.  `names`: the attributes that make the object, in the order in which SciPy's class takes them."""
+    """What all have.  `names`: the attributes that make the object, in the order in which SciPy's class takes
+    them."""
 
     names: tuple
     _theirs: Any
@@ -78,7 +82,8 @@ class Interpolant(Carrier):
 
 
 def piece_numbers(points: Any, x: Any, first: int, last: int) -> Any:
-    """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x < points[i + 1]."""
+    """The number i, from first to last, of the piece of the breakpoints in which each x lies, points[i] <= x
+    < points[i + 1]."""
     inner = primal_of(points[first + 1 : last + 1])
     return np.searchsorted(inner, primal_of(x), side="right") + first
 
@@ -212,7 +217,8 @@ class PPoly(Interpolant, metaclass=CarrierType):
         return ends[1] - ends[0]
 
     def solve(self, y=0.0, discontinuity=True, extrapolate=None):
-        """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the root."""
+        """The roots that SciPy finds, made better by Newton's steps, which have the derivative of the
+        root."""
         real = self._real(itp.PPoly)(bare(self.c), bare(self.x), self.extrapolate, self.axis)
         found = real.solve(bare(y), discontinuity, extrapolate)
         if ndim(self.c) > 2:

@@ -1,7 +1,9 @@
-"""Smoothing splines: FITPACK chooses the knots among the nodes, and how much it smooths so that the squares of the residuals add up to s.
+"""Smoothing splines: FITPACK chooses the knots among the nodes, and how much it smooths so that the squares
+of the residuals add up to s.
 
-For knots that stay, c minimises |G c - y|^2 + q |D c|^2, with G the B-splines at the nodes and D the jumps of their highest derivatives;
-q is the number for which the first term is what it is at SciPy's solution, by the theorem of implicit functions."""
+For knots that stay, c minimises |G c - y|^2 + q |D c|^2, with G the B-splines at the nodes and D the jumps of
+their highest derivatives; q is the number for which the first term is what it is at SciPy's solution, by the
+theorem of implicit functions."""
 
 import inspect
 from typing import Any
@@ -78,7 +80,8 @@ def penalised(G: Any, Y: Any, D: Any, c: Any, s: Any) -> Any:
 
 
 def smoothing_spline(x, y, w, xb, xe, k, s, t, nest, periodic=False, xp=None):
-    """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of these by name alone.)"""
+    """What make_splrep and make_splprep share.  (SciPy before 1.16 knows no `periodic`, and takes some of
+    these by name alone.)"""
     if periodic:
         raise refusal_text("scipy.interpolate.make_splrep(bc_type='periodic')", "", "make_interp_spline(bc_type='periodic')")
     theirs = itp.make_splrep.__globals__["_make_splrep_impl"]

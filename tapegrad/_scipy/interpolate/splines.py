@@ -59,7 +59,8 @@ def end_rows(A: Any, b: Any, x: Any, slope: Any, h: Any, at_end: bool, how: Any)
 
 
 def spline_slopes(x: Any, y: Any, bc: Any) -> Any:
-    """The slopes of the cubic spline by its equations, for nodes or conditions at the ends that are tracked."""
+    """The slopes of the cubic spline by its equations, for nodes or conditions at the ends that are
+    tracked."""
     n = shape(x)[0]
     h = x[1:] - x[:-1]
     wide = trailing(h, ndim(y) - 1)
@@ -160,7 +161,8 @@ class PchipInterpolator(CubicPiecewise, metaclass=CarrierType):
 
 
 def monotone_slopes(x: Any, y: Any) -> Any:
-    """Weighted harmonic means of the slopes at both sides, 0 where they differ in sign (Fritsch and Butland)."""
+    """Weighted harmonic means of the slopes at both sides, 0 where they differ in sign (Fritsch and
+    Butland)."""
     h = trailing(x[1:] - x[:-1], ndim(y) - 1)
     m = (y[1:] - y[:-1]) / h
     if shape(x)[0] == 2:

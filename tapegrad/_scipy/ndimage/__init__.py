@@ -17,7 +17,8 @@ from .labelled_regions import NDIMAGE, filter_axes, finished, modes_by_axis, ori
 
 
 def weighed(x: Any, weights: Any, mode: Any, cval: Any, origin: list, name: str) -> Any:
-    """sum_k w[k] x[n + k - size // 2 - origin], x and w of as many axes; along those where w has length 1 nothing is done."""
+    """sum_k w[k] x[n + k - size // 2 - origin], x and w of as many axes; along those where w has length 1
+    nothing is done."""
     width = [(m // 2 + o, m - 1 - m // 2 - o) for m, o in zip(shape(weights), origin, strict=True)]
     for (low, high), m in zip(width, shape(weights), strict=True):
         if low < 0 or high < 0 and m:
@@ -271,11 +272,13 @@ def brought_in(c: Any, n: int, mode: str) -> Any:
 
 
 MODES = ("reflect", "grid-mirror", "constant", "grid-constant", "nearest", "mirror", "grid-wrap", "wrap")
-EDGE = 12  # so far the image is continued before it is made a spline, where there is no exact condition at the edge
+# so far the image is continued before it is made a spline, where there is no exact condition at the edge
+EDGE = 12
 
 
 def sampled(x: Any, coordinates: list, order: Any, mode: str, cval: Any, prefilter: bool, name: str) -> Any:
-    """The spline through the image x, of as many axes as there are coordinates, at these, arrays of one shape."""
+    """The spline through the image x, of as many axes as there are coordinates, at these, arrays of one
+    shape."""
     order = as_integer(order)
     if not 0 <= order <= 5:
         raise RuntimeError(f"{name}: spline order not supported")
@@ -357,7 +360,8 @@ def zoom(input, zoom, output=None, order=3, mode="constant", cval=0.0, prefilter
         c = [(g + 0.5) * (n / m) - 0.5 for g, n, m in zip(grid(to), shape(x), to, strict=True)]
     else:
         c = [g * ((n - 1) / (m - 1) if m > 1 else 1.0) for g, n, m in zip(grid(to), shape(x), to, strict=True)]
-        c = [np.minimum(v, n - 1.0) for v, n in zip(c, shape(x), strict=True)]  # the last lies on the edge, whatever is rounded
+        # the last lies on the edge, whatever is rounded
+        c = [np.minimum(v, n - 1.0) for v, n in zip(c, shape(x), strict=True)]
     return at_points(x, c, to, order, mode, cval, prefilter, output, "scipy.ndimage.zoom")
 
 

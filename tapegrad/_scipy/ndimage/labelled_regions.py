@@ -1,4 +1,5 @@
-"""scipy.ndimage: what is measured of labelled regions, and the filters that pick or add an element of a neighbourhood."""
+"""scipy.ndimage: what is measured of labelled regions, and the filters that pick or add an element of a
+neighbourhood."""
 
 import itertools
 import math
@@ -157,7 +158,8 @@ def percentile_filter(input, percentile, size=None, footprint=None, output=None,
 
 
 def morphed(sign: int) -> Any:
-    """Erosion (-1): the smallest of the neighbours less the structure; dilation (1): the largest of the mirrored ones and the structure."""
+    """Erosion (-1): the smallest of the neighbours less the structure; dilation (1): the largest of the
+    mirrored ones and the structure."""
     name = "scipy.ndimage.grey_dilation" if sign > 0 else "scipy.ndimage.grey_erosion"
 
     def run(input, size=None, footprint=None, structure=None, output=None, mode="reflect", cval=0.0, origin=0, *, axes=None):

@@ -1,7 +1,8 @@
 """scipy.optimize: solutions as functions of what the equations hold, by the theorem of implicit functions.
 
-SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the solution is made again by
-`tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value is SciPy's, the derivative that of the exact solution."""
+SciPy solves the equations on plain values.  Where they hold something tracked, in `args` or captured, the
+solution is made again by `tapegrad.implicit`, started at SciPy's and sharpened by Newton's steps: the value
+is SciPy's, the derivative that of the exact solution."""
 
 import functools
 import inspect
@@ -115,8 +116,9 @@ def implicit_solution(kind: str, name: str, f: Callable, form: Callable, x: Any,
 
 
 class WithheldValue(plain_np.lib.mixins.NDArrayOperatorsMixin):
-    """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a factorisation, the values on a grid):
-    it is plain, and moves with the parameters.  Whoever computes with it is told."""
+    """A part of a tracked result that the search has made on its way (an estimate of the Hessian, a
+    factorisation, the values on a grid): it is plain, and moves with the parameters.  Whoever computes with
+    it is told."""
 
     dtype = plain_np.dtype(object)  # for who asks whether it is a number
     raises_where_used = True
@@ -152,8 +154,8 @@ def withheld(found: Any, name: str, kept: tuple = ()) -> Any:
 
 
 def as_it_is(found: Any, name: str, count: int = 1) -> Any:
-    """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`: so many of its items have
-    a derivative."""
+    """The result where nothing is tracked; of a sample of many, what it would be if something were.  `count`:
+    so many of its items have a derivative."""
     if not OPEN.of_one or isinstance(found, plain_np.ndarray):
         return found
     if isinstance(found, tuple):
@@ -161,7 +163,8 @@ def as_it_is(found: Any, name: str, count: int = 1) -> Any:
     return withheld(found, name, DERIVED)
 
 
-DERIVED = ("x", "fun", "root", "cost", "jac", "grad")  # `jac` and `grad` are zero at a minimum, `fun` at a root
+# `jac` and `grad` are zero at a minimum, `fun` at a root
+DERIVED = ("x", "fun", "root", "cost", "jac", "grad")
 
 
 def tuple_of(args: Any) -> tuple:
@@ -267,7 +270,8 @@ def fixed_point(func, x0, args=(), xtol=1e-08, maxiter=500, method="del2"):
 
 
 def check_inside_bounds(x: Any, bounds: Any, name: str) -> None:
-    """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a stationary point."""
+    """Bounds at which the minimum does not lie have no influence; at others the derivative is not that of a
+    stationary point."""
     if bounds is None:
         return
     low, high = (bounds.lb, bounds.ub) if hasattr(bounds, "lb") else plain_np.array(bounds, float).T
@@ -370,8 +374,8 @@ OPTIMIZE.rule(opt.rosen_hess_prod)(lambda x, p: rosen_hess(x) @ p)
 
 
 def of_x(f: Callable, kind: str, form: Callable, pick: Callable, put: Callable) -> Callable:
-    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that with another x and, where it
-    is there, another value of the function."""
+    """The rule of a solver whose first argument is the function.  `pick`: x in what it gives; `put`: that
+    with another x and, where it is there, another value of the function."""
     name, signature = f"scipy.optimize.{f.__name__}", inspect.signature(f)
 
     @functools.wraps(f)

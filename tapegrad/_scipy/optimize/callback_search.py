@@ -1,7 +1,8 @@
 """What a search of SciPy's asks functions of the user for, on its way to a solution.
 
-SciPy computes with plain numbers.  The points at which it asks move with the parameters, but no operation says how; so what the user's
-functions keep of them, a path of iterates, the best value so far, has no derivative that anybody knows."""
+SciPy computes with plain numbers.  The points at which it asks move with the parameters, but no operation
+says how; so what the user's functions keep of them, a path of iterates, the best value so far, has no
+derivative that anybody knows."""
 
 import copy
 import functools
@@ -33,8 +34,9 @@ PLAIN = frozenset((np.ndarray, np.float64, float, int))
 
 
 class SearchTrace(Trace):
-    """Its Variables are the points at which the search asks, and what is computed of them.  When the search is over they are `lost`:
-    they may be read, printed and compared, and computing with them is an error.  After the transform they are plain."""
+    """Its Variables are the points at which the search asks, and what is computed of them.  When the search
+    is over they are `lost`: they may be read, printed and compared, and computing with them is an error.
+    After the transform they are plain."""
 
     __slots__ = ()
 
@@ -50,7 +52,8 @@ class SearchTrace(Trace):
             return variable(np.float64(x) if kind is None else x.copy(), self, 0)
         return x
 
-    # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its own.
+    # No derivative is wanted of what is made here, so the operands come without; but a buffer has one of its
+    # own.
 
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         if self.lost and prim is not READ:
@@ -83,8 +86,9 @@ class SearchTrace(Trace):
 
 
 class Search:
-    """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given something tracked, or are `args`?
-    Before, its points are constant, unless they move from the beginning; `fixed`: they always are."""
+    """A context, in which SciPy is called with the functions `of(f)`.  `moves`: has one of them given
+    something tracked, or are `args`? Before, its points are constant, unless they move from the beginning;
+    `fixed`: they always are."""
 
     def __init__(self, name: str, *args: Any, moves: bool = False, fixed: bool = False):
         self.name, self.moves, self.by_args, self.fixed = name, moves, holds_tracked(*args), fixed
@@ -92,7 +96,8 @@ class Search:
 
     def point(self, x: Any) -> Any:
         if self.fixed or not (self.moves and OPEN.shadows):
-            return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x  # SciPy may go on in the same memory
+            # SciPy may go on in the same memory
+            return x.copy() if isinstance(x, np.ndarray) and OPEN.shadows else x
         if self.trace is None:
             self.trace = SearchTrace(self.name)
         return self.trace.watch(x)

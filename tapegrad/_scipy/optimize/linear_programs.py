@@ -1,5 +1,5 @@
-"""scipy.optimize: linear programs, whose solution stays at a corner: there as many constraints hold as there are unknowns, and the
-solution is that of these equations.  Of an assignment only the costs move."""
+"""scipy.optimize: linear programs, whose solution stays at a corner: there as many constraints hold as there
+are unknowns, and the solution is that of these equations.  Of an assignment only the costs move."""
 
 from typing import Any
 

@@ -1,4 +1,5 @@
-"""scipy.signal.  SciPy's own code is followed, down to what is compiled: `filters`, `splines` and `peaks` have the rules of that."""
+"""scipy.signal.  SciPy's own code is followed, down to what is compiled: `filters`, `splines` and `peaks`
+have the rules of that."""
 
 import scipy.signal as sig
 

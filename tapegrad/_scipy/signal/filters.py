@@ -35,7 +35,8 @@ class NeighbourTree:
 
 
 def solveh_banded(ab, b, calc_logdet=False):
-    """(solution, logarithm of the determinant, 0 or 1 for a matrix that is not positive definite), as SciPy's smoothing asks for it."""
+    """(solution, logarithm of the determinant, 0 or 1 for a matrix that is not positive definite), as SciPy's
+    smoothing asks for it."""
     try:
         x = equations.solveh_banded(ab, b, lower=True)
         logdet = 2.0 * np.log(equations.cholesky_banded(ab, lower=True)[0]).sum() if calc_logdet else 0.0
@@ -163,7 +164,8 @@ def correlate2d(in1, in2, mode="full", boundary="fill", fillvalue=0):
     a, b = two_signals(in1, in2)
     if mode != "same":
         return convolve2d(a, reversed_conj(b), mode, boundary, fillvalue)
-    y = convolve2d(a, reversed_conj(b), "full", boundary, fillvalue)  # whose middle lies elsewhere where b is of even length
+    # whose middle lies elsewhere where b is of even length
+    y = convolve2d(a, reversed_conj(b), "full", boundary, fillvalue)
     return y[tuple([slice(m // 2, m // 2 + n) for n, m in zip(shape(a), shape(b), strict=True)])]
 
 
@@ -181,7 +183,8 @@ def leading_row(a: Any, n: int) -> Any:
 
 @SIGNAL.rule(sig.lfilter)
 def lfilter(b, a, x, axis=-1, zi=None):
-    """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what drives it."""
+    """y = (b * x - a[1:] * y before) / a[0], with the state zi of the transposed direct form added to what
+    drives it."""
     like = next(v for v in (x, b, a, zi) if holds_tracked(v))
     b, a, x = [as_float_array(v, like) for v in (b, a, x)]
     b, a = np.atleast_1d(b), np.atleast_1d(a)
@@ -215,7 +218,8 @@ def lfilter(b, a, x, axis=-1, zi=None):
 
 
 def filter_state(b: Any, a: Any, zi: Any) -> Any:
-    """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 - j]."""
+    """The state after these inputs and outputs: z[i] = sum_j b[i + 1 + j] x[-1 - j] - a[i + 1 + j] y[-1 -
+    j]."""
     m, n = shape(b)[0] - 1, shape(a)[0] - 1
     if not m + n:
         return zi
@@ -312,7 +316,8 @@ def savgol_filter(x, window_length, polyorder, deriv=0, delta=1.0, axis=-1, mode
 @SIGNAL.rule(sig.detrend)
 def detrend(data, axis=-1, type="linear", bp=0, overwrite_data=False):
     f = SettingsFunction(sig.detrend, type=type, bp=plain_setting(bp, "scipy.signal.detrend", "bp"))
-    return apply_linear(f, as_float_array(data), axis, back=f)  # an orthogonal projection is its own transpose
+    # an orthogonal projection is its own transpose
+    return apply_linear(f, as_float_array(data), axis, back=f)
 
 
 @SIGNAL.rule(sig.decimate)

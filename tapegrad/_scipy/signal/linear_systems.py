@@ -12,7 +12,8 @@ from .filters import SIGNAL
 
 @SIGNAL.rule(sig.place_poles)
 def place_poles(A, B, poles, method="YT", rtol=0.001, maxiter=30):
-    """Of one input the gain is e K^-1 p(A), with K the columns b, A b, ..; with an input for each state it is B^-1 (A - P)."""
+    """Of one input the gain is e K^-1 p(A), with K the columns b, A b, ..; with an input for each state it is
+    B^-1 (A - P)."""
     found = at_users_line(sig.place_poles, bare(A), bare(B), bare(poles), method, rtol, maxiter)
     like = next(x for x in (A, B, poles) if holds_tracked(x))
     A, B, p = [as_float_array(x, like) for x in (A, B, poles)]

@@ -54,7 +54,8 @@ def freqz_sos(sos, worN=512, whole=False, fs=2 * math.pi):
 
 @SIGNAL.rule(sig.lombscargle)
 def lombscargle(x, y, freqs, *, precenter=None, normalize=False, weights=None, floating_mean=False):
-    """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their amplitudes."""
+    """The least squares of a cosine and a sine (and a mean) at each frequency, by the two equations of their
+    amplitudes."""
     like = next(v for v in (x, y, freqs, weights) if holds_tracked(v))
     x, y, f = [as_float_array(v, like) for v in (x, y, freqs)]
     n = shape(x)[0]

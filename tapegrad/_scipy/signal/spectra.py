@@ -23,7 +23,8 @@ def window_of(window: Any, nperseg: int, like: Any) -> Any:
 
 
 class Segments:
-    """How the spectral functions cut a signal into segments, and what each segment's spectrum is scaled by."""
+    """How the spectral functions cut a signal into segments, and what each segment's spectrum is scaled
+    by."""
 
     def __init__(self, name, like, n, fs, window, nperseg, noverlap, nfft, scaling, mode="psd"):
         given = window if not isinstance(window, (str, tuple, float)) else None

@@ -14,7 +14,8 @@ from .filters import SIGNAL
 
 
 class Spline:
-    """Coefficients of a spline through equidistant samples: of each row of these axes, which are put together in the last."""
+    """Coefficients of a spline through equidistant samples: of each row of these axes, which are put together
+    in the last."""
 
     def __init__(self, f: Any, to: tuple, *settings: Any):
         self.f, self.to, self.settings = f, to, settings

@@ -1,4 +1,5 @@
-"""scipy.sparse and scipy.sparse.linalg: products and linear systems, by the values of the matrix and by the vector."""
+"""scipy.sparse and scipy.sparse.linalg: products and linear systems, by the values of the matrix and by the
+vector."""
 
 import inspect
 import math

@@ -1,7 +1,8 @@
-"""Eigenvalues and singular values of sparse matrices: SciPy's, with the derivatives of the exact pairs near them.
+"""Eigenvalues and singular values of sparse matrices: SciPy's, with the derivatives of the exact pairs near
+them.
 
-A pair is a solution of A v = w B v that is as long as SciPy's; each of Newton's steps from there is one linear system, whose matrix is that
-of the equations, and gives the derivatives of one order more."""
+A pair is a solution of A v = w B v that is as long as SciPy's; each of Newton's steps from there is one
+linear system, whose matrix is that of the equations, and gives the derivatives of one order more."""
 
 from typing import Any
 
@@ -26,7 +27,8 @@ def distinct(w: Any, name: str) -> None:
 
 
 def refined(A: SparseMatrix, B: Any, w: Any, v: Any, symmetric: bool) -> tuple:
-    """A v = w B v with v^T B v = 1 where both are symmetric; else with v as long as SciPy's, and of its phase."""
+    """A v = w B v with v^T B v = 1 where both are symmetric; else with v as long as SciPy's, and of its
+    phase."""
     n, start = A.shape[0], v
     for _ in range(EIGENPAIR_NEWTON_STEPS):
         Bv = v if B is None else B @ v
@@ -89,7 +91,8 @@ def lobpcg(A, X, B=None, M=None, Y=None, tol=None, maxiter=None, largest=True, v
 
 @LINALG.rule(sla.svds)
 def svds(A, k=6, ncv=None, tol=0, which="LM", v0=None, maxiter=None, return_singular_vectors=True, **settings):
-    """The singular values are eigenvalues of [[0, A], [A^T, 0]], the vectors those of A above those of A^T."""
+    """The singular values are eigenvalues of [[0, A], [A^T, 0]], the vectors those of A above those of
+    A^T."""
     name = "scipy.sparse.linalg.svds"
     A = operator_matrix(A, name)
     if A.dtype.kind == "c":

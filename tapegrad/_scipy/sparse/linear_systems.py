@@ -31,7 +31,8 @@ def operator_matrix(A: Any, name: str, like: Any = None) -> SparseMatrix:
     """`like`: what an operator is applied to."""
     if is_sparse(A):
         return sparse(A)
-    if isinstance(A, FollowedObject) and A.shape[0] == A.shape[1] <= DENSE_OPERATOR_UNKNOWNS:  # an operator, by its matrix
+    # an operator, by its matrix
+    if isinstance(A, FollowedObject) and A.shape[0] == A.shape[1] <= DENSE_OPERATOR_UNKNOWNS:
         units = device_concatenator(plain_np.eye(A.shape[1]), like)[0]
         return FACES[sps.csc_array](np.stack([A.matvec(e) for e in units], 1))
     if isinstance(A, (FollowedObject, sla.LinearOperator)) or callable(A) or not hasattr(A, "shape"):

@@ -1,8 +1,8 @@
 """Sparse matrices with tracked values.
 
-One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1.  So whatever only moves elements
-(slices, transposes, other formats, blocks) is SciPy's own function on the places, and the derivative is that of taking elements.  What is
-not tracked is SciPy's in all."""
+One is a vector of values and a matrix of SciPy's whose elements are places in that vector, counted from 1.
+So whatever only moves elements (slices, transposes, other formats, blocks) is SciPy's own function on the
+places, and the derivative is that of taking elements.  What is not tracked is SciPy's in all."""
 
 import math
 import operator
@@ -359,7 +359,8 @@ ELEMENTWISE = frozenset((  # f(0) = 0
     "ceil", "rint", "trunc",
 ))  # fmt: skip
 CHANGES = frozenset(("setdiag", "resize", "set_shape"))
-TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))  # the matrix is the same one after it
+# the matrix is the same one after it
+TIDYING = frozenset(("sum_duplicates", "sort_indices", "eliminate_zeros", "prune", "check_format"))
 STRUCTURE = frozenset(("getnnz", "count_nonzero", "nonzero", "getformat", "get_shape", "getmaxprint", "has_sorted_indices"))
 
 
@@ -542,7 +543,8 @@ for _name in ("__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__"):
 
 
 class EditableMatrix(Carrier):
-    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet what is tracked."""
+    """A matrix in a form that is filled element by element, with plain numbers; any other form of it may meet
+    what is tracked."""
 
     _theirs: Any
     __array_priority__ = 2000

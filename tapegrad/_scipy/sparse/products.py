@@ -1,6 +1,7 @@
 """Products and linear systems with a sparse matrix of which only the values vary.
 
-All act on the last axis; the values of the elements and the vectors have as many axes, those before the last broadcast."""
+All act on the last axis; the values of the elements and the vectors have as many axes, those before the last
+broadcast."""
 
 import math
 from typing import Any

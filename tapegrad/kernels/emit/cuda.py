@@ -1,6 +1,7 @@
 """A lowered program as CUDA C: each thread computes one sample and strides over the batch.
 
-    kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of each stored loop] [, needed])
+    kernel(inputs..., data, [step input], outputs..., [step output], batch, T [, tape, size, start and room of
+    each stored loop] [, needed])
 
 Arrays are (rows, batch); arrays of steps are (rows, T, batch). A step output that is summed over samples is
 (rows, T, slots), and each thread adds to it.

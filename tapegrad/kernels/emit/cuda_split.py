@@ -1,8 +1,8 @@
 """A sum over many data for few samples, as CUDA C: several threads share the data of one sample.
 
-    partial(inputs..., data, sums, batch, T, first, chunks, each)   the sums of chunks first .. first + chunks - 1
-    gather(sums, totals, rows, chunks)                              added to the totals, one after the other
-    finish(inputs..., outputs..., totals, batch, T)                 what follows the sum
+    partial(inputs..., data, sums, batch, T, first, chunks, each)   the sums of chunks first .. first + chunks
+    - 1 gather(sums, totals, rows, chunks)                              added to the totals, one after the
+    other finish(inputs..., outputs..., totals, batch, T)                 what follows the sum
 
 Chunks, and the order in which they are added, are those of the undivided kernel. The results therefore have
 the same bits for any number of threads. `sums` is [chunk][sum][sample], `totals` is [sum][sample]."""

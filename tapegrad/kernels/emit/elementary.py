@@ -19,7 +19,8 @@ from .far_angles import LIMIT
 
 LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
 LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
-LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.3010300099849701, -1.4320988897559699e-08)}  # in two parts
+# in two parts
+LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.3010300099849701, -1.4320988897559699e-08)}
 
 
 def horner_code(b: Any, x: Any, coefficients: list) -> Any:
@@ -270,7 +271,8 @@ def emit_cos(b: Any, x: Any) -> Any:
     return _quadrant(b, x, 1)
 
 
-# (arctan(r) / r - 1) / r^2 in r^2 for |r| <= tan(pi / 8): interpolated at Chebyshev points with mpmath at 60 digits
+# (arctan(r) / r - 1) / r^2 in r^2 for |r| <= tan(pi / 8): interpolated at Chebyshev points with mpmath at 60
+# digits
 ATAN64 = [0.016285756855221028, -0.034570561981427744, 0.04551593220626549, -0.05230454270650244, 0.05878928997834775,
           -0.06666424885738255, 0.07692296375032143, -0.09090908753500877, 0.11111111105155447, -0.14285714285659828,
           0.19999999999999804, -0.3333333333333333]  # fmt: skip
@@ -294,9 +296,10 @@ def emit_arctan(b: Any, x: Any) -> Any:
 
 # --- the error function and the normal distribution ---
 #
-# The coefficients below are Chebyshev interpolants computed with mpmath at 50 digits: of (1 + 2 x) exp(x^2) erfc(x) in
-# t = (x - 3.75) / (x + 3.75), which takes x >= 0 to [-1, 1] (Shepherd & Laframboise, Math. Comp. 36, 1981); of erf(x) / x in x^2
-# on [0, 1]; of log Gamma(1.75 + u) / (u - 1/4) for |u| <= 1/2; of digamma(1.5 + u) over its distance from its zero, for |u| <= 1/2.
+# The coefficients below are Chebyshev interpolants computed with mpmath at 50 digits: of (1 + 2 x) exp(x^2)
+# erfc(x) in t = (x - 3.75) / (x + 3.75), which takes x >= 0 to [-1, 1] (Shepherd & Laframboise, Math. Comp.
+# 36, 1981); of erf(x) / x in x^2 on [0, 1]; of log Gamma(1.75 + u) / (u - 1/4) for |u| <= 1/2; of digamma(1.5
+# + u) over its distance from its zero, for |u| <= 1/2.
 
 ERFCX64 = [
     4.434975547330949e-10, 3.110325628823725e-10, -5.28429592896545e-09, -3.7435761311584635e-09, 3.896547354259527e-08,
@@ -340,7 +343,8 @@ DIGAMMA32 = [
     -0.007476843099039942, 0.01122315637643749, -0.011247037333869003, 0.016915223738038547, -0.027064258800657295, 0.0408935606644924,
     -0.06191686333003683, 0.09498081754904339, -0.14840503688922396, 0.240542655036541, -0.42362742088558825, 0.9510558754378758,
 ]  # fmt: skip
-ZERO = {64: (1.4616321449683622, 9.549995429965697e-17), 32: (1.4616321325302124, 1.243815006546356e-08)}  # of digamma
+# of digamma
+ZERO = {64: (1.4616321449683622, 9.549995429965697e-17), 32: (1.4616321325302124, 1.243815006546356e-08)}
 ROOT_HALF, ROOT_2_BY_PI = math.sqrt(0.5), math.sqrt(2 / math.pi)
 
 
@@ -444,8 +448,8 @@ def emit_log_expit(b: Any, x: Any) -> Any:
 
 # --- log Gamma and its derivative ---
 #
-# From 8 on Stirling's series (Abramowitz & Stegun 6.1.40 and 6.3.18); below, the recurrence to the interval of the polynomial;
-# for negative arguments the reflection formulas (6.1.17, 6.3.7).
+# From 8 on Stirling's series (Abramowitz & Stegun 6.1.40 and 6.3.18); below, the recurrence to the interval
+# of the polynomial; for negative arguments the reflection formulas (6.1.17, 6.3.7).
 
 STIRLING = [-3617 / 122400, 1 / 156, -691 / 360360, 1 / 1188, -1 / 1680, 1 / 1260, -1 / 360, 1 / 12]
 BERNOULLI = [-174611 / 6600, 43867 / 14364, -3617 / 8160, 1 / 12, -691 / 32760, 1 / 132, -1 / 240, 1 / 252, -1 / 120, 1 / 12]
@@ -573,7 +577,8 @@ def length(name: str) -> int:
 
 
 def called_functions(uses: Iterable[str]) -> set[str]:
-    """The functions that are used so often that their code would be too long for a compiler; `uses`: the operation of each use.
+    """The functions that are used so often that their code would be too long for a compiler; `uses`: the
+    operation of each use.
 
     >>> called(["exp"] * 10 + ["lgamma"] * 40)
     {'lgamma'}

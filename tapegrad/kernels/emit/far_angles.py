@@ -1,9 +1,10 @@
-"""Reduction of large angles (Payne and Hanek, 1983): |x| = q pi/2 + r, by integer arithmetic, as LLVM text and as CUDA C.
+"""Reduction of large angles (Payne and Hanek, 1983): |x| = q pi/2 + r, by integer arithmetic, as LLVM text
+and as CUDA C.
 
-With |x| = M 2^E, M an integer, the turns |x| 2/pi modulo 4 are M times a window of 128 bits of 2/pi.  Bits of larger weight are
-multiples of 4, bits of smaller weight contribute less than 2^-70.  The upper 64 bits of the product are the turns in units of 2^-62.
-Both texts do the same integer arithmetic, one conversion and one product, so they give the same bits.  The error of r is below
-2^-61 + 2^-53 |r|."""
+With |x| = M 2^E, M an integer, the turns |x| 2/pi modulo 4 are M times a window of 128 bits of 2/pi.  Bits of
+larger weight are multiples of 4, bits of smaller weight contribute less than 2^-70.  The upper 64 bits of the
+product are the turns in units of 2^-62. Both texts do the same integer arithmetic, one conversion and one
+product, so they give the same bits.  The error of r is below 2^-61 + 2^-53 |r|."""
 
 import math
 import struct

@@ -70,7 +70,8 @@ class LlvmText(ProgramWalk, Builder):
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
         head = ", ".join(f"ptr noalias {x}" for x in pointers) + ", i64 %stride, i64 %T, i64 %blocks, ptr %caps, ptr %needed"
         names = ["fma", "floor", "sqrt", "fabs"]
-        kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]  # (1: routines)
+        # (1: routines)
+        kinds = [Builder(w, self.bits) for w in (vector_widths(self.bits) if self.W == 1 else [self.W, 1])]
         kinds += [Builder(b.W, 64) for b in kinds] if self.low.precise is not None else []
         declared = [f"declare {b.T} @llvm.{x}.{b.suffix}({', '.join([b.T] * (3 if x == 'fma' else 1))})" for b in kinds for x in names]
         if self.W > 1:

@@ -28,7 +28,8 @@ class Builder:
         self.slots: list[str] = []
         self.fresh = itertools.count()
         self.labels = itertools.count()
-        self.routines: dict | None = None  # (name, text) of called functions; None if the text cannot have any
+        # (name, text) of called functions; None if the text cannot have any
+        self.routines: dict | None = None
 
     def vector(self, kind: str) -> str:
         return kind if self.W == 1 else f"<{self.W} x {kind}>"
@@ -292,7 +293,8 @@ def matmul_across(b: Builder, out: BlockAccess, x: BlockAccess, y: BlockAccess, 
     if y.strides[1] != 1:
         emit_matmul(b, out, x, y, n, inner, m, gates)
         return
-    x = BlockAccess(BlockBuffer(x.buffer.base, x.buffer.offset, True), x.offset, x.strides)  # one number for all lanes
+    # one number for all lanes
+    x = BlockAccess(BlockBuffer(x.buffer.base, x.buffer.offset, True), x.offset, x.strides)
     y = BlockAccess(BlockBuffer(y.buffer.base, y.buffer.offset), y.offset, y.strides)
     done = 0
     for width in vector_widths(b.bits):

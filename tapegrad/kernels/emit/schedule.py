@@ -23,7 +23,8 @@ def peak(items: list[Item], order: list[int], last: Iterable) -> int:
 
 
 def schedule_order(items: list[Item], last: Iterable, room: int) -> list[int]:
-    """The places in `items`, as given if at most `room` values are then alive at once, else in an order with fewer of them.
+    """The places in `items`, as given if at most `room` values are then alive at once, else in an order with
+    fewer of them.
 
     >>> chain = [("a", ()), ("b", ()), ("c", ()), ("A", ("a",)), ("B", ("b", "A")), ("C", ("c", "B"))]
     >>> peak(chain, list(range(6)), ["C"])

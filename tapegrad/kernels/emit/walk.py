@@ -1,8 +1,8 @@
 """The traversal of a lowered program that both emitters share: sections, loops, instructions, blocks, types.
 
-An emitter is a `ProgramWalk` and a builder. It defines how to write an instruction (`instruction`), a loop (`loop`),
-a routine and its call (`routine_text`, `call_routine`) and a constant block (`constant_text`). It also
-defines the layout of memory."""
+An emitter is a `ProgramWalk` and a builder. It defines how to write an instruction (`instruction`), a loop
+(`loop`), a routine and its call (`routine_text`, `call_routine`) and a constant block (`constant_text`). It
+also defines the layout of memory."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext

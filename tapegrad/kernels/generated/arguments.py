@@ -116,7 +116,8 @@ def checked_outs(name: str, outs: list, rows: list, batch: int, types: list) -> 
     return made
 
 
-DOT_CHECKED_NUMBERS = 8192  # size up to which BLAS checks for nan fastest; above it BLAS waits for other threads
+# size up to which BLAS checks for nan fastest; above it BLAS waits for other threads
+DOT_CHECKED_NUMBERS = 8192
 
 
 class MissingCheck:

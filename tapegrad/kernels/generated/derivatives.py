@@ -5,8 +5,8 @@ theta, y1 .. ym directions of the shape of the data, and W a cotangent of f. Thr
 nesting of transforms:
 
     F(theta, data, v.., y..)       = D^(n+m) f [v.., y..]             n + m times forward mode on the program
-    R(theta, data, v.., y.., W)    = gradient of <W, F> by theta      and one reverse sweep
-    D(theta, data, v.., y.., W)    = gradient of <W, F> by the data   the same; summed over samples that share the data
+    R(theta, data, v.., y.., W)    = gradient of <W, F> by theta      and one reverse sweep D(theta, data,
+    v.., y.., W)    = gradient of <W, F> by the data   the same; summed over samples that share the data
 
 The gradient of <W, F> with respect to theta is R, and with respect to the data D. With respect to v_i it is R
 without v_i, and with respect to y_i it is D without y_i. Moreover <U, R> = <W, F(.., v = U)> and <U, D> = <W,
@@ -241,7 +241,8 @@ class Family:
         theta, data = arrays
         value = []
         if t[0] is not None:
-            narrow = self.wide(layout_of(theta).dtype)  # out[1] is rounded; a sum of its products would lose precision
+            # out[1] is rounded; a sum of its products would lose precision
+            narrow = self.wide(layout_of(theta).dtype)
             value = [self.F(run, theta, data, (t[0],)) if narrow else (out[1] * t[0]).sum(axis=0)]
         value += [self.F(run, theta, data, (), (t[1],))] if t[1] is not None else []
         gradient = [self.gradient("R", run, theta, data, vs, ys, None) for vs, ys in at.moved(t, (), ())]

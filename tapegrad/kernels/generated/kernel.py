@@ -73,7 +73,8 @@ class TracedKernel:
 
     def __init__(self, kernel: Any, families: dict):
         self.kernel, self.families, self.family = kernel, families, families["value"]
-        self.launches = threading.local()  # `F`, `VG`: the last launch of the value, and of value and gradient
+        # `F`, `VG`: the last launch of the value, and of value and gradient
+        self.launches = threading.local()
         self.last: tuple = (None, None)  # the launcher of the last call
         self.captured: list = []
         for family in families.values():
@@ -87,7 +88,8 @@ class TracedKernel:
 
 
 def of_rows(arrays: list, tree: Any) -> tuple[list, Callable]:
-    """The shapes of the arrays of a tree, each without its last axis, the samples; and what makes the tree of these arrays as rows."""
+    """The shapes of the arrays of a tree, each without its last axis, the samples; and what makes the tree of
+    these arrays as rows."""
     shapes = [tuple(a.shape[:-1]) if a.ndim else () for a in arrays]
     cuts = np.cumsum([0] + [math.prod(s) for s in shapes])
 
@@ -165,10 +167,12 @@ class GeneratedKernel(PickledByCall):
     # --- calls ---
 
     def __call__(self, theta: Any, data: Any, out: Any = None) -> Any:
-        """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives one number.
+        """The value for each sample, (B,); theta (p, B), data (N,), (d, N) or (d, N, B).  theta (p,) gives
+        one number.
 
-        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree for one sample.
-        theta and data may be tracked; the derivative by data that samples share is the sum over the samples."""
+        theta may be a dict, named tuple or dataclass of arrays (..., B): the function then gets such a tree
+        for one sample. theta and data may be tracked; the derivative by data that samples share is the sum
+        over the samples."""
         last = self._now().launches.__dict__.get("F")
         if (
             out is None
@@ -227,7 +231,8 @@ class GeneratedKernel(PickledByCall):
         traced = self._traced
         key, launcher = traced.last
         ours = kind, (0, 0), theta.shape[0], data.shape[:-1], False, np.ndarray, theta.dtype.char
-        if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:  # (another thread may have launched since)
+        # (another thread may have launched since)
+        if key == ours and data.ndim < 3 and theta.size and theta.dtype is data.dtype:
             found = launched(launcher, theta, data, single, self._is_missing.count(data))
         traced.launches.__dict__[kind] = found
 
@@ -536,7 +541,8 @@ class Recursion(GeneratedKernel):
     def scores(self, theta: Any, data: Any) -> Any:
         """Compute the gradient of each term, (T, p, B), or (T, p) for theta (p,).
 
-        It is computed in forward mode, in p directions. A term that is not finite has the gradient 0, unless invalid='nan'.
+        It is computed in forward mode, in p directions. A term that is not finite has the gradient 0, unless
+        invalid='nan'.
         """
         theta, data, single = self._arguments(theta, data)
         p, batch = theta.shape

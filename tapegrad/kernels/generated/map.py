@@ -48,7 +48,8 @@ class MapKernel(PickledByCall):
         family, build = self._family(shapes, tuple(fixed))
         dtype = np.result_type(*[layout_of(a).dtype for a, c in zip(arrays, fixed, strict=True) if not c] or [np.float64])
         xp = derivative_library(*[layout_of(a) for a in arrays])
-        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]  # numbers fit any library
+        # numbers fit any library
+        arrays = [xp.asarray(a) if type(a) is np.ndarray and not a.ndim else a for a in arrays]
         theta = stacked_rows([a for a, c in zip(arrays, fixed, strict=True) if not c], batch, dtype, xp)
         rest = stacked_rows([a for a, c in zip(arrays, fixed, strict=True) if c], batch, dtype, xp)
         again = (values, fixed) if watching() else ()  # a record keeps the caller's arrays only for watchers

@@ -70,7 +70,8 @@ def batched_as(kind: str, n: tuple, data_of_samples: bool) -> CustomRule:
         y = bind(prim, arrays, params)
         if kind != "D":
             return tuple([unmerge_samples(trace, o, batch) for o in y]) if type(y) is tuple else unmerge_samples(trace, y, batch)
-        y = unmerge_samples(trace, y, batch)  # of each sample; a sum where the kernel's samples share the data
+        # of each sample; a sum where the kernel's samples share the data
+        y = unmerge_samples(trace, y, batch)
         if len(to) == 3:
             return y
         y = y.sum(axis=-1)

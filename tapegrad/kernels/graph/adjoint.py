@@ -171,9 +171,11 @@ class Adjoints(dict):
         return found
 
     def through(self, x: Congruence, active: set[int]) -> None:
-        """With N = A P A' and T the adjoint of N, each pair of elements having one and those on the diagonal twice theirs,
+        """With N = A P A' and T the adjoint of N, each pair of elements having one and those on the diagonal
+        twice theirs,
 
-            B = T A        adjoint of A: B P        of P: A' B, each pair having one, and half of it on the diagonal
+            B = T A        adjoint of A: B P        of P: A' B, each pair having one, and half of it on the
+            diagonal
 
         which takes half of the products that the rules of all the single ones would."""
         g, size, inner = self.g, range(len(x.left)), range(len(x.middle))
@@ -308,7 +310,8 @@ def step_gradient(g: Graph, loop: ProgramLoop, inc: int, wrt: list[int]) -> list
 
 
 def _more_sums(g: Graph, loop: ProgramLoop, adj: Adjoints, active: set[int]) -> None:
-    """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does not vary with t."""
+    """d/df of s = sum_t inc_t is sum_t d inc_t / df, for each node f outside the loop; the adjoint of s does
+    not vary with t."""
     for s, inc in list(zip(loop.sums, loop.inc, strict=True)):
         bar = adj.pop(s, None)
         if bar is None:

@@ -91,7 +91,8 @@ def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
                 basis = g.select(condition, basis, g.zero) if left else g.select(condition, g.zero, basis)
         out[basis] = g.add(out[basis], c) if basis in out else c
 
-    stack = [(node, g.one, scaled, ())]  # (node, coefficient, was a fixed factor taken out?, the selects around it)
+    # (node, coefficient, was a fixed factor taken out?, the selects around it)
+    stack = [(node, g.one, scaled, ())]
     while stack:
         i, c, scaled, gates = stack.pop()
         op, args = g.op[i], g.args[i]

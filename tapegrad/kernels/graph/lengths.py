@@ -47,7 +47,8 @@ def part_written(g: Any, x: int, y: int) -> int:
     return g.mul(g.mul(x, s), g.rcp(where_zero(g, l, g.one, l)))
 
 
-WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}  # instructions of ops/ that are written out in `scale` and `unscale`
+# instructions of ops/ that are written out in `scale` and `unscale`
+WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}
 
 
 def length_node(g: Any, *x: Any) -> int:

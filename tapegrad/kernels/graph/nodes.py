@@ -30,8 +30,10 @@ from .lengths import Length, OverLength
 LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
-OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}  # and those that ops/ declares (trace/symbolic.py)
-STEPS = frozenset(("scale", "unscale"))  # not NumPy functions; piecewise constant with steps that depend on the dtype
+# and those that ops/ declares (trace/symbolic.py)
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}
+# not NumPy functions; piecewise constant with steps that depend on the dtype
+STEPS = frozenset(("scale", "unscale"))
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 

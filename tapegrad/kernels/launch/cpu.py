@@ -29,15 +29,18 @@ ALIVE: weakref.WeakValueDictionary = weakref.WeakValueDictionary()  # name -> en
 PINNED: set = set()  # engines of which only addresses are in use
 SCALAR_BATCH = 3  # batches below this run sample by sample,
 HEAVY_STEP_OPERATIONS = 5000  # unless a step has more operations: then one form must suffice
-LARGE_TEXT_LINES = 12_000  # lines of text above which code generation is 8 times as fast, and the code 3 times as slow
+# lines of text above which code generation is 8 times as fast, and the code 3 times as slow
+LARGE_TEXT_LINES = 12_000
 WIDE, NARROW = 48, 160  # operations of a step below which 4 and 2 registers hold a block,
 STORED_STEP_BATCH = 90  # and below which 2 do if steps are stored: more samples, more memory
 SUM_REGISTERS = 24  # of 32, for float64 sums in a float32 program
-PARTS, PART_BYTES = 16, 2**26  # parts of a sum over samples, for any number of threads, if they fit into this memory
+# parts of a sum over samples, for any number of threads, if they fit into this memory
+PARTS, PART_BYTES = 16, 2**26
 
 
-# Until a fork is done no other thread compiles: a child would wait for it for ever.  (These methods are compiled, so an interrupt cannot
-# come between two of them and leave a lock held.  The last one registered is called first.)
+# Until a fork is done no other thread compiles: a child would wait for it for ever.  (These methods are
+# compiled, so an interrupt cannot come between two of them and leave a lock held.  The last one registered is
+# called first.)
 if hasattr(os, "register_at_fork"):
     for _lock in (getattr(LLVM, "_lock", LLVM), LOCK):
         os.register_at_fork(before=_lock.acquire, after_in_parent=_lock.release, after_in_child=_lock._at_fork_reinit)

@@ -37,7 +37,8 @@ PART_BYTES = 2**28  # bytes for the sums of each thread, where a step output is 
 MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
 WARP_THREADS = 32
-SMALL_WORKSPACE_BYTES = 1 << 26  # bytes of workspace up to which free memory is not queried; most bytes for sums of parts
+# bytes of workspace up to which free memory is not queried; most bytes for sums of parts
+SMALL_WORKSPACE_BYTES = 1 << 26
 INTERVALS = (1, 8, 64)  # of stored steps; the first with room for all resident threads is used
 SPLIT_PARTS = 4  # number of parts below which a sum is not divided
 

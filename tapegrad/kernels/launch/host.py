@@ -85,7 +85,8 @@ class HostCode:
         self.launcher.argtypes = [ctypes.c_void_p, ctypes.c_int, ctypes.c_int, ctypes.c_size_t, u64, u64, ctypes.c_void_p]
         found = (ctypes.c_int * 640)()
         n = self.library.tapegrad_signature(found)
-        self.signature = [tuple(found[5 * k : 5 * k + 5]) for k in range(n)]  # pointer, constant, bytes, floating, signed
+        # pointer, constant, bytes, floating, signed
+        self.signature = [tuple(found[5 * k : 5 * k + 5]) for k in range(n)]
 
     def _load(self, source: str, entry: str, real: str, name: str, flags: tuple) -> ctypes.CDLL:
         text, path = host_source(source, entry, real, name), compiler()

@@ -20,7 +20,8 @@ from ... import cache
 from . import cpu
 from .cpu import Launcher, LaunchPlan
 
-SHORT_RUN_LINES = 2_000  # lines of text above which code for few steps is compiled for a short compilation time
+# lines of text above which code for few steps is compiled for a short compilation time
+SHORT_RUN_LINES = 2_000
 
 
 @functools.cache

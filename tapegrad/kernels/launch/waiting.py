@@ -20,7 +20,8 @@ LOCK = lock()
 STATE: dict = {}
 THREADED_OPERATIONS = 5_000_000  # operations below which a launch stays in its thread
 WAITING_OPERATIONS = 50_000_000  # operations above which the main thread waits: 10 to 100 ms
-PIECE, PIECES = 50_000_000, 1000  # operations between checks for a stop; checks of a thread if the work is unknown
+# operations between checks for a stop; checks of a thread if the work is unknown
+PIECE, PIECES = 50_000_000, 1000
 POLL, GRACE = 0.05, 0.4  # seconds between checks for signals; seconds for running pieces to end
 
 

@@ -3,12 +3,13 @@
 loglik(theta, y)                    theta (P + 2, B): mu, phi_1 .. phi_P, v; y (N,) or (1, N, B): (B,)
 loglik.value_and_grad(theta, y)     (B,), (P + 2, B)
 
-The likelihood is exact: the first P data have their stationary distribution, so that no datum is lost and series of any length can
-be compared.  phi outside the region of stationarity and v <= 0 are not valid.  P is 1 to 8.  The data must be complete: with missing
-ones use `kalman`, whose A is then the companion matrix of phi.
+The likelihood is exact: the first P data have their stationary distribution, so that no datum is lost and
+series of any length can be compared.  phi outside the region of stationarity and v <= 0 are not valid.  P is
+1 to 8.  The data must be complete: with missing ones use `kalman`, whose A is then the companion matrix of
+phi.
 
-Source: Durbin, The fitting of time-series models, Rev. Int. Stat. Inst. 28 (1960), backwards; Brockwell and Davis, Time Series: Theory
-and Methods, sections 5.2 and 8.7.
+Source: Durbin, The fitting of time-series models, Rev. Int. Stat. Inst. 28 (1960), backwards; Brockwell and
+Davis, Time Series: Theory and Methods, sections 5.2 and 8.7.
 
 >>> import numpy as np, tapegrad as tg
 >>> theta = np.array([[0.0, 0.0], [0.5, 1.5], [1.0, 1.0]])      # the second is not stationary

@@ -5,8 +5,9 @@
     loglik(theta, data)                         theta (p + q + 1 + 1, B): (B,)
     loglik.value_and_grad(theta, data)          (B,), (p + q + 2, B)
 
-The process solves  alpha(D) y = sigma beta(D) w'  with D = d/dt, w' white noise of unit intensity, beta(z) = 1 + beta_1 z + ... +
-beta_q z^q, and alpha(z) a product of factors z^2 + alpha_1 z + alpha_0, and z + alpha_0 if p is odd.  Rows of theta, in this order:
+The process solves  alpha(D) y = sigma beta(D) w'  with D = d/dt, w' white noise of unit intensity, beta(z) =
+1 + beta_1 z + ... + beta_q z^q, and alpha(z) a product of factors z^2 + alpha_1 z + alpha_0, and z + alpha_0
+if p is odd.  Rows of theta, in this order:
 
     alpha_0, alpha_1        of each of p // 2 quadratic factors
     alpha_0                 of the linear factor, if p is odd
@@ -14,16 +15,18 @@ beta_q z^q, and alpha(z) a product of factors z^2 + alpha_1 z + alpha_0, and z +
     sigma
     jitter, mean            if asked for, as in `celerite`
 
-CARMA(1, 0) is the damped random walk, with the covariance sigma^2 / (2 alpha_0) exp(-alpha_0 tau); CARMA(2, 1) the damped and driven
-oscillator.  The process is stationary where every alpha_0 and alpha_1 is positive; others are not valid, nor is sigma <= 0.  The
-covariance is a sum of one quadratic or real term of `celerite` for each factor.  These are smooth where the two roots of a factor meet.
-Where roots of two factors meet, the terms grow without bound and cancel, which costs digits of the value and more of its gradient:
-parameters for which the sizes of the terms add up to more than eps^(-1/5) times the variance of the process, 1351 times in float64
-and 24 times in float32, are not valid; the gradient keeps half of its digits, and second derivatives fewer.  In float64 such roots differ
-by some thousandths at least; p > 2 in float32 is of little use.
+CARMA(1, 0) is the damped random walk, with the covariance sigma^2 / (2 alpha_0) exp(-alpha_0 tau); CARMA(2,
+1) the damped and driven oscillator.  The process is stationary where every alpha_0 and alpha_1 is positive;
+others are not valid, nor is sigma <= 0.  The covariance is a sum of one quadratic or real term of `celerite`
+for each factor.  These are smooth where the two roots of a factor meet. Where roots of two factors meet, the
+terms grow without bound and cancel, which costs digits of the value and more of its gradient: parameters for
+which the sizes of the terms add up to more than eps^(-1/5) times the variance of the process, 1351 times in
+float64 and 24 times in float32, are not valid; the gradient keeps half of its digits, and second derivatives
+fewer.  In float64 such roots differ by some thousandths at least; p > 2 in float32 is of little use.
 
-Sources: Kelly, Becker, Sobolewska, Siemiginowska and Uttley, Flexible and scalable methods for quantifying stochastic variability in
-the era of massive time-domain astronomical data sets, Astrophysical Journal 788:33 (2014), whose roots are here taken by factors.
+Sources: Kelly, Becker, Sobolewska, Siemiginowska and Uttley, Flexible and scalable methods for quantifying
+stochastic variability in the era of massive time-domain astronomical data sets, Astrophysical Journal 788:33
+(2014), whose roots are here taken by factors.
 
 >>> import numpy as np, tapegrad as tg
 >>> carma = tg.kernels.carma
@@ -116,7 +119,8 @@ class CarmaKernel(LibraryKernel):
         return f"<kernel {self.__name__}>"
 
     def options(self, *, invalid: str = "reject") -> "CarmaKernel":
-        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
+        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and
+        derivatives nan."""
         return self._with(CarmaKernel(*self._sizes, invalid), invalid=invalid)
 
     # --- calls ---
@@ -158,7 +162,8 @@ class CarmaKernel(LibraryKernel):
         return xp.stack(columns) if theta.ndim == 1 else xp.stack(columns).transpose((2, 0, 1))
 
     def terms(self, theta: Any) -> Any:
-        """The parameters of the terms for `celerite.process`, differentiable by theta; nan where that is not valid."""
+        """The parameters of the terms for `celerite.process`, differentiable by theta; nan where that is not
+        valid."""
         theta = self._checked(theta)
         rows = self._mapped(theta)[0]
         return rows[:, 0] if theta.ndim == 1 else rows

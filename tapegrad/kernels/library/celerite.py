@@ -1,9 +1,9 @@
-"""Gaussian processes of celerite's kind for light curves: covariances that are sums of damped terms, times as they come, in O(N).
+"""Gaussian processes of celerite's kind for light curves: covariances that are sums of damped terms, times as
+they come, in O(N).
 
-    loglik = process(real=1, complex=1, jitter=True, mean=True)
-    data = light_curve(t, y, variance)          t (N,) ascending, y and variances of the noise (N,); nan in y is missing: (3, N)
-    loglik(theta, data)                         theta (2 + 4 + 2, B): (B,)
-    loglik.value_and_grad(theta, data)          (B,), (8, B)
+    loglik = process(real=1, complex=1, jitter=True, mean=True) data = light_curve(t, y, variance)          t
+    (N,) ascending, y and variances of the noise (N,); nan in y is missing: (3, N) loglik(theta, data)
+    theta (2 + 4 + 2, B): (B,) loglik.value_and_grad(theta, data)          (B,), (8, B)
 
 The rows of theta, and the covariance at the lag tau, are in this order
 
@@ -13,12 +13,14 @@ The rows of theta, and the covariance at the lag tau, are in this order
     jitter      a variance that is added to all those of the noise
     mean
 
-A quadratic term belongs to the polynomial z^2 + 2 c z + w.  It is smooth where the damping is critical, w = c^2, and beyond it
-continues with cosh and sinh: an oscillator of frequency w0 and quality Q of any size has  a = S0 w0 Q,  c = w0 / (2 Q),  b = a c,
-w = w0^2.  Not valid are c < 0, w < 0, a negative jitter, and parameters with which the covariance of the data is not positive.
+A quadratic term belongs to the polynomial z^2 + 2 c z + w.  It is smooth where the damping is critical, w =
+c^2, and beyond it continues with cosh and sinh: an oscillator of frequency w0 and quality Q of any size has
+a = S0 w0 Q,  c = w0 / (2 Q),  b = a c, w = w0^2.  Not valid are c < 0, w < 0, a negative jitter, and
+parameters with which the covariance of the data is not positive.
 
-Sources: Foreman-Mackey, Agol, Ambikasaran and Angus, Fast and scalable Gaussian process modeling, Astronomical Journal 154:220 (2017);
-Foreman-Mackey, Scalable backpropagation for Gaussian processes using celerite, Research Notes AAS 2:31 (2018).
+Sources: Foreman-Mackey, Agol, Ambikasaran and Angus, Fast and scalable Gaussian process modeling,
+Astronomical Journal 154:220 (2017); Foreman-Mackey, Scalable backpropagation for Gaussian processes using
+celerite, Research Notes AAS 2:31 (2018).
 
 >>> import numpy as np, tapegrad as tg
 >>> celerite = tg.kernels.celerite
@@ -48,16 +50,19 @@ from .handwritten import LOG_2_PI, Definition, HandwrittenRecursion
 
 MOST_TERMS = 12
 LENGTH = 12
-SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])  # of (1 - x cot x) / (2 x^2) in x^2
+# of (1 - x cot x) / (2 x^2) in x^2
+SERIES = tuple([float(zeta(2 * k) / np.pi ** (2 * k)) for k in range(LENGTH, 0, -1)])
 
 
 def light_curve(t: Any, y: Any, variance: Any = 0.0) -> Any:
     """The data of a process, (3, N): the time since the datum before, y, and the variance of its noise.
 
-    t and y (N,), variance (N,) or a number; each may be (N, B), where samples have their own: (3, N, B).  Times ascend, equal ones are
-    allowed; they are subtracted in their own precision, and the result has the dtype of y.  nan in y or variance is missing.
+    t and y (N,), variance (N,) or a number; each may be (N, B), where samples have their own: (3, N, B).
+    Times ascend, equal ones are allowed; they are subtracted in their own precision, and the result has the
+    dtype of y.  nan in y or variance is missing.
 
-    Raises ShapeError where lengths differ, ArgumentError where times descend or are not finite, or a variance is negative.
+    Raises ShapeError where lengths differ, ArgumentError where times descend or are not finite, or a variance
+    is negative.
 
     >>> light_curve([1.0, 1.5, 4.0], [0.1, 0.3, 0.2], 0.01)
     array([[0.  , 0.5 , 2.5 ],
@@ -170,7 +175,8 @@ def celerite_formula(real: int, complex: int, quadratic: int, jitter: int, mean:
 class CeleriteKernel(HandwrittenRecursion):
     """A kernel whose data come from `light_curve`."""
 
-    _looked: tuple = (lambda: None, 0)  # a weak reference to the last checked data on a device, and their address
+    # a weak reference to the last checked data on a device, and their address
+    _looked: tuple = (lambda: None, 0)
 
     def _arguments(self, theta: Any, data: Any) -> tuple:
         theta, data, single = super()._arguments(theta, data)
@@ -191,10 +197,12 @@ class CeleriteKernel(HandwrittenRecursion):
 
 
 def process(*, real: int = 0, complex: int = 0, quadratic: int = 0, jitter: bool = False, mean: bool = False) -> CeleriteKernel:
-    """The kernel for so many terms of each kind; R = real + 2 complex + 2 quadratic is 1 to 12, and a step takes R^2 operations.
+    """The kernel for so many terms of each kind; R = real + 2 complex + 2 quadratic is 1 to 12, and a step
+    takes R^2 operations.
 
-    It is called as `loglik(theta, data)`, with theta (2 real + 4 complex + 4 quadratic + jitter + mean, B) and the data of
-    `light_curve`; the same arguments give the same kernel.  Raises ArgumentError for numbers of terms that it is not made for.
+    It is called as `loglik(theta, data)`, with theta (2 real + 4 complex + 4 quadratic + jitter + mean, B)
+    and the data of `light_curve`; the same arguments give the same kernel.  Raises ArgumentError for numbers
+    of terms that it is not made for.
 
     >>> data = light_curve([0.0, 1.0, 3.0], [0.2, 0.5, -0.3], 0.1)
     >>> theta = np.array([1.0, 0.2])                            # a damped random walk

@@ -105,19 +105,22 @@ class Filter(LibraryKernel):
         self._parts, self._invalid = parts, invalid
         self._kernels: dict = {}
         self._lock = lock()
-        self._seen = threading.local()  # `last`: a weak reference to the last observations, and these with one more axis
+        # `last`: a weak reference to the last observations, and these with one more axis
+        self._seen = threading.local()
 
     def __repr__(self) -> str:
         return f"<kernel {self.__name__}.loglik>"
 
     def options(self, *, invalid: str = "reject") -> "Filter":
-        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
+        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and
+        derivatives nan."""
         return self._with(type(self)(self._parts, invalid), invalid=invalid)
 
     # --- calls ---
 
     def __call__(self, model: Any, y: Any, out: Any = None) -> Any:
-        """The log-likelihood of each sample, (B,); a number if no argument has an axis of samples.  `out`: an array to fill.
+        """The log-likelihood of each sample, (B,); a number if no argument has an axis of samples.  `out`: an
+        array to fill.
 
         What is tracked, y too, is differentiated."""
         call = self._packed(model, y, False)
@@ -125,7 +128,8 @@ class Filter(LibraryKernel):
         return self._filled(out, value[0] if call.single else value, "out")
 
     def value_and_grad(self, model: Any, y: Any, out: Any = None) -> tuple:
-        """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const.  `out`: such a pair to fill."""
+        """(B,) and the gradients of each sample, (..., B), in one launch; None for what is Const.  `out`:
+        such a pair to fill."""
         call = self._packed(model, y, True)
         kernel, slopes = self.kernel(call), None
         if 1 in call.modes:
@@ -163,7 +167,8 @@ class Filter(LibraryKernel):
     # the following come from the kernel generated from `start` and `step`
 
     def hessian(self, model: Any, y: Any) -> Any:
-        """A Model of Models: hessian(model, y).A.c is (k, k, k, B), the second derivatives by A and by c; None for what is Const."""
+        """A Model of Models: hessian(model, y).A.c is (k, k, k, B), the second derivatives by A and by c;
+        None for what is Const."""
         call = self._packed_constant("hessian", model, y)
         return self._nested(call, self.kernel(call).hessian(call.theta, call.data))
 
@@ -307,7 +312,8 @@ class Filter(LibraryKernel):
         stepped = [(a, v) for a, v, _, mode in given if mode]
         data = self._observations(y, base)
         if stepped:
-            each = gradients and 1 in modes  # the gradient of each sample, even where samples share an argument
+            # the gradient of each sample, even where samples share an argument
+            each = gradients and 1 in modes
             data = _lines(data, stepped, sizes, batch if each else None, dtype)
         return PackedCall(theta, data, modes, sizes, single, const, steps, batch)
 

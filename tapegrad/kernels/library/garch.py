@@ -3,8 +3,8 @@
 loglik(theta, y)                    theta (4, B): mu, omega, alpha, beta; y (N,) or (1, N, B): (B,)
 loglik.value_and_grad(theta, y)     (B,), (4, B)
 
-The first variance is the stationary one, omega / (1 - alpha - beta).  nan is missing: e^2 has then its mean h.  omega <= 0, alpha < 0,
-beta < 0 and alpha + beta >= 1 are not valid.
+The first variance is the stationary one, omega / (1 - alpha - beta).  nan is missing: e^2 has then its mean
+h.  omega <= 0, alpha < 0, beta < 0 and alpha + beta >= 1 are not valid.
 
 Source: Bollerslev, Generalized autoregressive conditional heteroskedasticity, J. Econometrics 31 (1986).
 

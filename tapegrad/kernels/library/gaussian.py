@@ -21,8 +21,9 @@ def power_of_two(s):
 
 
 def gaussian_formula(theta, x):
-    """The log density of one datum.  Squares are summed before they are divided by that of a scale, and so are those of numbers near
-    one: multiplying by a power of two costs no digits, and nothing where sums of products are one instruction."""
+    """The log density of one datum.  Squares are summed before they are divided by that of a scale, and so
+    are those of numbers near one: multiplying by a power of two costs no digits, and nothing where sums of
+    products are one instruction."""
     d, total = len(x), 0.0
     for k in range(d):
         mean, scale = theta[k], theta[d + k]

@@ -1,15 +1,15 @@
-"""What the library kernels share: likelihoods in plain Python, of which all is generated but the value and the gradient of CuPy
-arrays, which are CUDA C written by hand.
+"""What the library kernels share: likelihoods in plain Python, of which all is generated but the value and
+the gradient of CuPy arrays, which are CUDA C written by hand.
 
-A model is a module `m.py` beside its `m.cu`.  The module holds the model as plain Python for `likelihood` or `recursion`, the .cu
-two entries for each model of that name:
+A model is a module `m.py` beside its `m.cu`.  The module holds the model as plain Python for `likelihood` or
+`recursion`, the .cu two entries for each model of that name:
 
     name_value(theta, data, value, B, N)
     name_value_and_grad(theta, data, value, gradient, [work arrays,] B, N)
 
-theta (p, B), data (d, N) or (d, N, B), value (B,), gradient (p, B).  They skip a datum that holds nan, and give a sample whose
-parameters are not valid, or whose value is not finite, the value -inf and derivatives 0.  Of a float32 theta both add up in float64
-and round the results to float32."""
+theta (p, B), data (d, N) or (d, N, B), value (B,), gradient (p, B).  They skip a datum that holds nan, and
+give a sample whose parameters are not valid, or whose value is not finite, the value -inf and derivatives 0.
+Of a float32 theta both add up in float64 and round the results to float32."""
 
 import sys
 from collections.abc import Callable
@@ -82,10 +82,11 @@ def optioned(kernel: Any, options: dict) -> Any:
 class Definition:
     """What a model by hand consists of.
 
-    `name`: that of its entries in the .cu of name `stem`.  `formula`: the model by `likelihood` or `recursion`; `key`: what it depends
-    on beside the name.  `observed`: so many rows of the data are observations, those below them arguments of each step (0: there are
-    none).  `fit(p, d)`: the macros, a dict, for p rows of theta and d rows of data, or None where they do not fit;
-    `wants` says in words what would.  `work(p, d)`: declarations of the work arrays of the gradient."""
+    `name`: that of its entries in the .cu of name `stem`.  `formula`: the model by `likelihood` or
+    `recursion`; `key`: what it depends on beside the name.  `observed`: so many rows of the data are
+    observations, those below them arguments of each step (0: there are none).  `fit(p, d)`: the macros, a
+    dict, for p rows of theta and d rows of data, or None where they do not fit; `wants` says in words what
+    would.  `work(p, d)`: declarations of the work arrays of the gradient."""
 
     name: str
     stem: str
@@ -111,7 +112,8 @@ class HandwrittenKernel(LibraryKernel, GeneratedKernel):
         self._kernels: dict = {}
 
     def options(self, *, invalid: str = "reject") -> "HandwrittenKernel":
-        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and derivatives nan."""
+        """This kernel with `invalid='nan'`: a sample with parameters that are not valid has value and
+        derivatives nan."""
         return self._with(type(self)(self.definition, invalid), invalid=invalid)
 
     def source(self, p: int, d: int, each: bool = False, missing: bool = False) -> str:

@@ -1,12 +1,14 @@
 """Hidden Markov models of K states, by the forward algorithm.
 
 loglik(theta, y)             normal observations: theta (K^2 + 3 K, B), y (N,) or (1, N, B): (B,)
-loglik_given(theta, b)       any observations: theta (K^2 + K, B), b (K, N) or (K, N, B) the log density of each datum in each state
+loglik_given(theta, b)       any observations: theta (K^2 + K, B), b (K, N) or (K, N, B) the log density of
+each datum in each state
 
-theta: K logits of the first state, K x K logits of the next state, the row being the state before, and for normal observations the K
-means and K standard deviations.  Logits are taken to probabilities by softmax, so the logarithms of probabilities serve, and -inf
-forbids a move.  `value_and_grad` gives (B,) and a gradient of theta's shape.  Where y, or any element of b at a step, is nan the datum
-is missing.  Standard deviations must be positive.  K is 1 to 8.
+theta: K logits of the first state, K x K logits of the next state, the row being the state before, and for
+normal observations the K means and K standard deviations.  Logits are taken to probabilities by softmax, so
+the logarithms of probabilities serve, and -inf forbids a move.  `value_and_grad` gives (B,) and a gradient of
+theta's shape.  Where y, or any element of b at a step, is nan the datum is missing.  Standard deviations must
+be positive.  K is 1 to 8.
 
 Source: Rabiner, A tutorial on hidden Markov models, Proc. IEEE 77 (1989), sections III.A and V.A.
 

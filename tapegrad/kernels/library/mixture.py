@@ -1,7 +1,7 @@
 """Mixtures of Gaussians of one variable.
 
-loglik(theta, x)                    theta (3 k, B): k logits of the weights, k means, k log scales; x (N,), (1, N) or (1, N, B)
-loglik.value_and_grad(theta, x)     (B,), (3 k, B)"""
+loglik(theta, x)                    theta (3 k, B): k logits of the weights, k means, k log scales; x (N,),
+(1, N) or (1, N, B) loglik.value_and_grad(theta, x)     (B,), (3 k, B)"""
 
 import numpy as np
 

@@ -1,9 +1,9 @@
 """One step of a linear Gaussian filter, shared by `kalman`, `kalman_vector` and `tapegrad.statespace`.
 
 The state is N(a, P), the observation y = Z a + e. `seen` says which elements of y are present, or is None for
-all; the values of the others do not matter. `univariate_update` and `joint_update` return mean and covariance of the
-state given the observation. They also return the log determinant of 2 pi F, with F the covariance of the
-innovations, and factors v and g. The sum of v^2 g is the square of the innovations in units of F.
+all; the values of the others do not matter. `univariate_update` and `joint_update` return mean and covariance
+of the state given the observation. They also return the log determinant of 2 pi F, with F the covariance of
+the innovations, and factors v and g. The sum of v^2 g is the square of the innovations in units of F.
 
 With the identity `eye` the covariance is updated in the form of Joseph, which loses no digits.
 
@@ -45,7 +45,8 @@ def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
 
 
 def update(a: Any, P: Any, z: Any, h: Any, y: Any, seen: Any = None, eye: Any = None) -> tuple[Any, Any, Any, Any]:
-    """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its variance F."""
+    """Mean and covariance given one number y = z x and an error of variance h; the innovation, and its
+    variance F."""
     v = y - z @ a
     M = P @ z
     F = z @ M + h

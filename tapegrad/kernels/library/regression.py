@@ -5,7 +5,8 @@
     poisson.value_and_grad(theta, data)             (B,), (k, B)
     logistic(theta, logistic_data(x, y))            y 0 or 1
 
-Both links are canonical: minus the Hessian is the Fisher information, `-poisson.hessian(theta, data)`, (B, k, k)."""
+Both links are canonical: minus the Hessian is the Fisher information, `-poisson.hessian(theta, data)`, (B, k,
+k)."""
 
 from typing import Any
 
@@ -57,7 +58,8 @@ def poisson_data(x: Any, y: Any) -> Any:
 
 
 def logistic_data(x: Any, y: Any) -> Any:
-    """The data of `logistic`, (k + 1, N), from a design (N, k) and responses (N,) from 0 to 1; nan marks what is missing.
+    """The data of `logistic`, (k + 1, N), from a design (N, k) and responses (N,) from 0 to 1; nan marks what
+    is missing.
 
     >>> logistic_data([[1.0, 0.5]], [True])
     array([[1. ],

@@ -1,7 +1,7 @@
 """Student's t distribution.
 
-loglik(theta, x)                    theta (3, B): location, scale, degrees of freedom; x (N,), (1, N) or (1, N, B)
-loglik.value_and_grad(theta, x)     (B,), (3, B)"""
+loglik(theta, x)                    theta (3, B): location, scale, degrees of freedom; x (N,), (1, N) or (1,
+N, B) loglik.value_and_grad(theta, x)     (B,), (3, B)"""
 
 import numpy as np
 

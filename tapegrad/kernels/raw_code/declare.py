@@ -1,14 +1,16 @@
-"""Declarations of the parameters of a hand-written kernel, one line of text for each parameter of the C function, in its order:
+"""Declarations of the parameters of a hand-written kernel, one line of text for each parameter of the C
+function, in its order:
 
     role [unsaved] type name[dimensions]
 
 role       in (has a derivative), const (has none), out (allocated for the call), inout (a copy
            that the kernel changes), work (scratch), size (a dimension's length)
-unsaved    the adjoint does not read the value: it is not kept for it
-type       real (float or double, as the arguments are), float, double, int, long long
-dimensions names, numbers and whole-number expressions of names; no bracket: a scalar passed by value; []: a pointer to one value
+unsaved    the adjoint does not read the value: it is not kept for it type       real (float or double, as the
+arguments are), float, double, int, long long dimensions names, numbers and whole-number expressions of names;
+no bracket: a scalar passed by value; []: a pointer to one value
 
-A name is bound where it first stands alone in an argument, and checked everywhere else; `slots` is the number of threads."""
+A name is bound where it first stands alone in an argument, and checked everywhere else; `slots` is the number
+of threads."""
 
 import ast
 import operator

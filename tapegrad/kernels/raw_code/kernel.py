@@ -128,12 +128,14 @@ class RawKernel(PickledByCall):
         sanitize: bool = False,
         seed: int = 0,
     ) -> list:
-        """Look for faults with these arguments, on the CPU; what was done, as lines of text.  Rules that are kernels are checked too.
+        """Look for faults with these arguments, on the CPU; what was done, as lines of text.  Rules that are
+        kernels are checked too.
 
-        The source is compiled by g++ and, where CuPy is installed, by NVRTC, and run in float64 and float32: with canaries around
-        every array, threads in several orders and numbers, outputs first filled with one number and then with another; `cpu` must
-        give the same bits, or be within `cpu_rtol`.  vjp and jvp are compared with central differences (`rtol`, by default 1e-6) and
-        with each other.  `sanitize`: once more under the address sanitizer, which sees faults that miss the canaries.
+        The source is compiled by g++ and, where CuPy is installed, by NVRTC, and run in float64 and float32:
+        with canaries around every array, threads in several orders and numbers, outputs first filled with one
+        number and then with another; `cpu` must give the same bits, or be within `cpu_rtol`.  vjp and jvp are
+        compared with central differences (`rtol`, by default 1e-6) and with each other.  `sanitize`: once
+        more under the address sanitizer, which sees faults that miss the canaries.
 
         Raises KernelError that says what failed, with the numbers."""
         settings = {"derivatives": derivatives, "rtol": rtol, "cpu_rtol": cpu_rtol, "sanitize": sanitize, "seed": seed}
@@ -445,8 +447,8 @@ def raw(
     block : int or tuple, optional
         Threads in a block.
     shared : int or str, optional
-        Bytes of dynamic shared memory: an expression in dimensions, ``threads`` (of a block) and ``real`` (its
-        size).
+        Bytes of dynamic shared memory: an expression in dimensions, ``threads`` (of a block) and ``real``
+        (its size).
     workers : int or callable, optional
         Slots of work arrays for `cpu`.
     options : sequence of str, optional

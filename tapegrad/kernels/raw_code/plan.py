@@ -1,4 +1,5 @@
-"""One call of a raw kernel on plain arrays: its checks, and the `CallPlan` shared by calls of the same shapes."""
+"""One call of a raw kernel on plain arrays: its checks, and the `CallPlan` shared by calls of the same
+shapes."""
 
 import math
 from typing import Any
@@ -103,7 +104,8 @@ class CallPlan:
         return specs
 
 
-MARKS = {8: np.uint64(0x7FF95AFE_C0DEFA11), 4: np.uint32(0x7FDEFA11)}  # as floating-point numbers: nan with a payload of ours
+# as floating-point numbers: nan with a payload of ours
+MARKS = {8: np.uint64(0x7FF95AFE_C0DEFA11), 4: np.uint32(0x7FDEFA11)}
 
 
 def marked(out: np.ndarray) -> None:

@@ -1,8 +1,8 @@
 """Linear algebra of symbolic matrices: cholesky, solve, inv, det, slogdet, triangular solves.
 
-Large matrices are blocks, small ones are unrolled. `symbolic_solve`, `symbolic_inv` and `symbolic_det` pivot: selects exchange rows
-without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule. A matrix without a
-Cholesky factor gives nan for its sample; nothing raises."""
+Large matrices are blocks, small ones are unrolled. `symbolic_solve`, `symbolic_inv` and `symbolic_det` pivot:
+selects exchange rows without a branch, and each sample has its own order. 2 x 2 matrices use Cramer's rule. A
+matrix without a Cholesky factor gives nan for its sample; nothing raises."""
 
 from typing import Any, NamedTuple
 

@@ -34,8 +34,8 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     ----------
     n : int, or a number of the kernel
         The number of steps, which may be known only at run time and differ from sample to sample. A
-        fractional n counts with its whole part. If n is known while tracing, a few steps are unrolled: up to 4,
-        up to 16 inside a step, and up to 1000 if the body takes element i of a list or array made outside.
+        fractional n counts with its whole part. If n is known while tracing, a few steps are unrolled: up to
+        4, up to 16 inside a step, and up to 1000 if the body takes element i of a list or array made outside.
     body : callable
         ``body(i, carry)`` returns the next carry.
     carry : number, array or tree

@@ -416,7 +416,8 @@ class RecursionTrace:
             fixed = {k for k in finer if leader[k] in fixed}
             leader = finer
         if isinstance(self.theta, ParameterRows):
-            if self.skip is not None and not self.missing and self.theta.reads.count < self.p:  # its rows count
+            # its rows count
+            if self.skip is not None and not self.missing and self.theta.reads.count < self.p:
                 with self.t.step(self.loop.id):
                     self.t.run(self.skip, self.build(start), self.theta)
             self.theta.refuse_rest(self.step)

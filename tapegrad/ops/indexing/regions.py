@@ -291,7 +291,8 @@ def pull_turned(g, out, x):
 
 def pull_diagonal(G, owned, k, g, i, _, layout, path, at):
     """The pullback of a matrix read as its diagonal."""
-    if G[i] is None and type(g) is np.ndarray and layout[2][0] >= layout[2][1] > 0:  # the first cotangent of a matrix in C order
+    # the first cotangent of a matrix in C order
+    if G[i] is None and type(g) is np.ndarray and layout[2][0] >= layout[2][1] > 0:
         n, m = layout[1]
         G[i] = buffer = np.zeros((n, m), layout[3])
         owned.add(i)

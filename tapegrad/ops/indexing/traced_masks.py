@@ -1,10 +1,10 @@
 """x[mask] with a mask that differs between samples or replays, and so does the number of selected
 elements.
 
-`SelectedElements` stands for these elements, in the shape of x, until they are written back with the same mask
-or summed. Elementwise functions are applied everywhere. One of the selected elements replaces those
-not selected, so no function meets a value that the mask excluded. Code that needs the number of
-elements asks for the mask: under `vmap` that raises, in a recording it is a guard."""
+`SelectedElements` stands for these elements, in the shape of x, until they are written back with the same
+mask or summed. Elementwise functions are applied everywhere. One of the selected elements replaces those not
+selected, so no function meets a value that the mask excluded. Code that needs the number of elements asks for
+the mask: under `vmap` that raises, in a recording it is a guard."""
 
 from collections.abc import Callable
 from typing import Any

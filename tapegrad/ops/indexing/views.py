@@ -80,7 +80,8 @@ def getitem(x: Any, at: Any) -> Any:
         if OPEN.hiding and is_mask(x, at) and is_recorded(at):
             return selected(s.copy(x) if type(x) is View else x, at)
         at = index(at)
-        if ix.basic(at) and is_array(layout_source(x)[at]):  # a view, not an element; for a number a new array
+        # a view, not an element; for a number a new array
+        if ix.basic(at) and is_array(layout_source(x)[at]):
             return view(x if is_array(layout_source(x)) else s.array_of(x), ("at", at))
     base, path = (x._base, x._path) if type(x) is View else (x, ())
     try:
@@ -299,7 +300,8 @@ def broadcast_to(array, shape, subok=False):
     if not isinstance(x, Variable):
         return xp(x).broadcast_to(x, to)
     here = layout_source(x)
-    np.broadcast_to(np.int8(0) if not np.shape(here) else np.broadcast_to(np.int8(0), np.shape(here)), to)  # raises as NumPy does
+    # raises as NumPy does
+    np.broadcast_to(np.int8(0) if not np.shape(here) else np.broadcast_to(np.int8(0), np.shape(here)), to)
     return view(x, ("broadcast", to)) if is_array(here) else s.broadcast_to(x, to=to)
 
 

@@ -273,7 +273,8 @@ itmodstruve0 = special_function(sp.itmodstruve0, lambda out, x: modstruve(0.0, x
 
 
 def fresnel_pair(scipys, sign):
-    """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F / sqrt(pi)."""
+    """The integral F of exp(sign i t^2) from x to infinity, and K = exp(-sign i (x^2 + pi / 4)) F /
+    sqrt(pi)."""
     name, turn = scipys.__name__, np.exp(-0.25j * sign * math.pi) / math.sqrt(math.pi)
     f = special_function(None, lambda out, x: -exp(sign * 1j * x * x), body=lambda x: scipys(x)[0], name=name + "_f")
     k = special_function(None, lambda out, x: -turn - sign * 2j * x * out, body=lambda x: scipys(x)[1], name=name + "_k")

@@ -1,4 +1,5 @@
-"""Distribution functions of scipy.special and their inverses: those of the gamma and beta families are the incomplete functions."""
+"""Distribution functions of scipy.special and their inverses: those of the gamma and beta families are the
+incomplete functions."""
 
 from typing import Any
 

@@ -89,7 +89,8 @@ def far_out(x: Any, single: float) -> float:
 
 
 ODD = [math.prod(range(1, 2 * k, 2)) for k in range(17)]  # (2 k - 1)!!
-DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])  # Dawson's integral is the sum of these x^(-1 - 2 k)
+# Dawson's integral is the sum of these x^(-1 - 2 k)
+DAWSN_TAIL = tuple([n / 2 ** (k + 1) for k, n in enumerate(ODD)])
 
 
 def odd_tail(x: Any, terms: tuple) -> Any:

@@ -185,7 +185,8 @@ mathieu_modsem2 = radial("mathieu_modsem2", True, (yv, yvp))
 
 
 class Spheroid:
-    """The series of order m and degree n in normalised Legendre functions: `value`, the characteristic values; `degrees`; `vector`."""
+    """The series of order m and degree n in normalised Legendre functions: `value`, the characteristic
+    values; `degrees`; `vector`."""
 
     def __init__(self, m: int, n: int, c: Any, sign: float):
         first, k = m + (n - m) % 2, (n - m) // 2

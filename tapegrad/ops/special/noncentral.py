@@ -42,7 +42,8 @@ def mixed(f, nc, *xs):
 
 
 def chndtr_density(x, df, nc):
-    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2, as a hypergeometric function."""
+    """exp(-(x + nc) / 2) (x / nc)^(df / 4 - 1 / 2) I_(df / 2 - 1)(sqrt(x nc)) / 2, as a hypergeometric
+    function."""
     half = 0.5 * df
     return 0.5 * gamma_density(half, 0.5 * x) * exp(-0.5 * nc) * hyp0f1(half, 0.25 * x * nc)
 

@@ -174,7 +174,8 @@ def psi_of_complex(z):
 
 
 def w_by_order(a, x, slope):
-    """The value at 0 is 2^(-3/4) r, the slope -2^(-1/4) / r, with r^2 = |Gamma(1/4 + i a / 2) / Gamma(3/4 + i a / 2)|."""
+    """The value at 0 is 2^(-3/4) r, the slope -2^(-1/4) / r, with r^2 = |Gamma(1/4 + i a / 2) / Gamma(3/4 + i
+    a / 2)|."""
     z = 0.5j * a
     rise = 0.25 * (psi_of_complex(z + 0.75).imag - psi_of_complex(z + 0.25).imag)  # for log r
     y = w_at_zero(a)

@@ -1,9 +1,9 @@
 """A group of instructions as one call of compiled loops.
 
-A value of a group has no memory of its own: where another one is made of it, its text stands there, at the places asked for
-(fusion.regions.py).  What others read, results and what the caller gets, is written; the rest never leaves the registers.  Stencils come
-out
-as one loop for the interior and one for each border, whose texts differ."""
+A value of a group has no memory of its own: where another one is made of it, its text stands there, at the
+places asked for (fusion.regions.py).  What others read, results and what the caller gets, is written; the
+rest never leaves the registers.  Stencils come out as one loop for the interior and one for each border,
+whose texts differ."""
 
 import ctypes
 import math
@@ -50,8 +50,8 @@ class SummedValue:
 
 
 class Group:
-    """Instructions that run as one call.  `given`: the values that it reads; `left`: those that it makes, sums last; `carried`: views
-    that later groups read."""
+    """Instructions that run as one call.  `given`: the values that it reads; `left`: those that it makes,
+    sums last; `carried`: views that later groups read."""
 
     def __init__(self, kinds: Any, now: Any):
         self.kinds, self.shown, self.cuts, self.sums = kinds, kinds.shown, now.cuts, now.sums
@@ -128,8 +128,8 @@ class Group:
         return code
 
     def __call__(self, *given: Any) -> Any:
-        """What it makes, a tuple; None where a value is not finite that NumPy might warn of, or memory is not as it was recorded.
-        After the given values comes memory for what is written, or None."""
+        """What it makes, a tuple; None where a value is not finite that NumPy might warn of, or memory is not
+        as it was recorded. After the given values comes memory for what is written, or None."""
         code = self.code or self.ready()
         try:
             state = self.pool.pop()
@@ -191,7 +191,8 @@ class GroupCode:
         return found
 
     def boxes(self, k: int, shape: tuple) -> list:
-        """(the nest, the place of the value in it, the axes that are its counters), for each cell between the cuts."""
+        """(the nest, the place of the value in it, the axes that are its counters), for each cell between the
+        cuts."""
         found = []
         for starts, sizes in cells(shape, self.group.cuts.get(k) or ((),) * len(shape)):
             axes = [a for a, n in enumerate(sizes) if n != 1]
@@ -222,7 +223,8 @@ class GroupCode:
                 nest.partial.append((node, ArrayAccess(self.table[k], first, tuple([own.get(a, 0) for a in axes])), d.how))
 
     def node(self, nest: Nest, k: int, place: tuple) -> int:
-        """The node of value k at this place: what is asked for is found from the last instruction to the first, and made in turn."""
+        """The node of value k at this place: what is asked for is found from the last instruction to the
+        first, and made in turn."""
         if k not in self.values:
             return self.leaf(nest, k, place)
         asked: dict = {k: {place: None}}
@@ -344,7 +346,8 @@ def maker(shown: tuple) -> Callable:
 
 
 class ArrayPool:
-    """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as the loop."""
+    """Makes arrays, and gives one out again that nobody holds any more: new pages would cost as much time as
+    the loop."""
 
     __slots__ = ("make", "pool")
 

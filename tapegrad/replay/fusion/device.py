@@ -1,7 +1,9 @@
-"""A group of instructions on CuPy arrays: one kernel of CUDA C, in which each thread strides over the elements of all nests.
+"""A group of instructions on CuPy arrays: one kernel of CUDA C, in which each thread strides over the
+elements of all nests.
 
-Full sums are taken by thread, and these added up by CuPy: how many threads there are depends on the sizes alone, and so do the bits.
-Nobody waits for the device, so nothing is looked at on the way; CuPy warns of nothing either."""
+Full sums are taken by thread, and these added up by CuPy: how many threads there are depends on the sizes
+alone, and so do the bits. Nobody waits for the device, so nothing is looked at on the way; CuPy warns of
+nothing either."""
 
 import math
 from collections.abc import Callable

@@ -1,7 +1,8 @@
-"""Which instructions of a program run together as compiled loops: what is elementwise, what only moves elements, and sums.
+"""Which instructions of a program run together as compiled loops: what is elementwise, what only moves
+elements, and sums.
 
-A program is read in order.  What can be in a group is gathered until an instruction that cannot asks for it; then the group is closed.
-Views of what lies in memory are no work, and are carried on into the next group."""
+A program is read in order.  What can be in a group is gathered until an instruction that cannot asks for it;
+then the group is closed. Views of what lies in memory are no work, and are carried on into the next group."""
 
 import math
 from typing import Any
@@ -60,7 +61,8 @@ class GroupDefinitions:
                 self.known[k] = None
 
     def counted(self) -> set:
-        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a loop makes a float64."""
+        """How many elements of a mask are true is told as an integer; where nothing else becomes of it, a
+        loop makes a float64."""
         users: dict = {}
         for k, i in self.program.code:
             for a in i.args:
@@ -224,8 +226,8 @@ class OpenGroup:
 
 
 class Reader:
-    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none.  `parts`: another order of
-    them, in parts, none of whose groups goes on into the next."""
+    """The instructions of a program in the order of a replay, some of them as groups; `others` are in none.
+    `parts`: another order of them, in parts, none of whose groups goes on into the next."""
 
     def __init__(self, program: Program, others: Any = (), within: Any = (), parts: Any = None):
         self.program, self.kinds = program, GroupDefinitions(program, others=others, within=within)

@@ -1,8 +1,10 @@
-"""Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in the same pass.
+"""Loops over elements as LLVM text: any number of arrays, with any strides, full sums and sums over axes in
+the same pass.
 
-The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A nest runs over a box of
-counters.  Its work is cut into items, of some thousand elements each, whatever the number of threads, and each item leaves its
-partial sums in a place of its own: so the bits do not depend on threads.  Arithmetic is strict, as written."""
+The table holds addresses: of arrays that are read, of those that are written, of numbers, of partial sums.  A
+nest runs over a box of counters.  Its work is cut into items, of some thousand elements each, whatever the
+number of threads, and each item leaves its partial sums in a place of its own: so the bits do not depend on
+threads.  Arithmetic is strict, as written."""
 
 import math
 from dataclasses import dataclass, field
@@ -33,10 +35,9 @@ class ArrayAccess:
 
 @dataclass
 class Nest:
-    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`: (node, Access); `sums`:
-    (node, how) of what is summed over all, or its extreme; `partial`: (node, Access, whose strides are 0 along the axes that are
-    summed, how); `checks`: nodes that must be
-    finite."""
+    """Loops over `extents`.  `loads`: node -> Access; `numbers`: node -> place among the numbers; `stores`:
+    (node, Access); `sums`: (node, how) of what is summed over all, or its extreme; `partial`: (node, Access,
+    whose strides are 0 along the axes that are summed, how); `checks`: nodes that must be finite."""
 
     extents: tuple
     bits: int
@@ -54,7 +55,8 @@ class Nest:
 
 
 class Order:
-    """The loops of a nest: counters in the order of the loops, neighbours made one where all arrays allow; how items are cut."""
+    """The loops of a nest: counters in the order of the loops, neighbours made one where all arrays allow;
+    how items are cut."""
 
     def __init__(self, nest: Nest):
         self.nest, size = nest, nest.bits // 8
@@ -290,7 +292,8 @@ class NestText:
             line(f"  call void @llvm.masked.scatter.{suffix}.v{W}p0({given})")
 
     def write_rows(self, values: list, p: str, stride: int) -> None:
-        """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and written row by row."""
+        """Vectors whose elements lie side by side, one of each in a row: turned round, eight by eight, and
+        written row by row."""
         b, real = self.b, self.b.real
         some = "<8 x i1> <" + ", ".join([f"i1 {'true' if k < len(values) else 'false'}" for k in range(ROW_LANES)]) + ">"
         for first in range(0, self.W, ROW_LANES):
@@ -376,7 +379,8 @@ def indices(numbers: Any) -> str:
 
 
 def adjacent_arrays(accesses: list, order: Order, W: int, size: int) -> tuple:
-    """Which arrays are written side by side, row by row: (their numbers in that order, those of all others)."""
+    """Which arrays are written side by side, row by row: (their numbers in that order, those of all
+    others)."""
     alike: dict = {}
     for k, a in enumerate(accesses):
         if not a.truth and order.stride(a, -1) not in (0, size) and W % ROW_LANES == 0:
@@ -413,10 +417,11 @@ def declared(W: int, bits: int) -> list:
 
 
 class Loops:
-    """The text of all nests of a group: three functions of the table.  `loop` does items from one number to another, `last` adds up what
-    they left, `all` does both.
+    """The text of all nests of a group: three functions of the table.  `loop` does items from one number to
+    another, `last` adds up what they left, `all` does both.
 
-    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be finite?, how) for each."""
+    `sizes`: bytes of an element of each array; `totals`: (the (nest, sum) that it is made of, must it be
+    finite?, how) for each."""
 
     def __init__(self, g: Exact, nests: list, sizes: list, totals: list, bits: int):
         places = {name: len(sizes) + k for k, name in enumerate(("numbers", "sums", "flag", "totals"))}
@@ -463,7 +468,8 @@ def pointer(b: Builder, k: int) -> str:
 
 
 def data(b: Builder, k: int) -> str:
-    """Where the elements of an array are: the table has its address, or that of the object, which holds it."""
+    """Where the elements of an array are: the table has its address, or that of the object, which holds
+    it."""
     p = pointer(b, k)
     return b(f"load ptr, ptr {b(f'getelementptr i8, ptr {p}, i64 {HEADER}')}") if HEADER else p
 

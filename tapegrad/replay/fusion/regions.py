@@ -1,8 +1,10 @@
-"""Where the elements of a value come from, told by integers: how a view, a write into a region, a shift by one moves them.
+"""Where the elements of a value come from, told by integers: how a view, a write into a region, a shift by
+one moves them.
 
-A place is, for each axis of a value, (first, steps): its index is first + sum of steps[d] times the d-th counter of a loop.  A map says
-the same of the axes of an operand, by the axes of the result.  So the views of a program, and its writes, become other places at which
-its operands are read, and no loop is made for them."""
+A place is, for each axis of a value, (first, steps): its index is first + sum of steps[d] times the d-th
+counter of a loop.  A map says the same of the axes of an operand, by the axes of the result.  So the views of
+a program, and its writes, become other places at which its operands are read, and no loop is made for
+them."""
 
 import functools
 import math
@@ -34,7 +36,8 @@ def broadcast(shape: tuple, to: tuple) -> tuple:
 
 
 def of_view(view: Callable, shape: tuple) -> tuple | None:
-    """(the shape of view(x), its map) for x of this shape; None where it is no view.  Each axis by itself is laid out in bytes."""
+    """(the shape of view(x), its map) for x of this shape; None where it is no view.  Each axis by itself is
+    laid out in bytes."""
     found, to = [], shape
     for line, x in lines_of(shape):
         v = view(x)
@@ -78,7 +81,8 @@ def reach(at: tuple, extents: tuple) -> tuple[int, int]:
 
 
 class RegionPiece:
-    """Elements of the result in `box` ((start, stop) for each axis; None: all) are the sum of the sources: (operand, map)."""
+    """Elements of the result in `box` ((start, stop) for each axis; None: all) are the sum of the sources:
+    (operand, map)."""
 
     __slots__ = ("box", "sources")
 
@@ -101,14 +105,16 @@ class RegionPiece:
 
 
 class RegionView:
-    """A value whose elements are those of others, or sums of two: of the first piece that holds them.  `form`: the shape in which the
-    operand is counted, which lies in C order, and with `turned` the value itself, where that is not their own."""
+    """A value whose elements are those of others, or sums of two: of the first piece that holds them.
+    `form`: the shape in which the operand is counted, which lies in C order, and with `turned` the value
+    itself, where that is not their own."""
 
     cost = 0
 
     def __init__(self, *pieces: RegionPiece, form: tuple | None = None, turned: bool = False, base: int | None = None):
         self.pieces, self.form, self.turned, self.base = pieces, form, turned, base
-        box = pieces[0].box if pieces[-1].box is None else None  # of a write, which is done where the buffer lies
+        # of a write, which is done where the buffer lies
+        box = pieces[0].box if pieces[-1].box is None else None
         self.region = None if box is None else math.prod([stop - start for start, stop in box])
         self.is_view = len(pieces) == 1 and len(pieces[0].sources) == 1
 
@@ -151,7 +157,8 @@ class WrittenSum:
 
 
 class Element:
-    """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's function goes on?"""
+    """An elementwise instruction: its operands, and their maps.  `bounded`: does it end where NumPy's
+    function goes on?"""
 
     def __init__(self, i: Instruction, sources: list, cost: int, bounded: bool = False):
         self.i, self.list, self.cost, self.bounded = i, sources, cost, bounded
@@ -350,7 +357,8 @@ RULES: dict = {
 
 
 def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
-    """For each axis the places between 0 and its end where the text for one element changes; `known`: those of the operands."""
+    """For each axis the places between 0 and its end where the text for one element changes; `known`: those
+    of the operands."""
     found: list = [set() for _ in shape]
     for piece in getattr(d, "pieces", ()):
         for cuts, ends in zip(found, piece.box or (), strict=False):
@@ -365,7 +373,8 @@ def cuts_of(d: Any, shape: tuple, known: dict) -> tuple:
 
 
 def spread_of(d: Any, shape: tuple, known: dict) -> dict:
-    """The distances at which elements are read: of operands in memory (None), and of costly values; `known`: those of the operands."""
+    """The distances at which elements are read: of operands in memory (None), and of costly values; `known`:
+    those of the operands."""
     found: dict = {}
     for k, m in d.sources():
         for origin, shifts in (known.get(k) or {None: ((0,) * len(m),)}).items():

@@ -1,9 +1,10 @@
-"""The text of a loop over the rows of a matrix, some of them a turn: their products with vectors, what a group makes of these, and the
-sum of the rows by factors that the group made.  From the first product to the last the rows stay in the cache next to the processor.
+"""The text of a loop over the rows of a matrix, some of them a turn: their products with vectors, what a
+group makes of these, and the sum of the rows by factors that the group made.  From the first product to the
+last the rows stay in the cache next to the processor.
 
-`rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their products; of the factors; of the
-sums of rows; of the group's code and its table; of its full sums, and of the sums of these; of the places that say where arrays of the
-group are, which move on by `steps` bytes a turn."""
+`rows(frame, turns)`: the frame holds addresses, in this order: of the matrix; of the vectors; of their
+products; of the factors; of the sums of rows; of the group's code and its table; of its full sums, and of the
+sums of these; of the places that say where arrays of the group are, which move on by `steps` bytes a turn."""
 
 import llvmlite.binding as llvm
 

@@ -1,6 +1,8 @@
-"""Products of one large matrix with elementwise work between them, A f(A x), some rows at a time: so the matrix is read once.
+"""Products of one large matrix with elementwise work between them, A f(A x), some rows at a time: so the
+matrix is read once.
 
-The rows are shared out in parts, whose sums are added in order: the parts are the same whatever the number of threads."""
+The rows are shared out in parts, whose sums are added in order: the parts are the same whatever the number of
+threads."""
 
 import copy
 import ctypes
@@ -22,8 +24,9 @@ from .regions import Element, RegionView, identity_map, of_view, view_region
 
 
 class RowGroup:
-    """A group with the products before and after it.  `before`: number of the product -> the operand of the matrix; `after`: number of
-    the product -> the value that is multiplied by the matrix; `tiled`: what is read or made row by row."""
+    """A group with the products before and after it.  `before`: number of the product -> the operand of the
+    matrix; `after`: number of the product -> the value that is multiplied by the matrix; `tiled`: what is
+    read or made row by row."""
 
     def __init__(self, group: Group, matrix: int, before: dict, after: dict, tiled: set):
         self.group, self.matrix, self.before, self.after, self.tiled = group, matrix, before, after, tiled
@@ -130,7 +133,8 @@ class Frame:
         self.where = (ctypes.c_int64 * max(len(arrays), 1))()  # the addresses of the arrays' elements
         self.places = {a: n for n, a in enumerate(arrays)}
         first = ctypes.addressof(self.where)
-        for n in range(len(arrays)):  # the table has the address of an object, which holds that of the elements
+        # the table has the address of an object, which holds that of the elements
+        for n in range(len(arrays)):
             self.state.table[n] = first + 8 * n - HEADER if HEADER else 0
         inner = list(dict.fromkeys((*rows.before, *rows.after.values())))
         self.inner = np.empty((len(inner), TURN_ROWS), dtype)
@@ -210,8 +214,8 @@ def join_products(reader: Any) -> None:
 
 
 def split_by_rows(kinds: Any) -> tuple | None:
-    """The instructions in three parts, of which the second is all work on the rows of a large matrix that several products share; None
-    if there is none, or the order matters."""
+    """The instructions in three parts, of which the second is all work on the rows of a large matrix that
+    several products share; None if there is none, or the order matters."""
     code, matrices, turned = kinds.program.code, [], {}
     if not all([type(i.prim) is str or is_pure(i.prim) for _, i in code]):
         return None
@@ -273,7 +277,8 @@ def tiles_of(group: Group, kinds: Any, reader: Any) -> RowGroup | None:
 
 
 def same_matrix(a: int, kinds: Any) -> int:
-    """The first constant that is the same matrix: each use of an array that is read-only may have noted one."""
+    """The first constant that is the same matrix: each use of an array that is read-only may have noted
+    one."""
     v = kinds.program.constants.get(a)
     if v is None:
         return a
@@ -331,7 +336,8 @@ def is_spread(d: Any) -> bool:
 
 
 def of_first_axis(group: Group, kinds: Any) -> set | None:
-    """What the group reads or makes row by row, if it is all work on rows by themselves; None if it is not."""
+    """What the group reads or makes row by row, if it is all work on rows by themselves; None if it is
+    not."""
     tiled: set = set()
     count = {group.shown[k][1][:1] for k in group.values} | {d.shape[:1] for d in group.sums.values()}
     if len(count) != 1 or group.forms or () in count:

@@ -1,4 +1,5 @@
-"""Where the values of blocks lie: places of one array of float64, which arrays of integers tell, and the memory of a run."""
+"""Where the values of blocks lie: places of one array of float64, which arrays of integers tell, and the
+memory of a run."""
 
 import functools
 import heapq
@@ -15,8 +16,8 @@ INDEX_BYTES = 8  # bytes of an integer that tells a place
 
 
 class ArenaRegion:
-    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last instruction that reads a
-    value there."""
+    """Places of the arena, from `first` on.  `own`: they may be written, and used again; `until`: the last
+    instruction that reads a value there."""
 
     __slots__ = ("places", "own", "until", "first")
 
@@ -25,8 +26,9 @@ class ArenaRegion:
 
 
 class Arena:
-    """Where the values of the blocks of a program lie, from the instruction that makes them to the last one that reads them.
-    `last`: number of a value -> that instruction.  `rolling`: each value has places of its own, so that trips of a loop are alike."""
+    """Where the values of the blocks of a program lie, from the instruction that makes them to the last one
+    that reads them. `last`: number of a value -> that instruction.  `rolling`: each value has places of its
+    own, so that trips of a loop are alike."""
 
     def __init__(self, program: Program, last: dict, rolling: bool = False):
         self.program, self.last, self.shown, self.rolling = program, last, program.shown, rolling
@@ -78,7 +80,8 @@ class Arena:
         return at
 
     def begin(self, count: int) -> int:
-        """The first of so many new places; many begin with a line of the cache, but where trips are to be alike."""
+        """The first of so many new places; many begin with a line of the cache, but where trips are to be
+        alike."""
         first = self.size if count < ALIGNED_ELEMENTS or self.rolling else -(-self.size // CACHE_LINE_ELEMENTS) * CACHE_LINE_ELEMENTS
         self.size = first + count
         return first
@@ -194,7 +197,8 @@ class Arena:
         return found[0]
 
     def cuts_of(self, to: Any, operands: tuple) -> list | None:
-        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is one box, or too many."""
+        """Along each axis of a result where the boxes end in which all places lie in lines; None where it is
+        one box, or too many."""
         cuts: Any = None
         if self.form_of(to) is False and not self.is_once(to):
             return None  # the last one that is written to a place stays
@@ -212,7 +216,8 @@ class Arena:
         key = id(at), axis
         if key not in self.seam:
             steps, found, last = np.diff(np.moveaxis(at, -axis, 0), axis=0).reshape(at.shape[-axis] - 1, -1), set(), 0
-            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1  # the step from there on is another one
+            # the step from there on is another one
+            changes = np.flatnonzero((steps[1:] != steps[:-1]).any(axis=1)) + 1
             for k in changes.tolist() if len(changes) <= 2 * BOXES else range(len(steps)):
                 if k >= last + 1 and (steps[k] != steps[last]).any():
                     found.add(k + 1)

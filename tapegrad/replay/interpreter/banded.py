@@ -1,7 +1,9 @@
-"""Products with a square matrix that is zero but near its diagonal: an identity, a matrix times one, differences on a grid.
+"""Products with a square matrix that is zero but near its diagonal: an identity, a matrix times one,
+differences on a grid.
 
-Whether it is is seen when the product is done, by its elements.  A full matrix shows that it is none in its first row.  The diagonal
-itself always counts as part of the band: so each element of the other operand is multiplied, and one that is not finite is noted."""
+Whether it is is seen when the product is done, by its elements.  A full matrix shows that it is none in its
+first row.  The diagonal itself always counts as part of the band: so each element of the other operand is
+multiplied, and one that is not finite is noted."""
 
 from collections.abc import Callable
 
@@ -34,8 +36,8 @@ def rooms(*names: str) -> str:
 
 
 def in_lanes(i: str, body: Callable) -> str:
-    """Lines that do body(%i, end, read, write) for elements from %i on, some at a time, of %n: `end` is for their names; `read` and
-    `write` give the text that moves them, (name, pointer) -> text."""
+    """Lines that do body(%i, end, read, write) for elements from %i on, some at a time, of %n: `end` is for
+    their names; `read` and `write` give the text that moves them, (name, pointer) -> text."""
     lanes = ", ".join([f"i64 {k}" for k in range(BAND_LANES)])
     mask = f"""%{i}_left = sub i64 %n, %{i}_whole
   %{i}_one = insertelement {INTS} poison, i64 %{i}_left, i64 0
@@ -89,8 +91,8 @@ def diagonal_code(j: str, first: str) -> str:
     return loop_code(j, "0", "%length", body)
 
 
-# How many diagonals on a side are not zero, in n lines of n elements; -1 if more than `most`.  All elements are counted, and then those
-# near the diagonal; a line now and then shows that there are too many.
+# How many diagonals on a side are not zero, in n lines of n elements; -1 if more than `most`.  All elements
+# are counted, and then those near the diagonal; a line now and then shows that there are too many.
 WIDTH = f"""
 define internal i64 @width(ptr %x, i64 %n, i64 %ld, i64 %most) {{
   {rooms("i", "j", "b", "k", "l")}%counts = alloca {INTS}
@@ -185,7 +187,8 @@ def terms(kind: str) -> str:
     return in_lanes(kind, body)
 
 
-# c = the sum of x y over terms, for n elements; x and y with steps from element to element, and from term to term.
+# c = the sum of x y over terms, for n elements; x and y with steps from element to element, and from term to
+# term.
 LINE = f"""
 define internal void @line(ptr %c, ptr %x, i64 %xs, i64 %xt, ptr %y, i64 %ys, i64 %yt, i64 %n, i64 %terms) {{
   {rooms("one", "two", "l", "u", "tonem", "toner", "ttwom", "ttwor")}%sumone = alloca {MANY}
@@ -259,8 +262,8 @@ define internal void @left(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i6
 }}
 """
 
-# C = X Y, m rows and Y square of this width: its diagonals, put into %room, times X's rows.  Beside a row lie those before
-# and after it, which meet zeros; where none do, it is a copy with zeros around it.
+# C = X Y, m rows and Y square of this width: its diagonals, put into %room, times X's rows.  Beside a row lie
+# those before and after it, which meet zeros; where none do, it is a copy with zeros around it.
 RIGHT = f"""
 define internal void @right(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i64 %yj, i64 %m, i64 %n, i64 %b, ptr %room) {{
   {rooms("d", "j", "z", "i", "k")}%widths = mul i64 %b, 2
@@ -348,7 +351,8 @@ ready:
 }}
 """
 
-# C (m, p) = X Y, if one of these is square and banded: was it?  The steps between rows and between columns follow each operand.
+# C (m, p) = X Y, if one of these is square and banded: was it?  The steps between rows and between columns
+# follow each operand.
 BANDED = f"""
 define internal i1 @banded(ptr %c, ptr %x, i64 %xi, i64 %xk, ptr %y, i64 %yk, i64 %yj, i64 %m, i64 %n, i64 %p, ptr %room) {{
   %most0 = sub i64 %n, 8

@@ -1,7 +1,8 @@
 """Runs of small operations of a program as one call of the interpreter.
 
-Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view is made by running the
-operation on these integers.  A write goes to new places if anybody reads the old ones afterwards."""
+Each value lies at places of an arena, which an array of integers of its shape and memory order tells: a view
+is made by running the operation on these integers.  A write goes to new places if anybody reads the old ones
+afterwards."""
 
 import collections
 import functools
@@ -52,9 +53,10 @@ SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
 @functools.lru_cache(4096)
 def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
-    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line, numbers of lines, for each
-    of these the steps of result and operands).  `forms`: (shape, strides) of the places of the result and the operands, None of one
-    place.  None where it does not go, or lines are short."""
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
+    numbers of lines, for each of these the steps of result and operands).  `forms`: (shape, strides) of the
+    places of the result and the operands, None of one place.  None where it does not go, or lines are
+    short."""
     steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
     axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
     axes.sort(key=lambda axis: axis[1:], reverse=True)
@@ -138,8 +140,8 @@ class InstructionKinds:
 
 
 class InstructionBlock:
-    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values that are read outside of
-    blocks.
+    """The instructions from `start` to `stop` of a program, whose values lie in the arena.  `wanted`: values
+    that are read outside of blocks.
 
     `given` and `leaving_value`: the values that it takes and gives."""
 
@@ -150,7 +152,8 @@ class InstructionBlock:
         self.rows: list = []
         self.along = 0  # rows of lines
         self.listed = ListedRows() if arena.rolling else None
-        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary  # for interpreter.small_matrices.py
+        # for interpreter.small_matrices.py
+        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary
         program = arena.program
         arena.release(start - 1)
         code = program.code[start:stop]
@@ -243,7 +246,9 @@ class InstructionBlock:
             return
         written = 2 * view.size <= at[0].size and self.buffers.get(i.args[0], END) < arena.last.get(k, -1)
         if written or self.is_apart(k, view):
-            arena.place(k)  # a copy, for else the write would make one of all of the buffer, or each reader go from place to place
+            # a copy, for else the write would make one of all of the buffer, or each reader go from place to
+            # place
+            arena.place(k)
             self.row("copy", arena.at[k], view)
             return
         zero = [] if prim is LAID or prim is READ else [arena.zero]
@@ -304,7 +309,8 @@ class InstructionBlock:
         arena.free_temporaries()
 
     def name(self, i: Instruction) -> str:
-        """That of the row which is an elementwise instruction; empty where it is several, or of other operands."""
+        """That of the row which is an elementwise instruction; empty where it is several, or of other
+        operands."""
         found = rows_of(i, self.arena.shown)
         if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
             return ""
@@ -332,8 +338,8 @@ class InstructionBlock:
         return not any([step == INDEX_BYTES for size, step in zip(view.shape, view.strides, strict=True) if size > 1])
 
     def is_turned(self, k: int, view: np.ndarray) -> bool:
-        """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS takes half as long again
-        for a small one that lies so."""
+        """Is a view a transpose of which nothing is read but products, several, as their second matrix?  BLAS
+        takes half as long again for a small one that lies so."""
         often = self.second[k] >= TRANSPOSED_PRODUCTS and self.reads[k] == self.second[k] and self.arena.last[k] < self.stop
         small = self.listed is None and view.ndim == 2 and BOX_ELEMENTS <= view.size <= TRANSPOSED_ELEMENTS
         return often and small and view.strides[0] == INDEX_BYTES < view.strides[1]
@@ -341,8 +347,8 @@ class InstructionBlock:
     # --- two operations in one row ---
 
     def read_once(self, code: list, start: int, wanted: Any) -> dict:
-        """Products, sums and differences of which one instruction of the block is the only reader, and can do them as well: value ->
-        (number of the instruction, itself)."""
+        """Products, sums and differences of which one instruction of the block is the only reader, and can do
+        them as well: value -> (number of the instruction, itself)."""
         readers: dict = {}
         for n, (k, i) in enumerate(code, start):
             for a in i.args:

@@ -20,10 +20,11 @@ SPELT: dict = {
 def rows_of(i: Instruction, shown: Any) -> tuple | None:
     """(rows, do they make a truth?, how many are rounded), or None where the interpreter cannot do it.
 
-    A row is its name and its operands: k for operand k of the instruction, a float for a constant, ~n for the result of row n.
+    A row is its name and its operands: k for operand k of the instruction, a float for a constant, ~n for the
+    result of row n.
 
-    A product needs no gate: of what is not finite, the interpreter tells.  A ufunc is not taken to pieces, for it may be exact where they
-    are rounded, as log2 of 8 is."""
+    A product needs no gate: of what is not finite, the interpreter tells.  A ufunc is not taken to pieces,
+    for it may be exact where they are rounded, as log2 of 8 is."""
     found = of_graph(rows, i, tuple([shown[a][3] is not None and shown[a][3].kind == "b" for a in i.args]), gates=False)
     return None if found is None or (found[2] > 1 and i.prim.ufunc is not None) else found
 

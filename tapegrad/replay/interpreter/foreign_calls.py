@@ -1,7 +1,9 @@
-"""The rows of the interpreter that call others: NumPy's own loop for a function along lines, and BLAS for products of matrices.
+"""The rows of the interpreter that call others: NumPy's own loop for a function along lines, and BLAS for
+products of matrices.
 
-The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show; it gives what NumPy gives, to
-the bit.  BLAS is SciPy's, which shows its functions to Cython.  Where either cannot be found, other rows do the work."""
+The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show; it
+gives what NumPy gives, to the bit.  BLAS is SciPy's, which shows its functions to Cython.  Where either
+cannot be found, other rows do the work."""
 
 import ctypes
 from typing import Any
@@ -31,7 +33,8 @@ INNER = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
 
 
 def loop_of(f: Any) -> Any:
-    """The address of (function, its data) of the loop of a ufunc of one number; None where what is found there is not that."""
+    """The address of (function, its data) of the loop of a ufunc of one number; None where what is found
+    there is not that."""
     seen = UfuncHeader.from_address(id(f) + object.__basicsize__)
     counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, f.ntypes) == (1, 1, 2, len(f.types))
     if not counts or "d->d" not in f.types or seen.name != f.__name__.encode():
@@ -109,7 +112,8 @@ end:
 
 
 class UfuncCall:
-    """A function along lines, by NumPy's loop: fields 4 and 5 of the row tell where (its address, its data) are."""
+    """A function along lines, by NumPy's loop: fields 4 and 5 of the row tell where (its address, its data)
+    are."""
 
     name = "l_called"
 
@@ -168,8 +172,8 @@ end:
 
 
 class BlasCall:
-    """C = A B, of matrices (`dgemm`) or of a matrix and a vector (`dgemv`): the fields from 6 on are the integers that BLAS takes, and
-    it is given their addresses."""
+    """C = A B, of matrices (`dgemm`) or of a matrix and a vector (`dgemv`): the fields from 6 on are the
+    integers that BLAS takes, and it is given their addresses."""
 
     def __init__(self, name: str):
         self.of, self.name = name, f"l_{name}"
@@ -237,7 +241,8 @@ def blas_matrix(at: Any) -> tuple | None:
 
 
 def gemm(x: Any, y: Any) -> list | None:
-    """The integers for x y, which is packed by rows; None where they do not lie as BLAS takes them.  (It gives y^T x^T, by columns.)"""
+    """The integers for x y, which is packed by rows; None where they do not lie as BLAS takes them.  (It
+    gives y^T x^T, by columns.)"""
     one, other = blas_matrix(y), blas_matrix(x)
     if one is None or other is None:
         return None

@@ -1,10 +1,11 @@
-"""Loops of Python that were recorded trip by trip, as loops again: rows of a block that repeat, each time at places a fixed step
-further on, are compiled for one trip.
+"""Loops of Python that were recorded trip by trip, as loops again: rows of a block that repeat, each time at
+places a fixed step further on, are compiled for one trip.
 
-A cell (first, step) is the place first + t step of the arena in trip t.  Within a trip what is written to a cell is known to those that
-read it, and never leaves the registers; so is, from one trip to the next, what was written there one trip before.  Only what others
-read goes to memory, at the end of the trip.  The text says nothing of the number of trips, and the arithmetic is that of the rows, one
-element after the other: the bits are those of the interpreter where it takes sums in that order too."""
+A cell (first, step) is the place first + t step of the arena in trip t.  Within a trip what is written to a
+cell is known to those that read it, and never leaves the registers; so is, from one trip to the next, what
+was written there one trip before.  Only what others read goes to memory, at the end of the trip.  The text
+says nothing of the number of trips, and the arithmetic is that of the rows, one element after the other: the
+bits are those of the interpreter where it takes sums in that order too."""
 
 import ctypes
 import math
@@ -31,9 +32,11 @@ from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compile_text
 
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
 READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
-READS |= {NUMBER[name]: [1, 2] for name in ("dgemm", "dgemv")}  # (never within a loop: heavier than those may be)
+# (never within a loop: heavier than those may be)
+READS |= {NUMBER[name]: [1, 2] for name in ("dgemm", "dgemv")}
 WRITES = frozenset((ASSIGN, ADD_AT))
-PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))  # of what is not finite comes what is not
+# of what is not finite comes what is not
+PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
 WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 
@@ -41,7 +44,8 @@ WORD = re.compile(r"%(old|[rxyzpq])\b")
 
 
 def distances(codes: np.ndarray) -> list:
-    """From places at which some codes begin to where the same ones begin next: the most frequent distances."""
+    """From places at which some codes begin to where the same ones begin next: the most frequent
+    distances."""
     h = np.zeros(max(len(codes) - ALIKE_ROWS + 1, 0), np.uint64)
     for k in range(ALIKE_ROWS):
         h = h * np.uint64(0x9E3779B97F4A7C15) + codes[k : k + len(h)].astype(np.uint64) + np.uint64(1)
@@ -52,12 +56,14 @@ def distances(codes: np.ndarray) -> list:
 
 
 def judged_runs(codes: np.ndarray, judge: Callable) -> list:
-    """What `judge(start, period, trips)` makes of runs of codes that repeat, the longest ones first, in order: (start, stop, what)."""
+    """What `judge(start, period, trips)` makes of runs of codes that repeat, the longest ones first, in
+    order: (start, stop, what)."""
     runs = {}
     for p in distances(codes):
         ends = np.append(np.flatnonzero(codes[:-p] != codes[p:]), len(codes) - p)
         places = np.arange(len(codes) - p)
-        runs[p] = ends[np.searchsorted(ends, places)] - places  # so many codes from each place on are those p places later
+        # so many codes from each place on are those p places later
+        runs[p] = ends[np.searchsorted(ends, places)] - places
     return searched(runs, judge, 0, len(codes))
 
 
@@ -256,8 +262,8 @@ class RerolledLoop:
     # --- the text ---
 
     def text(self) -> str:
-        """`loop(bases, trips, first row, arena)`: as the interpreter's answers.  (The steps are in the text: they do not depend on the
-        number of trips.)"""
+        """`loop(bases, trips, first row, arena)`: as the interpreter's answers.  (The steps are in the text:
+        they do not depend on the number of trips.)"""
         pointers, self.bases = self.pointers()
         steps = sorted({d for _, d in pointers})
         entry: list = []

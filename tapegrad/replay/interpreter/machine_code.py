@@ -1,13 +1,13 @@
-"""The machine code that runs blocks of small operations: an interpreter, compiled once for all programs and kept on disk.
+"""The machine code that runs blocks of small operations: an interpreter, compiled once for all programs and
+kept on disk.
 
-A row says an operation, how many elements it has, and where in one array of float64, the arena, those of the result and of the operands
-lie: one element, or lines of them (interpreter.strided_rows.py), or each at a place that a table tells.  So a slice, a transpose, a
-broadcast or a reshape
-is no row, but other places.
+A row says an operation, how many elements it has, and where in one array of float64, the arena, those of the
+result and of the operands lie: one element, or lines of them (interpreter.strided_rows.py), or each at a
+place that a table tells.  So a slice, a transpose, a broadcast or a reshape is no row, but other places.
 
-A row may also call NumPy's loop of a function or BLAS (interpreter.foreign_calls.py), or stand for a compiled loop over many rows
-(interpreter.loop_rerolling.py).  The
-answer says whether a result was not finite: what NumPy would note there is found out by who asked."""
+A row may also call NumPy's loop of a function or BLAS (interpreter.foreign_calls.py), or stand for a compiled
+loop over many rows (interpreter.loop_rerolling.py).  The answer says whether a result was not finite: what
+NumPy would note there is found out by who asked."""
 
 import ctypes
 import ctypes.util
@@ -22,7 +22,8 @@ from .foreign_calls import BlasCall, UfuncCall, blas
 from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
-OWN = ("sin", "cos")  # functions that NumPy has for one number at a time only: along lines they are those of the kernels
+# functions that NumPy has for one number at a time only: along lines they are those of the kernels
+OWN = ("sin", "cos")
 # Operations: name -> the text that makes %r of %x, %y and %z, and of %old, what was there.
 CHECKED = {
     "add": "%r = fadd double %x, %y",
@@ -73,10 +74,11 @@ IN_LINES |= {f"{name} {way}": RowFunction(name, body, way, False, True) for name
 OUTSIDE = {"called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv")}
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
-# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what interpreter.strided_rows.py says.
+# A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
+# interpreter.strided_rows.py says.
 ROW, SHORT_ROW = 16, 6  # fields of rows of FUNCTIONS and of loops; of others
-# (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the addresses of its code and of
-# its bases follow from field 6 on.)
+# (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
+# addresses of its code and of its bases follow from field 6 on.)
 
 
 def element(local: str, table: str) -> str:
@@ -208,7 +210,8 @@ define internal double @own_{name}(double %x) {{
 
 
 def interpreter_text() -> str:
-    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop; 1 is kept.)"""
+    """(2 in the answer of a row is a guard that failed, which ends the run, more than 2 is one within a loop;
+    1 is kept.)"""
     answers, widths, code = [], [], ""
     for name, n in NUMBER.items():
         if name == "guard":
@@ -278,8 +281,8 @@ STATE: dict = {}
 
 
 def interpreter() -> Any:
-    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the number of a guard that failed.
-    None where it cannot be made."""
+    """`run(rows, length, table, arena)` of addresses: 0, or 1 where a result was not finite, or 2 + the
+    number of a guard that failed. None where it cannot be made."""
     if "run" not in STATE:
         STATE["run"] = build_interpreter()
     return STATE["run"]

@@ -1,7 +1,8 @@
-"""Operations on small matrices as rows of the interpreter: factorisations and solutions of up to 4 unknowns, and whatever is linear.
+"""Operations on small matrices as rows of the interpreter: factorisations and solutions of up to 4 unknowns,
+and whatever is linear.
 
-`b` is the block, `to` the places of the result, `at` those of the operands.  A pivot that is zero gives what is not finite, and so the
-whole run to NumPy, which raises."""
+`b` is the block, `to` the places of the result, `at` those of the operands.  A pivot that is zero gives what
+is not finite, and so the whole run to NumPy, which raises."""
 
 import math
 from typing import Any

@@ -1,8 +1,9 @@
-"""The rows of the interpreter whose operands lie in lines of the arena: a loop over lines of lines, of which each is done some elements
-at a time.  An operand goes on with the result, or stays where it is all along a line; or the result stays, and a line is added up there.
+"""The rows of the interpreter whose operands lie in lines of the arena: a loop over lines of lines, of which
+each is done some elements at a time.  An operand goes on with the result, or stays where it is all along a
+line; or the result stays, and a line is added up there.
 
-Rows have, after their operation: the elements of a line; where the result and the operands begin; how many lines, and the steps
-between them; how many of these, and the steps between."""
+Rows have, after their operation: the elements of a line; where the result and the operands begin; how many
+lines, and the steps between them; how many of these, and the steps between."""
 
 import re
 
@@ -37,8 +38,9 @@ def sum_code(whole: str, rest: str, into: str) -> str:
 
 
 class RowFunction:
-    """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there; `way` says of each operand
-    whether it goes on (1) or stays (0).  `summed`: the result stays.  It gives 1 where a result was not finite, if `checked`."""
+    """The function of such rows, by its text: `body` makes %r of %x, %y, %z and of %old, what was there;
+    `way` says of each operand whether it goes on (1) or stays (0).  `summed`: the result stays.  It gives 1
+    where a result was not finite, if `checked`."""
 
     def __init__(self, name: str, body: str, way: str, summed: bool, checked: bool):
         self.body, self.summed, self.checked = body, summed, checked

@@ -16,8 +16,9 @@ COUNT = itertools.count()
 
 
 def look_of(xp: Any, shape: tuple, strides: tuple, dtype: Any) -> tuple:
-    """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of NumPy's) of an array.  A layout:
-    (is it an array of NumPy?  None: a number, shape, strides, dtype, does it own its memory?)"""
+    """(hollow array, layout if it owns its memory, layout if it does not, a number, type and dtype of
+    NumPy's) of an array.  A layout: (is it an array of NumPy?  None: a number, shape, strides, dtype, does it
+    own its memory?)"""
     if len(LOOKS) > 999:
         LOOKS.clear()
     rest = (xp is np, shape, strides, dtype)

@@ -53,7 +53,8 @@ def is_total(prim: Any) -> bool:
 
 
 def ufunc_of(i: Any) -> Any:
-    """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing is set."""
+    """The ufunc of an instruction without a derivative, where its operands are arrays and numbers and nothing
+    is set."""
     prim, params = i.prim, i.params
     if type(prim) is str or prim.vjp is not None or type(params) is not dict or params.keys() != {"args", "kwargs"}:
         return None
@@ -62,7 +63,8 @@ def ufunc_of(i: Any) -> Any:
 
 
 def is_of_another(out: Any, values: list) -> bool:
-    """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of them.)"""
+    """May the result lie in the memory of an operand?  (It does not if it owns its memory, and is none of
+    them.)"""
     if is_array(out):
         return out.base is not None or any([out is v for v in values])
     return not is_scalar(out)

@@ -1,12 +1,13 @@
 """Loops within a tape over a recording, swept by the trip.
 
-A loop of Python leaves records that repeat, trip by trip.  The sweep of one trip is determined by its records and by the cotangents that
-it finds.  So if the records of a trip are those of the one swept last, but for numbers that have moved on, and if the cotangents between
-the last two trips were the same but for that, too, then what the rules of this trip would do is known without asking them: the
-instructions of the last trip, with their operands moved.  They are done by their numbers.
+A loop of Python leaves records that repeat, trip by trip.  The sweep of one trip is determined by its records
+and by the cotangents that it finds.  So if the records of a trip are those of the one swept last, but for
+numbers that have moved on, and if the cotangents between the last two trips were the same but for that, too,
+then what the rules of this trip would do is known without asking them: the instructions of the last trip,
+with their operands moved.  They are done by their numbers.
 
-What is compared is all that the rules see: a number of the recording has moved as its place in the records says, or it is the same one;
-anything else is equal."""
+What is compared is all that the rules see: a number of the recording has moved as its place in the records
+says, or it is the same one; anything else is equal."""
 
 import functools
 import operator
@@ -79,7 +80,8 @@ def repeated_runs(codes: ndarray, first: int = 0) -> Iterator[tuple]:
 
 
 class TripShift:
-    """How numbers of one trip have moved in another; `below`: the recording; `start`: the first record of the loop."""
+    """How numbers of one trip have moved in another; `below`: the recording; `start`: the first record of the
+    loop."""
 
     def __init__(self, below: Any, start: int):
         self.below, self.start, self.to = below, start, {}
@@ -144,7 +146,8 @@ class TripShift:
             elif j2 != (j + by if j >= start else j):
                 raise TripMismatch
             if second is REGION and rule.prim in REGIONS:
-                if (out is not out2 and out != out2) or (x is not x2 and x != x2):  # layouts, shapes and steps
+                # layouts, shapes and steps
+                if (out is not out2 and out != out2) or (x is not x2 and x != x2):
                     raise TripMismatch
                 self.compare(y, y2)
                 continue
@@ -199,14 +202,16 @@ class TripShift:
 
 
 class Trip:
-    """What the sweep of one trip has done: instructions low to high of the recording, and the cotangents that it left, `owned` or not."""
+    """What the sweep of one trip has done: instructions low to high of the recording, and the cotangents that
+    it left, `owned` or not."""
 
     def __init__(self, low: int, high: int, state: dict, owned: set):
         self.low, self.high, self.state, self.owned = low, high, state, owned
 
 
 class SweepLoop:
-    """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first instruction of the sweep."""
+    """`run(k, stop)` sweeps the records from k down to, but without, `stop`; `base`: the first instruction of
+    the sweep."""
 
     def __init__(self, below: Any, records: list, G: list, owned: set, loop: tuple, run: Callable, base: int):
         self.below, self.G, self.owned, self.run, self.base = below, G, owned, run, base
@@ -269,7 +274,8 @@ class SweepLoop:
         return n
 
     def steps(self, before: Trip, trip: Trip, moved: TripShift) -> dict:
-        """Each number that the instructions of a trip, or the cotangents that it leaves, name: by how much it has moved since the last."""
+        """Each number that the instructions of a trip, or the cotangents that it leaves, name: by how much it
+        has moved since the last."""
         what, operands, looks, placed = self.below.what, self.below.operands, self.below.looks, self.below.placed
         size, found = trip.high - trip.low, {}
         if before.high - before.low != size:
@@ -310,7 +316,8 @@ class SweepLoop:
         return found
 
     def places(self, trip: Trip, given: list, t: int, n: int) -> dict:
-        """What the numbers of a trip, but those that it makes itself, are n trips further down, if its records are those of that."""
+        """What the numbers of a trip, but those that it makes itself, are n trips further down, if its
+        records are those of that."""
         moved = TripShift(self.below, self.start)
         moved.records(self.records, self.period * t, self.period * (t - n), self.period)
         base, to = self.base, moved.to
@@ -339,8 +346,9 @@ class SweepLoop:
 
 
 class RepeatedTrip:
-    """The instructions of a trip, to be done with other operands.  These stand in a list, and so do their numbers: first `operands`, which
-    the trip finds, then what it makes.  `place`: number in the trip -> place in that list."""
+    """The instructions of a trip, to be done with other operands.  These stand in a list, and so do their
+    numbers: first `operands`, which the trip finds, then what it makes.  `place`: number in the trip -> place
+    in that list."""
 
     def __init__(self, below: Any, trip: Trip, operands: list):
         self.below, self.count = below, len(operands)
@@ -392,7 +400,8 @@ class RepeatedTrip:
 
 
 def body_of(prim: Primitive, params: Any) -> Callable:
-    """The body of an operation with these settings, which are told beforehand; of a plain region, what it comes down to."""
+    """The body of an operation with these settings, which are told beforehand; of a plain region, what it
+    comes down to."""
     run = instruction_form(prim)[0]
     if not params:
         return run

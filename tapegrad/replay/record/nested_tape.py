@@ -1,8 +1,9 @@
 """A tape that lies directly over a recording.
 
-Its operations go to the recording by their numbers there, and what a record of the tape needs to know of shapes and dtypes is looked up
-by what the operands look like: a loop does the same to arrays of the same kind again and again.  What is not of the usual kind goes the
-general way, and the records are those of any tape."""
+Its operations go to the recording by their numbers there, and what a record of the tape needs to know of
+shapes and dtypes is looked up by what the operands look like: a loop does the same to arrays of the same kind
+again and again.  What is not of the usual kind goes the general way, and the records are those of any
+tape."""
 
 import functools
 from typing import Any
@@ -66,7 +67,8 @@ class NestedTape(Tape):
     def __init__(self, swept: bool, below: Any):
         super().__init__(swept)
         self.below = below
-        self.sweep = functools.partial(sweep, below)  # type: ignore[method-assign]  # of the object: it is swept when it is closed
+        # of the object: it is swept when it is closed
+        self.sweep = functools.partial(sweep, below)  # type: ignore[method-assign]
 
     def step(self, prim, args, inputs, slots, params):
         """One array and settings; all else takes the general way."""

@@ -1,4 +1,5 @@
-"""Errors of operations in a recording: that one is raised, and caught by the function, is a condition like that of a branch."""
+"""Errors of operations in a recording: that one is raised, and caught by the function, is a condition like
+that of a branch."""
 
 import warnings
 from typing import Any
@@ -12,7 +13,8 @@ SILENT = setting(**dict.fromkeys(("divide", "over", "under", "invalid"), "ignore
 
 
 def conditions(prim: Primitive, params: dict, error: Exception, loud: bool) -> dict:
-    """The settings of `RAISED` for an operation that has raised this error.  `loud`: a floating-point error may have become one."""
+    """The settings of `RAISED` for an operation that has raised this error.  `loud`: a floating-point error
+    may have become one."""
     handler = Handler(modes_of_setting(now()), None)
     found = setting(**handler.settings(), call=handler) if loud else SILENT
     filters = [*warnings.filters] if isinstance(error, Warning) else None

@@ -1,11 +1,11 @@
-"""Recording: one more trace, below all others.  What reaches it is the program of the function, derivative sweeps included, for rules
-are written in the same operations.
+"""Recording: one more trace, below all others.  What reaches it is the program of the function, derivative
+sweeps included, for rules are written in the same operations.
 
-At this level a Variable's slot says which instruction made its value; what lies under it has shape, dtype and memory order, and no
-values (_core/abstract_arrays.py), which the trace keeps: it runs each instruction as it notes it.  A write gives a new value, so the
-program has no
-variables that change: who sees what after a write was decided when the handle moved (_core/variable.py).  Where a value is asked for, by
-`if` or as an index, the answer is a condition on which the program holds.
+At this level a Variable's slot says which instruction made its value; what lies under it has shape, dtype and
+memory order, and no values (_core/abstract_arrays.py), which the trace keeps: it runs each instruction as it
+notes it.  A write gives a new value, so the program has no variables that change: who sees what after a write
+was decided when the handle moved (_core/variable.py).  Where a value is asked for, by `if` or as an index,
+the answer is a condition on which the program holds.
 
 Each value keeps its memory order in a replay, so that regions given in bytes mean the same elements."""
 
@@ -51,8 +51,8 @@ def is_single(x: Any) -> bool:
 
 
 class Instruction:
-    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`: which flags of floating-point
-    arithmetic a plain call would look at."""
+    """`prim` is the operation, or one of the words above; `args` the numbers of its operands.  `watched`:
+    which flags of floating-point arithmetic a plain call would look at."""
 
     __slots__ = ("prim", "args", "params", "watched")
 
@@ -103,12 +103,12 @@ def refuse_tracked(v: Variable) -> None:
 
 
 class Record(Trace):
-    """What the instructions are, by their numbers: `what` is done, as (operation, settings, flags), one tuple for many of them; `operands`,
-    None for an input; what each gave, `known`, and what that looks like, `looks`.  `guards`; `written`: (captured array, number of what is
-    left in it).
+    """What the instructions are, by their numbers: `what` is done, as (operation, settings, flags), one tuple
+    for many of them; `operands`, None for an input; what each gave, `known`, and what that looks like,
+    `looks`.  `guards`; `written`: (captured array, number of what is left in it).
 
-    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a write, which is done anew for
-    its result may be written in turn, `same` tells the earlier one."""
+    A slot is the number of an instruction.  What does the same as an earlier one is that one (`met`); of a
+    write, which is done anew for its result may be written in turn, `same` tells the earlier one."""
 
     __slots__ = ()
     visibility = RECORDED
@@ -137,14 +137,17 @@ class Record(Trace):
         self.finite = False  # was it asked whether values are finite?
         self.unkept: str | None = None  # why a replay cannot stand for this call
         self.mets: dict = {}
-        self.met: dict = {}  # under these flags: what an instruction does -> its number, or those of its parts
+        # under these flags: what an instruction does -> its number, or those of its parts
+        self.met: dict = {}
         self.short: dict = {}  # and how an elementwise operation without settings is done (`shortened`)
         self.elements: dict = {}  # (number of an array, index of one element) -> number of that
         self.same: dict = {}
         self.by_samples: dict = {}  # names of operations that a vmap ran on one sample after the other
         self.placed: set = set()  # writes that were done where the buffer lay
         self.alone: set = set()  # made by a write, and held by one handle, which may be written where it lies
-        self.weak: set = set()  # numbers that came from Python's by arithmetic, which beside an array may have counted as less than it
+        # numbers that came from Python's by arithmetic, which beside an array may have counted as less than
+        # it
+        self.weak: set = set()
         self.around = sys.exception()
 
     # --- what it is for others ---
@@ -203,7 +206,8 @@ class Record(Trace):
         return bool(np.isfinite(self.known[x._slot]).all())
 
     def draw(self, hidden, params):
-        """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like this.)"""
+        """Random numbers, drawn anew in each replay.  (The generator must not have moved but for draws like
+        this.)"""
         real = params["real"]
         first = self.settled(real)
         params = {name: p if name == "real" else setting_copy(p) for name, p in params.items()}
@@ -305,7 +309,8 @@ class Record(Trace):
     # --- what an operation is ---
 
     def operand(self, a: Any, v: Any) -> int:
-        """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a plain array may change."""
+        """A constant.  What lies under a handle stays as it is, for the handle moves before it is written; a
+        plain array may change."""
         if type(v) in NUMBERS and type(a) not in HANDLES:
             key = (type(v), v) if v and v == v else settings_key(v)  # (there is a zero of either sign)
             found = self.constant.get(key)
@@ -449,8 +454,8 @@ class Record(Trace):
         self.met, self.short = self.mets.setdefault(watched, ({}, {}))
 
     def shortened(self, prim):
-        """(body, what of it was met: operands -> number, what results look like, what is done) of an elementwise operation of tapegrad's
-        own, or ()."""
+        """(body, what of it was met: operands -> number, what results look like, what is done) of an
+        elementwise operation of tapegrad's own, or ()."""
         run, pure, fresh = instruction_form(prim)
         short = ()
         if pure and fresh and prim.batch == "elementwise" and not prim.multi and LOUD not in self.watched:
@@ -524,7 +529,8 @@ class Record(Trace):
         return variable(look[0], self, k)
 
     def listened(self, prim, values, params):
-        """What the operation gives, and the kinds of errors at which a replay looks: not those of which nobody hears."""
+        """What the operation gives, and the kinds of errors at which a replay looks: not those of which
+        nobody hears."""
         with ErrorListener() as told:
             try:
                 out = instruction_form(prim)[0](*values, **params)
@@ -534,7 +540,8 @@ class Record(Trace):
         return out, tuple([kind for kind in self.watched if kind not in told.flagged])
 
     def ended(self, prim, ks, params, error):
-        """The operation has raised an error: that it does so is a condition, for the function may catch it."""
+        """The operation has raised an error: that it does so is a condition, for the function may catch
+        it."""
         if isinstance(error, OfTracked):
             return
         self.raised, self.asked = True, self.asked + 1
@@ -621,8 +628,8 @@ class Leaves(Inputs):
 
 
 class Recording:
-    """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for one that is `leaf` always;
-    `arrays`: ids of arrays that a replay reads anew."""
+    """f recorded at these arguments.  `outputs`: for each leaf of `tree` the number of its value, or None for
+    one that is `leaf` always; `arrays`: ids of arrays that a replay reads anew."""
 
     def __init__(self, call: str, f: Callable, lift: Callable | None, args: tuple, chosen: list, catches: bool, check: Callable):
         """`check` is given the recording before captured arrays are written, and may raise."""
@@ -642,7 +649,8 @@ class Recording:
     def read(self, y: Any) -> None:
         self.check(self.trace)
         y = returned(y)
-        self.tree = tree_map(lambda _: 0, y)  # (a program keeps it: with the leaves it would keep all that was recorded)
+        # (a program keeps it: with the leaves it would keep all that was recorded)
+        self.tree = tree_map(lambda _: 0, y)
         for v in leaves(y):
             if isinstance(v, Variable):
                 v = live(v)

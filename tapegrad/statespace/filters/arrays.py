@@ -1,9 +1,9 @@
 """The Kalman filter on arrays: for models without a compiled filter, and the reference of that one.
 
-Read `run_recursion` first: one loop serves filter, likelihood, forecast and smoother. A step with one observed
-element divides by its variance; a step with several solves with their covariance. With a diffuse start the
-mean is a matrix (`filters.augmented`). `scalar_loglik` is the same recursion in plain numbers, for models
-with one state and one observation.
+Read `run_recursion` first: one loop serves filter, likelihood, forecast and smoother. A step with one
+observed element divides by its variance; a step with several solves with their covariance. With a diffuse
+start the mean is a matrix (`filters.augmented`). `scalar_loglik` is the same recursion in plain numbers, for
+models with one state and one observation.
 
 Invariant: the structure (observed elements, dependence on a diffuse start) is determined on the host before
 anything is differentiated. The arithmetic never branches on a value."""

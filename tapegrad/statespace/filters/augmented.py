@@ -1,18 +1,23 @@
-"""A start with diffuse elements, exactly: the augmented filter (P. de Jong, Annals of Statistics 19 (1991) 1073-1083; DK 5.7).
+"""A start with diffuse elements, exactly: the augmented filter (P. de Jong, Annals of Statistics 19 (1991)
+1073-1083; DK 5.7).
 
-The first state is x[0] = mean + A delta + a finite part, with a column of A for each diffuse element and a flat prior on delta.  The filter
-runs for all delta at once: its mean is a matrix (m, 1 + q), whose first column belongs to delta = 0, and whose others say how the mean
-moves with delta.  The first column sees the data, the others zeros; the covariance P is the same for all.  The innovations in units of
-their covariance are e in the first column and -W in the others, and delta is their regression.  With W = Q R and u = Q'e,
+The first state is x[0] = mean + A delta + a finite part, with a column of A for each diffuse element and a
+flat prior on delta.  The filter runs for all delta at once: its mean is a matrix (m, 1 + q), whose first
+column belongs to delta = 0, and whose others say how the mean moves with delta.  The first column sees the
+data, the others zeros; the covariance P is the same for all.  The innovations in units of their covariance
+are e in the first column and -W in the others, and delta is their regression.  With W = Q R and u = Q'e,
 
-    delta ~ N(R^-1 u, R^-1 R^-T),    log-likelihood = -1/2 (sum of log det 2 pi F + |e - Q u|^2) - log |det R|.
+    delta ~ N(R^-1 u, R^-1 R^-T),    log-likelihood = -1/2 (sum of log det 2 pi F + |e - Q u|^2) - log |det
+    R|.
 
-Three choices leave these figures as they are.  A constant on delta, so that the first column stands near the data.  A small finite
-covariance along A, so that F is positive for models without observation noise.  Directions of delta that the transition and observation
-matrices hide from all data count for nothing: A is turned so that its last columns are these.
+Three choices leave these figures as they are.  A constant on delta, so that the first column stands near the
+data.  A small finite covariance along A, so that F is positive for models without observation noise.
+Directions of delta that the transition and observation matrices hide from all data count for nothing: A is
+turned so that its last columns are these.
 
-After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^-1 R^-T A'), and the ordinary filter goes on.  The
-relative error of that is the rounding error times the square of the condition number of W, so that number is to be small."""
+After enough steps the start is collapsed: the state is N(a + A R^-1 u, P + A R^-1 R^-T A'), and the ordinary
+filter goes on.  The relative error of that is the rounding error times the square of the condition number of
+W, so that number is to be small."""
 
 import math
 from collections.abc import Callable
@@ -31,19 +36,21 @@ from ...ops.linalg.factorizations import solve_triangular
 from .._model import ModelMatrices, Observations
 from .step_kernel import triangle_places
 
-# Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction, what is seen is too little,
-# and a start that was collapsed has lost digits.
+# Singular values of the diffuse columns, relative to the largest, below which nothing is seen of a direction,
+# what is seen is too little, and a start that was collapsed has lost digits.
 HIDDEN, DEPENDENT, LOST = 1e-13, 1e-10, 3e-4
 DIFFUSE_CONDITION = 1e3  # condition number of the diffuse columns at which enough rows were read
 DIFFUSE_SPREAD = 1e-2  # the finite variance along the diffuse columns, in units of what the data say
 
 
 class IllConditionedError(DataError, numpy.linalg.LinAlgError):
-    """The data determine the diffuse elements of a start too poorly.  A search takes it for a point outside of the model."""
+    """The data determine the diffuse elements of a start too poorly.  A search takes it for a point outside
+    of the model."""
 
 
 class DiffuseRegression(NamedTuple):
-    """delta ~ N(estimate, root root'), (q,) and (q, r); `square` is |e - Q u|^2, `log_det` is log |det R|; R (r, r) and u (r,)."""
+    """delta ~ N(estimate, root root'), (q,) and (q, r); `square` is |e - Q u|^2, `log_det` is log |det R|; R
+    (r, r) and u (r,)."""
 
     estimate: Any
     root: Any
@@ -76,7 +83,8 @@ def diffuse_regression(white: Any, rank: int, columns: int, judge: Callable | No
         estimate = np.concatenate([estimate, xp.zeros(padding)])
         root = np.concatenate([root, xp.zeros((padding, rank))])
     log_det = np.sum(np.log(np.abs(np.diagonal(R, axis1=-2, axis2=-1))), axis=-1)
-    if judge is not None and (R.ndim > 2 or seen(R) is None):  # of many models one must not stop the others: nan where digits were lost
+    # of many models one must not stop the others: nan where digits were lost
+    if judge is not None and (R.ndim > 2 or seen(R) is None):
         size = np.sqrt(np.sum(R * R, axis=-2))
         lost = np.where(np.sum((size[..., None] * root[..., :rank, :]) ** 2, axis=(-2, -1)) < DEPENDENT**-2, 0.0, numpy.nan)
         log_det, estimate = log_det + lost, estimate + lost[..., None]
@@ -102,8 +110,9 @@ def at_estimate(mean: Any, cov: Any, x: DiffuseRegression | None) -> tuple[Any, 
 
 
 def collapsed(white: Any, state: Any, start: "DiffuseStart", whole: bool) -> Any:
-    """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in one vector: mean and triangle
-    given the rows, and their log-likelihood without log det 2 pi F.  `whole`: these are all rows."""
+    """Behind rows white (..., N, 1 + r) and a state, mean (m, 1 + r) and upper triangle of the covariance, in
+    one vector: mean and triangle given the rows, and their log-likelihood without log det 2 pi F.  `whole`:
+    these are all rows."""
     m, c = start.columns.shape[0], white.shape[-1]
     x = diffuse_regression(white, start.rank, start.rank, judge=lambda R: start.require_conditioned(R, whole))
     mean = state[..., : m * c].reshape((*state.shape[:-1], m, c))
@@ -139,9 +148,10 @@ class LostDigits(Exception):
 class DiffuseStart:
     """What transition, observation matrix and data say of a diffuse start: constants for every derivative.
 
-    `columns` (m, q) is A, of which observations see the first `rank`, in `rows` (N, rank) without noise; these are of steps and elements
-    `at` (N, 2).  They see nothing of the others, of which nothing is left after `dropped` steps (None: something is left for ever).
-    `centre` (q,) is the constant on delta, `spread` (q,) the finite variance, `names` (m,) are those of the states."""
+    `columns` (m, q) is A, of which observations see the first `rank`, in `rows` (N, rank) without noise;
+    these are of steps and elements `at` (N, 2).  They see nothing of the others, of which nothing is left
+    after `dropped` steps (None: something is left for ever). `centre` (q,) is the constant on delta, `spread`
+    (q,) the finite variance, `names` (m,) are those of the states."""
 
     columns: numpy.ndarray
     rank: int
@@ -187,7 +197,8 @@ class DiffuseStart:
         return numpy.array(picked, int).reshape(-1, 2)
 
     def require_determined(self, call: str, step: int, first: bool = True) -> None:
-        """Raise if something is infinite still at this step, or, with `first`, if something was not seen before it was left out."""
+        """Raise if something is infinite still at this step, or, with `first`, if something was not seen
+        before it was left out."""
         if self.dropped is None or self.dropped > step:
             raise DataError(
                 f"{call}: the data do not determine every diffuse element of the start, whose variance is infinite, of these states: "
@@ -201,7 +212,8 @@ class DiffuseStart:
             )
 
     def require_conditioned(self, R: Any, whole: bool) -> None:
-        """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of the `whole` sample."""
+        """Raise where R (..., r, r) of the actual numbers shows that digits were lost: for good if it is of
+        the `whole` sample."""
         R = seen(R)
         if R is None or (whole and R.ndim > 2) or _conditioned(R, DEPENDENT if whole else LOST).all():
             return
@@ -221,7 +233,8 @@ class DiffuseStart:
 
 
 def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> DiffuseStart | Any:
-    """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were asked for last, at once."""
+    """The diffuse start of a model, if it has one, `placed` near the data; of a model and data that were
+    asked for last, at once."""
     if not s.diffuse.any():
         return None
     key = None
@@ -249,7 +262,8 @@ def diffuse_estimate(s: ModelMatrices, data: Observations) -> DiffuseStart:
 
 
 def _placed(s: ModelMatrices, data: Observations, start: DiffuseStart) -> DiffuseStart:
-    """With the constant on delta that brings the first column near the data, and the finite variance that these suggest."""
+    """With the constant on delta that brings the first column near the data, and the finite variance that
+    these suggest."""
     r, q = start.rank, start.columns.shape[1]
     centre, spread = numpy.zeros(q), numpy.zeros(q)
     X, at = start.rows, start.at
@@ -264,8 +278,9 @@ def _placed(s: ModelMatrices, data: Observations, start: DiffuseStart) -> Diffus
 
 
 def noise_free_rows(s: ModelMatrices, data: Observations, A: numpy.ndarray, enough: int) -> tuple[numpy.ndarray, ...]:
-    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as tell, and `enough` rows.
-    Also the singular values (q,) and right vectors of the columns, scaled to length 1, and the lengths before."""
+    """How observations depend on delta without noise (N, q), and which they are, (N, 2): of as many steps as
+    tell, and `enough` rows. Also the singular values (q,) and right vectors of the columns, scaled to length
+    1, and the lengths before."""
     q, rows, at = A.shape[1], [numpy.zeros((0, A.shape[1]))], []
     for t in range(data.steps):
         if s.predict_first:

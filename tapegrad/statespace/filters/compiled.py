@@ -35,7 +35,8 @@ from .step_kernel import (
     weights,
 )
 
-FEW, SHORT = 8, 30  # steps that arrays filter in the time that a kernel's arguments take; SHORT: plain numbers
+# steps that arrays filter in the time that a kernel's arguments take; SHORT: plain numbers
+FEW, SHORT = 8, 30
 FILTERED = 5_000  # steps that arrays filter in about the compilation time of a kernel of several states
 LOCK = lock()
 ON_DEVICE: Counter = Counter()  # steps filtered on a device, by the shapes of T and y
@@ -70,7 +71,8 @@ class CompiledFilter:
         )
 
     def moments(self, mean: Any, cov: Any, begin: int, end: int) -> Moments:
-        """Return the moments as `ArrayFilter` does, which also reports the error where they are not finite."""
+        """Return the moments as `ArrayFilter` does, which also reports the error where they are not
+        finite."""
         found = moments_by_kernel(self.form, self.x[self.form.at], self.s, self.data, mean, cov, begin, end)
         size = seen(found.size)
         if size is None or numpy.isfinite(size).all():
@@ -132,7 +134,8 @@ def loglik(model: LinearGaussian, y: Any, joseph: bool = False) -> Any:
     """
     data = call_data("loglik", model, y)
     single = data.width == 1 and getattr(model.transition, "ndim", 0) == 0
-    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):  # float32 data stay float32
+    # float32 data stay float32
+    if data.steps >= (SHORT if single else FEW) and not (single and data.values.dtype != float):
         at, there = _for_kernels(model, data)
         s = system(at, there)
         try:

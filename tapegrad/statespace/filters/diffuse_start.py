@@ -49,7 +49,8 @@ class BeginPhase:
 
 
 def collapsed_path(found: Any, n: int, p: int, start: DiffuseStart, whole: bool) -> Any:
-    """Return the vector of `BeginPhase.state` from the output of the augmented kernel, (..., steps, numbers)."""
+    """Return the vector of `BeginPhase.state` from the output of the augmented kernel, (..., steps,
+    numbers)."""
     c = 1 + start.rank
     white = found[..., :n, 1 : 1 + p * c].reshape((*found.shape[:-2], n * p, c))
     begun, size = collapsed(white, found[..., -1, 1 + p * c :], start, whole), np.sum(found[..., :n, :1], axis=-2)

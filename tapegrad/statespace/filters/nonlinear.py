@@ -3,12 +3,13 @@
     x[t+1] = f(x[t], params, t) + eta[t],   eta[t] ~ N(0, Q)        transition
     y[t]   = h(x[t], params, t) + eps[t],   eps[t] ~ N(0, R)        observation
 
-The extended filter takes f and h for linear about the last estimate; their Jacobians are tapegrad's.  The unscented filter carries
-2 m + 1 points of the state's distribution through f and h (S. J. Julier and J. K. Uhlmann, Unscented filtering and nonlinear
-estimation, Proceedings of the IEEE 92, 2004).
+The extended filter takes f and h for linear about the last estimate; their Jacobians are tapegrad's.  The
+unscented filter carries 2 m + 1 points of the state's distribution through f and h (S. J. Julier and J. K.
+Uhlmann, Unscented filtering and nonlinear estimation, Proceedings of the IEEE 92, 2004).
 
-One step is one function, `StepFunctions`, which runs on arrays, tracked or not, and on the symbols of a kernel.  A component of y that is
-missing is taken out of it: its innovation and its covariance with the state are 0, its variance is 1."""
+One step is one function, `StepFunctions`, which runs on arrays, tracked or not, and on the symbols of a
+kernel.  A component of y that is missing is taken out of it: its innovation and its covariance with the state
+are 0, its variance is 1."""
 
 import math
 from collections.abc import Callable
@@ -82,8 +83,8 @@ class Nonlinear:
     def kernel(self) -> Recursion:
         """Make the log-likelihood a kernel for many parameter vectors, ``k(theta, data)``.
 
-        theta is (p, B), or a dict of arrays (..., B). Data are (n,), or y.T of shape (p, n) if several numbers
-        are observed. ``final`` of the kernel is (mean, covariance, steps) after the last step.
+        theta is (p, B), or a dict of arrays (..., B). Data are (n,), or y.T of shape (p, n) if several
+        numbers are observed. ``final`` of the kernel is (mean, covariance, steps) after the last step.
 
         Examples
         --------

@@ -1,7 +1,8 @@
 """Draws of states and observations: from a model, and from a model given data (the simulation smoother).
 
-A draw given data is a draw x+, y+ of the model, plus the smoothed state of y - y+ under the same model without its means: J. Durbin
-and S. J. Koopman, Biometrika 89 (2002) 603-615.  The gains do not depend on the data, so that one filter serves all draws."""
+A draw given data is a draw x+, y+ of the model, plus the smoothed state of y - y+ under the same model
+without its means: J. Durbin and S. J. Koopman, Biometrika 89 (2002) 603-615.  The gains do not depend on the
+data, so that one filter serves all draws."""
 
 from collections.abc import Callable
 from dataclasses import fields, replace

@@ -8,9 +8,9 @@ innovations into
 a transition into T' r and T' N T, and the smoothed state at t is a + P r with covariance P - P N P, where a
 and P are the filtered moments at t and (r, N) stand before the update of t.  Nothing is inverted but F.
 
-With a diffuse start (`filters.augmented`) a, v and r have a column for each diffuse element more, so that this is the state for each
-delta; and
-delta is what all data say of it.  The start is not collapsed: P stays small, and no digits are lost.
+With a diffuse start (`filters.augmented`) a, v and r have a column for each diffuse element more, so that
+this is the state for each delta; and delta is what all data say of it.  The start is not collapsed: P stays
+small, and no digits are lost.
 """
 
 from dataclasses import dataclass

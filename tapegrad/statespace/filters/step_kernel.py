@@ -1,8 +1,10 @@
-"""The filter as a kernel: one step of the recursion, written once for all models, and compiled for the pattern of a model's matrices.
+"""The filter as a kernel: one step of the recursion, written once for all models, and compiled for the
+pattern of a model's matrices.
 
-A matrix entry is a place in a pool of numbers: the constants 0, 1 and -1, the numbers that the kernel gets for all steps (`theta`),
-and those of a step (a row of data each).  The places alone tell the kernel, so models of one form share it, and it is on disk from an
-earlier process.  Zeros and ones cost nothing: what they multiply is never computed.
+A matrix entry is a place in a pool of numbers: the constants 0, 1 and -1, the numbers that the kernel gets
+for all steps (`theta`), and those of a step (a row of data each).  The places alone tell the kernel, so
+models of one form share it, and it is on disk from an earlier process.  Zeros and ones cost nothing: what
+they multiply is never computed.
 
     theta   the first state (m,), the upper triangle of its covariance, then the other numbers
     row     y (p,), with gaps 1 or 0 for each element, then what varies over time
@@ -184,12 +186,13 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
 
 
 def augmented(layout: EntryLayout, columns: int) -> tuple[Callable, Callable]:
-    """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and the others zeros.
+    """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and
+    the others zeros.
 
         theta   the mean, the upper triangle of the covariance, then the other numbers
 
-    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and mean and upper triangle of the
-    covariance before the observation."""
+    A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and
+    mean and upper triangle of the covariance before the observation."""
     m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2

@@ -1,5 +1,5 @@
-"""Tests of standardised residuals: are they uncorrelated, normal, of constant variance?  Definitions as in A. C. Harvey,
-Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 5.4."""
+"""Tests of standardised residuals: are they uncorrelated, normal, of constant variance?  Definitions as in A.
+C. Harvey, Forecasting, Structural Time Series Models and the Kalman Filter (1989), section 5.4."""
 
 from dataclasses import dataclass
 
@@ -17,8 +17,9 @@ class Statistic:
 
 @dataclass(frozen=True)
 class Diagnostics:
-    """Of the standardised residuals of one series: `ljung_box` at the first lag, `jarque_bera_of` with `skewness` and
-    `kurtosis`, and `heteroskedasticity`, the squares of the last third over those of the first."""
+    """Of the standardised residuals of one series: `ljung_box` at the first lag, `jarque_bera_of` with
+    `skewness` and `kurtosis`, and `heteroskedasticity`, the squares of the last third over those of the
+    first."""
 
     ljung_box: Statistic
     jarque_bera: Statistic
@@ -34,8 +35,8 @@ def diagnostics(e: numpy.ndarray) -> Diagnostics:
 
 
 def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0) -> list[Statistic]:
-    """n (n + 2) sum r_k^2 / (n - k) over the first lags, chi-squared with as many degrees of freedom less those `used` by
-    estimates; nan beside missing values, where it is not defined."""
+    """n (n + 2) sum r_k^2 / (n - k) over the first lags, chi-squared with as many degrees of freedom less
+    those `used` by estimates; nan beside missing values, where it is not defined."""
     n, highest = e.size, max(lags)
     if n <= highest or numpy.isnan(e).any():
         return [Statistic(numpy.nan, numpy.nan)] * len(lags)
@@ -64,7 +65,8 @@ def jarque_bera_of(e: numpy.ndarray) -> tuple[Statistic, float, float]:
 
 
 def heteroskedasticity(e: numpy.ndarray) -> Statistic:
-    """The sum of squares of the last third of the residuals over that of the first, F distributed; two-sided."""
+    """The sum of squares of the last third of the residuals over that of the first, F distributed;
+    two-sided."""
     h = round(e.size / 3)
     if h < 1:
         return Statistic(numpy.nan, numpy.nan)

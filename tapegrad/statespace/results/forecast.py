@@ -15,8 +15,8 @@ from ..filters.compiled import forecast
 
 @dataclass(frozen=True)
 class Forecast:
-    """`mean` and `standard_errors` of the next observations in the form of the data, a Series for a Series; `dates`, the
-    places where they stand; `cov` (steps, p, p).  The parameters are taken as known.
+    """`mean` and `standard_errors` of the next observations in the form of the data, a Series for a Series;
+    `dates`, the places where they stand; `cov` (steps, p, p).  The parameters are taken as known.
 
     >>> from tapegrad import statespace as ss
     >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
@@ -33,8 +33,8 @@ class Forecast:
     data: Observations
 
     def conf_int(self, alpha: float = 0.05) -> Any:
-        """Limits between which an observation lies with probability 1 - alpha: (steps, 2), for several series (steps, p, 2);
-        a DataFrame of lower and upper limits if the data had dates."""
+        """Limits between which an observation lies with probability 1 - alpha: (steps, 2), for several series
+        (steps, p, 2); a DataFrame of lower and upper limits if the data had dates."""
         half = normal_quantile(alpha) * numpy.asarray(self.standard_errors)
         mean = numpy.asarray(self.mean)
         both = numpy.stack([mean - half, mean + half], axis=-1)

@@ -18,8 +18,8 @@ MOST_PROFILE_STEPS = 40
 
 @dataclass(frozen=True)
 class LikelihoodProfile:
-    """`loglik` (n,), maximised over all parameters but one, where that one has each of the `values` (n,); `estimates` (n, k)
-    are all parameters there.  nan where no maximum was found."""
+    """`loglik` (n,), maximised over all parameters but one, where that one has each of the `values` (n,);
+    `estimates` (n, k) are all parameters there.  nan where no maximum was found."""
 
     name: str
     values: numpy.ndarray
@@ -68,7 +68,8 @@ def profile_of(fit: Any, name: str, values: Any = None) -> LikelihoodProfile:
 
 
 def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 21) -> numpy.ndarray:
-    """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter behind it."""
+    """Values within three standard errors; of a parameter with a constraint of its own, in the free parameter
+    behind it."""
     u, slope = fit.unconstrained, target.slope(fit.unconstrained)
     if numpy.count_nonzero(slope) > 1 or slope[i] == 0:
         return fit.estimates[i] + numpy.linspace(-width, width, count) * fit.standard_errors[i]
@@ -77,7 +78,8 @@ def _around(fit: Any, target: _Target, i: int, width: float = 3.0, count: int = 
 
 
 def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> Any:
-    """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a multiplier."""
+    """The minimum where the target is v, from the minimum at a value nearby: Newton's method with a
+    multiplier."""
     multiplier, k = 0.0, u.size
     for _ in range(MOST_PROFILE_STEPS):
         _, gradient = objective(u)
@@ -97,8 +99,9 @@ def _held(objective: Objective, target: _Target, u: numpy.ndarray, v: float) -> 
 
 
 def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
-    """Where the profile has fallen by half the quantile of chi-squared (D. J. Venzon and S. H. Moolgavkar, Applied Statistics
-    37 (1988) 87-94): f(u) = best + z^2 / 2 and grad f = multiplier * grad target, by Newton's method."""
+    """Where the profile has fallen by half the quantile of chi-squared (D. J. Venzon and S. H. Moolgavkar,
+    Applied Statistics 37 (1988) 87-94): f(u) = best + z^2 / 2 and grad f = multiplier * grad target, by
+    Newton's method."""
     fall = normal_quantile(alpha) ** 2 / 2
     if name in fit.at_bound:
         return numpy.nan, numpy.nan

@@ -61,7 +61,8 @@ def plot_fit(fit: Any, steps: int, exog: Any, alpha: float, ax: Any) -> Any:
             axis.fill_between(then, centre - reach, centre + reach, color="C1", label=f"{100 * (1 - alpha):g} % intervals", **SHADE)
             seen += [centre - reach, centre + reach]
         low, high = (f([f(part[~numpy.isnan(part)]) for part in seen if part.size]) for f in (numpy.min, numpy.max))
-        axis.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))  # the first intervals after a diffuse start are wide
+        # the first intervals after a diffuse start are wide
+        axis.set_ylim(low - 0.15 * (high - low), high + 0.15 * (high - low))
         axis.set_ylabel(name)
         axis.legend(loc="best", frameon=False, fontsize=8)
     axes[-1].set_xlabel(_time(data))

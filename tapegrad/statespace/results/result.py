@@ -1,4 +1,5 @@
-"""What a fit found: estimates, their covariance, information criteria, residuals, forecasts, tables, pictures."""
+"""What a fit found: estimates, their covariance, information criteria, residuals, forecasts, tables,
+pictures."""
 
 from dataclasses import dataclass, field, fields
 from functools import cached_property
@@ -318,8 +319,8 @@ class FitResult(SearchEffort):
 
     @cached_property
     def _by_scores(self) -> dict[str, numpy.ndarray]:
-        """The covariances that need the scores: with J the derivative of the constraints, H the information in the free
-        parameters and S their scores, J (S'S)^-1 J' and J H^-1 S'S H^-1 J'."""
+        """The covariances that need the scores: with J the derivative of the constraints, H the information
+        in the free parameters and S their scores, J (S'S)^-1 J' and J H^-1 S'S H^-1 J'."""
         free, J, H = _free(self.problem, self.stop)
         S = self.problem.scores(self.stop.u)[:, free]
         outer, found = S.T @ S, {}
@@ -333,7 +334,8 @@ class FitResult(SearchEffort):
 
 
 def _free(problem: FitProblem, stop: Stop) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
-    """Which free parameters are not at a bound, the derivative J of the parameters by them, and the information in them."""
+    """Which free parameters are not at a bound, the derivative J of the parameters by them, and the
+    information in them."""
     H = stop.hessian
     bound = problem.parameters.bounded & (numpy.diag(H) < FLAT_CURVATURE)
     free = numpy.flatnonzero(~bound)
@@ -350,7 +352,8 @@ def _hidden(covariance: numpy.ndarray, free: numpy.ndarray) -> numpy.ndarray:
 
 
 def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
-    """The result of a search that has come to rest at a maximum; `ConvergenceError` if it is a saddle point."""
+    """The result of a search that has come to rest at a maximum; `ConvergenceError` if it is a saddle
+    point."""
     parameters = problem.parameters
     free, J, inner = _free(problem, stop)
     if free.size and numpy.linalg.eigvalsh(inner)[0] <= 0:

@@ -12,7 +12,8 @@ from .._labels import date_text
 
 @dataclass(frozen=True)
 class Tables:
-    """Title, pairs of name and text for the head, the rows of parameters under `columns`, tests of residuals, remarks."""
+    """Title, pairs of name and text for the head, the rows of parameters under `columns`, tests of residuals,
+    remarks."""
 
     title: str
     head: list[tuple[str, str]]
