@@ -143,7 +143,14 @@ def flags_of_trace(package: Package) -> int:
     for tree in package.trees.values():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and node.name == "Trace":
-                return sum(isinstance(member, (ast.Assign, ast.AnnAssign)) for member in node.body) - 2
+                return (
+                    sum(
+                        getattr(member, "value", None) is not None
+                        for member in node.body
+                        if isinstance(member, (ast.Assign, ast.AnnAssign))
+                    )
+                    - 2
+                )
     return 0
 
 
