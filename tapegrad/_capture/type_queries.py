@@ -14,7 +14,7 @@ from .._core.primitive import is_tracked
 from .._core.variable import HANDLES
 from ..numpy import ndarray
 
-METAS: dict = {}  # metaclass of a shadow (_shadow/classes.py) -> the one for which it stands
+METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
 
 def queried_class(x: Any) -> type:

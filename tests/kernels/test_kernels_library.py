@@ -356,7 +356,7 @@ def test_derivatives_by_the_data():
     mu, sigma = THETA[:2], THETA[2:]
     np.testing.assert_allclose(found, (weights * (mu[:, None] - X[:, :, None]) / sigma[:, None] ** 2).sum(-1), rtol=1e-12)
     found = tg.grad(lambda t, x: (weights * gaussian.loglik(t, x)).sum(), argnums=(0, 1))(THETA, X)
-    generated = tg.kernels.likelihood(gaussian.formula)
+    generated = tg.kernels.likelihood(gaussian.gaussian_formula)
     expected = tg.grad(lambda t, x: (weights * generated(t, x)).sum(), argnums=(0, 1))(THETA, X)
     for a, b in zip(found, expected, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-12)

@@ -302,7 +302,7 @@ def test_samples_that_are_not_valid():
 def test_masked_arrays_are_refused(dtype):
     """Whose mask was lost in silence where a copy was made."""
     y, M, theta = np.ma.masked_array(np.arange(4), [0, 1, 0, 0]).astype(dtype), model(1, 2), np.array([0.0, 0.1, 0.1, 0.8])
-    generated = tg.kernels.recursion(garch.start, garch.step, missing="step")
+    generated = tg.kernels.recursion(garch.garch_start, garch.garch_step, missing="step")
     for call in (lambda: garch.loglik(theta, y), lambda: generated(theta, y), lambda: kalman.loglik(M, y)):
         with pytest.raises(ArgumentError, match=r"is a masked array, .* mark missing data by nan: x.filled\(numpy.nan\)"):
             call()

@@ -19,6 +19,7 @@ CASES = all_cases()
 ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
 ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/capture/test_overlaps.py: answers of True and False
+ELSEWHERE |= {"reciprocal_condition"}  # tests/scipy_packages/test_solver_warnings.py
 ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
 
 

@@ -296,8 +296,8 @@ def test_when_it_is_compiled(monkeypatch):
     monkeypatch.setattr(compiled, "FILTERED", 200)
     kernel_form.cache_clear()
     ran, notes = [], set()
-    monkeypatch.setattr(compiled.stored, "note", notes.add)
-    monkeypatch.setattr(compiled.stored, "noted", lambda name: name in notes)
+    monkeypatch.setattr(compiled.stored, "note_compiled", notes.add)
+    monkeypatch.setattr(compiled.stored, "was_compiled", lambda name: name in notes)
     monkeypatch.setattr(compiled.CompiledFilter, "loglik", lambda self, f=compiled.CompiledFilter.loglik: ran.append(self) or f(self))
     y = np.random.default_rng(3).normal(size=60)
     values = [float(ss.loglik(ss.local_level(1.3, 0.4), y)) for _ in range(5)]

@@ -214,7 +214,7 @@ CASES = [
     case("full", lambda x: np.full((2, 3), x[0], like=x) * x, x3),
     case("full_like", lambda x: np.full_like(x, x[0]) * x, x3),
     case(  # host to device and back: tests/ops/test_faces.py
-        "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "to_host")
+        "asarray", lambda x: np.asarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True, covers=("to_device", "copy_to_host")
     ),
     case("ascontiguousarray", lambda x: np.ascontiguousarray([x[0] * 2, x[1]], like=x) ** 2, x3, numpy_only=True),
     case("asfortranarray", lambda x: np.asfortranarray([[x[0] * 2, x[1]], [x[2], 1.0]], like=x) ** 2, x3, numpy_only=True),

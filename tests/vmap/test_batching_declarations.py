@@ -10,7 +10,15 @@ from cases import all_cases, declared_late
 
 from tapegrad.ops.declare import PRIMITIVES, primitive
 
-UNPROVED = {"cofactor_slope", "noted", "to_device", "to_host", "unknown", "without_eta"}  # only met at corners, or on a device
+UNPROVED = {
+    "cofactor_slope",
+    "noted",
+    "to_device",
+    "copy_to_host",
+    "reciprocal_condition",
+    "unknown",
+    "without_eta",
+}  # only met at corners, or on a device
 UNPROVED |= {"last_writer", "places_of", "first_chosen"}  # only met where an index differs from sample to sample (test_vmap_indices.py)
 
 

@@ -580,7 +580,7 @@ def called_functions(uses: Iterable[str]) -> set[str]:
     """The functions that are used so often that their code would be too long for a compiler; `uses`: the
     operation of each use.
 
-    >>> called(["exp"] * 10 + ["lgamma"] * 40)
+    >>> called_functions(["exp"] * 10 + ["lgamma"] * 40)
     {'lgamma'}
     """
     counted = collections.Counter(uses).items()

@@ -29,7 +29,7 @@ def schedule_order(items: list[Item], last: Iterable, room: int) -> list[int]:
     >>> chain = [("a", ()), ("b", ()), ("c", ()), ("A", ("a",)), ("B", ("b", "A")), ("C", ("c", "B"))]
     >>> peak(chain, list(range(6)), ["C"])
     3
-    >>> [chain[n][0] for n in ordered(chain, ["C"], 2)]
+    >>> [chain[n][0] for n in schedule_order(chain, ["C"], 2)]
     ['a', 'A', 'b', 'B', 'c', 'C']
     """
     given, last = list(range(len(items))), list(last)

@@ -86,7 +86,7 @@ class CapturedState:
 
         >>> import numpy as np
         >>> a = np.array([1.0, 2.0])
-        >>> c = Captured()
+        >>> c = CapturedState()
         >>> c.root({"scale": a})
         >>> c.settle("scaled")
         True
