@@ -41,6 +41,7 @@ from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import CALLED, ITERATORS, VIEWS, IteratorCapture
 from .kinds import HELD, is_user_class, module_of, state_of
+from .objects import KINDS
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -371,7 +372,7 @@ def functions_in(args: list) -> list:
     return found
 
 
-FIXED = frozenset((tuple, frozenset, slice, functools.partial, staticmethod, classmethod, types.MappingProxyType))
+FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])
 # where these stay, their members are known
 ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))
 
