@@ -20,7 +20,8 @@ from .._core.reverse import AdaptedRule, has_nan
 from .._core.variable import Variable
 from .declare import ComposedScalar, GatedProduct, dtype, implements, primitive, rules, same, shape
 from .nondifferentiable import meets_nonzero, note_zero, warn_nondifferentiable
-from .shaping import astype, conj, imag, real, spread_over_axes, zeros_like
+from .shaping import astype, conj, imag, real, reshape, spread_over_axes, zeros_like
+from .shaping import sum as sum_of
 
 LN2, LN10 = math.log(2.0), math.log(10.0)
 
@@ -179,6 +180,17 @@ def filled(x: Any, v: float) -> Any:
     return select(r - r == 0, x, zero_of(x) + v)
 
 
+def unreached(g: Any, c: Any) -> Any:
+    """The cotangent c of a stack of matrices, zero for those of which the results have zero cotangents g."""
+    lead, count = shape(c)[:-2], 0
+    for h in [primal_of(h) for h in (g if type(g) is list else [g]) if h is not None]:
+        if not lead or shape(h)[: len(lead)] != lead:
+            return c
+        marks = select(h == 0, zeros_like(h), zeros_like(h) + 1)
+        count = count + abs(sum_of(marks, tuple(range(len(lead), len(shape(h)))), False))
+    return select(reshape(count, to=(*lead, 1, 1)) == 0, zero_of(c), c)
+
+
 def careful(rule: Any) -> Any:
     """A reverse rule that keeps a zero cotangent zero, in further derivatives too, where the factor is
     not finite."""
@@ -199,6 +211,8 @@ def careful(rule: Any) -> Any:
             if any(map(has_nan, terms)):  # an irrelevant factor may be any number
                 found = zip(terms, *[pulled(g, [filled(x, v) for x in values]) for v in (1.0, 2.0)], strict=True)
                 terms = [c if c is None else select(primal_of(x) == primal_of(y), x, c) for c, x, y in found]
+        elif getattr(prim.batch, "of_matrices", prim.batch == "matrix"):
+            terms = [c if c is None else unreached(g, c) for c in terms]
         elif prim.batch in ("elementwise", "axis") and not prim.multi:
             h, plain = primal_of(g), list(map(primal_of, values))
             zero = zeros_like(h)

@@ -27,6 +27,9 @@ def matrix_batch(run: Any, xs: list, params: dict) -> Any:
     return out[..., 0] if m == 1 else out
 
 
+matrix_batch.of_matrices = True  # type: ignore[attr-defined]
+
+
 @primitive(batch=matrix_batch, total=True, infix="@", reduces="products")
 def matmul(x, y):
     return xp_of(y).matmul(x, y)

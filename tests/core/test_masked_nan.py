@@ -5,6 +5,7 @@ import random
 
 import numpy as np
 import pytest
+import scipy.linalg
 import scipy.sparse
 
 import tapegrad as tg
@@ -201,3 +202,39 @@ def test_a_nan_that_matters_stays():
         assert np.isnan(tg.grad(lambda x: np.exp(np.sqrt(x)).sum())(X)[0])
         assert np.isnan(tg.grad(lambda x: (x * np.array([1.0, np.nan, 1.0, 1.0])).sum())(X)[1])
         assert np.isnan(tg.grad(lambda w: (data(0) @ w).sum())(W)).all()
+
+
+STACKED = {
+    "inv": np.linalg.inv,
+    "solve": lambda a: np.linalg.solve(a, np.ones((4, 3, 2))),
+    "det": np.linalg.det,
+    "slogdet": lambda a: np.linalg.slogdet(a)[1] + 0.0,
+    "cholesky": lambda a: np.linalg.cholesky(a @ np.swapaxes(a, -1, -2)),
+    "expm": scipy.linalg.expm,
+}
+
+
+@pytest.mark.parametrize("name", STACKED)
+def test_a_matrix_of_nan_that_is_overwritten(name):
+    """The gradient of the others is that without it, and its own is zero; so in second order."""
+    rng = np.random.default_rng(5)
+    a, e = 1.0 + rng.random((4, 3, 3)) + 3 * np.eye(3), rng.standard_normal((4, 3, 3))
+    bad = np.array([False, True, False, False])
+    a[bad] *= -1.0
+
+    def f(a, where=bad):
+        y = STACKED[name](np.sqrt(a))
+        y[where] = 0.0
+        return (y * y).sum()
+
+    with np.errstate(all="ignore"):
+        found = tg.grad(f)(a), tg.hvp(f, a, e)
+    right = np.where(bad[:, None, None], -a, a)
+
+    def without(a):
+        y = STACKED[name](np.sqrt(a))
+        return (y[~bad] * y[~bad]).sum()
+
+    for got, want in zip(found, (tg.grad(without)(right), tg.hvp(without, right, e)), strict=True):
+        assert not got[bad].any()
+        np.testing.assert_allclose(got[~bad], want[~bad], rtol=1e-9, atol=1e-12)
