@@ -181,14 +181,17 @@ def filled(x: Any, v: float) -> Any:
 
 
 def unreached(g: Any, c: Any) -> Any:
-    """The cotangent c of a stack of matrices, zero for those of which the results have zero cotangents g."""
+    """The cotangent c of a stack of matrices, zero where it is nan and the results have zero cotangents g.
+
+    A finite element stays: zero cotangents may be tracked, and have derivatives."""
     lead, count = shape(c)[:-2], 0
     for h in [primal_of(h) for h in (g if type(g) is list else [g]) if h is not None]:
         if not lead or shape(h)[: len(lead)] != lead:
             return c
         marks = select(h == 0, zeros_like(h), zeros_like(h) + 1)
         count = count + abs(sum_of(marks, tuple(range(len(lead), len(shape(h)))), False))
-    return select(reshape(count, to=(*lead, 1, 1)) == 0, zero_of(c), c)
+    p = primal_of(c)
+    return select((reshape(count, to=(*lead, 1, 1)) == 0) & (p != p), zero_of(c), c)
 
 
 def careful(rule: Any) -> Any:

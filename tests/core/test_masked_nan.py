@@ -238,3 +238,23 @@ def test_a_matrix_of_nan_that_is_overwritten(name):
     for got, want in zip(found, (tg.grad(without)(right), tg.hvp(without, right, e)), strict=True):
         assert not got[bad].any()
         np.testing.assert_allclose(got[~bad], want[~bad], rtol=1e-9, atol=1e-12)
+
+
+def test_a_finite_matrix_with_a_zero_cotangent_keeps_its_second_derivative():
+    """det is 0 exactly in the third matrix: its cotangent is zero there, and not constant."""
+    rng = np.random.default_rng(6)
+    a, e = rng.standard_normal((3, 2, 2)), rng.standard_normal((3, 2, 2))
+    a[1], a[2] = 0.0, np.diag([1.0, 0.0])
+    below = np.ones((3, 1, 1))
+    below[1] = 0.0
+
+    def f(a):
+        y = np.linalg.det(a / below)
+        y[1] = 0.0
+        return (y * y).sum()
+
+    with np.errstate(all="ignore"):
+        found = tg.hvp(f, a, e)
+    want = tg.hvp(lambda a: (np.linalg.det(a[::2]) ** 2).sum(), a, e)
+    assert want[2].any()
+    np.testing.assert_allclose(found, want, rtol=1e-12, atol=1e-13)
