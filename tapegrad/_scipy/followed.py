@@ -12,6 +12,7 @@ arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."
 
 import cmath
 import functools
+import inspect
 import math
 import sys
 import types
@@ -24,11 +25,19 @@ from .. import numpy as faces
 from .._capture.builtin import LIBRARY, ModuleGlobals, ModuleShadow
 from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
+from .._core.primitive import seen
 from .._core.variable import variable
 from .._dispatch import stand_ins
+from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument
+from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument, refusal_text
+
+
+def result_type(*xs: Any, force_floating: bool = False, **_: Any) -> Any:
+    """SciPy's `xp_result_type`, in one step."""
+    given = [faces.asarray(x) if isinstance(x, (list, tuple)) else x for x in xs if x is not None]
+    return np.result_type(*[getattr(x, "dtype", x) for x in given], *[1.0] * force_floating)
 
 
 class ElementUpdate:
@@ -42,6 +51,8 @@ class ElementUpdate:
 
     def set(self, y: Any, **_: Any) -> Any:
         """(SciPy counts on it that an array is written in place.)"""
+        if not getattr(self.x, "ndim", 0):
+            return self.x if self.at is Ellipsis and y is self.x else faces.where(True if self.at is Ellipsis else self.at, y, self.x)
         self.x[self.at] = y
         return self.x
 
@@ -55,7 +66,50 @@ class ElementUpdate:
         return self.set(self.x[self.at] / y)
 
 
+def apply_where(condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any) -> Any:
+    """`array_api_extra.apply_where` with both branches evaluated, so that the condition may be hidden."""
+    xs = args if isinstance(args, (tuple, list)) else (args,)
+    with np.errstate(all="ignore"):
+        return faces.where(condition, f(*xs), fill_value if g is None else g(*xs))
+
+
+def is_private(f: types.FunctionType) -> bool:
+    """Has f a private name, or the private keyword of SciPy's decorators of statistics?"""
+    return f.__name__.startswith("_") or "_no_deco" in f.__code__.co_varnames
+
+
+DECORATED = {"hypotest_fun_in", "n_samples", "n_outputs", "is_too_small", "kwd_samples", "result_to_tuple", "tuple_to_result"}
+
+
+def statistic_of_samples(g: types.FunctionType) -> Callable:
+    """A statistic that SciPy decorated by `_axis_nan_policy`.  The decorator has nothing to do for samples of
+    one axis, without nan, that are large enough; any other call takes it."""
+    free = dict(zip(g.__code__.co_freevars, [c.cell_contents for c in g.__closure__ or ()], strict=True))
+    inner, outputs, to_tuple = free["hypotest_fun_in"], free["n_outputs"], free["result_to_tuple"]
+    known = {"axis", "nan_policy", "keepdims", "_no_deco", *free["kwd_samples"]}
+
+    @functools.wraps(g)
+    def run(*args, **kwargs):
+        n = free["n_samples"] or len(args)
+        if n != len(args) or len({getattr(x, "dtype", None) for x in args}) > 1 or not known.isdisjoint(kwargs) or not all(map(is_clean_sample, args)) or free["is_too_small"](args, kwargs):
+            return g(*args, **kwargs)
+        result = inner(*args, **kwargs)
+        return free["tuple_to_result"](*to_tuple(result, outputs(kwargs) if callable(outputs) else outputs))
+
+    return run
+
+
+def is_clean_sample(x: Any) -> bool:
+    """Is x an array of one axis of floating point numbers, known to have no nan?"""
+    if getattr(x, "ndim", 0) != 1 or x.dtype.kind != "f" or (values := seen(x)) is None:
+        return False
+    return len(values) > 0 and not np.isnan(values.max())
+
+
 SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
+
+
+ARRAY_LIBRARIES = ("numpy", "cupy", "torch", "jax", "array_api_strict", "dask")
 
 
 def array_api(library: Any) -> dict[str, Any]:
@@ -63,14 +117,18 @@ def array_api(library: Any) -> dict[str, Any]:
     return {
         "array_namespace": lambda *xs, **_: library,
         "at": ElementUpdate,
+        "apply_where": apply_where,
         "xp_size": lambda x: x.size,
         "xp_copy": lambda x, xp=None, **_: library.array(x),
-        "_asarray": lambda x, **_: library.asarray(x),
-        "is_numpy": lambda xp: True,
-        "is_cupy": lambda xp: False,
-        "is_torch": lambda xp: False,
-        "is_jax": lambda xp: False,
-        "is_array_api_strict": lambda xp: False,
+        "_asarray": lambda x, dtype=None, **_: x if getattr(x, "ndim", 0) and x.dtype == (dtype or x.dtype) else library.asarray(x, dtype),
+        **{f"is_{kind}{end}": lambda xp, kind=kind: kind == "numpy" for kind in ARRAY_LIBRARIES for end in ("", "_namespace")},
+        "is_lazy_array": lambda x: False,
+        "xp_result_type": result_type,
+        "_demean": lambda a, mean, axis, **_: a - mean,
+        "is_marray": lambda xp: False,
+        "is_torch_array": lambda x: False,
+        "device": lambda x: "cpu",
+        "xp_result_device": lambda *xs: "cpu",
         "is_dask": lambda xp: False,
         "xp_default_dtype": lambda xp: np.float64,
         "xp_capabilities": lambda *args, **settings: lambda f: f,
@@ -96,6 +154,16 @@ class NumberType(type):
 
     def __hash__(cls):
         return hash(cls.real)
+
+
+class SignatureQuestions(types.ModuleType):
+    """`inspect`, with the answers about functions kept: SciPy's decorators ask in each call."""
+
+    signature = staticmethod(functools.cache(inspect.signature))
+    getfullargspec = staticmethod(functools.cache(inspect.getfullargspec))
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(inspect, name)
 
 
 def number_type(real: type) -> type:
@@ -130,6 +198,25 @@ def of_numbers(module: types.ModuleType) -> types.ModuleType:
 
 NUMBERS = {real.__name__: number_type(real) for real in (float, int, complex)}
 MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
+MODULES = {**MATH, "inspect": SignatureQuestions("inspect")}
+
+
+COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")
+
+
+class CompiledFunction:
+    """A function that SciPy has compiled, and that has no rule: it takes plain values only."""
+
+    def __init__(self, f: Any):
+        self.f = f
+
+    def __getitem__(self, kind: Any) -> "CompiledFunction":
+        return CompiledFunction(self.f[kind])
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if holds_tracked(args, kwargs):
+            raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
+        return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
 
 
 class FollowedObject(Carrier):
@@ -214,6 +301,11 @@ class Follower:
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
+        self.leaves: dict = {}
+
+    def leaf(self, theirs: Any, ours: Any) -> None:
+        """Declare the rule of a function that is compiled."""
+        self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, ours
 
     @functools.cached_property
     def device(self) -> "DeviceFollower":
@@ -242,7 +334,7 @@ class Follower:
                 return self.library(faces)
             if self.is_home(x.__name__):
                 return ModuleShadow(self.space(vars(x)))
-            return MATH.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
+            return MODULES.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
         if kind in (dict, list, tuple):
@@ -256,10 +348,12 @@ class Follower:
             return x
         if getattr(x, "__module__", None) in MATH:
             return getattr(MATH[x.__module__], x.__name__)
-        private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
+        private = kind is types.FunctionType and self.is_home(x.__module__) and is_private(x)
         ours = None if private else self.face(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
             ours = self.rebuilt(x)
+        elif ours is None and kind.__name__ in COMPILED and (getattr(x, "__module__", None) or "").startswith("scipy."):
+            ours = CompiledFunction(x)
         return x if ours is None else ours
 
     def library(self, module: Any) -> Any:
@@ -300,9 +394,8 @@ class Follower:
             cells = tuple([self.cell(c) for c in f.__closure__])
         g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
         g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
-        if hasattr(f, "__wrapped__"):
-            g.__wrapped__ = f.__wrapped__  # it has the signature
-        return g
+        vars(g).update(vars(f))  # the signature
+        return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
     def cell(self, c: Any) -> Any:
         try:
@@ -385,7 +478,7 @@ class DeviceFollower(Follower):
         library = numpy_on_device()
         self.homes, self.named, self.host = host.homes, host.named, host
         self.given = {**array_api(library), **host.named}
-        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
 
     def library(self, module: Any) -> Any:
         return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
