@@ -10,6 +10,7 @@ the branches of the library, with derivatives.
 The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy
 arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."""
 
+import abc
 import cmath
 import functools
 import inspect
@@ -337,13 +338,17 @@ class Follower:
             return MODULES.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
+        if kind is np.vectorize:
+            return faces.vectorize(self(x.pyfunc), x.otypes, excluded=x.excluded)
         if kind in (dict, list, tuple):
             parts = x.values() if kind is dict else x
-            if any([type(v) is types.FunctionType or type(v) in (list, tuple) for v in parts]):
+            if any([type(v) in (types.FunctionType, list, tuple) or self.is_instance(v) for v in parts]):
                 return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
             return x
         if kind is np.ndarray and x.dtype.kind in "fc":
             return self.constant(x)
+        if self.is_instance(x):
+            return self.instance(x)
         if not callable(x):
             return x
         if getattr(x, "__module__", None) in MATH:
@@ -404,15 +409,22 @@ class Follower:
             return c
 
     def of_class(self, c: type) -> Any:
-        if issubclass(c, (BaseException, dict, tuple, list)) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+        if issubclass(c, (BaseException, dict, list)) or type(c) not in (type, abc.ABCMeta) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
             return c
         known = self.seen.get(id(c))
         if known is not None:
             return known[1]
+        if issubclass(c, tuple):
+            return self.result_class(c)
         ours = self.face(c)
         if isinstance(ours, CarrierType) and not isinstance(ours, RefusingType):
             return ours
         return self.klass(c) if self.is_home(c.__module__) else ours or c
+
+    def result_class(self, c: type) -> type:
+        """A subclass of a tuple with names, with its methods followed."""
+        methods = {n: self.rebuilt(f) for n, f in vars(c).items() if type(f) is types.FunctionType and not n.startswith("_")}
+        return type(c.__name__, (c,), {"__module__": c.__module__, **methods}) if methods and self.is_home(c.__module__) else c
 
     def klass(self, c: type) -> Any:
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""
@@ -420,6 +432,8 @@ class Follower:
         if known is not None:
             return known[1]
         bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (FollowedObject,)
+        if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
+            return c  # its base is of another kind
         new = FollowedType(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
@@ -432,6 +446,27 @@ class Follower:
             if name not in SKIPPED and type(v) is not types.MemberDescriptorType:
                 setattr(new, name, self.member(v))
         return new
+
+    def instance(self, x: Any) -> Any:
+        """The library's object x with followed methods."""
+        if id(x) not in self.seen:
+            new = object.__new__(self.klass(type(x)))
+            self.seen[id(x)] = x, new
+            vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
+        return self.seen[id(x)][1]
+
+    def is_instance(self, x: Any) -> bool:
+        """Is x an object of a class that is followed?"""
+        return self.is_home(type(x).__module__) and isinstance(self.of_class(type(x)), FollowedType)
+
+    def attribute(self, v: Any, x: Any, new: Any) -> Any:
+        """What x holds, for the object that stands for x."""
+        if type(v) is np.vectorize:
+            return faces.vectorize(self.attribute(v.pyfunc, x, new), v.otypes, excluded=v.excluded)
+        if type(v) is not types.MethodType or v.__self__ is not x:
+            return self(v)
+        name = getattr(v.__func__, "__name__", "")
+        return getattr(new, name) if hasattr(type(new), name) else types.MethodType(self(v.__func__), new)
 
     def member(self, m: Any) -> Any:
         kind = type(m)

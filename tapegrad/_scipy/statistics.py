@@ -2,6 +2,8 @@
 
 They are SciPy's own Python code, followed.  What is compiled in it has a rule here."""
 
+import functools
+import inspect
 import math
 from typing import Any
 
@@ -13,13 +15,14 @@ from .._core.primitive import values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
 from ..ops.declare import shape
-from ..ops.elementwise import absolute, arcsin, exp, log, log1p, sqrt, square
+from ..ops.elementwise import absolute, arcsin, exp, log, log1p, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
 from ..ops.piecewise import maximum
 from ..ops.products import matmul
 from ..ops.shaping import stack
 from ..ops.sorting import sort
+from ..ops.special.bessel_relatives import ive
 from ..ops.special.error_functions import ndtr, ndtri
 from ..ops.statistics import median
 from .followed import Follower
@@ -110,6 +113,16 @@ FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResul
 FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
 
 
+def von_mises_cdf(kappa: Any, x: Any) -> Any:
+    """The distribution function of the law of von Mises, by the Fourier series of its density."""
+    n = np.arange(1.0, 20.0 + 10.0 * math.sqrt(float(np.max(values_of(kappa)))))
+    kappa, x = kappa[..., None] * 1.0, x[..., None] * 1.0
+    return 0.5 + (x[..., 0] + 2.0 * red.sum(ive(n, kappa) / ive(0.0, kappa) * sin(n * x) / n, -1)) / (2.0 * math.pi)
+
+
+FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
+
+
 # --- what is followed ---
 
 OF_FUNCTIONS = {
@@ -121,4 +134,38 @@ for _name in dir(scipy.stats):
         STATS.refuse(WHY["scipy.stats"][_name], "", _f)
     elif is_function(_f):
         STATS.rule(_f, of_functions=_name in OF_FUNCTIONS)(FOLLOWED.function(_f))
-STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
+for _name in ("gaussian_kde", "Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
+    if hasattr(scipy.stats, _name):
+        _f = getattr(scipy.stats, _name)
+        STATS.rule(_f)(FOLLOWED.klass(_f))
+
+
+# --- the methods of laws that have no rule ---
+
+
+def raw_moment(law: Any, order: int, *args: Any, **given: Any) -> Any:
+    """E[X**order].  SciPy's own method asks whether loc is 0, and then has no derivative with respect to it."""
+    shapes, loc, scale = law._parse_args(*args, **given)
+    moments = [1.0, *[type(law).moment(law, k, *shapes) for k in range(1, order + 1)]]
+    return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
+
+
+def followed_law(family: Any) -> Any:
+    """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
+    new = FOLLOWED.instance(family.theirs())
+    if "_ours" not in vars(new):
+        calls = [name for name, f in inspect.getmembers(type(family)) if getattr(f, "ours", False) and family.knows(name)]
+        vars(new).update(_ours=True, moment=functools.partial(raw_moment, new), **{name: getattr(family, name) for name in calls})
+    return new
+
+
+def frozen_law(family: Any, args: tuple, given: dict) -> Any:
+    """A frozen law whose parameters may be tracked."""
+    law, dist = family.theirs(), followed_law(family)
+    if not isinstance(law, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
+        return FOLLOWED.klass(type(law).__call__.__globals__[f"{family.name}_frozen"])(*args, **given)
+    kind = type(law).freeze.__globals__[f"rv_{'discrete' if isinstance(law, scipy.stats.rv_discrete) else 'continuous'}_frozen"]
+    new = object.__new__(FOLLOWED.klass(kind))
+    vars(new).update(args=tuple(args), kwds=given, dist=dist)
+    new.a, new.b = dist._get_support(*dist._parse_args(*args, **given)[0])
+    return new
