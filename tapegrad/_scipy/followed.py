@@ -347,10 +347,8 @@ class Follower:
             return x
         if kind is np.ndarray and x.dtype.kind in "fc":
             return self.constant(x)
-        if self.is_instance(x):
-            return self.instance(x)
         if not callable(x):
-            return x
+            return self.instance(x) if self.is_instance(x) else x
         if getattr(x, "__module__", None) in MATH:
             return getattr(MATH[x.__module__], x.__name__)
         private = kind is types.FunctionType and self.is_home(x.__module__) and is_private(x)
@@ -359,6 +357,8 @@ class Follower:
             ours = self.rebuilt(x)
         elif ours is None and kind.__name__ in COMPILED and (getattr(x, "__module__", None) or "").startswith("scipy."):
             ours = CompiledFunction(x)
+        elif ours is None and self.is_instance(x):
+            ours = self.instance(x)
         return x if ours is None else ours
 
     def library(self, module: Any) -> Any:
@@ -397,8 +397,10 @@ class Follower:
         cells = None
         if f.__closure__:
             cells = tuple([self.cell(c) for c in f.__closure__])
-        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
-        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
+        default = lambda v: self(v) if self.is_instance(v) else v  # (singletons are compared by `is`)
+        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__ and tuple(map(default, f.__defaults__)), cells)
+        g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
+        g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
         vars(g).update(vars(f))  # the signature
         return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
@@ -449,11 +451,12 @@ class Follower:
 
     def instance(self, x: Any) -> Any:
         """The library's object x with followed methods."""
-        if id(x) not in self.seen:
+        key = "instance", id(x)
+        if key not in self.seen:
             new = object.__new__(self.klass(type(x)))
-            self.seen[id(x)] = x, new
+            self.seen[key] = x, new
             vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
-        return self.seen[id(x)][1]
+        return self.seen[key][1]
 
     def is_instance(self, x: Any) -> bool:
         """Is x an object of a class that is followed?"""
@@ -485,7 +488,7 @@ class Follower:
         g = self.rebuilt(m)
 
         @functools.wraps(g)
-        def on_arrays(x, *args, **kwargs):
+        def on_arrays(x, /, *args, **kwargs):
             if on_a_device(args) or on_a_device(kwargs.values()):
                 return getattr(self.device.object(x), m.__name__)(*args, **kwargs)
             return g(x, *args, **kwargs)
