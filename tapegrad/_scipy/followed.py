@@ -32,7 +32,7 @@ from .._dispatch import stand_ins
 from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument, refusal_text
+from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
 
 
 def result_type(*xs: Any, force_floating: bool = False, **_: Any) -> Any:
@@ -92,7 +92,13 @@ def statistic_of_samples(g: types.FunctionType) -> Callable:
     @functools.wraps(g)
     def run(*args, **kwargs):
         n = free["n_samples"] or len(args)
-        if n != len(args) or len({getattr(x, "dtype", None) for x in args}) > 1 or not known.isdisjoint(kwargs) or not all(map(is_clean_sample, args)) or free["is_too_small"](args, kwargs):
+        if (
+            n != len(args)
+            or len({getattr(x, "dtype", None) for x in args}) > 1
+            or not known.isdisjoint(kwargs)
+            or not all(map(is_clean_sample, args))
+            or free["is_too_small"](args, kwargs)
+        ):
             return g(*args, **kwargs)
         result = inner(*args, **kwargs)
         return free["tuple_to_result"](*to_tuple(result, outputs(kwargs) if callable(outputs) else outputs))
@@ -206,24 +212,27 @@ COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cy
 
 
 class CompiledFunction:
-    """A function that SciPy has compiled, and that has no rule: it takes plain values only."""
+    """A function that SciPy has compiled.  `rule`: ours, for tracked values."""
 
-    def __init__(self, f: Any):
-        self.f = f
+    def __init__(self, f: Any, rule: Callable | None = None):
+        self.f, self.rule = f, rule
 
     def __getitem__(self, kind: Any) -> "CompiledFunction":
-        return CompiledFunction(self.f[kind])
+        return CompiledFunction(self.f[kind], self.rule)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if holds_tracked(args, kwargs):
+        if not holds_tracked(args, kwargs):
+            return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
+        if self.rule is None:
             raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
-        return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
+        return self.rule(*args, **kwargs)
 
 
 class FollowedObject(Carrier):
     """An object of a followed class."""
 
     _theirs: Any
+    _follower: "Follower"
 
     def _tracked(self) -> bool:
         return holds_tracked(vars(self))
@@ -246,7 +255,13 @@ class FollowedObject(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: rebound_method(v, x, new) or library_stand_in(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
+        for name, v in state_of(x, type(x)).items():
+            part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
+            if hasattr(type(part), "theirs"):  # a law of tapegrad.stats
+                part = cls._follower.instance(v)
+            elif part is v and cls._follower.is_instance(v):
+                part = cls._follower.of_class(type(v))._of(v, shadow)
+            vars(new)[name] = part
         return new
 
 
@@ -281,7 +296,8 @@ class FunctionOverlay:
 
 
 class FollowedType(CarrierType):
-    """A followed class.  `_on_device` gives the class for CuPy arrays."""
+    """A followed class.  `_on_device` gives the class for CuPy arrays.  With `_plain_by_library` the library
+    makes objects of plain values, which so have its rounding."""
 
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
@@ -289,6 +305,8 @@ class FollowedType(CarrierType):
             cls = own["_on_device"]() if "_on_device" in own else cls
             # CuPy's arrays lack methods of NumPy's
             args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
+        elif own.get("_plain_by_library") and not holds_tracked(args, kwargs):
+            return cls._of(cls._theirs(*plain_argument(args), **plain_argument(kwargs)), unchanged)
         return type.__call__(cls, *args, **kwargs)
 
 
@@ -305,8 +323,8 @@ class Follower:
         self.leaves: dict = {}
 
     def leaf(self, theirs: Any, ours: Any) -> None:
-        """Declare the rule of a function that is compiled."""
-        self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, ours
+        """Declare the rule of a function that is compiled, for tracked values."""
+        self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
 
     @functools.cached_property
     def device(self) -> "DeviceFollower":
@@ -398,7 +416,9 @@ class Follower:
         if f.__closure__:
             cells = tuple([self.cell(c) for c in f.__closure__])
         default = lambda v: self(v) if self.is_instance(v) else v  # (singletons are compared by `is`)
-        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__ and tuple(map(default, f.__defaults__)), cells)
+        g = types.FunctionType(
+            f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__ and tuple(map(default, f.__defaults__)), cells
+        )
         g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
         g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
         vars(g).update(vars(f))  # the signature
@@ -411,7 +431,11 @@ class Follower:
             return c
 
     def of_class(self, c: type) -> Any:
-        if issubclass(c, (BaseException, dict, list)) or type(c) not in (type, abc.ABCMeta) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+        if (
+            issubclass(c, (BaseException, dict, list))
+            or type(c) not in (type, abc.ABCMeta)
+            or not (c.__module__ or "").startswith(tuple(NUMERIC))
+        ):
             return c
         known = self.seen.get(id(c))
         if known is not None:
@@ -436,7 +460,7 @@ class Follower:
         bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (FollowedObject,)
         if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
             return c  # its base is of another kind
-        new = FollowedType(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        new = FollowedType(c.__name__, bases, {"_theirs": c, "_follower": self, "__module__": c.__module__, "__doc__": c.__doc__})
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new

@@ -11,16 +11,16 @@ import numpy as np
 import scipy.stats
 from scipy.stats import _morestats, _stats, _stats_pythran
 
+from .._core.errors import NoRuleError
 from .._core.primitive import values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
 from ..ops.declare import shape
-from ..ops.elementwise import absolute, arcsin, exp, log, log1p, sin, sqrt, square
+from ..ops.elementwise import arcsin, exp, log, log1p, select, sin, sqrt, square
 from ..ops.linalg.factorizations import solve_triangular
 from ..ops.names import WHY
 from ..ops.piecewise import maximum
-from ..ops.products import matmul
-from ..ops.shaping import stack
+from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
 from ..ops.special.error_functions import ndtr, ndtri
@@ -29,7 +29,23 @@ from .followed import Follower
 from .namespaces import SciPyNamespace
 
 STATS = SciPyNamespace(scipy.stats, listed=False)
-FOLLOWED = Follower("scipy.stats")
+
+
+def blas_function(name: str, *_: Any) -> Any:
+    """`get_blas_funcs` of the one function that scipy.stats calls."""
+    if name != "trsm":
+        raise NoRuleError(f"scipy.linalg.blas.{name} has no derivative rule in tapegrad")
+    return lambda alpha, a, b, side=0, lower=0: alpha * solve_triangular(a, b, 0, bool(lower))
+
+
+class StatisticsFollower(Follower):
+    def face(self, x: Any) -> Any:
+        """The laws have SciPy's private methods, too."""
+        ours = super().face(x)
+        return followed_law(ours) if hasattr(type(ours), "theirs") else ours
+
+
+FOLLOWED = StatisticsFollower("scipy.stats", get_blas_funcs=blas_function)
 
 # --- what is compiled in SciPy's code ---
 
@@ -89,38 +105,39 @@ def repeated_medians(y: Any, x: Any, method: str) -> tuple:
     return slope, median(stack([median((y[k] * x[j] - y[j] * x[k]) / (x[j] - x[k])) for j, k in enumerate(others)]))
 
 
-class KernelEstimate:
-    """`gaussian_kernel_estimate[spec]` of points (n, d), values (n, p), places (m, d) and a Cholesky factor."""
-
-    def __init__(self, logarithm: bool):
-        self.logarithm = logarithm
-
-    def __getitem__(self, spec: str) -> "KernelEstimate":
-        return self
-
-    def __call__(self, points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
-        u, v = [solve_triangular(factor, x.T, 0, True).T for x in (points, places)]
-        front = red.sum(log(red.sum(factor * np.eye(shape(factor)[0]), 1))) + 0.5 * shape(factor)[0] * math.log(2.0 * math.pi)
-        far = -0.5 * red.sum(square(v[:, None] - u), 2) - front
-        if not self.logarithm:
-            return matmul(exp(far), values)
-        return red.logsumexp(far[:, :, None] + log(values), 1)
-
-
-FOLLOWED.leaf(_stats.gaussian_kernel_estimate, KernelEstimate(False))
-FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, KernelEstimate(True))
-FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))
-FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
+def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
+    """`gaussian_kernel_estimate_log` of points (n, d), values (n, p), places (m, d) and a Cholesky factor."""
+    d = shape(factor)[0]
+    u, v = [solve_triangular(factor, x.T, 0, True).T for x in (points, places)]
+    front = red.sum(log(red.sum(factor * np.eye(d), 1))) + 0.5 * d * math.log(2.0 * math.pi)
+    far = -0.5 * red.sum(square(v[:, None] - u), 2) - front
+    return red.logsumexp(far[:, :, None] + log(values), 1)
 
 
 def von_mises_cdf(kappa: Any, x: Any) -> Any:
-    """The distribution function of the law of von Mises, by the Fourier series of its density."""
-    n = np.arange(1.0, 20.0 + 10.0 * math.sqrt(float(np.max(values_of(kappa)))))
-    kappa, x = kappa[..., None] * 1.0, x[..., None] * 1.0
-    return 0.5 + (x[..., 0] + 2.0 * red.sum(ive(n, kappa) / ive(0.0, kappa) * sin(n * x) / n, -1)) / (2.0 * math.pi)
+    """By the Fourier series of the density; from kappa = 50 on by a normal law, as SciPy has it."""
+    wide, turns = np.asarray(values_of(kappa)) >= 50.0, np.round(values_of(x) / (2.0 * math.pi))
+    x = x - 2.0 * math.pi * turns
+    n, k, t = np.arange(1.0, 90.0), select(wide, 1.0, kappa)[..., None], x[..., None]
+    series = 0.5 + (x + 2.0 * red.sum(ive(n, k) / ive(0.0, k) * sin(n * t) / n, -1)) / (2.0 * math.pi)
+    return turns + select(wide, ndtr(math.sqrt(2.0 / math.pi) / ive(0.0, kappa) * sin(0.5 * x)), series)
 
 
+def poisson_binomial(k: np.ndarray, p: Any, kind: str) -> Any:
+    """The coefficients of the product of 1 - p + p t, or their sums."""
+    y, zero = np.ones((1, *shape(p)[1:])), np.zeros((1, *shape(p)[1:]))
+    for j in range(shape(p)[0]):
+        y = concatenate(y * (1.0 - p[j]), zero) + concatenate(zero, y * p[j])
+    return (red.cumsum(y, 0) if kind == "cdf" else y)[k, np.arange(len(k))]
+
+
+FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))
+FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
+FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
+FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
 FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
+if hasattr(_stats_pythran, "_poisson_binom"):
+    FOLLOWED.leaf(_stats_pythran._poisson_binom, poisson_binomial)
 
 
 # --- what is followed ---
@@ -134,7 +151,9 @@ for _name in dir(scipy.stats):
         STATS.refuse(WHY["scipy.stats"][_name], "", _f)
     elif is_function(_f):
         STATS.rule(_f, of_functions=_name in OF_FUNCTIONS)(FOLLOWED.function(_f))
-for _name in ("gaussian_kde", "Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
+STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
+STATS.rules[scipy.stats.gaussian_kde]._plain_by_library = True
+for _name in ("Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
     if hasattr(scipy.stats, _name):
         _f = getattr(scipy.stats, _name)
         STATS.rule(_f)(FOLLOWED.klass(_f))

@@ -200,6 +200,8 @@ class Frozen:
         if not isinstance(family, Distribution):  # of a family that is not here: it refuses tracked values
             family = Distribution()
             family.name = name
+        elif not hasattr(theirs, "dist") and not hasattr(type(family), "parameters"):
+            return laws().FOLLOWED.klass(type(theirs))._of(theirs, shadow)
         elif not hasattr(theirs, "dist"):
             given = family.parameters(theirs)
         new._family, new._theirs = family, theirs
