@@ -11,10 +11,7 @@ The surroundings are made once for a module, name by name, as a call first asks 
 arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."""
 
 import abc
-import cmath
 import functools
-import inspect
-import math
 import sys
 import types
 from collections.abc import Callable
@@ -31,47 +28,10 @@ from .._core.variable import variable
 from .._dispatch import stand_ins
 from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
+from .array_api import array_api
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
-
-
-def result_type(*xs: Any, force_floating: bool = False, **_: Any) -> Any:
-    """SciPy's `xp_result_type`, in one step."""
-    given = [faces.asarray(x) if isinstance(x, (list, tuple)) else x for x in xs if x is not None]
-    return np.result_type(*[getattr(x, "dtype", x) for x in given], *[1.0] * force_floating)
-
-
-class ElementUpdate:
-    """`array_api_extra.at(x)[i].set(y)` and its kin."""
-
-    def __init__(self, x: Any, at: Any = Ellipsis):
-        self.x, self.at = x, at
-
-    def __getitem__(self, at: Any) -> "ElementUpdate":
-        return ElementUpdate(self.x, at)
-
-    def set(self, y: Any, **_: Any) -> Any:
-        """(SciPy counts on it that an array is written in place.)"""
-        if not getattr(self.x, "ndim", 0):
-            return self.x if self.at is Ellipsis and y is self.x else faces.where(True if self.at is Ellipsis else self.at, y, self.x)
-        self.x[self.at] = y
-        return self.x
-
-    def add(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] + y)
-
-    def multiply(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] * y)
-
-    def divide(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] / y)
-
-
-def apply_where(condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any) -> Any:
-    """`array_api_extra.apply_where` with both branches evaluated, so that the condition may be hidden."""
-    xs = args if isinstance(args, (tuple, list)) else (args,)
-    with np.errstate(all="ignore"):
-        return faces.where(condition, f(*xs), fill_value if g is None else g(*xs))
+from .namespaces import Carrier, CarrierType, RefusingType, bare, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
+from .standard_library import MATH, MODULES, NUMBERS
 
 
 def is_private(f: types.FunctionType) -> bool:
@@ -114,98 +74,6 @@ def is_clean_sample(x: Any) -> bool:
 
 
 SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
-
-
-ARRAY_LIBRARIES = ("numpy", "cupy", "torch", "jax", "array_api_strict", "dask")
-
-
-def array_api(library: Any) -> dict[str, Any]:
-    """SciPy's questions about the library of its arguments, which is ours."""
-    return {
-        "array_namespace": lambda *xs, **_: library,
-        "at": ElementUpdate,
-        "apply_where": apply_where,
-        "xp_size": lambda x: x.size,
-        "xp_copy": lambda x, xp=None, **_: library.array(x),
-        "_asarray": lambda x, dtype=None, **_: x if getattr(x, "ndim", 0) and x.dtype == (dtype or x.dtype) else library.asarray(x, dtype),
-        **{f"is_{kind}{end}": lambda xp, kind=kind: kind == "numpy" for kind in ARRAY_LIBRARIES for end in ("", "_namespace")},
-        "is_lazy_array": lambda x: False,
-        "xp_result_type": result_type,
-        "_demean": lambda a, mean, axis, **_: a - mean,
-        "is_marray": lambda xp: False,
-        "is_torch_array": lambda x: False,
-        "device": lambda x: "cpu",
-        "xp_result_device": lambda *xs: "cpu",
-        "is_dask": lambda xp: False,
-        "xp_default_dtype": lambda xp: np.float64,
-        "xp_capabilities": lambda *args, **settings: lambda f: f,
-    }
-
-
-class NumberType(type):
-    """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
-
-    real: type
-    dtype: np.dtype  # by which NumPy takes the class for this dtype
-
-    def __call__(cls, x=0, *more):
-        if not carries((x,)):
-            return cls.real(x, *more)
-        return x + cls.real(0) if holds_tracked(x) and cls.real is not int else cls.real(bare(x))
-
-    def __instancecheck__(cls, x):
-        return isinstance(x, cls.real)
-
-    def __eq__(cls, other):
-        return other is cls or other is cls.real
-
-    def __hash__(cls):
-        return hash(cls.real)
-
-
-class SignatureQuestions(types.ModuleType):
-    """`inspect`, with the answers about functions kept: SciPy's decorators ask in each call."""
-
-    signature = staticmethod(functools.cache(inspect.signature))
-    getfullargspec = staticmethod(functools.cache(inspect.getfullargspec))
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(inspect, name)
-
-
-def number_type(real: type) -> type:
-    return NumberType(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
-
-
-# NumPy's functions of these names are others: its product is that of all elements
-BY_OPERATORS = {"prod": math.prod, "remainder": lambda x, y: x - y * round(bare(x) / bare(y))}
-
-
-def on_numbers(module: types.ModuleType, name: str) -> Callable:
-    """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
-    f = getattr(module, name)
-
-    def run(*args, **kwargs):
-        if name == "prod" or not carries(args):  # (Python's own multiplies anything)
-            return f(*args, **kwargs)
-        if name in BY_OPERATORS:
-            return BY_OPERATORS[name](*args, **kwargs)
-        if holds_tracked(args) and name not in ("ceil", "floor", "trunc"):
-            return getattr(faces, name)(*args)
-        return f(*bare(args), **kwargs)
-
-    return run
-
-
-def of_numbers(module: types.ModuleType) -> types.ModuleType:
-    new = types.ModuleType(module.__name__)
-    vars(new).update({n: on_numbers(module, n) if callable(v) else v for n, v in vars(module).items() if not n.startswith("_")})
-    return new
-
-
-NUMBERS = {real.__name__: number_type(real) for real in (float, int, complex)}
-MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
-MODULES = {**MATH, "inspect": SignatureQuestions("inspect")}
 
 
 COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")

@@ -5,6 +5,7 @@ They are SciPy's own Python code, followed.  What is compiled in it has a rule h
 import functools
 import inspect
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -25,6 +26,7 @@ from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
 from ..ops.special.error_functions import ndtr, ndtri
 from ..ops.statistics import median
+from ..stats._families import CALLS
 from .followed import Follower
 from .namespaces import SciPyNamespace
 
@@ -162,19 +164,25 @@ for _name in ("Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
 # --- the methods of laws that have no rule ---
 
 
-def raw_moment(law: Any, order: int, *args: Any, **given: Any) -> Any:
+def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any) -> Any:
     """E[X**order].  SciPy's own method asks whether loc is 0, and then has no derivative with respect to it."""
     shapes, loc, scale = law._parse_args(*args, **given)
-    moments = [1.0, *[type(law).moment(law, k, *shapes) for k in range(1, order + 1)]]
+    moments = [1.0, *[library(law, k, *shapes) for k in range(1, order + 1)]]
     return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
 
 
 def followed_law(family: Any) -> Any:
     """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
     new = FOLLOWED.instance(family.theirs())
-    if "_ours" not in vars(new):
+    kind = type(new)
+    if "_family" not in vars(kind):
+        kind._family = family
         calls = [name for name, f in inspect.getmembers(type(family)) if getattr(f, "ours", False) and family.knows(name)]
-        vars(new).update(_ours=True, moment=functools.partial(raw_moment, new), **{name: getattr(family, name) for name in calls})
+        formulas = getattr(family, "functions", {})
+        for name, f in [*[(n, getattr(family, n)) for n in calls], *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas]]:
+            setattr(kind, name, staticmethod(f))
+        if hasattr(kind, "moment"):
+            kind.moment = functools.partialmethod(raw_moment, kind.moment)
     return new
 
 
