@@ -135,7 +135,10 @@ class FollowedObject(Carrier):
 
 def rebound_method(v: Any, x: Any, new: Any) -> Any:
     """A method of x that x holds, as that of another object."""
-    return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+    if type(v) is not types.MethodType or v.__self__ is not x:
+        return None
+    name = getattr(v.__func__, "__name__", "")
+    return getattr(new, name) if hasattr(type(new), name) else types.MethodType(v.__func__, new)
 
 
 ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
@@ -415,6 +418,8 @@ class DeviceFollower(Follower):
 
     def face(self, x: Any) -> Any:
         ours = stand_ins.function_stand_in(x)
+        if ours is x:
+            return None
         if ours is None or isinstance(ours, type):
             return None if isinstance(ours, FollowedType) and self.is_home(ours._theirs.__module__) else ours
         return face_there(ours) or lenient(ours, ours)

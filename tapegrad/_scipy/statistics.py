@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 import scipy.stats
-from scipy.stats import _morestats, _stats, _stats_pythran
+from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
 from .._core.errors import NoRuleError
 from .._core.primitive import values_of
@@ -47,7 +47,8 @@ class StatisticsFollower(Follower):
         return followed_law(ours) if hasattr(type(ours), "theirs") else ours
 
 
-FOLLOWED = StatisticsFollower("scipy.stats", get_blas_funcs=blas_function)
+# (shapes are no arrays, and lie on no device)
+FOLLOWED = StatisticsFollower("scipy.stats", get_blas_funcs=blas_function, _broadcast_shapes=_axis_nan_policy._broadcast_shapes)
 
 # --- what is compiled in SciPy's code ---
 
