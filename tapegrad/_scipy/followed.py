@@ -166,6 +166,14 @@ class FunctionOverlay:
         return getattr(self._module, name)
 
 
+def is_python_class(c: type) -> bool:
+    """Was c made by a class statement, without a metaclass of its own?"""
+    return type(c) in (type, abc.ABCMeta) and bool(c.__flags__ & HEAP_TYPE)
+
+
+HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+
+
 class FollowedType(CarrierType):
     """A followed class.  `_on_device` gives the class for CuPy arrays.  With `_plain_by_library` the library
     makes objects of plain values, which so have its rounding."""
@@ -302,11 +310,7 @@ class Follower:
             return c
 
     def of_class(self, c: type) -> Any:
-        if (
-            issubclass(c, (BaseException, dict, list))
-            or type(c) not in (type, abc.ABCMeta)
-            or not (c.__module__ or "").startswith(tuple(NUMERIC))
-        ):
+        if issubclass(c, (BaseException, dict, list)) or not is_python_class(c) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
             return c
         known = self.seen.get(id(c))
         if known is not None:
