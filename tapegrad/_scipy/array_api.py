@@ -23,24 +23,25 @@ class ElementUpdate:
     def __getitem__(self, at: Any) -> "ElementUpdate":
         return ElementUpdate(self.x, at)
 
-    def set(self, y: Any, **_: Any) -> Any:
+    def set(self, y: Any, copy: bool | None = None, **_: Any) -> Any:
         """(SciPy counts on it that an array is written in place.)"""
         if not getattr(self.x, "ndim", 0):
             where = True if self.at is Ellipsis else self.at
             if getattr(y, "ndim", 0):  # x[mask] of a number has no element or one
                 return faces.where(where, y[0], self.x) if y.shape[0] else self.x
             return faces.where(where, y, self.x)
-        self.x[self.at] = y
-        return self.x
+        x = faces.array(self.x) if copy else self.x
+        x[self.at] = y
+        return x
 
-    def add(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] + y)
+    def add(self, y: Any, **options: Any) -> Any:
+        return self.set(self.x[self.at] + y, **options)
 
-    def multiply(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] * y)
+    def multiply(self, y: Any, **options: Any) -> Any:
+        return self.set(self.x[self.at] * y, **options)
 
-    def divide(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] / y)
+    def divide(self, y: Any, **options: Any) -> Any:
+        return self.set(self.x[self.at] / y, **options)
 
 
 def apply_where(condition: Any, args: Any, f: Callable, g: Callable | None = None, /, *, fill_value: Any = None, **_: Any) -> Any:
