@@ -123,6 +123,7 @@ FILLED = {
     "_core.primitive.ADD_AT": ("ops.indexing.regions",),
     "_core.forward.FORWARD": ("_fast.entries",),
     "ops.declare.NUMPY": ("ops.", "_scipy.namespaces"),
+    "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_capture.core.MAKERS": (

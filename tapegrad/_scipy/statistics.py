@@ -13,7 +13,7 @@ import scipy.stats
 from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
 
 from .._core.errors import NoRuleError
-from .._core.primitive import values_of
+from .._core.primitive import primal_of, values_of
 from .._dispatch.faces import is_function
 from ..ops import reductions as red
 from ..ops.declare import shape
@@ -24,7 +24,7 @@ from ..ops.piecewise import maximum
 from ..ops.shaping import concatenate, stack
 from ..ops.sorting import sort
 from ..ops.special.bessel_relatives import ive
-from ..ops.special.error_functions import ndtr, ndtri
+from ..ops.special.error_functions import entr, ndtr, ndtri
 from ..ops.statistics import median
 from ..stats._families import CALLS
 from .followed import Follower
@@ -40,6 +40,12 @@ def blas_function(name: str, *_: Any) -> Any:
     return lambda alpha, a, b, side=0, lower=0: alpha * solve_triangular(a, b, 0, bool(lower))
 
 
+def entropy_term(p: Any) -> Any:
+    """`entr` of a density: where that vanishes, so does its part of the derivative of the entropy."""
+    positive = primal_of(p) > 0
+    return select(positive, entr(select(positive, p, 1.0)), 0.0 * p)
+
+
 class StatisticsFollower(Follower):
     def face(self, x: Any) -> Any:
         """The laws have SciPy's private methods, too."""
@@ -48,7 +54,9 @@ class StatisticsFollower(Follower):
 
 
 # (shapes are no arrays, and lie on no device)
-FOLLOWED = StatisticsFollower("scipy.stats", get_blas_funcs=blas_function, _broadcast_shapes=_axis_nan_policy._broadcast_shapes)
+FOLLOWED = StatisticsFollower(
+    "scipy.stats", get_blas_funcs=blas_function, entr=entropy_term, _broadcast_shapes=_axis_nan_policy._broadcast_shapes
+)
 
 # --- what is compiled in SciPy's code ---
 
