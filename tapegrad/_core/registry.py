@@ -40,6 +40,7 @@ PUBLIC = (
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
+    "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -152,7 +153,8 @@ FILLED = {
 
 # the open state of a thread, and the watchers: not a dependency
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
-FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
+# imports what the user's code imports, or reads which versions are installed
+FOR_USERS = ("_capture.builtin", "_debug.versions")
 
 
 TABLES: AnyList = []  # the tables of operations
