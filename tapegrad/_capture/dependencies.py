@@ -51,7 +51,7 @@ from . import is_foreign
 from .builtin import codes_in
 from .classes import POOL
 from .kinds import module_of
-from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot
+from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot, unlisted
 from .routes import BUFFERS, leads_away
 
 FIXED = (  # what never changes, but for what it is bound to
@@ -410,8 +410,8 @@ class DependencyWalk:
         self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
 
     def array(self, x: np.ndarray) -> None:
-        if x.dtype == object:
-            items = tuple(x.ravel())
+        if x.dtype.hasobject:
+            items = tuple(parts_of(x))  # (records with objects in them are other tuples each time)
             self.form.append((x.shape, x.strides))
             self.expect("{0}.shape == {1} and all(map(is_, {0}.ravel(), {2}))", x, x.shape, items)
             self.follow(items)
@@ -435,8 +435,8 @@ class DependencyWalk:
         self.form.append(len(items))
         if kind.kind is not tuple:
             self.expect(f"len(r := [*({kind.text})]) == {len(items)} and all(map(is_, r, {{1}}))", x, items)
-        self.follow([*items, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
-        if type(x).__module__ not in KINDS_OF:
+        self.follow([*items, *kind.settings(x)])
+        if not is_left(type(x)) or unlisted(x, kind):
             self.instance(x)
 
     # --- objects and classes ---
@@ -649,8 +649,6 @@ KNOWN = frozenset((
     object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
-# modules whose containers hold nothing but their parts
-KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
