@@ -113,6 +113,9 @@ class ArrayCapture:
             self.meet(x, v, self.strangers)
         return v
 
+    def subarray(self, x: np.ndarray) -> Any:
+        return self.array(x) if acts_as_array(x, type(x)) else self.leave(x)
+
     def all_captured(self, arrays: Any) -> list:
         """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
         if self.wrote or self.borrowed or self.outer or OPEN.hiding or WATCHERS:

@@ -33,15 +33,15 @@ from .._core.variable import DIRECT, HANDLES, Variable, copied
 from .._dispatch import random, stand_ins
 from . import threads
 from .ambient import AmbientCapture
-from .arrays import ArrayCapture, acts_as_array, memory_block
+from .arrays import ArrayCapture, memory_block
 from .builtin import ModuleShadow
 from .cached import CacheCapture
 from .classes import ClassCapture, users_own
 from .containers import ContainerCapture
 from .functions import FunctionCapture
-from .iterators import CALLED, ITERATORS, VIEWS, IteratorCapture
-from .kinds import HELD, is_user_class, module_of, state_of
-from .objects import KINDS
+from .iterators import ITERATORS, IteratorCapture
+from .kinds import HELD, is_user_class, module_of, mro_of, state_of
+from .objects import KINDS, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -314,29 +314,17 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
-        if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
-            return Shadow.proxied
-        if isinstance(x, np.generic):
-            return Shadow.itself
-        if isinstance(x, np.ndarray):
-            return Shadow.array if acts_as_array(x, kind) else None
-        if is_array(x):
+        if is_array(x) and not isinstance(x, np.ndarray):
             return Shadow.array
-        if isinstance(x, type):
-            return Shadow.klass
         if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
-        if isinstance(x, np.ufunc):
-            return Shadow.ufunc
-        for base, make in BY_BASE:
-            if isinstance(x, base):
-                return make
+        for c in mro_of(kind):
+            if c in BY_BASE:
+                return BY_BASE[c]
         if stand_ins.of_instance(kind) is not None:
             return Shadow.counterpart
-        if is_user_class(kind) or kind in HELD:
-            return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
-        if isinstance(x, BaseException):
-            return Shadow.exception
+        if is_user_class(kind):
+            return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
             return Shadow.future
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
@@ -374,17 +362,21 @@ def functions_in(args: list) -> list:
 
 FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])
 # where these stay, their members are known
-ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))
+ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc))
 
 
-BY_BASE = (
-    ((dict, list, set, collections.deque), Shadow.container),
-    ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
-    ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
-    (weakref.ref, Shadow.of_parts),
-    (property, Shadow.property),
-)
-MAKERS = {
+BY_BASE: dict = {  # for classes derived from these
+    **dict.fromkeys((dict, list, set, collections.deque), Shadow.container),
+    **dict.fromkeys((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
+    **dict.fromkeys(WEAK, Shadow.weak),
+    weakref.ref: Shadow.of_parts,
+    property: Shadow.property,
+    np.generic: Shadow.itself,
+    np.ndarray: Shadow.subarray,
+    type: Shadow.klass,
+    BaseException: Shadow.exception,
+}
+MAKERS: dict = {
     np.ndarray: Shadow.array,
     **dict.fromkeys(FIXED, Shadow.of_parts),
     **dict.fromkeys(HANDLES, Shadow.handle),
@@ -406,9 +398,7 @@ MAKERS = {
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
     ContextVar: Shadow.ambient,
-    map: Shadow.mapped,
-    filter: Shadow.mapped,
-    CALLED: Shadow.called,
     **dict.fromkeys(ITERATORS, Shadow.iterator),
-    **dict.fromkeys(VIEWS, Shadow.view_of),
+    **dict.fromkeys(weakref.ProxyTypes, Shadow.proxied),  # which say that they are of the class of their object
+    **dict.fromkeys(HELD, Shadow.instance),
 }

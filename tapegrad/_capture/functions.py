@@ -1,7 +1,6 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that
 they name."""
 
-import functools
 import gc
 import types
 from typing import Any
@@ -15,11 +14,7 @@ from .._dispatch import stand_ins
 from .builtin import DELETES, FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes
 from .cached import CacheCapture
 from .classes import InstanceState
-from .kinds import EMPTY, NUMERIC, Holder, is_foreign
-
-# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but
-# made anew.
-GENERIC = functools.singledispatch(len).__code__
+from .kinds import EMPTY, NOTHING, NUMERIC, Holder, is_foreign
 
 
 class Cell(Holder):
@@ -77,40 +72,6 @@ class Cell(Holder):
             new.cell_contents = value
 
 
-class FunctionShadow(Holder):
-    """(Bare, function without attributes, its shadow)"""
-
-    words = "an attribute of a function"
-
-    @staticmethod
-    def named(change: tuple) -> list:
-        return list(change[2].__dict__.items())
-
-    @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
-        return bool(change[1].__dict__ or change[2].__dict__)
-
-    @staticmethod
-    def undo(back: Any, change: tuple) -> None:
-        _, f, g = change
-        if g.__dict__ and not back.undo:
-            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
-
-
-class GenericFunction(Holder):
-    """(Generic, function made by singledispatch, its shadow)"""
-
-    @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
-        return False
-
-    @staticmethod
-    def undo(back: Any, change: tuple) -> None:
-        for cell in change[2].register.__closure__:  # `register` refers to itself
-            if cell.cell_contents is change[2].register:
-                cell.cell_contents = None
-
-
 class FunctionCapture:
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
 
@@ -127,8 +88,6 @@ class FunctionCapture:
             if foreign and type(space) is not ModuleGlobals and not f.__code__.co_filename.startswith("<doctest"):
                 if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
-                if f.__code__ is GENERIC:
-                    return self.generic(f)
                 mine = space  # contextmanager and others that wrap a function of the user's
             elif mine is None:
                 mine = self.globals_of(space)
@@ -155,12 +114,10 @@ class FunctionCapture:
         if f.__kwdefaults__:
             g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
         g.__qualname__, g.__module__ = f.__qualname__, f.__module__
-        if f.__dict__:
-            before = {k: self(v) for k, v in f.__dict__.items()}
+        before = {k: self(v) for k, v in f.__dict__.items()} if f.__dict__ else NOTHING
+        if before:
             g.__dict__.update(before)
-            self.changes.append((InstanceState, f, g, before))
-        else:
-            self.changes.append((FunctionShadow, f, g))
+        self.changes.append((InstanceState, f, g, before))
         return g
 
     def all_functions(self, fs: Any) -> list:
@@ -180,20 +137,9 @@ class FunctionCapture:
                     g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
                     g.__qualname__, g.__module__ = f.__qualname__, home
                     self.hold.append(f)
-                    self.changes.append((FunctionShadow, f, g))
+                    self.changes.append((InstanceState, f, g, NOTHING))
             found.append(g)
         return found
-
-    def generic(self, f: Any) -> Any:
-        """A function made by singledispatch."""
-        g = functools.singledispatch(self(f.registry[object]))
-        self.seen[id(f)] = g
-        self.hold.append(f)
-        for kind, implementation in f.registry.items():
-            if kind is not object:
-                g.register(self(kind), self(implementation))
-        self.changes.append((GenericFunction, f, g))
-        return g
 
     def globals_of(self, space: dict) -> dict:
         # rebuilt already for an outer transform; its closure may have captured since

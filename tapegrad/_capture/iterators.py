@@ -38,9 +38,7 @@ OF_CODE = (
     types.GeneratorType, reversed, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
     itertools.accumulate, itertools.groupby,
 )  # fmt: skip
-CALLED = type(iter(int, 1))
 ITERATORS = frozenset((*ALONG, BY_INDEX, *MADE, *OVER, *OF_CODE))
-VIEWS = {type(view): name for name in ("keys", "values", "items") for view in (getattr({}, name)(), getattr(OrderedDict(), name)())}
 ITERABLE = frozenset((list, tuple, dict, set, frozenset, deque, OrderedDict, np.ndarray, str, range))
 
 
@@ -81,7 +79,7 @@ class UserIterator:
 
 
 class IteratorCapture:
-    """The part of a `Shadow` that replaces iterators, the views of dicts, and weak proxies."""
+    """The part of a `Shadow` that replaces iterators and weak proxies."""
 
     __slots__ = ()
 
@@ -92,20 +90,6 @@ class IteratorCapture:
         else:
             self.walked += [(container, x) for container in found]
         return UserIterator(x, self)
-
-    def mapped(self, x: Any) -> Any:
-        """`map` or `filter`."""
-        return type(x)(*[self(part) for part in x.__reduce__()[1]])
-
-    def called(self, x: Any) -> Any:
-        """`iter(function, end)`, which keeps nothing else."""
-        parts = x.__reduce__()[1]
-        return iter(*[self(part) for part in parts]) if len(parts) == 2 else x
-
-    def view_of(self, x: Any) -> Any:
-        under = gc.get_referents(x)[0]
-        new = self(under)
-        return x if new is under else getattr(new, VIEWS[type(x)])()
 
     def proxied(self, x: Any) -> Any:
         """A weak proxy: its object."""

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import IMMUTABLE, checksum, is_array, same_bits, xp_of
-from .kinds import HEAP, dict_of, is_user_class
+from .kinds import dict_of, mro_of
 
 
 class Kind(NamedTuple):
@@ -95,6 +95,7 @@ class Reference:
         return self.target
 
 
+VIEWS = {type(getattr(c(), name)()): name for c in (dict, collections.OrderedDict) for name in ("keys", "values", "items")}
 KINDS = (
     mapping(collections.OrderedDict),
     mapping(collections.defaultdict, settings=lambda x: (x.default_factory,)),
@@ -118,22 +119,18 @@ KINDS = (
     kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
     kind(ContextVar, "{0}.get(None), *referents({0})"),
+    kind(map, "{0}.__reduce__()[1]", make=lambda x, parts: map(*parts)),
+    kind(filter, "{0}.__reduce__()[1]", make=lambda x, parts: filter(*parts)),
+    kind(type(iter(int, 1)), "{0}.__reduce__()[1]", make=lambda x, parts: iter(*parts)),
+    *[kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])()) for view in VIEWS],
 )
-DICT = next(k for k in KINDS if k.kind is dict)
-LIST = next(k for k in KINDS if k.kind is list)
-
-
-@functools.cache
-def plain_kind(c: type) -> Kind | None:
-    return next((k for k in KINDS if issubclass(c, k.kind)), None)
+BY_TYPE = {k.kind: k for k in KINDS}
 
 
 def kind_of(x: Any) -> Any:
-    """The kind of x, None if it is of none.  (A class of the user's is not kept alive.)"""
-    c = type(x)
-    if c is list or c is dict:
-        return LIST if c is list else DICT
-    return next((k for k in KINDS if isinstance(x, k.kind)), None) if is_user_class(c) else plain_kind(c)  # type: ignore[arg-type]
+    """The kind of x, None if it is of none."""
+    kind = BY_TYPE.get(type(x))
+    return next((BY_TYPE[c] for c in mro_of(type(x)) if c in BY_TYPE), None) if kind is None else kind
 
 
 def parts_of(x: Any) -> list:
@@ -142,8 +139,9 @@ def parts_of(x: Any) -> list:
     return [] if kind is None else kind.parts(x)
 
 
-# the attributes by which the containers that Python code made hold their parts
-INNER = {k.kind: frozenset(vars(k.kind())) for k in KINDS if k.kind.__flags__ & HEAP and k.put}
+# containers that Python code made: the attributes by which they hold their parts
+WEAK = weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet
+INNER = {c: frozenset(vars(c())) for c in WEAK}
 
 
 def unlisted(x: Any, kind: Kind) -> list:
@@ -153,7 +151,8 @@ def unlisted(x: Any, kind: Kind) -> list:
     names = space.keys() - INNER.get(kind.kind, ())
     held = [r for r in gc.get_referents(x) if r is not space] if kind.kind not in INNER else []
     known = {*map(id, kind.parts(x)), *map(id, kind.settings(x)), id(type(x))}
-    return [v for v in (*held, *[space[name] for name in names]) if type(v) not in IMMUTABLE and id(v) not in known]
+    found = [v for v in (*held, *[space[name] for name in names]) if type(v) not in IMMUTABLE and id(v) not in known]
+    return [v for v in found if type(v) is not tuple or not known.issuperset(map(id, v))]
 
 
 # --- what an object holds, to be compared and put back ---

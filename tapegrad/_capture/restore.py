@@ -13,7 +13,6 @@ from .._core.variable import Variable, View, bottom
 from ..ops.indexing.regions import region
 from . import threads
 from .classes import Members, retire_class, users_own
-from .functions import FunctionShadow
 from .kinds import EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
 from .objects import kind_of
 from .routes import array_was_written, strays
@@ -51,7 +50,7 @@ def restore(shadow: Any, undo: bool = False) -> None:
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
     back = shadow.back = Restorer(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
     for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
-        if change[0] is not FunctionShadow or change[2].__dict__:  # most functions have no attributes
+        if type(change[2]) is not types.FunctionType or change[2].__dict__ or change[3]:  # most have no attributes
             change[0].undo(back, change)
     for x in astray:
         clean(x, back)
