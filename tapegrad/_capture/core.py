@@ -103,6 +103,15 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         state["depth"] = self.depth + 1
         if not self.on:
             return self.f, self.args
+        self.begin()
+        self.outer = self.made_outside() if OPEN.shadows else NOTHING
+        g = self(self.f)
+        args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
+        OPEN.shadows = (*OPEN.shadows, self)
+        return g, args
+
+    def begin(self) -> None:
+        """Nothing has been replaced yet."""
         self.seen: dict = {}  # id of what was replaced -> what it became
         self.hold: list = []  # keeps those objects alive, so that no id is given twice
         self.arrays: list = []  # (array, Variable)
@@ -118,11 +127,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.mine = None
         self.borrowed = False
         self.vacant = NOTHING  # ids of the cells that were empty when they were met
-        self.outer = self.made_outside() if OPEN.shadows else NOTHING
-        g = self(self.f)
-        args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
-        OPEN.shadows = (*OPEN.shadows, self)
-        return g, args
+        self.outer = NOTHING
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):

@@ -91,12 +91,17 @@ class FunctionCapture:
                 mine = space  # contextmanager and others that wrap a function of the user's
             elif mine is None:
                 mine = self.globals_of(space)
+        return self.rebuilt(f, mine)
+
+    def rebuilt(self, f: Any, mine: Any) -> Any:
+        """The function with these globals, and with shadows of all that it holds."""
+        closure = f.__closure__
         gone = DELETES.get(id(f.__code__))
         gone = deletes(f.__code__) if gone is None else gone[1]
         if gone and type(mine) is ModuleGlobals:
             mine.keep(gone)
         if not closure:
-            if mine is space:
+            if mine is f.__globals__:
                 return f
             g = types.FunctionType(f.__code__, mine, f.__name__)
             self.seen[id(f)] = g
@@ -143,8 +148,9 @@ class FunctionCapture:
 
     def globals_of(self, space: dict) -> dict:
         # rebuilt already for an outer transform; its closure may have captured since
-        if type(space) is ModuleGlobals:
-            return space
+        return space if type(space) is ModuleGlobals else self.own_globals(space)
+
+    def own_globals(self, space: dict) -> ModuleGlobals:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = ModuleGlobals(space, self)

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import GlobalNames, ModuleGlobals, ModuleShadow, Shadow, names_in
+from .._capture import ModuleGlobals, ModuleShadow, Shadow, names_in
 from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
 from .._capture.iterators import ITERATORS, UserIterator
@@ -141,12 +141,7 @@ class Rebind(Shadow):
         return set()  # all is made anew, globals included
 
     def globals_of(self, space: AnyDict) -> AnyDict:
-        found = self.seen.get(id(space))
-        if found is None:
-            found = self.seen[id(space)] = ModuleGlobals(space, self)
-            self.changes.append((GlobalNames, space, found))
-            self.hold.append(space)
-        return found
+        return self.own_globals(space)
 
     def function(self, f: Any) -> Any:
         g = super().function(f)
