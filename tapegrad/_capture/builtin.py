@@ -40,7 +40,8 @@ class ModuleGlobals(dict):
     def __init__(self, real: Any, shadow: Any):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these,
         what is in the dict no more was deleted."""
-        self.real, self.shadow, self.met = real, shadow, {}
+        self.real, self.shadow = real, shadow
+        self.met: dict = {}
         # C code that makes a class looks for its module here
         self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
         dict.update(self, self.first)
@@ -172,9 +173,7 @@ class ModuleShadow:
     def __init__(self, space: ModuleGlobals):
         object.__setattr__(self, "__dict__", space)
 
-    @property
-    def __class__(self):
-        return types.ModuleType
+    __class__: Any = property(lambda self: types.ModuleType)
 
     def __getattr__(self, name):
         space = object.__getattribute__(self, "__dict__")
@@ -197,9 +196,7 @@ class PatchedModule:
     def __init__(self, real, **names):
         self.__dict__.update(names, _tg_real=real)
 
-    @property
-    def __class__(self):
-        return types.ModuleType
+    __class__: Any = property(lambda self: types.ModuleType)
 
     def __getattr__(self, name):
         return getattr(self._tg_real, name)
@@ -224,7 +221,7 @@ class ModuleTable(Mapping):
 def shadowed(x: Any, space: Any = None) -> Any:
     """x as the function with these globals, by default the nearest rebuilt one that is running, is to see
     it."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     for _ in range(NEAR_FRAMES):
         if type(space) is ModuleGlobals or frame is None:
             break

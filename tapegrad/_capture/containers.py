@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Holder, dict_of, is_unchanged, is_user_class
+from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
 from .objects import kind_of, parts_of, unlisted
 
 # of these only subclasses by the user are replaced where nothing inside is
@@ -68,7 +68,7 @@ def differ(new: Any, first: list) -> bool:
     return len(now) != len(first) or not all(map(operator.is_, now, first))
 
 
-class ContainerCapture:
+class ContainerCapture(Capture):
     """The part of a `Shadow` that replaces containers."""
 
     __slots__ = ()

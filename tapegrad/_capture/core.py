@@ -112,21 +112,16 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     def begin(self) -> None:
         """Nothing has been replaced yet."""
-        self.seen: dict = {}  # id of what was replaced -> what it became
-        self.hold: list = []  # keeps those objects alive, so that no id is given twice
-        self.arrays: list = []  # (array, Variable)
-        self.changes: list = []  # what holds objects and was replaced: `kinds.Holder`
+        self.seen, self.memories = {}, {}
         self.classes: dict = {}  # shadow class -> class
-        self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
-        self.strangers: list = []  # (array, Variable) of which nobody knows the owner
+        self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
         self.left: list = []  # objects that were left alone
-        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
-        self.walked: list = []  # (container, iterator that walks along it)
+        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
         self.theirs: list = []  # Variables of outer transforms there
         self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
-        self.mine = None
+        self.mine: Any = None
         self.borrowed = False
-        self.vacant = NOTHING  # ids of the cells that were empty when they were met
+        self.vacant = NOTHING
         self.outer = NOTHING
 
     def made_outside(self) -> set:

@@ -14,7 +14,7 @@ from .._dispatch import stand_ins
 from .builtin import DELETES, FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes
 from .cached import CacheCapture
 from .classes import InstanceState
-from .kinds import EMPTY, NOTHING, NUMERIC, Holder, is_foreign
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
 
 
 class Cell(Holder):
@@ -72,7 +72,7 @@ class Cell(Holder):
             new.cell_contents = value
 
 
-class FunctionCapture:
+class FunctionCapture(Capture):
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
 
     __slots__ = ()
@@ -128,7 +128,10 @@ class FunctionCapture:
     def all_functions(self, fs: Any) -> list:
         """Several functions: `self(f)` for each, in one piece for those of one module that have no more than
         their code."""
-        seen, found, space, mine, home = self.seen, [], None, None, None
+        seen, found = self.seen, []
+        space: Any = None
+        mine: Any = None
+        home: Any = None
         for f in fs:
             g = seen.get(id(f))
             if g is None:
@@ -146,7 +149,7 @@ class FunctionCapture:
             found.append(g)
         return found
 
-    def globals_of(self, space: dict) -> dict:
+    def globals_of(self, space: dict) -> Any:
         # rebuilt already for an outer transform; its closure may have captured since
         return space if type(space) is ModuleGlobals else self.own_globals(space)
 

@@ -18,19 +18,20 @@ from typing import Any
 
 import numpy as np
 
+from .kinds import Capture
 from .routes import behind
 
-ALONG = tuple([
-    type(iter(x))
-    for x in ([], (), {}, {}.values(), {}.items(), set(), deque(), OrderedDict(), reversed([]), reversed({}), reversed({}.values()),
-              reversed({}.items()), reversed(deque()))
-])  # fmt: skip
+SAMPLES: tuple = (
+    [], (), {}, {}.values(), {}.items(), set(), deque(), OrderedDict(), reversed([]), reversed({}), reversed({}.values()),
+    reversed({}.items()), reversed(deque()),
+)  # fmt: skip
+ALONG = tuple([type(iter(x)) for x in SAMPLES])
 BY_INDEX = type(iter(np.zeros(1)))  # of whatever has `__getitem__`
 MADE = (
     itertools.count, itertools.repeat, itertools.product, itertools.permutations, itertools.combinations,
     itertools.combinations_with_replacement, type(iter(range(0))), type(iter("")),
 )  # fmt: skip
-OVER = (
+OVER: tuple = (
     zip, enumerate, itertools.chain, itertools.cycle, itertools.islice, itertools.zip_longest, itertools.pairwise,
     itertools.compress, type(itertools.tee(())[0]),
 )  # fmt: skip
@@ -70,15 +71,13 @@ class UserIterator:
     def __reduce__(self):
         return self.given(self.real.__reduce__())
 
-    @property
-    def __class__(self):
-        return type(self.real)
+    __class__: Any = property(lambda self: type(self.real))
 
     def __getattr__(self, name):
         return getattr(self.real, name)
 
 
-class IteratorCapture:
+class IteratorCapture(Capture):
     """The part of a `Shadow` that replaces iterators and weak proxies."""
 
     __slots__ = ()
@@ -112,7 +111,7 @@ def walked_containers(x: Any) -> list | None:
 
 
 def joint_iterator(parts: list) -> list | None:
-    found = [walked_containers(part) for part in parts]
+    found: Any = [walked_containers(part) for part in parts]
     return None if None in found else [c for part in found for c in part]
 
 

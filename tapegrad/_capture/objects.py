@@ -141,7 +141,7 @@ def parts_of(x: Any) -> list:
 
 # containers that Python code made: the attributes by which they hold their parts
 WEAK = weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet
-INNER = {c: frozenset(vars(c())) for c in WEAK}
+INNER: dict = {c: frozenset(vars(c())) for c in WEAK}
 
 
 def unlisted(x: Any, kind: Kind) -> list:

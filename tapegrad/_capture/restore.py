@@ -1,5 +1,6 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
+import operator
 import types
 from contextvars import ContextVar
 from typing import Any
@@ -57,7 +58,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
     if shadow.classes:
         for change in shadow.changes:
             if change[0] is Members:
-                retire_class(*change[1:4], change[2] not in back.kept)
+                _, c, new, bases, _ = change
+                retire_class(c, new, bases, new not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -155,8 +157,8 @@ class Restorer:
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
             return v._handed_back()
         if kind is tuple:
-            new = tuple([self(e) for e in v])
-            return v if all(a is b for a, b in zip(v, new, strict=True)) else new
+            parts = tuple([self(e) for e in v])
+            return v if all(map(operator.is_, v, parts)) else parts
         if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
             self.kept += (kind,)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
@@ -164,7 +166,7 @@ class Restorer:
         if base is not None and base.put is not None:
             now = base.parts(v)
             new = [self(e) for e in now]
-            if any(a is not b for a, b in zip(now, new, strict=True)):
+            if not all(map(operator.is_, now, new)):
                 self.do(base.put, v, new)
         if is_user_class(kind) or kind in HELD:
             now = state_of(v)

@@ -46,7 +46,8 @@ from .kinds import bases_of, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
 
-GLANCE = 64
+GLANCE = 64  # objects
+SEARCH_STEPS: Any = 1000  # after which two arrays count as sharing memory
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
@@ -166,7 +167,7 @@ def is_own(x: Any) -> bool:
     return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
 
 
-def memory_range(x: Any) -> tuple | None:
+def memory_range(x: Any) -> Any:
     """The addresses (first, past the last) of the memory that x gives access to by itself, if any."""
     kind = type(x)
     if issubclass(kind, ctypes._Pointer):
@@ -191,13 +192,13 @@ def shares_memory_with(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         try:
-            return np.shares_memory(x, y, max_work=1000)
+            return np.shares_memory(x, y, max_work=SEARCH_STEPS)
         except np.exceptions.TooHardError:
             return True
     return True
 
 
-def leads_away(kind: type) -> bool:
+def leads_away(kind: Any) -> bool:
     """Is an object of this class of ctypes, or something in it, the address of other memory?"""
     if issubclass(kind, (ctypes.Structure, ctypes.Union)):
         return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
@@ -327,7 +328,7 @@ def finding(shadow: Any) -> RouteError | None:
                 if leads(x, holders):
                     return two_ways(shadow, x, chain(x, parents))
     if arrays or holders:
-        parents: dict = {}
+        parents = {}
         closed: list = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
             if holders and way is None and leads(x, holders):

@@ -140,7 +140,7 @@ class Rebind(Shadow):
     def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: AnyDict) -> AnyDict:
+    def globals_of(self, space: AnyDict) -> Any:
         return self.own_globals(space)
 
     def function(self, f: Any) -> Any:
@@ -181,7 +181,7 @@ class Rebind(Shadow):
 def is_lost(x: Variable) -> bool:
     """Does nobody know its derivative?  Then it is no input of the function, which may look at it."""
     trace = (x._base if type(x) is View else x)._trace
-    return trace is not None and trace.lost
+    return trace is not None and trace.loss() is not None
 
 
 def ask(space: ModuleGlobals, names: set[Any]) -> None:

@@ -86,7 +86,7 @@ class Rebuilder(Shadow):
     def __init__(self, g: Graph):
         super().__init__(None, [])
         self.begin()
-        self.g, self.captured = g, CapturedState()
+        self.g, self.captured_state = g, CapturedState()
         self.inside = False  # of an object?  There a `Const` stays one.
         self.numpy = ModuleOverlay(np, self._creation())
         self.math = ModuleOverlay(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
@@ -94,7 +94,7 @@ class Rebuilder(Shadow):
         self.modules = {np: self.numpy, math: self.math, scipy: ModuleOverlay(scipy, {"stats": Densities()}), np.random: RandomStandIn()}
         self.modules[random] = RandomStandIn()
         for m in (scipy.linalg, scipy.special):
-            self.modules[m] = ModuleOverlay(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
+            self.modules[m] = overlay(m)
 
     def _creation(self) -> dict:
         g = self.g
@@ -140,7 +140,7 @@ class Rebuilder(Shadow):
     def __call__(self, x: Any) -> Any:
         """Return the stand-in for x inside the kernel function."""
         x = counterpart(x)
-        kind = type(x)
+        kind: Any = type(x)
         if kind in IMMUTABLE or is_array(x) or isinstance(x, (Sym, Variable)):
             return x
         if isinstance(x, types.ModuleType):
@@ -149,8 +149,9 @@ class Rebuilder(Shadow):
             return density(x)
         if isinstance(x, DRAWN):
             return RandomStandIn()
-        if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
-            return getattr(self.math, x.__name__)
+        name: Any = getattr(x, "__name__", None)
+        if kind is types.BuiltinFunctionType and getattr(math, name, None) is x:
+            return getattr(self.math, name)
         if kind is Const:
             return x if self.inside else self(x.value)
         try:
@@ -158,8 +159,8 @@ class Rebuilder(Shadow):
                 return FOREIGN[x]
         except (TypeError, ValueError):  # unhashable
             pass
-        if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
-            return self.numpy.own[x.__name__]
+        if getattr(x, "__module__", None) == "numpy" and name in self.numpy.own and getattr(np, name) is x:
+            return self.numpy.own[name]
         if isinstance(getattr(x, "py_func", None), types.FunctionType):
             return self(x.py_func)
         users = is_user_class(x if isinstance(x, type) else kind)
@@ -228,8 +229,14 @@ class ModuleOverlay:
             return self.own[name]
         value = getattr(self.module, name)
         if isinstance(value, types.ModuleType) and value.__name__ in ("scipy.linalg", "scipy.special"):
-            return ModuleOverlay(value, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(value, f.__name__, None) is f})
+            return overlay(value)
         return value
+
+
+def overlay(m: Any) -> ModuleOverlay:
+    """A module whose functions are symbolic where they have a counterpart."""
+    named = [(f.__name__, f, ours) for f, ours in FOREIGN.items() if f is not None]
+    return ModuleOverlay(m, {name: ours for name, f, ours in named if getattr(m, name, None) is f})
 
 
 def origin(f: Any) -> str:
