@@ -10,6 +10,7 @@ import numpy as np
 from .._core.arrays import IMMUTABLE, checksum
 from .._core.errors import RouteError, callers_line
 from .._core.variable import HANDLES, Variable
+from .kinds import holders
 from .routes import altered, leads, walk
 
 
@@ -75,7 +76,7 @@ class CacheCapture:
     def altered(self) -> dict:
         """What holds other things than at first, in words; a captured array by its numbers."""
         shadow = self.shadow
-        found = {(id(c), 0): c[0].words.format(c[1]) for c in [*shadow.changes] if c[0].altered(shadow, c)}
+        found = {(id(c), 0): c[0].words.format(c[1]) for c in holders(shadow) if c[0].altered(shadow, c)}
         for a, v in shadow.arrays:
             if type(a) is np.ndarray and not memory_was_replaced(v):
                 found[id(a), checksum(a)] = f"a captured array of shape {a.shape}"
@@ -104,7 +105,7 @@ def reaches_written(shadow: Any, starts: list, cache: Any) -> bool:
     def is_written(new: Any) -> bool:
         return type(new) in HANDLES and memory_was_replaced(new)
 
-    holders = altered(shadow)
-    if not holders and not any(map(is_written, shadow.seen.values())):
+    changed = altered(shadow)
+    if not changed and not any(map(is_written, shadow.seen.values())):
         return False
-    return any(leads(x, holders) or is_written(shadow.seen.get(id(x))) for x in walk(starts, {id(cache): None}))
+    return any(leads(x, changed) or is_written(shadow.seen.get(id(x))) for x in walk(starts, {id(cache): None}))

@@ -122,6 +122,11 @@ class Holder:
         raise NotImplementedError
 
 
+def holders(shadow: Any) -> list:
+    """The changes but those of functions without attributes, which are most."""
+    return [c for c in shadow.changes if type(c[2]) is not types.FunctionType or c[1].__dict__ or c[2].__dict__ or c[3]]
+
+
 def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
     """Does a holder hold still what its shadow was made with?  (Of other objects than data, what they hold is
     looked at by itself.)"""

@@ -14,7 +14,7 @@ from .._core.variable import Variable, View, bottom
 from ..ops.indexing.regions import region
 from . import threads
 from .classes import Members, retire_class, users_own
-from .kinds import EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
+from .kinds import EMPTY, HELD, NOTHING, dict_of, holders, is_user_class, put_state, state_of
 from .objects import kind_of
 from .routes import array_was_written, strays
 
@@ -50,9 +50,8 @@ def restore(shadow: Any, undo: bool = False) -> None:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
     back = shadow.back = Restorer(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
-    for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
-        if type(change[2]) is not types.FunctionType or change[2].__dict__ or change[3]:  # most have no attributes
-            change[0].undo(back, change)
+    for change in reversed(holders(shadow)):  # the names last: methods of what is handed back may read them
+        change[0].undo(back, change)
     for x in astray:
         clean(x, back)
     if shadow.classes:

@@ -42,7 +42,7 @@ from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
 from .builtin import GlobalNames, ModuleGlobals, codes_in, names_in
-from .kinds import bases_of, is_foreign, module_of
+from .kinds import bases_of, holders, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
 
@@ -318,20 +318,20 @@ def finding(shadow: Any) -> RouteError | None:
     if arrays:
         references = References(shadow, arrays)
         arrays = [a for a in arrays if not references.is_followed(a)]
-    holders = altered(shadow) if shadow.near or shadow.walked else {}
-    if holders:
+    changed = altered(shadow) if shadow.near or shadow.walked else {}
+    if changed:
         for x, iterator in shadow.walked:
-            if leads(x, holders):
+            if leads(x, changed):
                 return two_ways(shadow, x, [iterator, x])
         for near, parents in shadow.near:
             for x in near:
-                if leads(x, holders):
+                if leads(x, changed):
                     return two_ways(shadow, x, chain(x, parents))
-    if arrays or holders:
+    if arrays or changed:
         parents = {}
         closed: list = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
-            if holders and way is None and leads(x, holders):
+            if changed and way is None and leads(x, changed):
                 return two_ways(shadow, x, chain(x, parents))
             if arrays and memory_range(x) is not None:
                 for a in arrays:
@@ -357,7 +357,7 @@ def finding(shadow: Any) -> RouteError | None:
 def altered(shadow: Any) -> dict:
     """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the
     names.  By a way that was left alone f may have read there what they held before."""
-    found = [change for change in shadow.changes if change[0].altered(shadow, change)]
+    found = [change for change in holders(shadow) if change[0].altered(shadow, change)]
     return {id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found}
 
 
