@@ -39,7 +39,7 @@ from .cached import CacheCapture
 from .classes import ClassCapture, users_own
 from .containers import ContainerCapture
 from .functions import FunctionCapture
-from .iterators import ITERATORS, IteratorCapture
+from .iterators import IteratorCapture, is_iterator
 from .kinds import HELD, is_user_class, module_of, mro_of, state_of
 from .objects import KINDS, WEAK
 from .restore import restore
@@ -318,6 +318,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
             return Shadow.array
         if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
+        if is_iterator(kind):
+            return Shadow.iterator
         for c in mro_of(kind):
             if c in BY_BASE:
                 return BY_BASE[c]
@@ -398,7 +400,6 @@ MAKERS: dict = {
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
     ContextVar: Shadow.ambient,
-    **dict.fromkeys(ITERATORS, Shadow.iterator),
     **dict.fromkeys(weakref.ProxyTypes, Shadow.proxied),  # which say that they are of the class of their object
     **dict.fromkeys(HELD, Shadow.instance),
 }

@@ -18,28 +18,11 @@ from typing import Any
 
 import numpy as np
 
-from .kinds import Capture
+from .._core.arrays import IMMUTABLE
+from .kinds import Capture, module_of
 from .routes import behind
 
-SAMPLES: tuple = (
-    [], (), {}, {}.values(), {}.items(), set(), deque(), OrderedDict(), reversed([]), reversed({}), reversed({}.values()),
-    reversed({}.items()), reversed(deque()),
-)  # fmt: skip
-ALONG = tuple([type(iter(x)) for x in SAMPLES])
-BY_INDEX = type(iter(np.zeros(1)))  # of whatever has `__getitem__`
-MADE = (
-    itertools.count, itertools.repeat, itertools.product, itertools.permutations, itertools.combinations,
-    itertools.combinations_with_replacement, type(iter(range(0))), type(iter("")),
-)  # fmt: skip
-OVER: tuple = (
-    zip, enumerate, itertools.chain, itertools.cycle, itertools.islice, itertools.zip_longest, itertools.pairwise,
-    itertools.compress, type(itertools.tee(())[0]),
-)  # fmt: skip
-OF_CODE = (
-    types.GeneratorType, reversed, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
-    itertools.accumulate, itertools.groupby,
-)  # fmt: skip
-ITERATORS = frozenset((*ALONG, BY_INDEX, *MADE, *OVER, *OF_CODE))
+HOMES = ("builtins", "itertools", "collections", "_collections")  # modules of Python's own iterators
 ITERABLE = frozenset((list, tuple, dict, set, frozenset, deque, OrderedDict, np.ndarray, str, range))
 
 
@@ -96,33 +79,26 @@ class IteratorCapture(Capture):
         return self(target[0]) if target else self.leave(x)
 
 
+def is_iterator(kind: type) -> bool:
+    return module_of(kind) in HOMES and hasattr(kind, "__next__")
+
+
 def walked_containers(x: Any) -> list | None:
-    """The containers along which an iterator walks; None: code of the user's may run for its items."""
-    kind = type(x)
-    if kind in MADE:
-        return []
-    if kind in ALONG:
-        return [c for c in gc.get_referents(x) if type(c) in ITERABLE]
-    if kind is BY_INDEX:
-        return [] if all([type(c) in ITERABLE for c in gc.get_referents(x)]) else None
-    if kind in OVER:
-        return joint_iterator(sources_of(x))
-    return [x] if kind in ITERABLE else None
+    """The containers along which an iterator walks; None: code of the user's may run for its items.
 
-
-def joint_iterator(parts: list) -> list | None:
-    found: Any = [walked_containers(part) for part in parts]
-    return None if None in found else [c for part in found for c in part]
-
-
-def sources_of(x: Any) -> list:
-    """What an iterator over others asks for its items, or may ask later."""
-    found: list = []
-    for part in gc.get_referents(x):
-        if type(part).__name__ == "_tee_dataobject" or type(part) is tuple and type(x) in (zip, itertools.zip_longest):
-            found += sources_of(part)
-        elif hasattr(type(part), "__next__"):
-            found.append(part)
-            if type(x) is itertools.chain:
-                found += [later for c in gc.get_referents(part) if type(c) in ITERABLE for later in c]
+    Python's collector shows what an iterator holds: containers, other iterators, and, if it calls any, functions."""
+    found, todo = [], [x]
+    for r in todo:
+        kind = type(r)
+        parts = gc.get_referents(r)
+        if kind is tuple and parts and all([is_iterator(type(part)) for part in parts]):
+            todo += parts  # of `zip`
+        elif kind in ITERABLE:
+            found.append(r)
+        elif (is_iterator(kind) and kind is not types.GeneratorType) or kind.__name__ == "_tee_dataobject":
+            todo += [] if kind is itertools.repeat else parts
+            if kind is itertools.chain:
+                todo += [v for part in parts for c in gc.get_referents(part) if type(c) in ITERABLE for v in c]
+        elif kind not in IMMUTABLE and not isinstance(r, type):
+            return None
     return found

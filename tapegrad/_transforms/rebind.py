@@ -16,9 +16,9 @@ import numpy as np
 from .._capture import ModuleGlobals, ModuleShadow, Shadow, names_in
 from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
-from .._capture.iterators import ITERATORS, UserIterator
+from .._capture.iterators import UserIterator, is_iterator
 from .._capture.kinds import is_foreign, module_of, put_state, state_of
-from .._capture.objects import GENERATORS, Reference, content_of, put_back, restore, snapshot
+from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_back, restore, snapshot
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
@@ -54,9 +54,10 @@ class Rebind(Shadow):
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
             kind = type(x)
-            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+            make = Rebind.drawn if is_iterator(kind) else REPLACED.get(kind, Rebind.carried if hasattr(kind, "_handed_back") else None)
+            if make is not None and id(x) not in self.seen and kind_of(x) is None:
                 self.hold.append(x)
-                self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+                self.seen[id(x)] = make(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):
                 return self.vectorized(x)
             if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
@@ -231,7 +232,8 @@ class FlatSnapshot(FlatIterator):
 
 # what a shadow has put in the place of an object, which another one is to replace again
 REPLACED: AnyDict = {
-    **dict.fromkeys((*ITERATORS, UserIterator, RecordedIterator), Rebind.drawn),
+    UserIterator: Rebind.drawn,
+    RecordedIterator: Rebind.drawn,
     ContextValue: Rebind.ambient,
     FlatIterator: Rebind.along,
     FlatSnapshot: Rebind.along,
