@@ -60,8 +60,6 @@ class ContextValue(Holder):
 class AmbientCapture(Capture):
     """The part of a `Shadow` that replaces what this file is about."""
 
-    __slots__ = ()
-
     def ambient(self, x: ContextVar) -> Any:
         new = ContextValue(x, self)
         self.changes.append((ContextValue, x, new))

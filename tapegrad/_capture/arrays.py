@@ -42,8 +42,6 @@ def acts_as_array(x: np.ndarray, kind: type) -> bool:
 class ArrayCapture(Capture):
     """The part of a `Shadow` that replaces arrays."""
 
-    __slots__ = ()
-
     def handle(self, x: Variable) -> Any:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
         one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""

@@ -28,6 +28,12 @@ class BuiltinStandIns(dict):
         return vars(builtins)[name]
 
 
+def of_all_names(name: str) -> Any:
+    """The method of this name, which looks at all names of the module."""
+    method = getattr(dict, name)
+    return lambda self: method(self.fill())
+
+
 class ModuleGlobals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at
     its first use.
@@ -86,20 +92,7 @@ class ModuleGlobals(dict):
     def __contains__(self, name):
         return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
-    def __iter__(self):
-        return dict.__iter__(self.fill())
-
-    def __len__(self):
-        return dict.__len__(self.fill())
-
-    def keys(self):
-        return dict.keys(self.fill())
-
-    def values(self):
-        return dict.values(self.fill())
-
-    def items(self):
-        return dict.items(self.fill())
+    __iter__, __len__, keys, values, items = map(of_all_names, ("__iter__", "__len__", "keys", "values", "items"))
 
     def copy(self):
         return dict(dict.items(self.fill()))

@@ -71,8 +71,6 @@ def differ(new: Any, first: list) -> bool:
 class ContainerCapture(Capture):
     """The part of a `Shadow` that replaces containers."""
 
-    __slots__ = ()
-
     def as_it_is(self, x: Any) -> Any:
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
         self.changes.append((Contents, x, x, None))

@@ -49,49 +49,19 @@ from .routes import finding, first_write, leave_unshadowed
 class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, AmbientCapture, ClassCapture):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
-    __slots__ = (
-        "f",
-        "args",
-        "on",
-        "seen",
-        "hold",
-        "arrays",
-        "changes",
-        "classes",
-        "memories",
-        "strangers",
-        "left",
-        "reached",
-        "near",
-        "walked",
-        "theirs",
-        "outer",
-        "sums",
-        "given",
-        "fresh",
-        "wrote",
-        "mine",
-        "turned",
-        "stashes",
-        "borrowed",
-        "within_hiding",
-        "vacant",
-        "ending",
-        "depth",
-        "waiting",
-        "verdict",
-        "back",
-        "__weakref__",
-    )
+    ending: tuple = ()  # traces that end with the call
+    verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
+    back: Any = None  # the way back, while it is gone (restore.py)
+    sums: Any = ()  # routes.py, threads.py
+    stashes: tuple = ()
+    turned: Any = ()
+    mine: Any = None
 
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the
         arguments that are trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
-        self.ending: tuple = ()  # traces that end with the call
-        self.verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
-        self.back: Any = None  # the way back, while it is gone (restore.py)
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self) -> Any:
@@ -104,7 +74,8 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         if not self.on:
             return self.f, self.args
         self.begin()
-        self.outer = self.made_outside() if OPEN.shadows else NOTHING
+        if OPEN.shadows:
+            self.outer = self.made_outside()
         g = self(self.f)
         args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
         OPEN.shadows = (*OPEN.shadows, self)
@@ -118,11 +89,6 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         self.left: list = []  # objects that were left alone
         self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
         self.theirs: list = []  # Variables of outer transforms there
-        self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
-        self.mine: Any = None
-        self.borrowed = False
-        self.vacant = NOTHING
-        self.outer = NOTHING
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):
@@ -343,7 +309,6 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         return new
 
 
-NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = IMMUTABLE | DIRECT
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), CacheCapture))

@@ -75,8 +75,6 @@ class Cell(Holder):
 class FunctionCapture(Capture):
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
 
-    __slots__ = ()
-
     def function(self, f: Any) -> Any:
         space, closure = f.__globals__, f.__closure__
         mine, home = self.seen.get(id(space)), space.get("__name__")

@@ -63,8 +63,6 @@ class UserIterator:
 class IteratorCapture(Capture):
     """The part of a `Shadow` that replaces iterators and weak proxies."""
 
-    __slots__ = ()
-
     def iterator(self, x: Any) -> Any:
         found = walked_containers(x)
         if found is None:

@@ -67,7 +67,6 @@ def original(c: type) -> type:
 class Capture:
     """What each part of a `Shadow` (core.py) reads of the whole."""
 
-    __slots__ = ()
     seen: dict[int, Any]  # id of what was replaced -> what it became
     hold: list  # keeps those objects alive, so that no id is given twice
     arrays: list  # (array, Variable)
@@ -76,11 +75,11 @@ class Capture:
     strangers: list  # (array, Variable) of which nobody knows the owner
     walked: list  # (container, iterator that walks along it)
     given: list  # (array, Variable) of the arguments
-    outer: Any  # ids of what outer transforms made
-    vacant: Any  # ids of the cells that were empty when they were met
-    reached: tuple
-    wrote: tuple
-    borrowed: bool  # are these the arguments?
+    outer: Any = frozenset()  # ids of what outer transforms made
+    vacant: frozenset = frozenset()  # ids of the cells that were empty when they were met
+    reached: tuple = ()  # routes.py
+    wrote: tuple = ()
+    borrowed = False  # are these the arguments?
     on: bool
     within_hiding: int  # how many traces that hide values are around it
     __call__: Any  # what becomes of an object

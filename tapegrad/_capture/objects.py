@@ -118,7 +118,7 @@ KINDS = (
     kind(types.MethodType, "{0}.__func__, {0}.__self__"),
     kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
-    kind(ContextVar, "{0}.get(None), *referents({0})"),
+    kind(ContextVar, "{0}.get(None), *referents({0})", lambda x, parts: x.set(parts[0])),
     kind(map, "{0}.__reduce__()[1]", make=lambda x, parts: map(*parts)),
     kind(filter, "{0}.__reduce__()[1]", make=lambda x, parts: filter(*parts)),
     kind(type(iter(int, 1)), "{0}.__reduce__()[1]", make=lambda x, parts: iter(*parts)),

@@ -2,7 +2,6 @@
 
 import operator
 import types
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -82,10 +81,6 @@ def clean(x, back):
         for name, v in [*vars(x).items()]:
             if isinstance(v, Variable):
                 setattr(x, name, back(v))
-    elif type(x) is types.CellType:
-        x.cell_contents = back(x.cell_contents)
-    elif type(x) is ContextVar:
-        x.set(back(x.get()))
     else:
         back(x)
         space = dict_of(x)

@@ -347,8 +347,8 @@ def finding(shadow: Any) -> RouteError | None:
         if before is not None and checksum(a) != before:
             return RouteError(
                 f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension "
-                "module, a "
-                f"pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it through its own "
+                f"module, a pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it "
+                "through its own "
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
@@ -386,36 +386,35 @@ def reads_rebound_name(f: Any, holders: dict) -> bool:
 KEPT = "Nothing was written back."
 
 
-def reachable(shadow: Any, a: Any, way: list) -> RouteError:
+def way_of(shadow: Any, way: list) -> str:
+    """In words how the function reaches the end of a way that begins at an object left alone."""
     start = chain_between([shadow.f], way[0])
-    text = spelled(start + way[1:] if start else [None, *way])
+    return spelled(start + way[1:] if start else [None, *way])
+
+
+def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
-        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what "
-        "it "
-        f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
-        "needs its old numbers as tg.Const(array.copy())"
+        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {way_of(shadow, way)}, a way that is not "
+        f"followed: what it reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or "
+        "wrap what only needs its old numbers as tg.Const(array.copy())"
     )
 
 
 def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
-    start = chain_between([shadow.f], way[0])
-    text = spelled(start + way[1:] if start else [None, *way])
     return RouteError(
         f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object "
-        "of "
-        f"compiled code, {text}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it inside the "
-        "function, or wrap the call by tapegrad.rule"
+        f"of compiled code, {way_of(shadow, way)}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it "
+        "inside the function, or wrap the call by tapegrad.rule"
     )
 
 
 def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
-    start, own = chain_between([shadow.f], way[0]), chain_between([shadow.f], x)
-    text = spelled(start + way[1:] if start else [None, *way])
+    own = chain_between([shadow.f], x)
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
-        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not "
-        "followed: "
-        f"what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through its name, an "
+        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {way_of(shadow, way)} too, a way that "
+        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through "
+        "its name, an "
         "attribute, a list or a dict"
     )
 
@@ -423,8 +422,8 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
 def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
         f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for "
-        "NumPy "
-        "they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, inside the function"
+        "NumPy they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, "
+        "inside the function"
     )
 
 
