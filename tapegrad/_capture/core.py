@@ -41,7 +41,7 @@ from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import IteratorCapture, is_iterator
 from .kinds import HELD, is_user_class, module_of, mro_of, state_of
-from .objects import KINDS, WEAK
+from .objects import FIXED, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -226,11 +226,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 copies[key] = v.copy(order="K")
             return copies[key]
 
-        for k, r in enumerate(records):
-            if any(is_array(v) and memory_block(v) in captured for v in r[4:]):
-                records[k] = r[:4] + tuple([own(v) for v in r[4:]])
-            elif type(r[5]) is list:
-                r[5][:] = [own(v) for v in r[5]]
+        threads.replace_in(records, own)
 
     # --- what becomes what ---
 
@@ -327,7 +323,6 @@ def functions_in(args: list) -> list:
     return found
 
 
-FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])
 # where these stay, their members are known
 ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc))
 

@@ -107,15 +107,15 @@ KINDS = (
     mapping(weakref.WeakValueDictionary),
     mapping(weakref.WeakKeyDictionary),
     collection(weakref.WeakSet, weakref.WeakSet.update),
-    kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple(parts)),
-    kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset(parts)),
+    kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple.__new__(type(x), parts)),
+    kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset.__new__(type(x), parts)),
     kind(slice, "{0}.start, {0}.stop, {0}.step", make=lambda x, parts: slice(*parts)),
     kind(functools.partial, "{0}.func, {0}.args, {0}.keywords", make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2])),
     kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
     kind(types.MappingProxyType, "referents({0})[:1]", make=lambda x, parts: types.MappingProxyType(*parts)),
     kind(weakref.ref, "{0}(), {0}.__callback__", make=lambda x, parts: Reference(*parts)),
-    kind(types.MethodType, "{0}.__func__, {0}.__self__"),
+    kind(types.MethodType, "{0}.__func__, {0}.__self__", make=lambda x, parts: types.MethodType(*parts)),
     kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
     kind(ContextVar, "{0}.get(None), *referents({0})", lambda x, parts: x.set(parts[0])),
@@ -125,6 +125,7 @@ KINDS = (
     *[kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])()) for view in VIEWS],
 )
 BY_TYPE = {k.kind: k for k in KINDS}
+FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])  # whose objects never change
 
 
 def kind_of(x: Any) -> Any:

@@ -14,7 +14,7 @@ from ..ops.indexing.regions import region
 from . import threads
 from .classes import Members, retire_class, users_own
 from .kinds import EMPTY, HELD, NOTHING, dict_of, holders, is_user_class, put_state, state_of
-from .objects import kind_of
+from .objects import FIXED, kind_of
 from .routes import array_was_written, strays
 
 
@@ -150,19 +150,24 @@ class Restorer:
         kind = type(v)
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
             return v._handed_back()
-        if kind is tuple:
-            parts = tuple([self(e) for e in v])
-            return v if all(map(operator.is_, v, parts)) else parts
+        base = kind_of(v)
+        if base is not None and base.kind in FIXED:
+            parts = base.parts(v)
+            new = [self(e) for e in parts]
+            if not all(map(operator.is_, parts, new)):
+                state, v = state_of(v), base.make(v, new)
+                put_state(v, state)
         if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
             self.kept += (kind,)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
-        base = kind_of(v)
+        for c in (v.__closure__ or ()) if kind is types.FunctionType else ():
+            self(c)
         if base is not None and base.put is not None:
             now = base.parts(v)
             new = [self(e) for e in now]
             if not all(map(operator.is_, now, new)):
                 self.do(base.put, v, new)
-        if is_user_class(kind) or kind in HELD:
+        if is_user_class(kind) or kind in HELD or (base is not None and dict_of(v)):
             now = state_of(v)
             bound = {name: new for name, e in now.items() if (new := self(e)) is not e}
             if bound:

@@ -9,6 +9,7 @@ import gc
 import types
 import weakref
 from contextvars import ContextVar
+from typing import NamedTuple
 
 import numpy as np
 import pytest
@@ -237,3 +238,70 @@ def test_dependencies_see_objects_in_records():
     assert environment.status() is not Status.CHANGED
     box[0] = 2.5
     assert environment.status() is not Status.UNCHANGED
+
+
+# --- what a function keeps is plain afterwards, in whatever it lies ---
+
+
+class Pair(NamedTuple):
+    a: object
+    b: object
+
+
+class OwnTuple(tuple):
+    pass
+
+
+def tagged(y):
+    p = functools.partial(max, y)
+    p.tag = y
+    return p
+
+
+def attributed(y):
+    x = OwnTuple((1, y))
+    x.more = y
+    return x
+
+
+KEPT = {
+    "tuple": lambda y: (y, 1),
+    "named tuple": lambda y: Pair(y, 1),
+    "tuple of a class with attributes": attributed,
+    "nested": lambda y: [{"a": (Pair(y, [y]),)}],
+    "slice": lambda y: slice(y, 1),
+    "partial": lambda y: functools.partial(max, y, key=[y]),
+    "partial with attributes": tagged,
+    "proxy of a dict": lambda y: types.MappingProxyType({"a": y}),
+    "view of a dict": lambda y: {"a": y}.values(),
+    "method": lambda y: types.MethodType(lambda s: s, [y]),
+    "static method": lambda y: staticmethod(lambda: y),
+    "cell": lambda y: types.CellType(y),
+    "closure": lambda y: lambda: y,
+    "cycle": lambda y: cyclic(y),
+}
+
+
+def cyclic(y):
+    inner = [y]
+    inner.append((inner, y))
+    return Pair(inner, y)
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_what_is_kept_is_plain(name):
+    kept, x = [], np.array([3.0, 5.0])
+
+    def f(x):
+        y = x[0] * 2.0
+        kept.append(KEPT[name](y))
+        return y * x[1]
+
+    np.testing.assert_array_equal(tg.grad(f)(x), [10.0, 6.0])
+    found, todo = set(), [kept]
+    for v in todo:
+        if id(v) not in found and not isinstance(v, (type, types.ModuleType)) and v is not globals():
+            found.add(id(v))
+            assert not isinstance(v, tg.Variable), name
+            todo += gc.get_referents(v)
+    assert type(kept[0]) is type(KEPT[name](1.0))
