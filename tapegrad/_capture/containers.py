@@ -6,6 +6,7 @@ looks up is a shadow too."""
 
 import itertools
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
@@ -144,9 +145,13 @@ class ContainerCapture(Capture):
         kind = kind_of(x)
         parts = kind.parts(x)
         shadows = self.each(parts)
-        rest = unlisted(x, kind) if dict_of(x) else ()
-        if all(map(operator.is_, parts, shadows)):
-            return self.leave(x) if rest else x
+        same = all(map(operator.is_, parts, shadows))
+        rest = () if type(x) is tuple else unlisted(x, kind)
+        attributes = {id(v) for v in dict_of(x).values()} if kind.kind is not weakref.ref else set()
+        if rest and (same or not attributes.issuperset(map(id, rest))):
+            return self.leave(x)  # nobody knows how another one is made that holds these
+        if same:
+            return x
         new = kind.make(x, shadows)
         if rest:
             self.seen[id(x)] = new

@@ -147,6 +147,21 @@ def test_an_incomplete_row_is_seen():
     assert [v for v in objects.unlisted(functools.partial(len, part), row) if type(v) is tuple] == [(part,)]
 
 
+def test_an_incomplete_row_is_no_wrong_number(monkeypatch):
+    without = objects.kind(functools.partial, "{0}.func, {0}.args", make=lambda x, parts: functools.partial(parts[0], *parts[1]))
+    monkeypatch.setitem(objects.BY_TYPE, functools.partial, without)
+    buffer, new = np.zeros(3), np.zeros(3)
+    p = functools.partial(lambda b=new: b[1], b=buffer)
+
+    def f(x):
+        buffer[1] = x[0] ** 2
+        return p() * x[1]
+
+    with pytest.raises(RouteError):
+        tg.grad(f)(np.array([3.0, 5.0]))
+    assert not buffer.any()
+
+
 # --- what is not listed is not silent ---
 
 
