@@ -187,8 +187,8 @@ class FunctionCapture(Capture):
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
-        # one of ours, not a shadow
-        if type(owner) is not type(m.__self__) and (type(owner).__module__ or "").startswith("tapegrad."):
+        is_ours = hasattr(owner, "_handed_back") or (type(owner).__module__ or "").startswith("tapegrad.")
+        if is_ours and type(owner) is not type(m.__self__):  # no shadow
             return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)

@@ -75,10 +75,11 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
     **{
         f"tapegrad.stats.{name}": ("stats",)
-        for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
+        for name in ("_continuous", "_elementary", "_discrete", "_integrated")
     },  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
-    "tapegrad._scipy.followed": ("_scipy.namespaces", "stats._statistics"),
+    "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a library model: on request, or when one of its kernels is unpickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
@@ -126,7 +127,8 @@ FILLED = {
     "_core.primitive.ASSIGN": ("ops.indexing.regions",),
     "_core.primitive.ADD_AT": ("ops.indexing.regions",),
     "_core.forward.FORWARD": ("_fast.entries",),
-    "ops.declare.NUMPY": ("ops.", "stats", "_scipy.namespaces"),
+    "ops.declare.NUMPY": ("ops.", "_scipy.namespaces"),
+    "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_capture.core.MAKERS": (

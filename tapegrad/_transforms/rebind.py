@@ -116,7 +116,7 @@ class Rebind(Shadow):
     def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
         kind = type(x)
-        new = object.__new__(kind)
+        new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
         own = state_of(x, kind)
         put_state(new, {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
         return new
