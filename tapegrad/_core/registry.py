@@ -34,10 +34,13 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+PUBLIC = (
+    "cupy", "implicit", "interop", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing", "tree",
+)  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
+    "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -104,6 +107,8 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    # another library, with the first function that crosses
+    **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
@@ -150,7 +155,8 @@ FILLED = {
 
 # the open state of a thread, and the watchers: not a dependency
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
-FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
+# imports what the user's code imports, or reads which versions are installed
+FOR_USERS = ("_capture.builtin", "_debug.versions")
 
 
 TABLES: AnyList = []  # the tables of operations
