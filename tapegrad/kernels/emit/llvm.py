@@ -249,7 +249,7 @@ class LlvmText(ProgramWalk, Builder):
         if op in self.often:
             return self.function(op, *x)
         if op in elementary.FUNCTIONS:
-            return elementary.FUNCTIONS[op](self, *x)
+            return elementary.emit_function(self, op, *x)
         if op in COMPARE:
             return self.compare(op, *x)
         if op in ("and", "or", "not"):

@@ -153,7 +153,7 @@ class Builder:
         return self(f"trunc {self.I} {a} to {self.B}")
 
     def function(self, name: str, a):
-        return elementary.FUNCTIONS[name](self, a)
+        return elementary.emit_function(self, name, a)
 
     def far_turns(self, x):
         """Return (q, r) of one large angle."""

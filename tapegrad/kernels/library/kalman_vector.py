@@ -56,7 +56,7 @@ def kalman_vector_step(carry: tuple, model: Model, y: Any) -> tuple:
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    after, density, *_ = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
+    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
     return after, np.where(valid, density, np.nan)
 
 

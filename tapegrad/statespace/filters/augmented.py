@@ -22,6 +22,7 @@ W, so that number is to be small."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy
@@ -180,6 +181,12 @@ class DiffuseStart:
         """Return the number of steps after which there are as many rows as elements, if there ever are."""
         return int(self.at[min(self.rank, len(self.at)) - 1, 0]) + 1
 
+    @cached_property
+    def condition(self) -> float:
+        """Return the condition number of the first rows that are as many as the elements."""
+        return condition(self.rows[: self.rank])
+
+    @cached_property
     def independent(self) -> numpy.ndarray:
         """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))

@@ -45,7 +45,6 @@ def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, ste
         rows, _ = data_rows(data, steps, form.layout.gaps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
-    known = data.lines
-    if known is None or known[0] != (steps, form.layout.gaps):
-        known = data.lines = (steps, form.layout.gaps), numpy.stack(data_rows(data, steps, form.layout.gaps)[0])
-    return known[1]
+    if data.lines is None:
+        data.lines = numpy.stack(data_rows(data, 0, form.layout.gaps)[0])
+    return data.lines[:, steps:]

@@ -63,12 +63,13 @@ def moments_by_kernel(
     """Return the moments of steps begin to end, from the state before them.
 
     `numbers` are those of the kernel after the first state."""
-    m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
-    theta = np.concatenate([upper(mean, cov), numbers])
-    x = path_of(form.layout, columns).path(theta, kernel_data_rows(form, s, data, begin)[:, : end - begin]).T
-    cuts = numpy.cumsum([1, p * columns, m * columns])
-    white, mean = x[:, 1 : cuts[1]].reshape((end - begin, p, columns)), x[:, cuts[1] : cuts[2]].reshape((end - begin, m, columns))
-    return Moments(mean, x[:, cuts[2] :][:, triangle_places(m)[1]], x[:, 0], white)
+    m, p, columns, n = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1, end - begin
+    theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
+    x = path_of(form.layout, columns, True).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
+    first, width = 1 + p * columns, m * columns + pairs.size
+    states = [x[:, at : at + width] for at in (first, first + width)]
+    means, covs = [z[:, : -pairs.size].reshape((n, m, columns)) for z in states], [z[:, -pairs.size :][:, full] for z in states]
+    return Moments(means[0], covs[0], x[:, 0], x[:, 1:first].reshape((n, p, columns)), means[1], covs[1])
 
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None) -> Any:
@@ -124,7 +125,7 @@ def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
     start = start_of(s, data, placed=False)
     if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
         return False
-    return condition(start.rows[: start.rank]) <= COLLAPSE
+    return start.condition <= COLLAPSE
 
 
 def last_step(s: ModelMatrices, data: Observations, start: DiffuseStart, joseph: bool) -> int:
