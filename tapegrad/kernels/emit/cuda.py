@@ -75,7 +75,7 @@ def program_head(low: LoweredProgram, bits: int) -> str:
 class CudaText(ProgramWalk, TapeCode, CudaBuilder):
     """The text of one program."""
 
-    typed_by = ("bits", "f", "real", "word")
+    typed_by = ("bits", "f", "L", "real", "word")
 
     def __init__(self, low: LoweredProgram, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
