@@ -1,9 +1,72 @@
-"""What the builders of LLVM text and of CUDA C share: operations that are one line each, as tables."""
+"""What the builders of LLVM text and of CUDA C share: operations that are one line each, as tables, and the
+elements of buffers."""
 
-from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
-from .block_code import BlockBuffer
+
+@dataclass(frozen=True)
+class Affine:
+    """const + sum of factor * loop variable."""
+
+    const: int = 0
+    terms: dict = field(default_factory=dict)
+
+    def __add__(self, other: "Affine | int") -> "Affine":
+        if isinstance(other, int):
+            return Affine(self.const + other, self.terms)
+        terms = dict(self.terms)
+        for name, factor in other.terms.items():
+            terms[name] = terms.get(name, 0) + factor
+        return Affine(self.const + other.const, {n: f for n, f in terms.items() if f})
+
+    __radd__ = __add__
+
+    def __mul__(self, factor: int) -> "Affine":
+        return Affine(self.const * factor, {n: f * factor for n, f in self.terms.items()} if factor else {})
+
+    __rmul__ = __mul__
+
+    def __sub__(self, other: "Affine | int") -> "Affine":
+        return self + other * -1
+
+    def __rsub__(self, other: int) -> "Affine":
+        return self * -1 + other
+
+
+@dataclass(frozen=True)
+class BlockBuffer:
+    """A buffer of elements: `base` is its address in the language of the emitter.
+
+    A constant buffer has one number for all lanes. A wide buffer holds float64 in a float32 program."""
+
+    base: str
+    offset: int = 0
+    constant: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True)
+class BlockAccess:
+    """The elements at offset + strides * index of a buffer."""
+
+    buffer: BlockBuffer
+    offset: int
+    strides: tuple
+
+    def at(self, *index: Any) -> Affine:
+        out = Affine(self.offset)
+        for stride, i in zip(self.strides, index, strict=True):
+            out = out + (i if isinstance(i, Affine) else Affine(i)) * stride
+        return out
+
+
+def emit_read(b: Any, x: BlockAccess, *index: Any) -> Any:
+    return b.load(x.buffer, x.at(*index))
+
+
+def emit_write(b: Any, x: BlockAccess, value: Any, *index: Any) -> None:
+    b.put(x.buffer, x.at(*index), value)
 
 
 class TextBuilder:
@@ -12,11 +75,8 @@ class TextBuilder:
     In a line, {0}, {1}, .. are the operands, and b is the builder."""
 
     forms: dict[str, Any]
-    c: Any
-    cell: Any
-    written: Callable[..., Any]
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Any:
         form = type(self).forms.get(name)
         if form is None:
             raise AttributeError(f"{type(self).__name__} has no operation {name}")

@@ -9,8 +9,7 @@ import numpy as np
 
 from ..graph.nodes import COMPARE
 from . import elementary, far_angles
-from .block_code import Affine, BlockBuffer
-from .builder import TextBuilder
+from .builder import Affine, BlockBuffer, TextBuilder
 
 WARP = 32
 HEAD = """typedef {real} real;

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 import numpy as np
 
 from . import elementary, far_angles
-from .block_code import Affine, BlockAccess, BlockBuffer, cuts, emit_matmul, emit_read, emit_tile, emit_write
-from .builder import TextBuilder
+from .block_code import cuts, emit_matmul, emit_tile
+from .builder import Affine, BlockAccess, BlockBuffer, TextBuilder, emit_read, emit_write
 
 FORMS = {
     "add": "fadd {b.T} {0}, {1}", "sub": "fsub {b.T} {0}, {1}", "mul": "fmul {b.T} {0}, {1}", "div": "fdiv {b.T} {0}, {1}",

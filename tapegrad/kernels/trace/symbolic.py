@@ -477,6 +477,12 @@ def lift(g: Graph, value: Any) -> Sym:
     return Sym(g, constants(g, value))
 
 
+def lifted(*x: Any) -> list[Sym]:
+    """Convert values to symbols of the graph that one of them has."""
+    g = graph_of(*x)
+    return [lift(g, v) for v in x]
+
+
 def with_one_dtype(x: list) -> list:
     """Convert arrays that are to be joined: all real, unless all are boolean."""
     kinds = {v.is_bool for v in x if v.size}
@@ -526,7 +532,7 @@ def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
 
 def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    x = [truth(v) if op in LOGIC else as_real_symbol(v) for v in x]
+    x = [truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
         return blockwise(g, op, *arrays)
@@ -545,21 +551,11 @@ def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
 
 
 def symbolic_where(c: Any, a: Any, b: Any) -> Any:
-    g = graph_of(c, a, b)
-    c, a, b = lift(g, c), lift(g, a), lift(g, b)
-    c, (a, b) = truth(c), with_one_dtype([a, b])
-    if a.is_bool:
-        return broadcast_instruction(
-            g, "or", broadcast_instruction(g, "and", c, a), broadcast_instruction(g, "and", broadcast_instruction(g, "not", c), b)
-        )
-    cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
-    if large(g, cs, xs, ys):
-        return blockwise(g, "select", cs, xs, ys)
-    cs, xs, ys = g.nodes_of(cs), g.nodes_of(xs), g.nodes_of(ys)
-    out = np.empty(cs.shape, np.int64)
-    for k in np.ndindex(cs.shape):
-        out[k] = g.select(int(cs[k]), int(xs[k]), int(ys[k]))
-    return Sym(g, out)
+    c, a, b = lifted(c, a, b)
+    if not with_one_dtype([a, b])[0].is_bool:
+        return broadcast_instruction(c.g, "select", c, a, b)
+    both = [broadcast_instruction(c.g, "and", *pair) for pair in ((c, a), (broadcast_instruction(c.g, "not", c), b))]
+    return broadcast_instruction(c.g, "or", *both)
 
 
 def equal(a: Any, b: Any) -> Sym:
