@@ -77,9 +77,8 @@ def elementary_function(keeps: str = "") -> Callable:
     return declare
 
 
-LN2_HIGH, LN2_LOW = 0.693147180369123816490, 1.90821492927058770002e-10
-LN2_HIGH32, LN2_LOW32 = 0.693359375, -2.12194440e-4
 # in two parts
+LN2 = {64: (0.693147180369123816490, 1.90821492927058770002e-10), 32: (0.693359375, -2.12194440e-4)}
 LOG10_2 = {64: (0.3010299956639812, -2.8037281277851704e-18), 32: (0.3010300099849701, -1.4320988897559699e-08)}
 
 
@@ -88,14 +87,10 @@ def horner_code(b: Any, x: Any, coefficients: list) -> Any:
     return functools.reduce(lambda out, k: b.fma(out, x, k), coefficients[1:], coefficients[0])
 
 
-def _ln2(b: Any) -> tuple[float, float]:
-    return (LN2_HIGH, LN2_LOW) if b.bits == 64 else (LN2_HIGH32, LN2_LOW32)
-
-
 def _reduced(b: Any, x: Any) -> tuple:
     """Return k and r with x = k ln 2 + r."""
     k = b.floor(b.fma(x, 1.4426950408889634, 0.5))
-    high, low = _ln2(b)
+    high, low = LN2[b.bits]
     return k, b.fnma(k, low, b.fnma(k, high, x))
 
 
@@ -174,6 +169,10 @@ def emit_expm1(b: Any, x: Any) -> Any:
     return _expm1(b, x, *((-40.0, 709.79) if b.bits == 64 else (-20.0, 88.73)))
 
 
+def _with_sign(b: Any, x: Any, y: Any) -> Any:
+    return b.select(x < 0.0, -y, y)
+
+
 def _half_overflows(b: Any) -> float:
     """Return the threshold above which e^x / 2 is infinite."""
     return 710.475860073944 if b.bits == 64 else 89.4159862326283
@@ -192,12 +191,14 @@ def emit_sinh(b: Any, x: Any) -> Any:
     h = _expm1(b, abs(x), -1.0, _half_overflows(b), minus=1)
     y = h + h / b.fma(h, 2.0, 1.0)
     y = b.select(h > 2.0 ** (1000 if b.bits == 64 else 100), h, b.select(abs(x) < 2.0**-30, abs(x), y))
-    return b.select(x < 0.0, -y, y)
+    return _with_sign(b, x, y)
 
 
-LG64 = [1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
-        2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01]  # fmt: skip
-LG32 = [0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693]
+LG_TABLE = {
+    64: [1.479819860511658591e-01, 1.531383769920937332e-01, 1.818357216161805012e-01, 2.222219843214978396e-01,
+        2.857142874366239149e-01, 3.999999999940941908e-01, 6.666666666666735130e-01],
+    32: [0.24279078841, 0.28498786688, 0.40000972152, 0.66666662693],
+}  # fmt: skip
 
 
 def _log_parts(b: Any, x: Any, carried: Any) -> Any:
@@ -211,9 +212,9 @@ def _log_parts(b: Any, x: Any, carried: Any) -> Any:
     f = b.from_bits(b.iadd(b.iand(bits, keep), cut)) - 1.0
     s = f / (f + 2.0)
     z = s * s
-    tail = z * horner_code(b, z, LG64 if b.bits == 64 else LG32)
+    tail = z * horner_code(b, z, LG_TABLE[b.bits])
     h = f * f * 0.5
-    high, low = _ln2(b)
+    high, low = LN2[b.bits]
     rest = b.fma(s, h + tail, e * low)
     if carried is not None:
         rest = rest + carried
@@ -225,7 +226,7 @@ def emit_log(b: Any, x: Any) -> Any:
     tiny, scale, power = (2.2250738585072014e-308, 2.0**54, 54.0) if b.bits == 64 else (1.17549435e-38, 2.0**25, 25.0)
     denormal = x < tiny
     y = _log_parts(b, b.select(denormal, x * scale, x), None)
-    high, low = _ln2(b)
+    high, low = LN2[b.bits]
     y = b.select(denormal, y - power * high - power * low, y)
     y = b.select(x == 0.0, -math.inf, b.select(x < 0.0, math.nan, y))
     return b.select(b.isnan(x) | (x == math.inf), x, y)
@@ -259,7 +260,7 @@ def emit_tanh(b: Any, x: Any) -> Any:
     """Return -em / (em + 2) with em = exp(-2 |x|) - 1, with the sign of x."""
     em, _ = _twice_below(b, x)
     y = -em / (em + 2.0)
-    return b.select(x < 0.0, -y, y)
+    return _with_sign(b, x, y)
 
 
 @elementary_function("nan")
@@ -288,21 +289,24 @@ def emit_unscale(b: Any, q: Any) -> Any:
     return scale_argument(b, q, *((2.0**540, 2.0**-600) if b.bits == 64 else (2.0**75, 2.0**-100)))
 
 
-HALF_PI = [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33]
-HALF_PI32 = [1.5707964, -4.371139e-08, -1.7151245e-15]
-SIN64 = [1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
-         8.33333333332248946124e-03, -1.66666666666666324348e-01]  # fmt: skip
-COS64 = [-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
-         -1.38888888888741095749e-03, 4.16666666666666019037e-02]  # fmt: skip
-SIN32 = [2.718311493989822e-06, -1.9839334836096632e-04, 8.333329385889463e-03, -0.16666666641626524]
-COS32 = [2.439044879627741e-05, -1.388676377460993e-03, 4.166662332373906e-02]
+HALF_PI = {64: [1.5707963267948966, 6.123233995736766e-17, -1.4973849048591833e-33], 32: [1.5707964, -4.371139e-08, -1.7151245e-15]}
+SIN_TABLE = {
+    64: [1.58969099521155010221e-10, -2.50507602534068634195e-08, 2.75573137070700676789e-06, -1.98412698298579493134e-04,
+         8.33333333332248946124e-03, -1.66666666666666324348e-01],
+    32: [2.718311493989822e-06, -1.9839334836096632e-04, 8.333329385889463e-03, -0.16666666641626524],
+}  # fmt: skip
+COS_TABLE = {
+    64: [-1.13596475577881948265e-11, 2.08757232129817482790e-09, -2.75573143513906633035e-07, 2.48015872894767294178e-05,
+         -1.38888888888741095749e-03, 4.16666666666666019037e-02],
+    32: [2.439044879627741e-05, -1.388676377460993e-03, 4.166662332373906e-02],
+}  # fmt: skip
 
 
 def _of_reduced(b: Any, q: Any, r: Any) -> Any:
     """Return sin(q pi/2 + r) for |r| <= pi/4."""
     z = r * r
-    sin = b.fma(z * r, horner_code(b, z, SIN64 if b.bits == 64 else SIN32), r)
-    cos = b.fma(z * z, horner_code(b, z, COS64 if b.bits == 64 else COS32), b.fma(z, -0.5, 1.0))
+    sin = b.fma(z * r, horner_code(b, z, SIN_TABLE[b.bits]), r)
+    cos = b.fma(z * z, horner_code(b, z, COS_TABLE[b.bits]), b.fma(z, -0.5, 1.0))
     y = b.select(b.odd(q), cos, sin)
     return b.select(b.odd(b.shr(q, 1)), -y, y)
 
@@ -317,9 +321,8 @@ def _quadrant(b: Any, x: Any, plus: int, small: bool = False) -> Any:
     The first step of the reduction is exact below 2^LIMIT. `small` asserts that x is below. For larger angles
     the builder has `far_quadrant`, or gives nan."""
     k = b.floor(b.fma(x, 2 / math.pi, 0.5))
-    parts = HALF_PI if b.bits == 64 else HALF_PI32
     r = x
-    for part in parts:
+    for part in HALF_PI[b.bits]:
         r = b.fnma(k, part, r)
     near = _near(b, x)
     y = _of_reduced(b, b.iadd(b.to_int(b.select(near, k, 0.0)), plus), r)
@@ -348,10 +351,12 @@ def emit_cos(b: Any, x: Any) -> Any:
 
 # (arctan(r) / r - 1) / r^2 in r^2 for |r| <= tan(pi / 8): interpolated at Chebyshev points with mpmath at 60
 # digits
-ATAN64 = [0.016285756855221028, -0.034570561981427744, 0.04551593220626549, -0.05230454270650244, 0.05878928997834775,
+ATAN_TABLE = {
+    64: [0.016285756855221028, -0.034570561981427744, 0.04551593220626549, -0.05230454270650244, 0.05878928997834775,
           -0.06666424885738255, 0.07692296375032143, -0.09090908753500877, 0.11111111105155447, -0.14285714285659828,
-          0.19999999999999804, -0.3333333333333333]  # fmt: skip
-ATAN32 = [-0.06451928208121749, 0.10743731490791084, -0.1426395559798464, 0.19999540483648964, -0.3333333176116852]
+          0.19999999999999804, -0.3333333333333333],
+    32: [-0.06451928208121749, 0.10743731490791084, -0.1426395559798464, 0.19999540483648964, -0.3333333176116852],
+}  # fmt: skip
 
 
 @elementary_function("nan, 0")
@@ -361,12 +366,12 @@ def emit_arctan(b: Any, x: Any) -> Any:
     middle, large = a > math.sqrt(2) - 1, a > math.sqrt(2) + 1
     over = b.select(large, -1.0, b.select(middle, a - 1.0, a))
     r = over / b.select(large, a, b.select(middle, a + 1.0, 1.0))
-    high, low, _ = HALF_PI if b.bits == 64 else HALF_PI32
+    high, low, _ = HALF_PI[b.bits]
     share = b.select(large, 1.0, b.select(middle, 0.5, 0.0))
     z = r * r
-    tail = b.fma(z * r, horner_code(b, z, ATAN64 if b.bits == 64 else ATAN32), share * low)
+    tail = b.fma(z * r, horner_code(b, z, ATAN_TABLE[b.bits]), share * low)
     y = share * high + (r + tail)
-    return b.select(x < 0.0, -y, y)
+    return _with_sign(b, x, y)
 
 
 # --- the error function and the normal distribution ---
@@ -376,55 +381,59 @@ def emit_arctan(b: Any, x: Any) -> Any:
 # 36, 1981); of erf(x) / x in x^2 on [0, 1]; of log Gamma(1.75 + u) / (u - 1/4) for |u| <= 1/2; of digamma(1.5
 # + u) over its distance from its zero, for |u| <= 1/2.
 
-ERFCX64 = [
+ERFCX_TABLE = {
+    64: [
     4.434975547330949e-10, 3.110325628823725e-10, -5.28429592896545e-09, -3.7435761311584635e-09, 3.896547354259527e-08,
     2.3261932272107377e-08, -2.5910699664744594e-07, -5.7215997775202406e-08, 1.7520579932107891e-06, -9.735618806671925e-07,
     -1.1444412451489902e-05, 2.2384240303078713e-05, 5.1649211394979334e-05, -0.0002901540809756577, 0.0002937136342840641,
     0.0017556258530008716, -0.009746579552504117, 0.02836227741894078, -0.05869339859021238, 0.09230432116037876, -0.10880393014171785,
     0.08227673849014516, 0.003585415485463775, -0.14024059858554697, 1.2375126308378275,
-]  # fmt: skip
-ERFCX32 = [
+],
+    32: [
     2.363482006846269e-05, -0.00022405204951954951, 0.00032538846455351867, 0.0016757342508064283, -0.009764690497787632,
     0.02840943039147911, -0.05868825204940161, 0.09229069167207876, -0.10880456454860984, 0.08227843390475284, 0.003585438016476337,
     -0.14024065901788993, 1.2375126308378275,
-]  # fmt: skip
-ERF64 = [
+],
+}  # fmt: skip
+ERF_TABLE = {
+    64: [
     -7.795898827002142e-10, 1.3720064546777686e-08, -1.6208483801871705e-07, 1.6447424703317362e-06, -1.492473690741966e-05,
     0.00012055294904839707, -0.0008548325975389692, 0.0052239776071164225, -0.02686617064323777, 0.11283791670945006,
     -0.37612638903183543, 1.1283791670955126,
-]  # fmt: skip
-ERF32 = [
+],
+    32: [
     7.875875062685488e-05, -0.000801686428716587, 0.005189087423433974, -0.026854212010626412, 0.11283594715160218,
     -0.37612626666720334, 1.1283791658483509,
-]  # fmt: skip
-LGAMMA64 = [
+],
+}  # fmt: skip
+LGAMMA_TABLE = {
+    64: [
     8.890417043351835e-07, -1.6353063437447517e-06, 1.9046917046709517e-06, -3.534812996967893e-06, 7.174859076093071e-06,
     -1.3403408371559853e-05, 2.4984751421705352e-05, -4.7167361582436495e-05, 8.967152973619217e-05, -0.00017180475341275868,
     0.00033250395056263793, -0.00065189321760162, 0.0013001093262531979, -0.0026545437204075492, 0.0056067248307645895,
     -0.01247168001121724, 0.030229978825824396, -0.08609125122636119, 0.36052812214032426, 0.3376044840819422,
-]  # fmt: skip
-LGAMMA32 = [
+],
+    32: [
     -0.00020869951873582476, 0.00040251306415470804, -0.000642292601467934, 0.001281901076618984, -0.0026556132771519097,
     0.005608752869017331, -0.01247163182494505, 0.03022988746743633, -0.08609125183083034, 0.36052812328631484, 0.3376044840819422,
-]  # fmt: skip
-DIGAMMA64 = [
+],
+}  # fmt: skip
+DIGAMMA_TABLE = {
+    64: [
     0.00011881232908510335, -0.0001782188548855923, 9.653646261410062e-05, -0.00014480643368061614, 0.00032395945401345196,
     -0.00048595039220036254, 0.0006909255761282986, -0.0010364584817312839, 0.0015633696313653504, -0.0023454947397380833,
     0.003518106563802472, -0.005279937255532708, 0.007927021796868154, -0.011908220105959716, 0.017907248317313294,
     -0.026975796659787055, 0.040760833940846085, -0.06192213327548831, 0.09498872445289039, -0.14840492305388092, 0.24054248424078697,
     -0.4236274212814606, 0.9510558760318328,
-]  # fmt: skip
-DIGAMMA32 = [
+],
+    32: [
     -0.007476843099039942, 0.01122315637643749, -0.011247037333869003, 0.016915223738038547, -0.027064258800657295, 0.0408935606644924,
     -0.06191686333003683, 0.09498081754904339, -0.14840503688922396, 0.240542655036541, -0.42362742088558825, 0.9510558754378758,
-]  # fmt: skip
+],
+}  # fmt: skip
 # of digamma
 ZERO = {64: (1.4616321449683622, 9.549995429965697e-17), 32: (1.4616321325302124, 1.243815006546356e-08)}
 ROOT_HALF = math.sqrt(0.5)
-
-
-def _table(b: Any, name64: list, name32: list) -> list:
-    return name64 if b.bits == 64 else name32
 
 
 def square_in_two(b: Any, a: Any) -> tuple:
@@ -437,7 +446,7 @@ def _erfcx_of(b: Any, a: Any) -> Any:
     """Return exp(a^2) erfc(a) for a >= 0."""
     near = b.select(a < 2.0**60, a, 2.0**60)
     t = (near - 3.75) / (near + 3.75)
-    return horner_code(b, t, _table(b, ERFCX64, ERFCX32)) / b.fma(a, 2.0, 1.0)
+    return horner_code(b, t, ERFCX_TABLE[b.bits]) / b.fma(a, 2.0, 1.0)
 
 
 def _erfc_of(b: Any, a: Any) -> Any:
@@ -451,14 +460,14 @@ def _erfc_of(b: Any, a: Any) -> Any:
 
 def _erf_near_zero(b: Any, x: Any) -> Any:
     """Return erf(x) for |x| <= 1."""
-    return x * horner_code(b, x * x, _table(b, ERF64, ERF32))
+    return x * horner_code(b, x * x, ERF_TABLE[b.bits])
 
 
 @elementary_function("nan")
 def emit_erf(b: Any, x: Any) -> Any:
     a = abs(x)
     y = 1.0 - _erfc_of(b, a)
-    y = b.select(x < 0.0, -y, y)
+    y = _with_sign(b, x, y)
     return b.select(a < 1.0, _erf_near_zero(b, x), y)
 
 
@@ -552,7 +561,7 @@ def emit_lgamma(b: Any, x: Any) -> Any:
     u = b.select(small, a, b.select(middle, a - 1.0, a - n - 2.0))
     large = a > 8.0
     lg = emit_log(b, b.select(large, a, b.select(middle, up, down)))
-    y = u * horner_code(b, u + 0.25, _table(b, LGAMMA64, LGAMMA32))
+    y = u * horner_code(b, u + 0.25, LGAMMA_TABLE[b.bits])
     y = b.select(middle, y - lg, y + lg)
     r = 1.0 / a
     tail = b.fma(r, horner_code(b, r * r, STIRLING if b.bits == 64 else STIRLING[4:]), 0.4189385332046727)
@@ -572,7 +581,7 @@ def emit_digamma(b: Any, x: Any) -> Any:
     w = b.select(below, a + 1.0, a - n)  # in [1, 2]
     high, low = ZERO[b.bits]
     y = w - high - low
-    y = y * horner_code(b, w - 1.5, _table(b, DIGAMMA64, DIGAMMA32))
+    y = y * horner_code(b, w - 1.5, DIGAMMA_TABLE[b.bits])
     r = 1.0 / a
     for j in range(6, 0, -1):
         y = y + b.select(n < float(j), 0.0, 1.0 / (a - float(j)))

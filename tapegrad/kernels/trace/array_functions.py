@@ -1,6 +1,7 @@
 """NumPy's functions of whole arrays on traced arrays: products, sums, moves of elements, compositions."""
 
 import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -258,19 +259,13 @@ def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
 
-@implements_symbolic(np.zeros_like, np.empty_like)
-def symbolic_zeros_like(x: Any, dtype: Any = None) -> Any:
-    return symbolic_full_like(x, 0, dtype)
-
-
-@implements_symbolic(np.ones_like)
-def symbolic_ones_like(x: Any, dtype: Any = None) -> Any:
-    return symbolic_full_like(x, 1, dtype)
-
-
 @implements_symbolic(np.full_like)
 def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
+
+
+for _f, _value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1)):
+    FUNCTIONS[_f] = lambda x, dtype=None, value=_value: symbolic_full_like(x, value, dtype)
 
 
 @implements_symbolic(np.trace)
@@ -284,17 +279,17 @@ def symbolic_outer(a: Any, b: Any) -> Sym:
     return a.reshape(-1, 1) * b.reshape(1, -1)
 
 
-@implements_symbolic(np.cumsum)
-def symbolic_cumsum(x: Any, axis: Any = None) -> Sym:
+def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
     x = as_real_symbol(x)
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
-        raise KernelError("np.cumsum of a matrix cannot be traced; write it row by row")
-    out = list(x[:1])
-    for k in range(1, len(x)):
-        out.append(out[-1] + x[k])
-    return lift(x.g, out)
+        raise KernelError(f"np.cum{'sum' if op is np.add else 'prod'} of a matrix cannot be traced; write it row by row")
+    return lift(x.g, list(itertools.accumulate(x, op)))
+
+
+for _f, _op in ((np.cumsum, np.add), (np.cumprod, np.multiply)):
+    FUNCTIONS[_f] = functools.partial(symbolic_accumulate, op=_op)
 
 
 @implements_symbolic(np.diff)

@@ -169,19 +169,6 @@ def symbolic_convolve(a: Any, v: Any, mode: str = "full") -> Any:
     return lift(a.g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
 
 
-@implements_symbolic(np.cumprod)
-def symbolic_cumprod(x: Any, axis: Any = None) -> Any:
-    if axis is None:
-        x = x.reshape(-1)
-    elif x.ndim != 1:
-        raise KernelError("np.cumprod of a matrix cannot be traced; write it row by row")
-    x = as_real_symbol(x)
-    out = list(x[:1])
-    for k in range(1, len(x)):
-        out.append(out[-1] * x[k])
-    return lift(x.g, out)
-
-
 @implements_symbolic(np.std)
 def symbolic_std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
     return np.sqrt(np.var(x, axis=axis, ddof=ddof))

@@ -83,25 +83,18 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def copy(self, order: str = "C") -> "Sym":
         return Sym(self.g, self.ids.copy())
 
-    def __copy__(self):
-        return self.copy()
+    __copy__ = copy
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
             return as_real_symbol(self)
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
-    def reshape(self, *shape: Any) -> "Sym":
-        return Sym(self.g, self.ids.reshape(*shape))
+    def _as_move(name):
+        return lambda self, *args: Sym(self.g, getattr(self.ids, name)(*args))
 
-    def ravel(self) -> "Sym":
-        return Sym(self.g, self.ids.ravel())
-
-    def flatten(self) -> "Sym":
-        return Sym(self.g, self.ids.flatten())
-
-    def transpose(self, *axes: Any) -> "Sym":
-        return Sym(self.g, self.ids.transpose(*axes))
+    reshape, ravel, flatten, transpose = map(_as_move, ("reshape", "ravel", "flatten", "transpose"))
+    del _as_move
 
     def _as_function(name):
         f = getattr(np, name)

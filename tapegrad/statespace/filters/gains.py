@@ -123,9 +123,9 @@ def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tupl
     """Return the regression of delta on the rows before each step, and on all rows.
 
     Given these rows, delta is N(estimate, R S R') with factors [estimate, R] and signs S on the diagonal, and
-    with infinite variance along `free` (q, q). This is the limit of a start of covariance kappa I, along which there is no finite variance. The other
-    results are half the residual square, log |det R|, and the number of steps with too few rows. `numbers`
-    counts the rows of each step.
+    with infinite variance along `free` (q, q). This is the limit of a start of covariance kappa I, along
+    which there is no finite variance. The other results are half the residual square plus log |det R|, and
+    the number of steps with too few rows. `numbers` counts the rows of each step.
 
     The first independent rows span all rows so far. While there are fewer than elements, delta is regressed
     in as many orthogonal directions. The others have rows of their own, so all steps of a block have one
