@@ -200,8 +200,8 @@ class Family:
         of each."""
         ways = [("R", vs, ys), ("D", vs, ys)]
         ways += [("R", without(vs, i), ys) for i in range(n[0])] + [("D", vs, without(ys, i)) for i in range(n[1])]
-        needed = zip(ways, need, strict=False)
-        return [self.gradient(kind, run, theta, data, *way, w) if yes else None for (kind, *way), yes in needed]
+        wanted = zip(ways, need, strict=False)
+        return [self.gradient(kind, run, theta, data, a, b, w) if yes else None for (kind, a, b), yes in wanted]
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)

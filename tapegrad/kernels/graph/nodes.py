@@ -450,7 +450,7 @@ class Graph(Blocks):
         return out
 
 
-SIMPLIFY = {
+SIMPLIFY: dict[str, Callable] = {
     "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
     "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
     **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},

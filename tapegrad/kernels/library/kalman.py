@@ -59,7 +59,7 @@ def kalman_start(model: Model) -> tuple:
     return model.m0, np.where(np.min(np.diag(model.P0)) >= 0, model.P0, np.nan)
 
 
-def kalman_step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)

@@ -51,7 +51,7 @@ ARGUMENTS = (
 )
 
 
-def kalman_vector_step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_vector_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)

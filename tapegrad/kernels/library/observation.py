@@ -62,7 +62,8 @@ def univariate_update(
     a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
 ) -> tuple[Any, Any, Any, list, list]:
     """Update by the elements of an observation with independent errors, one after the other."""
-    size, innovations, gains = 0.0, [], []
+    size: Any = 0.0
+    innovations, gains = [], []
     for i in range(len(y)):
         here = None if seen is None else seen[i]
         a, P, v, F = update(a, P, Z[i], variances[i], y[i], here, eye)

@@ -9,7 +9,6 @@ differentiate it again.
 A loop in such a function carries a further tangent for each differentiated number. It always runs in forward
 mode."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -152,9 +151,12 @@ class TracedRun:
     def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
         """Return the same gradient from tangents in all directions."""
         g, slopes = self.g, []
-        for t in self.units:
+        for t in self.units or ():
             tangents(g, [o for o, _ in seeds], t)
-            slopes.append(functools.reduce(lambda total, pair, t=t: g.add(total, g.mul(pair[1], t[pair[0]])), seeds, g.zero))
+            slope = g.zero
+            for o, bar in seeds:
+                slope = g.add(slope, g.mul(bar, t[o]))
+            slopes.append(slope)
         rest = iter(self.plain(slopes))
         return [Sym(g, np.array([next(rest) for _ in range(int(np.prod(m.shape)))], np.int64).reshape(m.shape)) for m in self.all]
 

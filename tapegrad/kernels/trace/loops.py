@@ -60,7 +60,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     array([3.375, 8.   ])
     """
     t = OPEN.tracer
-    known = n.constant() if isinstance(n, Sym) else n
+    known: Any = n.constant() if isinstance(n, Sym) else n
     if known is not None and max_steps is not None and known > max_steps:
         raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
     if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
@@ -169,8 +169,8 @@ class LoopRequest:
         given = lambda: self.build([made.carry[kept.index(k)] for k in leader])
         with t.step(made.id) as region:
             condition, counter = g.bool(True), g.input("i", made.id, 0)
-            if self.cond is not None:
-                condition = contribution_bool(g, t.twice(lambda: self.cond(given()), self.of))
+            if (cond := self.cond) is not None:
+                condition = contribution_bool(g, t.twice(lambda: cond(given()), self.of))
             region.going = self.going(g, condition, counter, gate)[1]
             after = flatten_nodes(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
             t.varying([condition, *after])

@@ -326,9 +326,9 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     total = -0.5 * LOG_2PI * count
     if not v:
         return total
-    v, F = np.stack(v), np.stack(F)
-    require_positive(steps, F)
-    return total - 0.5 * np.sum(np.log(F) + v * v / F)
+    e, spread = np.stack(v), np.stack(F)
+    require_positive(steps, spread)
+    return total - 0.5 * np.sum(np.log(spread) + e * e / spread)
 
 
 def is_known_number(x: Any, number: float) -> bool:
@@ -342,7 +342,7 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     A local level takes 7 operations a step. A diffuse level without a factor is the first observation."""
     field, m = checked_fields(model, data)
     mean, cov, mark = checked_start(model.start, m, data)
-    n, first, unknown = data.steps, model.start.predict_first, mark.any()
+    n, first, unknown = data.steps, model.start.predict_first, bool(mark.any())
     if m > 1 or getattr(field["R"], "shape", (1, 1))[-1] > 1:
         return None
     T, Z, Q, H, c, d = (scalar_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")

@@ -127,7 +127,7 @@ def _conditioned(R: numpy.ndarray, least: float) -> Any:
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     size = numpy.linalg.norm(R, axis=-2, keepdims=True)
     scaled = R / numpy.where(size > 0, size, 1.0)
-    good = numpy.isfinite(scaled).all(axis=(-2, -1))
+    good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
     found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
     return found[..., -1] >= least * found[..., 0]
 

@@ -4,7 +4,6 @@ If the first observations are as many as the diffuse elements and determine them
 an affine map of the model's numbers (`Constants`). Otherwise the augmented filter (`filters.augmented`) runs
 until it may be collapsed."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
 from .._model import LinearGaussian, ModelMatrices, Observations, system
-from .arrays import ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
+from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
 from .data_rows import kernel_data_rows, upper
 from .step_kernel import KernelForm, path_of, triangle_places
@@ -164,7 +163,7 @@ class Constants:
         m, r = len(s.diffuse), start.rank
         self.steps = n = start.least
         rows, at = start.rows[:r], start.at[:r, 0]
-        self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
+        self.loglik = -0.5 * r * LOG_2PI - float(numpy.linalg.slogdet(rows)[1])
         A = start.columns[:, :r]
         for t in range(n):
             A = s.host(t, "T") @ A

@@ -149,9 +149,8 @@ def kernel_form(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str
 def triangle_places(m: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
-    number = np.zeros(m * m, np.int64)
-    number[upper] = np.arange(upper.size)
-    number = number.reshape(m, m)
+    number = np.zeros((m, m), np.int64)
+    number.flat[upper] = np.arange(upper.size)
     return upper, np.triu(number) + np.triu(number, 1).T
 
 
@@ -177,7 +176,7 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
@@ -203,7 +202,7 @@ def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable,
     def beside(x: Any) -> Any:
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
         a, P, size, v, g = observation.measured(*carry, Z, errors, beside(e), seen, layout.apart, layout.joseph)
