@@ -69,7 +69,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     steps = as_real_symbol(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
-    node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
+    node = g.node("floor", steps.node_list[0])  # int(n) steps, as in plain Python
     if known is not None:
         forget = t.attempt()
         try:
@@ -228,4 +228,4 @@ def contribution_bool(g: Graph, x: Any) -> int:
     x = lift(g, x)
     if x.size != 1:
         raise KernelError("the condition of while_loop must be one value for each sample")
-    return int(truth(x).nodes.ravel()[0])
+    return truth(x).node_list[0]

@@ -55,6 +55,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
     __class__ = property(lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64)
     nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, also of blocks
+    node_list = property(lambda self: self.nodes.ravel().tolist())
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     size = property(lambda self: self.ids.size)
@@ -335,8 +336,7 @@ class Operation:
         self.inside = (*inside, prim)
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
         self.logical = (0,) if prim.scalar == "select" else ()  # the boolean inputs
-        self._partials: dict = {}
-        self._pulls: dict = {}
+        self.partial, self.pull = functools.cache(self._partial), functools.cache(self._pull)
         self._gated: dict = {}  # input -> does its rule use a gated product?
 
     def value(self, *c: float) -> Any:
@@ -364,19 +364,13 @@ class Operation:
         """Return the number of instructions that the expansion adds."""
         return 0 if self.form is None else len(self.form.steps) - 1
 
-    def partial(self, k: int) -> Recipe:
+    def _partial(self, k: int) -> Recipe:
         """Return the derivative with respect to input k as a function of (node, *inputs)."""
-        found = self._partials.get(k)
-        if found is None:
-            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
-        return found
+        return Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
 
-    def pull(self, k: int) -> Recipe:
+    def _pull(self, k: int) -> Recipe:
         """Return the pullback to input k as a function of (cotangent, node, *inputs)."""
-        found = self._pulls.get(k)
-        if found is None:
-            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
-        return found
+        return Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
 
     def _after(self, n: int) -> tuple:
         return tuple([n + k for k in self.logical])
@@ -476,6 +470,16 @@ def lifted(*x: Any) -> list[Sym]:
     return [lift(g, v) for v in x]
 
 
+def leaf_nodes(x: Sym, block: bool) -> list[int]:
+    """Return the nodes of an array: one block, or a node for each element."""
+    return [x.g.pack(x.ids)] if block else x.node_list
+
+
+def leaf_of_nodes(g: Graph, nodes: list[int], shape: tuple, block: bool = False) -> Sym:
+    """Return the array of this shape with such nodes."""
+    return Sym(g, g.names(nodes[0], shape) if block else np.array(nodes, np.int64).reshape(shape))
+
+
 def with_one_dtype(x: list) -> list:
     """Convert arrays that are to be joined: all real, unless all are boolean."""
     kinds = {v.is_bool for v in x if v.size}
@@ -518,17 +522,12 @@ def operand_node(g: Graph, ids: np.ndarray) -> int:
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
 
 
-def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
-    """Apply an elementwise operation to whole blocks."""
-    return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in ids]), ids[0].shape))
-
-
 def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
     x = [truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
-        return blockwise(g, op, *arrays)
+        return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
     arrays = [g.nodes_of(a) for a in arrays]
     out = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
