@@ -1,8 +1,9 @@
 """What the builders of LLVM text and of CUDA C share: operations that are one line each, as tables, and the
 elements of buffers."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 
 @dataclass(frozen=True)
@@ -69,18 +70,27 @@ def emit_write(b: Any, x: BlockAccess, value: Any, *index: Any) -> None:
     b.put(x.buffer, x.at(*index), value)
 
 
+def one_line(text: str, kind: str) -> Callable[..., str]:
+    """Return the method of a builder that writes `text`, the body of an f-string, as a value of this kind.
+
+    In the text a, b and c are the operands, and self is the builder. The method is compiled, because
+    programs have thousands of such lines."""
+    return eval(f"lambda self, a=None, b=None, c=None: self.written(f{text!r}, {kind})")
+
+
 class TextBuilder:
-    """A builder whose operations are one line each: `forms` holds the line of each operation by its name.
+    """A builder whose operations are one line each: `forms` of a subclass holds these lines.
 
-    In a line, {0}, {1}, .. are the operands, and b is the builder."""
+    They are ordered by the kind of the result, an expression; see `one_line`."""
 
-    forms: dict[str, Any]
+    if TYPE_CHECKING:
 
-    def __getattr__(self, name: str) -> Any:
-        form = type(self).forms.get(name)
-        if form is None:
-            raise AttributeError(f"{type(self).__name__} has no operation {name}")
-        return lambda *x: self.written(form, *x)
+        def __getattr__(self, name: str) -> Any: ...
+
+    def __init_subclass__(cls, forms: dict[str, dict[str, str]] | None = None) -> None:
+        for kind, lines in (forms or {}).items():
+            for name, text in lines.items():
+                setattr(cls, name, one_line(text, kind))
 
     def rcp(self, a: Any) -> Any:
         return self.div(self.c(1.0), a)

@@ -22,28 +22,29 @@ static __device__ __forceinline__ {whole} shift_right({whole} x, int n) {{ retur
 static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return ({whole})((unsigned {integer})x << n); }}
 """
 FOUR = "struct alignas(16) Four { real v[4]; };\n"
-# the types of results, attributes of the builder, and the operations with them
+# operations by the type of the result
 FORMS = {
-    "real": {
-        "add": "{0} + {1}", "sub": "{0} - {1}", "mul": "{0} * {1}", "div": "{0} / {1}", "neg": "-{0}", "fma": "fma{b.f}({0}, {1}, {2})",
-        "fnma": "fma{b.f}(-{0}, {1}, {2})", "fms": "fma{b.f}({0}, {1}, -{2})", "floor": "floor{b.f}({0})", "sqrt": "sqrt{b.f}({0})",
-        "abs": "fabs{b.f}({0})", "from_int": "({b.real}){0}", "from_bits": "real_of({0})", "function": "own_{0}({1})",
+    "self.real": {
+        "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "neg": "-{a}", "fma": "fma{self.f}({a}, {b}, {c})",
+        "fnma": "fma{self.f}(-{a}, {b}, {c})", "fms": "fma{self.f}({a}, {b}, -{c})", "floor": "floor{self.f}({a})",
+        "sqrt": "sqrt{self.f}({a})", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}", "from_bits": "real_of({a})",
+        "function": "own_{a}({b})",
     },
-    "word": {
-        "to_int": "({b.word}){0}", "to_bits": "bits_of({0})", "iadd": "{0} + ({1}{b.L})", "iand": "{0} & {1}{b.L}",
-        "shl": "shift_left({0}, {1})", "shr": "shift_right({0}, {1})",
+    "self.word": {
+        "to_int": "({self.word}){a}", "to_bits": "bits_of({a})", "iadd": "{a} + ({b}{self.L})", "iand": "{a} & {b}{self.L}",
+        "shl": "shift_left({a}, {b})", "shr": "shift_right({a}, {b})",
     },
-    "bool": {"isnan": "{0} != {0}", "and_": "{0} && {1}", "or_": "{0} || {1}", "not_": "!{0}", "odd": "({0} & 1) != 0"},
-    "double": {"widen": "(double){0}"}, "narrow": {"narrow": "(real){0}"},
+    "'bool'": {"isnan": "{a} != {a}", "and_": "{a} && {b}", "or_": "{a} || {b}", "not_": "!{a}", "odd": "({a} & 1) != 0"},
+    "'double'": {"widen": "(double){a}"}, "'real'": {"narrow": "(real){a}"},
 }  # fmt: skip
 
 
-class CudaBuilder(TextBuilder):
+class CudaBuilder(TextBuilder, forms=FORMS):
     """C statements with one temporary for each operation; `elementary` writes its functions with it.
 
     `wide` selects float64 in a float32 program."""
 
-    forms, address_of = {name: (kind, form) for kind, forms in FORMS.items() for name, form in forms.items()}, "(&{})"
+    address_of = "(&{})"
 
     def __init__(self, bits: int, wide: bool = False):
         self.bits = bits
@@ -61,9 +62,7 @@ class CudaBuilder(TextBuilder):
         self.line(f"const {kind or self.real} {name} = {text};")
         return name
 
-    def written(self, form: tuple[str, str], *x: str) -> str:
-        kind, text = form
-        return self.let(text.format(*x, b=self), {"real": self.real, "word": self.word, "narrow": "real"}.get(kind, kind))
+    written = let
 
     def c(self, x: float) -> str:
         with np.errstate(over="ignore"):

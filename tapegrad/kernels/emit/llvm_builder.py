@@ -12,22 +12,23 @@ from . import elementary, far_angles
 from .block_code import cuts, emit_matmul, emit_tile
 from .builder import Affine, BlockAccess, BlockBuffer, TextBuilder, emit_read, emit_write
 
-FORMS = {
-    "add": "fadd {b.T} {0}, {1}", "sub": "fsub {b.T} {0}, {1}", "mul": "fmul {b.T} {0}, {1}", "div": "fdiv {b.T} {0}, {1}",
-    "neg": "fneg {b.T} {0}", "fma": "call {b.T} @llvm.fma.{b.suffix}({b.T} {0}, {b.T} {1}, {b.T} {2})",
-    "floor": "call {b.T} @llvm.floor.{b.suffix}({b.T} {0})", "sqrt": "call {b.T} @llvm.sqrt.{b.suffix}({b.T} {0})",
-    "abs": "call {b.T} @llvm.fabs.{b.suffix}({b.T} {0})", "isnan": "fcmp uno {b.T} {0}, {0}",
-    "select": "select {b.B} {0}, {b.T} {1}, {b.T} {2}", "and_": "and {b.B} {0}, {1}", "or_": "or {b.B} {0}, {1}",
-    "to_int": "fptosi {b.T} {0} to {b.I}", "from_int": "sitofp {b.I} {0} to {b.T}", "to_bits": "bitcast {b.T} {0} to {b.I}",
-    "from_bits": "bitcast {b.I} {0} to {b.T}", "odd": "trunc {b.I} {0} to {b.B}", "integer": "{0} {b.I} {1}, {2}",
-}  # fmt: skip
+FORMS = {"": {
+    "add": "fadd {self.T} {a}, {b}", "sub": "fsub {self.T} {a}, {b}", "mul": "fmul {self.T} {a}, {b}", "div": "fdiv {self.T} {a}, {b}",
+    "neg": "fneg {self.T} {a}", "fma": "call {self.T} @llvm.fma.{self.suffix}({self.T} {a}, {self.T} {b}, {self.T} {c})",
+    "floor": "call {self.T} @llvm.floor.{self.suffix}({self.T} {a})", "sqrt": "call {self.T} @llvm.sqrt.{self.suffix}({self.T} {a})",
+    "abs": "call {self.T} @llvm.fabs.{self.suffix}({self.T} {a})", "isnan": "fcmp uno {self.T} {a}, {a}",
+    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}", "and_": "and {self.B} {a}, {b}", "or_": "or {self.B} {a}, {b}",
+    "to_int": "fptosi {self.T} {a} to {self.I}", "from_int": "sitofp {self.I} {a} to {self.T}",
+    "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}", "odd": "trunc {self.I} {a} to {self.B}",
+    "integer": "{a} {self.I} {b}, {c}",
+}}  # fmt: skip
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
-class Builder(TextBuilder):
+class Builder(TextBuilder, forms=FORMS):
     """LLVM text with fresh registers; `elementary` writes its functions with it."""
 
-    forms, address_of = FORMS, "{}"
+    address_of = "{}"
 
     def __init__(self, width: int, bits: int):
         self.W, self.bits = width, bits
@@ -51,8 +52,7 @@ class Builder(TextBuilder):
         self.lines.append(f"  {name} = {text}")
         return name
 
-    def written(self, form: str, *x: str) -> str:
-        return self(form.format(*x, b=self))
+    written = __call__
 
     def splat(self, kind: str, text: str) -> str:
         return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
