@@ -1,5 +1,5 @@
-"""What the builders of LLVM text and of CUDA C share: operations that are one line each, as tables, and the
-elements of buffers."""
+"""What the builders of LLVM text and of CUDA C share: the elements of buffers, operations that are one line
+each, and expressions, with which `elementary` writes its functions."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -110,3 +110,44 @@ class TextBuilder:
     def single(self, value: str) -> BlockBuffer:
         """Return a buffer of one element."""
         return BlockBuffer(self.address_of.format(self.cell(value)))
+
+
+def operator_of(name: str) -> Callable:
+    """Return a method that writes the builder's operation of this name."""
+    return lambda self, *x: getattr(self.b, name)(self, *x)
+
+
+def turned_operator_of(name: str) -> Callable:
+    return lambda self, x: getattr(self.b, name)(x, self)
+
+
+class Expression:
+    """A value in a builder's language; Python's operators write the builder's operations."""
+
+    __slots__ = ("b", "text")
+    __hash__ = None  # type: ignore[assignment]
+
+    def __init__(self, b: "Expressions", text: Any):
+        self.b, self.text = b, text
+
+    __add__, __sub__, __mul__, __truediv__ = map(operator_of, ("add", "sub", "mul", "div"))
+    __radd__, __rsub__, __rmul__, __rtruediv__ = map(turned_operator_of, ("add", "sub", "mul", "div"))
+    __neg__, __abs__, __or__, __lt__, __gt__, __eq__ = map(operator_of, ("neg", "abs", "or_", "lt", "gt", "eq"))  # type: ignore[assignment]
+
+
+class Expressions:
+    """The operations of a builder on expressions; floats are constants, integers are operands as they are."""
+
+    def __init__(self, builder: Any):
+        self.builder, self.bits = builder, builder.bits
+
+    def text(self, x: Any) -> Any:
+        return x.text if isinstance(x, Expression) else self.builder.c(x) if isinstance(x, float) else x
+
+    def __getattr__(self, name: str) -> Callable:
+        operation = getattr(self.builder, name)
+        return lambda *x: Expression(self, operation(*[self.text(v) for v in x]))
+
+    def written(self, f: Callable, *x: Any) -> Any:
+        """Write f(self, *x) of values in the builder's language; return its value there."""
+        return self.text(f(self, *[Expression(self, v) for v in x]))

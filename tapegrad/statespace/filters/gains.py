@@ -1,4 +1,4 @@
-"""Gains and updated states from the moments of a filter, for all steps at once.
+"""Gains and states from the moments of a filter, for all steps at once.
 
 For a diffuse start this includes the states given the rows so far."""
 
