@@ -128,8 +128,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _chosen(self, keys: tuple) -> "Sym":
         """Return x[i] with i known at run time, by a chain of selects over the axis; nan out of range."""
-        at, axis = _symbolic_axis(self, keys)
-        x, n, out = as_real_symbol(self), self.shape[axis], np.nan
+        at = _symbolic_axis(keys)
+        x, n, out = as_real_symbol(self), self.shape[at], np.nan
         i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         for k in range(n):
             out = symbolic_where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
@@ -141,8 +141,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(isinstance(k, Sym) for k in keys):
             self.ids[keys] = self._as_member(value).ids
             return
-        at, axis = _symbolic_axis(self, keys)
-        n = self.shape[axis]
+        at = _symbolic_axis(keys)
+        n = self.shape[at]
         i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         value, lost = self._as_member(value), False
         if not self.is_bool:  # out of range the array becomes nan, as the written value is lost
@@ -432,11 +432,11 @@ def constant_index(k: Any) -> Any:
     return k
 
 
-def _symbolic_axis(x: Sym, keys: tuple) -> tuple[int, int]:
+def _symbolic_axis(keys: tuple) -> int:
     at = [n for n, k in enumerate(keys) if isinstance(k, Sym)]
     if len(at) > 1 or any(k is Ellipsis or k is None for k in keys):
         raise KernelError("one run-time index at a time: write x[i][j]")
-    return at[0], at[0]
+    return at[0]
 
 
 def constants(g: Graph, value: Any) -> np.ndarray:

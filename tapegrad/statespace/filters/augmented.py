@@ -251,7 +251,7 @@ def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> Diffu
     if known is None or key is None or known[0] != key:
         known = data.start = key, diffuse_estimate(s, data)
     if placed and known[1].centre is None:
-        known = data.start = key, _placed(s, data, known[1])
+        known = data.start = key, _placed(data, known[1])
     return known[1]
 
 
@@ -268,7 +268,7 @@ def diffuse_estimate(s: ModelMatrices, data: Observations) -> DiffuseStart:
     return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
 
 
-def _placed(s: ModelMatrices, data: Observations, start: DiffuseStart) -> DiffuseStart:
+def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     """With the constant on delta that brings the first column near the data, and the finite variance that
     these suggest."""
     r, q = start.rank, start.columns.shape[1]

@@ -116,7 +116,7 @@ def begin_of(s: ModelMatrices, data: Observations, moving: bool, joseph: bool, a
 def constants_of(s: ModelMatrices, data: Observations, moving: bool) -> "Constants | None":
     """Return the first steps if as many observations as diffuse elements determine the start, otherwise
     None."""
-    return Constants(s, data, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
+    return Constants(s, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
 
 
 def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
@@ -159,7 +159,7 @@ class Constants:
     is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
     W X'."""
 
-    def __init__(self, s: ModelMatrices, data: Observations, start: DiffuseStart):
+    def __init__(self, s: ModelMatrices, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
         self.steps = n = start.least
         rows, at = start.rows[:r], start.at[:r, 0]
