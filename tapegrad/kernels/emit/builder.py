@@ -125,14 +125,16 @@ class Expression:
     """A value in a builder's language; Python's operators write the builder's operations."""
 
     __slots__ = ("b", "text")
-    __hash__ = None  # type: ignore[assignment]
 
     def __init__(self, b: "Expressions", text: Any):
         self.b, self.text = b, text
 
     __add__, __sub__, __mul__, __truediv__ = map(operator_of, ("add", "sub", "mul", "div"))
     __radd__, __rsub__, __rmul__, __rtruediv__ = map(turned_operator_of, ("add", "sub", "mul", "div"))
-    __neg__, __abs__, __or__, __lt__, __gt__, __eq__ = map(operator_of, ("neg", "abs", "or_", "lt", "gt", "eq"))  # type: ignore[assignment]
+    __neg__, __abs__, __or__, __lt__, __gt__ = map(operator_of, ("neg", "abs", "or_", "lt", "gt"))
+
+    def __eq__(self, x: object) -> Any:
+        return self.b.eq(self, x)
 
 
 class Expressions:
