@@ -73,10 +73,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
-    **{
-        f"tapegrad.stats.{name}": ("stats",)
-        for name in ("_continuous", "_elementary", "_discrete", "_integrated")
-    },  # on request
+    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces",),
     "tapegrad._scipy.statistics": ("stats", "stats._families"),
