@@ -45,6 +45,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import implicit as implicit
     from . import kernels as kernels
     from . import numpy as numpy
+    from . import ode as ode
     from . import operators as operators
     from . import optimize as optimize
     from . import scipy as scipy

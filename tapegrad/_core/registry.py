@@ -34,7 +34,7 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "ode", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
