@@ -2,6 +2,7 @@
 
 import functools
 import inspect
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -146,7 +147,7 @@ class ArgumentLayout:
 
     def restored(self, numbers: Any) -> Any:
         """Return the arguments, with the numbers in place."""
-        sizes = [0 if s is None else int(plain_np.prod(s)) for s in self.shapes]
+        sizes = [0 if s is None else math.prod(s) for s in self.shapes]
         ends = plain_np.cumsum(sizes)
 
         def leaf(k: int) -> Any:
@@ -169,7 +170,8 @@ def real_array(x: Any) -> Any:
 
 def stacked_samples(arrays: list) -> Any:
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
-    rows = [np.reshape(x, (-1, layout_of(x).shape[-1])) if layout_of(x).ndim else np.reshape(x, (1, 1)) for x in arrays]
+    shapes = [layout_of(x).shape or (1,) for x in arrays]
+    rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
     counts = [layout_of(x).shape[1] for x in rows]
     batch = max(counts)
     for x, count in zip(arrays, counts, strict=True):
@@ -227,7 +229,7 @@ def solver(
     atol: Any = 1e-9,
     save_at: Any = None,
     first_step: float | None = None,
-    max_steps: int = 10_000,
+    max_steps: int = 4096,
     on_failure: str = "raise",
 ) -> Solver:
     """Compile a solver of the differential equation dy/dt = f(t, y, *args).
