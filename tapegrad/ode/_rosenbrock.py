@@ -14,13 +14,14 @@ from typing import Any
 
 import numpy as np
 
-import tapegrad as tg
-
+from .._transforms.transforms import jacobian, jvp
 from ._tsitouras import combined
 
 GAMMA = 0.21193756319429014
 NODES = (0.0, 0.6358126895828704, 0.4095798393397535, 0.9769306725060716, 0.4288403609558664, 1.0)
-TIME_WEIGHTS = (0.21193756319429014, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734, 2.325825639765069)
+TIME_WEIGHTS = (
+    0.21193756319429014, -0.42387512638858027, -0.3384627126235924, 1.8046452872882734, 2.325825639765069,
+)  # fmt: skip
 STAGES = (
     (),
     (3.0,),
@@ -36,10 +37,13 @@ COUPLING = (
     (147.12150275711716, -1.41221402718213, 71.68940251302358),
     (165.43517024871676, -0.4592823456491126, 42.90938336958603, -5.961986721573306),
     (24.854864614690072, -3.0009227002832186, 47.4931110020768, 5.5814197821558125, -0.6610691825249471),
-    (30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783, -19.097331116725623, -28.087943162872662),
     (
-        37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002, -54.66780262877968,
-        -9.48861652309627,
+        30.91273214028599, -3.1208243349937974, 77.79954646070892, 34.28646028294783, -19.097331116725623,
+        -28.087943162872662,
+    ),
+    (
+        37.80277123390563, -3.2571969029072276, 112.26918849496327, 66.9347231244047, -40.06618937091002,
+        -54.66780262877968, -9.48861652309627,
     ),
 )  # fmt: skip
 UNROLLED = 8  # states up to which each stage solves with W; beyond, W is inverted once
@@ -48,8 +52,8 @@ UNROLLED = 8  # states up to which each stage solves with W; beyond, W is invert
 def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
     """Return the state after a step, the estimate of its error, and the slope there."""
     n = len(y)
-    by_time = tg.jvp(f, (t, y), (1.0, None))[1]
-    W = np.eye(n) - h * GAMMA * tg.jacobian(lambda y: f(t, y), mode="forward")(y)
+    by_time = jvp(f, (t, y), (1.0, None))[1]
+    W = np.eye(n) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
     inverse = np.linalg.inv(W) if n > UNROLLED else None
     ks: list = []
     new = y

@@ -1,29 +1,25 @@
 """solver: a right-hand side becomes a compiled, differentiable solver for one or thousands of trajectories."""
 
-import functools
-import inspect
-import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as plain_np
+import numpy as np
 
-from .. import numpy as np
-from .._core.errors import ArgumentError, ConvergenceError, DataError, ShapeError
+from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.primitive import layout_of
-from .._core.trees import leaves, tree_map
 from .._transforms.tape import value
-from ..kernels.generated.kernel import Recursion, recursion
+from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
+from ._arguments import ArgumentLayout, fills_first, intervals_of, kernel_rows
 from ._rosenbrock import rosenbrock_step
 from ._steps import NOT_FINITE, STEP_LIMIT, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
 
 METHODS = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
-REPORTED = 4  # rows of a step's output after the state
+REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
 REASONS = {
-    STEP_LIMIT: "more than max_steps={most} steps are needed; for a stiff equation use method='rodas5p'",
+    STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up there, or f may jump",
     NOT_FINITE: "f is not finite there, however small the step",
 }
@@ -69,156 +65,65 @@ class Solver:
 
     def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        y0 = real_array(y0)
-        shape = layout_of(y0).shape
-        if len(shape) not in (1, 2):
-            raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,) for one trajectory, or (n, B) for B of them")
-        n, single = shape[0], len(shape) == 1
-        rows = [y0, *[real_array(a) for a in leaves(args) if is_real(a)]]
-        theta = np.concatenate([np.reshape(x, (-1,)) for x in rows]) if single else stacked_samples(rows)
-        moved = save_at is not None or t0 is not None or self.given is None
-        times, intervals = intervals_of(self.save_at if save_at is None else save_at, t0) if moved else self.given
+        theta, n = kernel_rows(y0, args)
+        single = layout_of(theta).ndim == 1
+        if save_at is None is t0 and self.given is not None:
+            times, intervals = self.given
+        else:
+            times, intervals = intervals_of(self.save_at if save_at is None else save_at, t0)
         found = self._kernel(n, args, single).path(theta, intervals)
         report = value(found)[n:]
         if not self.nan and (report[3] > 0).any():
-            self._refuse(plain_np.asarray(report).reshape(REPORTED, len(times), -1), single)
+            self._refuse(np.asarray(report).reshape(REPORTED, len(times), -1), single)
         return Solution(found[:n], times, report[3, -1] == 0, report[1, -1], report[2, -1])
 
-    # --- kernels ---
-
-    def _kernel(self, n: int, args: tuple, single: bool) -> Recursion:
+    def _kernel(self, n: int, args: tuple, single: bool) -> Any:
         """Return the kernel for states and arguments of these shapes."""
         layout = ArgumentLayout(args, single)
         found = self.kernels.get((n, layout.key))
-        if found is None or any([a is not b for a, b in zip(found[1].constants, layout.constants, strict=True)]):
-            init, step = trajectory(self._slope(n, len(args)), METHODS[self.method], self.control, n, layout.restored)
+        if found is None or not found[1].has_constants_of(layout):
+            slope = self._slope(n, len(args))
+            init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored)
             rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
-            found = self.kernels[n, layout.key] = recursion(init, step, missing="step", invalid="nan"), layout
+            made = recursion(init, step, missing="step", invalid="nan")
+            found = self.kernels[n, layout.key] = made, layout
         return found[0]
 
     def _slope(self, n: int, count: int) -> Callable:
-        f, fills = self.f, fills_first(self.f, count)
-        refuse = functools.partial(self._refuse_shape, n)
+        """Return the right-hand side as (t, y, args) -> (n,), to be traced."""
+        f, fills, refuse = self.f, fills_first(self.f, count, origin(self.f)), self._refuse_slope
 
         def slope(t, y, args):
             if fills:
-                dy = np_.zeros(n)
-                f(dy, t, y.copy(), *args)
+                dy = np.zeros(n)
+                found = f(dy, t, y.copy(), *args)
             else:
-                dy = np_.asarray(f(t, y.copy(), *args))
-            if dy.shape != (n,):
-                refuse(dy.shape)
+                dy = found = np.asarray(f(t, y.copy(), *args))
+            if dy.shape != (n,) or (fills and found is not None):
+                refuse(n, count, dy.shape)
             return dy
 
-        np_ = plain_np
         return rebuilt_with(slope, f)
 
-    def _refuse_shape(self, n: int, shape: tuple) -> None:
-        raise ShapeError(f"ode.solver: {origin(self.f)} returned shape {tuple(shape)} for a state of shape ({n},)")
-
-    def _refuse(self, report: Any, single: bool) -> None:
-        at = report[3].argmax(0)  # the first time saved after the failure has the status; later ones keep it
-        failed = plain_np.flatnonzero(report[3, -1] > 0)
-        k = int(failed[0])
-        t, status = report[0, at[k], k], report[3, at[k], k]
-        who = "" if single else f"sample {k} of {report.shape[-1]} ({len(failed)} failed): "
-        raise ConvergenceError(
-            f"ode.solver: {who}{origin(self.f)} was solved until t = {t:.6g}: {REASONS[status].format(most=self.control.most_steps)}. "
-            "on_failure='nan' returns nan for what is missing"
+    def _refuse_slope(self, n: int, count: int, shape: tuple) -> None:
+        if shape != (n,):
+            raise ShapeError(f"ode.solver: {origin(self.f)} returned shape {tuple(shape)} for a state of shape ({n},)")
+        raise ArgumentError(
+            f"ode.solver: {origin(self.f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
+            "dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: solve(y0, theta)"
         )
 
-
-class ArgumentLayout:
-    """How the arguments of one trajectory are made of its numbers.
-
-    Leaves that hold no real number, such as integers and functions, are constants of the code."""
-
-    def __init__(self, args: tuple, single: bool):
-        self.shapes: list = []  # of each leaf of one sample; None: a constant
-        self.constants: list = []
-        self.tree = tree_map(lambda x: self._added(x, single), args)
-        self.key = f"{self.tree!r} {self.shapes}"
-
-    def _added(self, x: Any, single: bool) -> int:
-        shape = tuple(layout_of(x).shape) if hasattr(x, "shape") else ()
-        self.shapes.append((shape if single else shape[:-1]) if is_real(x) else None)
-        self.constants.append(None if is_real(x) else x)
-        return len(self.shapes) - 1
-
-    def restored(self, numbers: Any) -> Any:
-        """Return the arguments, with the numbers in place."""
-        sizes = [0 if s is None else math.prod(s) for s in self.shapes]
-        ends = plain_np.cumsum(sizes)
-
-        def leaf(k: int) -> Any:
-            shape, last = self.shapes[k], ends[k]
-            if shape is None:
-                return self.constants[k]
-            return numbers[last - sizes[k] : last].reshape(shape) if shape else numbers[last - 1]
-
-        return tree_map(leaf, self.tree)
-
-
-def real_array(x: Any) -> Any:
-    """Return an argument as an array of float64."""
-    x = np.asarray(x)
-    dtype = layout_of(x).dtype
-    if dtype.kind not in "fiub":
-        raise ArgumentError(f"ode.solver: states and arguments are real; one has dtype {dtype}")
-    return x if dtype == float else x.astype(float)
-
-
-def stacked_samples(arrays: list) -> Any:
-    """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
-    shapes = [layout_of(x).shape or (1,) for x in arrays]
-    rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
-    counts = [layout_of(x).shape[1] for x in rows]
-    batch = max(counts)
-    for x, count in zip(arrays, counts, strict=True):
-        if count not in (1, batch):
-            raise ShapeError(
-                f"ode.solver: y0 and the arguments have {count} and {batch} samples (shape {tuple(layout_of(x).shape)}). With y0 (n, B) the "
-                "last axis of each array is that of the samples; give an array that all samples share as theta[..., None]"
-            )
-    return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
-
-
-def intervals_of(save_at: Any, t0: Any) -> tuple:
-    """Return the saved times, and the intervals that they end, (2, N)."""
-    if save_at is None:
-        raise ArgumentError("ode.solver: give the times of the result, save_at=, to the solver or to the call")
-    times = np.reshape(real_array(save_at), (-1,))
-    starts = np.concatenate([times[:1] if t0 is None else np.reshape(real_array(t0), (1,)), times[:-1]])
-    lengths = value(times) - value(starts)
-    if not len(lengths) or not np.isfinite(lengths).all() or not ((lengths >= 0).all() or (lengths <= 0).all()):
-        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {value(starts)[:1]} and {value(times)}")
-    return plain_times(times), np.stack([starts, times])
-
-
-def plain_times(times: Any) -> Any:
-    times = plain_np.array(value(times))
-    times.flags.writeable = False
-    return times
-
-
-def is_real(x: Any) -> bool:
-    """Return whether an argument is a number or array of the kernel: floats, and arrays of integers."""
-    return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "i", "u")
-
-
-def fills_first(f: Callable, count: int) -> bool:
-    """Return whether f is f(dy, t, y, ...), which fills dy, and not f(t, y, ...)."""
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):
-        return False
-    for given, found in ((2 + count, False), (3 + count, True)):
-        try:
-            signature.bind(*[None] * given)
-        except TypeError:
-            continue
-        return found
-    raise ArgumentError(f"ode.solver: {origin(f)} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call")
+    def _refuse(self, report: Any, single: bool) -> None:
+        """Raise for the first trajectory that failed; its status and time stay until the end."""
+        failed = np.flatnonzero(report[3, -1] > 0)
+        k, count = int(failed[0]), report.shape[-1]
+        at = report[3, :, k].argmax()
+        why = REASONS[report[3, at, k]].format(most=self.control.most_steps)
+        who = "" if single else f"sample {k} of {count} ({len(failed)} failed): "
+        raise ConvergenceError(
+            f"ode.solver: {who}{origin(self.f)} was solved until t = {report[0, at, k]:.6g}: {why}. "
+            "on_failure='nan' returns nan for what is missing"
+        )
 
 
 def solver(
@@ -289,7 +194,7 @@ def solver(
         raise ArgumentError(f"ode.solver: method={method!r}; it is one of {[*METHODS]}")
     if on_failure not in ("raise", "nan"):
         raise ArgumentError(f"ode.solver: on_failure={on_failure!r}; it is 'raise' or 'nan'")
-    atol = plain_np.asarray(atol, float)
+    atol = np.asarray(atol, float)
     if not (rtol > 0 and (atol >= 0).all() and max_steps >= 1 and (first_step is None or first_step > 0)):
         raise ArgumentError("ode.solver: rtol and first_step are above 0, atol is not below 0, and max_steps is at least 1")
     control = StepControl(float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps))

@@ -11,7 +11,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import tapegrad as tg
+from .._transforms.tape import value
+from ..kernels import while_loop
 
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
 PROPORTIONAL, INTEGRAL = 0.14, 0.08  # exponents of this error and of the one before
@@ -51,12 +52,12 @@ def save_interval(take: Callable, f: Callable, control: StepControl, carry: tupl
 
     The carry is the state, the size of the next step, the logarithm of the last error, the numbers of
     accepted and rejected steps, and the status."""
-    a, b = tg.value(start), tg.value(end)
+    a, b = value(start), value(end)
     length, way = np.abs(b - a), np.where(b < a, -1.0, 1.0)
     by_start, by_end = start - a, end - b  # zero, with a derivative
     y, size, *rest = carry
     slope = f(start, y)
-    size = tg.value(np.where(size > 0.0, size, control.first_size(y, slope, length)))
+    size = value(np.where(size > 0.0, size, control.first_size(y, slope, length)))
 
     def going(c: tuple) -> Any:
         at, _, _, _, _, accepted, rejected, status = c
@@ -70,7 +71,7 @@ def save_interval(take: Callable, f: Callable, control: StepControl, carry: tupl
         h = way * taken + share * (by_end - by_start)
         t = a + way * at + (1.0 - part) * by_start + part * by_end
         new, error, new_slope = take(f, t, y, slope, h)
-        found = np.log(tg.value(control.error(error, y, new)))
+        found = np.log(value(control.error(error, y, new)))
         good = found <= 0.0
         change = np.exp(np.where(good, INTEGRAL * last_error - PROPORTIONAL * found, -0.2 * found))
         next_size = taken * np.clip(SAFETY * change, LEAST, np.where(good, MOST, 1.0))
@@ -91,7 +92,7 @@ def save_interval(take: Callable, f: Callable, control: StepControl, carry: tupl
         )
 
     before = rest[1] + rest[2]
-    c = tg.kernels.while_loop(going, body, (0.0 * length, y, slope, size, *rest), control.most_steps)
+    c = while_loop(going, body, (0.0 * length, y, slope, size, *rest), control.most_steps)
     return a + way * c[0], (c[1], c[3], *c[4:])
 
 

@@ -32,7 +32,7 @@ FLOORS = [
         "kernels",
     ],
     ["optimize.", "replay.", "_scipy."],
-    ["operators", "sparse.", "_debug.", "statespace."],
+    ["operators", "sparse.", "_debug.", "statespace.", "ode."],
     ["__init__"],
 ]
 

@@ -1,8 +1,9 @@
 """Operations that have a meaning for derivatives only: `times0` and `primal`.
 
-`times0` is the product of a tangent with a derivative that may be nan where the tangent is zero. An example is the derivative of x**n with respect to n where x < 0, for a direction that does not change n.
-The product remains one operation until all derivatives have been taken (`expanded`), because a zero tangent
-may have a nonzero derivative."""
+`times0` is the product of a tangent with a derivative that may be nan where the tangent is zero. An example
+is the derivative of x**n with respect to n where x < 0, for a direction that does not change n. The product
+remains one operation until all derivatives have been taken (`expanded`), because a zero tangent may have a
+nonzero derivative."""
 
 from collections.abc import Callable
 from typing import Any
