@@ -70,7 +70,7 @@ def kernel_rows(y0: Any, args: tuple) -> tuple:
     y0 = real_array(y0)
     shape = layout_of(y0).shape
     if len(shape) not in (1, 2):
-        raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,) for one trajectory, (n, B) for B of them")
+        raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,), or (n, B) for B trajectories")
     arrays = [y0, *[real_array(a) for a in leaves(args) if is_real(a)]]
     if len(shape) == 2:
         return stacked_samples(arrays), shape[0]
@@ -92,18 +92,62 @@ def stacked_samples(arrays: list) -> Any:
     return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
 
 
-def intervals_of(save_at: Any, t0: Any) -> tuple:
-    """Return the saved times, and the intervals that they end, (2, N)."""
-    if save_at is None:
-        raise ArgumentError("ode.solver: give the times of the result, save_at=, to the solver or to the call")
-    ends = np.reshape(real_array(save_at), (-1,))
-    starts = np.concatenate([ends[:1] if t0 is None else np.reshape(real_array(t0), (1,)), ends[:-1]])
-    times, lengths = plain_np.array(value(ends)), value(ends) - value(starts)
-    ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
-    if not ordered or not np.isfinite(lengths).all():
-        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {value(starts)[:1]} and {times}")
+class Intervals:
+    """The intervals between the saved times and the times of doses.
+
+    A datum is the start and the end of an interval, and what is added to the state at its start."""
+
+    def __init__(self, save_at: Any, t0: Any, doses: Any = None, n: int = 0):
+        if save_at is None:
+            raise ArgumentError("ode.solver: give the times of the result, save_at=, to solver or call")
+        ends = np.reshape(real_array(save_at), (-1,))
+        first = ends[:1] if t0 is None else np.reshape(real_array(t0), (1,))
+        self.times = plain_times(ends)
+        self.saved: Any = None  # the intervals that end at a saved time, if not all do
+        check_order(plain_times(first), self.times)
+        if doses is None:
+            self.data = np.stack([np.concatenate([first, ends[:-1]]), ends])
+        else:
+            self.data = self._with_doses(first, ends, n, *doses)
+
+    def _with_doses(self, first: Any, ends: Any, n: int, at: Any, amounts: Any) -> Any:
+        at, amounts = np.reshape(real_array(at), (-1,)), real_array(amounts)
+        shape, where = tuple(layout_of(amounts).shape), plain_times(at)
+        count = len(where)
+        if shape[:2] != (n, count) or len(shape) > 3:
+            raise ShapeError(
+                f"ode.solver: doses=(times, amounts): amounts have shape {shape}; for {count} times they are "
+                f"({n}, {count}), or ({n}, {count}, B)"
+            )
+        way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
+        if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
+            raise DataError(f"ode.solver: a dose at {where} is not finite, or before the time of y0")
+        order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
+        order = order[: int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1]  # up to the last saved time
+        self.saved = plain_np.flatnonzero(order < len(self.times))
+        number = plain_np.concatenate([[count], order[:-1] - len(self.times)])  # of the dose at the start; else `count`
+        number = plain_np.where(number < 0, count, number)
+        added = np.concatenate([amounts, plain_np.zeros((n, 1, *shape[2:]))], 1)[:, number]
+        grid = np.concatenate([ends, at])[order]
+        limits = np.stack([np.concatenate([first, grid[:-1]]), grid])
+        if len(shape) == 3:
+            limits = np.broadcast_to(limits[:, :, None], (2, len(order), shape[2]))
+        return np.concatenate([limits, added])
+
+
+def plain_times(times: Any) -> Any:
+    """Return a copy of the times without derivatives."""
+    times = plain_np.array(value(times))
     times.flags.writeable = False
-    return times, np.stack([starts, ends])
+    return times
+
+
+def check_order(first: Any, times: Any) -> None:
+    """Raise if the times do not rise or fall from the first one."""
+    lengths = plain_np.diff(times, prepend=first)
+    ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
+    if not ordered or not plain_np.isfinite(lengths).all():
+        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")
 
 
 def fills_first(f: Callable, count: int, name: str) -> bool:

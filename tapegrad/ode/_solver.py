@@ -1,4 +1,4 @@
-"""solver: a right-hand side becomes a compiled, differentiable solver for one or thousands of trajectories."""
+"""solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with derivatives."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from .._core.primitive import layout_of
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, fills_first, intervals_of, kernel_rows
+from ._arguments import ArgumentLayout, Intervals, fills_first, kernel_rows
 from ._rosenbrock import rosenbrock_step
 from ._steps import NOT_FINITE, STEP_LIMIT, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
@@ -20,7 +20,7 @@ METHODS = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
 REPORTED = 4  # rows of a step's output after the state: time, accepted and rejected steps, status
 REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
-    TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up there, or f may jump",
+    TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
     NOT_FINITE: "f is not finite there, however small the step",
 }
 
@@ -57,25 +57,27 @@ class Solver:
 
     def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, nan: bool):
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
-        self.given = None if save_at is None else intervals_of(save_at, None)
+        self.given = None if save_at is None else Intervals(save_at, None)
         self.kernels: dict = {}
 
     def __repr__(self) -> str:
         return f"<ode.solver of {origin(self.f)}, {self.method}>"
 
-    def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None) -> Solution:
+    def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
         theta, n = kernel_rows(y0, args)
         single = layout_of(theta).ndim == 1
-        if save_at is None is t0 and self.given is not None:
-            times, intervals = self.given
+        if save_at is None is t0 and doses is None and self.given is not None:
+            intervals = self.given
         else:
-            times, intervals = intervals_of(self.save_at if save_at is None else save_at, t0)
-        found = self._kernel(n, args, single).path(theta, intervals)
+            intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
+        found = self._kernel(n, args, single).path(theta, intervals.data)
+        if intervals.saved is not None:
+            found = found[:, intervals.saved]
         report = value(found)[n:]
         if not self.nan and (report[3] > 0).any():
-            self._refuse(np.asarray(report).reshape(REPORTED, len(times), -1), single)
-        return Solution(found[:n], times, report[3, -1] == 0, report[1, -1], report[2, -1])
+            self._refuse(np.asarray(report).reshape(REPORTED, len(intervals.times), -1), single)
+        return Solution(found[:n], intervals.times, report[3, -1] == 0, report[1, -1], report[2, -1])
 
     def _kernel(self, n: int, args: tuple, single: bool) -> Any:
         """Return the kernel for states and arguments of these shapes."""
@@ -163,9 +165,11 @@ def solver(
     Returns
     -------
     callable
-        ``solve(y0, *args, save_at=None, t0=None)`` returns a `Solution`. y0 is (n,), or (n, B) for B
-        trajectories; then the last axis of each array in args is that of the trajectories too. Numbers are
-        shared. `t0` is the time of y0, by default the first of `save_at`. args may be trees.
+        ``solve(y0, *args, save_at=None, t0=None, doses=None)`` returns a `Solution`. y0 is (n,), or (n, B)
+        for B trajectories; then the last axis of each array in args is that of the trajectories too. Numbers
+        are shared. args may be trees. `t0` is the time of y0, by default the first of `save_at`. `doses` is a
+        pair of times (K,) and amounts (n, K) or (n, K, B), which are added to the state at these times. A
+        state saved at the time of a dose is that before it.
 
     Raises
     ------

@@ -107,6 +107,8 @@ def trajectory(f: Callable, take: Callable, control: StepControl, n: int, argume
 
     def step(carry: tuple, theta: Any, interval: Any) -> tuple:
         given = arguments(theta[n:])
+        if len(interval) > 2:
+            carry = (carry[0] + interval[2:], *carry[1:])
         t, carry = save_interval(take, lambda t, y: f(t, y, given), control, carry, interval[0], interval[1])
         y, *_, accepted, rejected, status = carry
         y = np.where(status == STEPS_DONE, y, np.nan)

@@ -228,3 +228,45 @@ def test_a_derivative_of_a_captured_number_is_not_lost_in_silence():
 
 def test_no_samples():
     assert solver()(np.ones((2, 0)), np.ones((2, 0))).y.shape == (2, 3, 0)
+
+
+# --- doses ---
+
+
+def decayed(t, doses, rate):
+    """y' = -rate y from 0: the sum of what is left of each dose given before t."""
+    times, amounts = doses
+    return sum((np.exp(-rate * (t - s)) * a if s < t else 0.0 * a) for s, a in zip(times, amounts.T, strict=True))
+
+
+def test_doses():
+    """One at the start, one at a saved time (saved before it), one between, two at once, one after the end."""
+    times, amounts = np.array([0.0, 1.0, 1.5, 1.5, 3.0]), np.arange(1.0, 11.0).reshape(2, 5)
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 1.0, 1.6, 2.5], rtol=1e-10, atol=1e-12)
+    found = solve(np.zeros(2), 0.7, doses=(times, amounts))
+    assert found.y.shape == (2, 4) and found.success
+    np.testing.assert_allclose(found.y.T, [decayed(t, (times, amounts), 0.7) for t in found.t], rtol=1e-8, atol=1e-12)
+    backwards = solve(found.y[:, -1], 0.7, save_at=[2.5, 1.6], doses=(np.array([1.9]), np.ones((2, 1))))
+    np.testing.assert_allclose(backwards.y[:, 1], found.y[:, -1] * np.exp(0.7 * 0.9) + np.exp(0.7 * 0.3), rtol=1e-8)
+
+
+def test_derivatives_by_doses():
+    times, amounts = np.array([0.0, 1.0, 1.5]), np.array([[2.0, 1.0, 3.0]])
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 2.0], rtol=1e-10, atol=1e-12)
+    end = lambda s, a, k: solve(np.zeros(1), k, doses=(s, a)).y[0, 1]
+    by_time, by_amount, by_rate = tg.grad(end, (0, 1, 2))(times, amounts, 0.7)
+    left = np.exp(-0.7 * (2.0 - times))
+    np.testing.assert_allclose(by_amount, left[None], rtol=1e-8)
+    np.testing.assert_allclose(by_time[1:], (0.7 * amounts[0] * left)[1:], rtol=1e-7)
+    np.testing.assert_allclose(by_rate, -((2.0 - times) * amounts[0] * left).sum(), rtol=1e-7)
+
+
+def test_doses_of_a_batch():
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 2.0], rtol=1e-10, atol=1e-12)
+    amounts, rates = np.arange(6.0).reshape(1, 2, 3), np.array([0.3, 0.7, 1.1])
+    y = solve(np.zeros((1, 3)), rates, doses=([0.5, 1.0], amounts)).y[0, -1]
+    np.testing.assert_allclose(y, amounts[0, 0] * np.exp(-1.5 * rates) + amounts[0, 1] * np.exp(-rates), rtol=1e-7)
+    with pytest.raises(ShapeError, match=r"\(1, 2\), or \(1, 2, B\)"):
+        solve(np.zeros(1), 0.7, doses=([0.5, 1.0], np.ones(2)))
+    with pytest.raises(DataError, match="before the time of y0"):
+        solve(np.zeros(1), 0.7, doses=([-0.5], np.ones((1, 1))))
