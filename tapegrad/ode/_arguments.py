@@ -8,6 +8,7 @@ from typing import Any
 import numpy as plain_np
 
 from .. import numpy as np
+from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
 from .._core.trees import leaves, tree_map
@@ -58,7 +59,8 @@ def is_real(x: Any) -> bool:
 
 def real_array(x: Any) -> Any:
     """Return an argument as an array of float64."""
-    x = np.asarray(x)
+    if not hasattr(x, "dtype"):
+        x = np.asarray(x)
     dtype = layout_of(x).dtype
     if dtype.kind not in "fiu":
         raise ArgumentError(f"ode.solver: states, arguments and times are real; one has dtype {dtype}")
@@ -71,10 +73,16 @@ def kernel_rows(y0: Any, args: tuple) -> tuple:
     shape = layout_of(y0).shape
     if len(shape) not in (1, 2):
         raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,), or (n, B) for B trajectories")
-    arrays = [y0, *[real_array(a) for a in leaves(args) if is_real(a)]]
+    xp = xp_of(layout_of(y0))
+    arrays = [y0, *[in_library(xp, real_array(a)) for a in leaves(args) if is_real(a)]]
     if len(shape) == 2:
         return stacked_samples(arrays), shape[0]
     return np.concatenate([np.reshape(x, (-1,)) for x in arrays]), shape[0]
+
+
+def in_library(xp: Any, x: Any) -> Any:
+    """Return x in the library of the state, if it is a plain array of NumPy."""
+    return xp.asarray(x) if xp is not plain_np and isinstance(x, (plain_np.ndarray, plain_np.generic)) else x
 
 
 def stacked_samples(arrays: list) -> Any:

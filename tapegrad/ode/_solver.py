@@ -6,12 +6,13 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.primitive import layout_of
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, Intervals, fills_first, kernel_rows
+from ._arguments import ArgumentLayout, Intervals, fills_first, in_library, kernel_rows
 from ._rosenbrock import rosenbrock_step
 from ._steps import NOT_FINITE, STEP_LIMIT, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
@@ -71,12 +72,13 @@ class Solver:
             intervals = self.given
         else:
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
-        found = self._kernel(n, args, single).path(theta, intervals.data)
+        data = in_library(xp_of(layout_of(theta)), intervals.data)
+        found = self._kernel(n, args, single).path(theta, data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
         report = value(found)[n:]
         if not self.nan and (report[3] > 0).any():
-            self._refuse(np.asarray(report).reshape(REPORTED, len(intervals.times), -1), single)
+            self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
         return Solution(found[:n], intervals.times, report[3, -1] == 0, report[1, -1], report[2, -1])
 
     def _kernel(self, n: int, args: tuple, single: bool) -> Any:

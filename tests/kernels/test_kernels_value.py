@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+import scipy.special
 
 import tapegrad as tg
 from tapegrad import kernels
@@ -49,3 +50,14 @@ def test_value_in_the_carry_of_a_loop():
 def test_outside_a_kernel_function_nothing_has_changed():
     assert tg.value("text") == "text"
     assert tg.grad(lambda x: x * tg.value(x))(3.0) == 3.0
+
+
+def test_a_kernel_made_inside_a_transform():
+    """The transform has replaced NumPy's names by tapegrad's; in a kernel function they mean NumPy again."""
+
+    def f(x):
+        return np.linalg.norm(np.array([x, 2 * x])) * scipy.special.gammaln(x)
+
+    made = kernels.map(f)
+    inside = tg.grad(lambda x: kernels.map(f)(x).sum())(X)
+    np.testing.assert_array_equal(inside, tg.grad(lambda x: made(x).sum())(X))

@@ -2,6 +2,7 @@
 
 import numpy as np
 import pytest
+from _cuda_host import array_library  # noqa: F401
 
 import tapegrad as tg
 from tapegrad import ode
@@ -270,3 +271,30 @@ def test_doses_of_a_batch():
         solve(np.zeros(1), 0.7, doses=([0.5, 1.0], np.ones(2)))
     with pytest.raises(DataError, match="before the time of y0"):
         solve(np.zeros(1), 0.7, doses=([-0.5], np.ones((1, 1))))
+
+
+# --- devices, and solvers made inside a transform ---
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_arrays_of_a_device(cupy, method):
+    """The kernel as CUDA C; its numbers are those of the processor."""
+    solve = solver(method=method, rtol=1e-6)
+    Y, K = Y0[:, None] * np.array([0.5, 1.0, 2.0]), RATES[:, None] * np.ones(3)
+    found = solve(cupy.asarray(Y), cupy.asarray(K))
+    np.testing.assert_allclose(found.y.get(), solve(Y, K).y, rtol=1e-12)
+    g = tg.grad(lambda k: (solve(cupy.asarray(Y), k).y[:, -1] ** 2).sum())(cupy.asarray(K))
+    np.testing.assert_allclose(g.get(), tg.grad(lambda k: (solve(Y, k).y[:, -1] ** 2).sum())(K), rtol=1e-12)
+
+
+def test_a_solver_made_inside_a_transform():
+    A = np.array([[-1.0, 0.5], [0.2, -0.7]])
+
+    def f(t, y, k):
+        return np.array([k * (A[0] @ y), np.linalg.norm(A[1]) * y[1]])
+
+    def inside(k):
+        return solver(f)(Y0, k).y[0, -1]
+
+    outside = solver(f)
+    assert tg.grad(inside)(0.7) == tg.grad(lambda k: outside(Y0, k).y[0, -1])(0.7)
