@@ -46,7 +46,6 @@ COUPLING = (
         -54.66780262877968, -9.48861652309627,
     ),
 )  # fmt: skip
-UNROLLED = 8  # states up to which each stage solves with W; beyond, W is inverted once
 
 
 def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
@@ -54,7 +53,6 @@ def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
     n = len(y)
     by_time = jvp(f, (t, y), (1.0, None))[1]
     W = np.eye(n) - h * GAMMA * jacobian(lambda y: f(t, y), mode="forward")(y)
-    inverse = np.linalg.inv(W) if n > UNROLLED else None
     ks: list = []
     new = y
     for i, couplings in enumerate(COUPLING):
@@ -68,6 +66,6 @@ def rosenbrock_step(f: Callable, t: Any, y: Any, slope: Any, h: Any) -> tuple:
         if i < len(TIME_WEIGHTS):
             right = right + h * h * TIME_WEIGHTS[i] * by_time
         right = GAMMA * right
-        ks.append(np.linalg.solve(W, right) if inverse is None else inverse @ right)
+        ks.append(np.linalg.solve(W, right))
     new = new + ks[-1]
     return new, ks[-1], f(t + h, new)

@@ -4,6 +4,7 @@ tolerances."""
 import numpy as np
 import pytest
 import scipy.integrate
+import scipy.linalg
 
 import tapegrad as tg
 
@@ -147,6 +148,20 @@ def test_rodas5p(name):
 @pytest.mark.parametrize("name", ["A5", "B1"])
 def test_rodas5p_where_tsitouras_serves(name):
     check(EXPLICIT[name], "rodas5p", "DOP853")
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_matrices_that_are_not_unrolled(method):
+    """Heat in a rod of 12 cells, by the exponential of its matrix; the derivative is that of a scaled time."""
+    A = np.diag(np.full(11, 1.0), -1) - 2 * np.eye(12) + np.diag(np.full(11, 1.0), 1)
+    solve = tg.ode.solver(lambda t, y, k: k * (A @ y), method, save_at=[0.0, 2.0], rtol=RTOL, atol=1e-12)
+    y0 = np.sin(np.arange(12.0))
+    value, slope = tg.jvp(lambda k: solve(y0, k).y[:, -1], (1.5,), (1.0,))
+    expected = scipy.linalg.expm(3.0 * A) @ y0
+    np.testing.assert_allclose(value, expected, atol=1e-7)
+    np.testing.assert_allclose(slope, 2.0 * A @ expected, atol=1e-6)
+    gradient = tg.grad(lambda y: solve(y, 1.5).y[0, -1])(y0)
+    np.testing.assert_allclose(gradient, scipy.linalg.expm(3.0 * A)[0], atol=1e-6)
 
 
 @pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
