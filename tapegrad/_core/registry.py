@@ -34,7 +34,10 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "ode", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+PUBLIC = (
+    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing",
+    "tree",
+)  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
@@ -103,6 +106,8 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    # another library, with the first function that crosses
+    **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
