@@ -67,6 +67,8 @@ class Solver:
     def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
         theta, n = kernel_rows(y0, args)
+        if np.shape(self.control.atol) not in ((), (n,)):
+            raise ShapeError(f"ode.solver: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
         single = layout_of(theta).ndim == 1
         if save_at is None is t0 and doses is None and self.given is not None:
             intervals = self.given

@@ -44,7 +44,7 @@ class StepControl(NamedTuple):
         scale = self.atol + self.rtol * np.abs(y)
         a, b = [np.sqrt(((x / scale) ** 2).sum() / len(y)) for x in (y, slope)]
         guess = np.where((a < 1e-5) | (b < 1e-5), 1e-6, 0.01 * a / b)
-        return np.where(guess > 0.0, np.minimum(guess, length), length)  # nan is not above 0
+        return np.where(guess > 0.0, guess, length)  # nan is not above 0
 
 
 def save_interval(take: Callable, f: Callable, control: StepControl, carry: tuple, start: Any, end: Any) -> tuple:

@@ -87,6 +87,16 @@ def test_numbers_are_shared_and_arrays_have_the_samples_last():
         both(np.ones((1, 3)), np.array([1.0, 0.5]))
 
 
+def test_a_tolerance_for_each_state():
+    """A component of size 1e-8 beside one of size 1."""
+    y0, f = np.array([1.0, 1e-8]), lambda t, y: np.stack([-y[0], y[1] * np.cos(3 * t)])
+    exact = y0 * np.exp([-2.0, np.sin(6.0) / 3])
+    error = lambda atol: np.abs(solver(f, rtol=1e-9, atol=atol)(y0).y[:, -1] / exact - 1)
+    assert error(np.array([1e-9, 1e-17])).max() < 1e-7
+    with pytest.raises(ShapeError, match=r"atol has shape \(3,\)"):
+        solver(f, atol=np.ones(3))(y0)
+
+
 def test_the_state_that_f_writes_is_its_own():
     def doubled(t, y, k):
         y *= 2.0
