@@ -34,6 +34,7 @@ FLOORS = [
     ["optimize.", "replay.", "_scipy."],
     ["operators", "sparse.", "_debug.", "statespace.", "ode.", "interop."],
     ["__init__"],
+    ["__main__"],
 ]
 
 
