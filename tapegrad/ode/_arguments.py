@@ -35,8 +35,9 @@ class ArgumentLayout:
         return len(self.shapes) - 1
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
-        """Return whether the constants are the same objects."""
-        return all([a is b for a, b in zip(self.constants, other.constants, strict=True)])
+        """Return whether the constants are the same objects, or equal numbers or texts."""
+        pairs = zip(self.constants, other.constants, strict=True)
+        return all([a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs])
 
     def restored(self, numbers: Any) -> Any:
         """Return the arguments, with the numbers in place."""
