@@ -41,7 +41,7 @@ from .costs import (
     TEXT_ELEMENT_NS,
 )
 from .interpreter.arena import Arena
-from .interpreter.blocks import InstructionBlock, block_ranges, is_whole
+from .interpreter.blocks import InstructionBlock, block_ranges, is_all
 from .interpreter.loop_rerolling import is_rolled, repeated_instructions, reroll_blocks
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, copy_with_strides, guard_holds, setting_of
 from .record.instructions import is_pure, ufunc_of
@@ -480,7 +480,7 @@ class EmittedProgram:
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
             self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
-        elif i.prim is ASSIGN and is_whole(path, at) and self.is_given_up(i.args[1], base, n):
+        elif i.prim is ASSIGN and is_all(path, at) and self.is_given_up(i.args[1], base, n):
             self.join(k, i.args[1])  # what is written becomes the buffer
             self.name[k] = args[1]
             self.moved.add(i.args[1])
@@ -492,7 +492,7 @@ class EmittedProgram:
         else:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
-            unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
+            unread = i.prim is ASSIGN and is_all(path, at) and self.shown[base][0]
             self.lines.append(
                 f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(copy_with_layout, 'u')}({args[0]})"
             )

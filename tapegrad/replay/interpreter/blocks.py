@@ -5,9 +5,11 @@ is made by running the operation on these integers.  A write goes to new places 
 afterwards."""
 
 import collections
+import ctypes
 import functools
 import itertools
 import math
+import operator
 from typing import Any
 
 import numpy as np
@@ -31,15 +33,15 @@ from ..costs import (
     TRANSFER_ROWS,
     TRANSPOSED_ELEMENTS,
     TRANSPOSED_PRODUCTS,
-    TRIP_ELEMENTS,
 )
 from ..program import GROUP, LAID, PART, Instruction, Program, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .banded import workspace_size
 from .element_rows import rows_of
-from .foreign_calls import LOOPS, blas_matrix, gemm, gemv, loop_fields, vector_of
+from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
 from .loop_rerolling import ListedRows
-from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .machine_code import CALL_ROW, IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .placed_arrays import KINDS, is_placed, run_placed
 from .small_matrices import way
 
 FIRST = frozenset(("mul", "add", "sub"))
@@ -51,20 +53,32 @@ NUMBERS = frozenset((float, int))
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
 
 
-@functools.lru_cache(4096)
-def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
-    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
-    numbers of lines, for each of these the steps of result and operands).  `forms`: (shape, strides) of the
-    places of the result and the operands, None of one place.  None where it does not go, or lines are
-    short."""
+def joined_axes(shape: tuple, forms: tuple) -> list:
+    """[elements, steps of the result and the operands] of each axis, those that are one line together joined.
+    `forms`: (shape, strides) of the places of the result and the operands, None of one place."""
     steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
     axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
     axes.sort(key=lambda axis: axis[1:], reverse=True)
-    joined: list = []  # axes, those that are one line together joined
+    joined: list = []
     for size, *step in axes:
         if joined and joined[-1][1:] == [size * s for s in step]:
             size *= joined.pop()[0]
         joined.append([size, *step])
+    return joined
+
+
+def outer_axes(joined: list, axis: list) -> tuple:
+    """(numbers of lines, for each of these the steps of result and operands), where a line goes along `axis`."""
+    outer = [other for other in joined if other is not axis]
+    outer += [[1, *[0] * (len(axis) - 1)]] * (2 - len(outer))
+    return (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+
+
+@functools.lru_cache(4096)
+def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
+    the `outer_axes`).  None where it does not go, or lines are short."""
+    joined = joined_axes(shape, forms)
     best: Any = None
     for axis in joined:
         size, to, *others = axis
@@ -74,18 +88,23 @@ def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
             row = SUMMED[name]
         else:
             continue
-        if name in LOOPS and others == [1]:
-            row = "called"
-        if (row in IN_LINES or row == "called") and (best is None or size > best[1][0]):
+        if row in IN_LINES and (best is None or size > best[1][0]):
             best = row, axis
     if best is None or len(joined) > 3:
         return None
     row, axis = best
-    outer = [other for other in joined if other is not axis]
-    if axis[0] < LINE_ELEMENTS and outer:
+    if axis[0] < LINE_ELEMENTS and len(joined) > 1:
         return None
-    outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
-    return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+    return NUMBER[row], axis[0], *outer_axes(joined, axis)
+
+
+@functools.lru_cache(4096)
+def in_calls(shape: tuple, *forms: Any) -> tuple | None:
+    """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
+    Results lie one by one, or are one."""
+    joined = joined_axes(shape, forms) or [[1, *[1] * len(forms)]]
+    axis = max([axis for axis in joined if axis[1] in (0, 1)], key=operator.itemgetter(0), default=None)
+    return None if axis is None or len(joined) > 3 else (axis[0], axis[1:], *outer_axes(joined, axis))
 
 
 def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
@@ -99,6 +118,10 @@ class InstructionKinds:
     def __init__(self, program: Program):
         self.program, self.shown = program, program.shown
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
+        code, readers = program.code, collections.Counter([a for _, i in program.code for a in i.args])
+        readers.update(program.ends)
+        # several values of which the next instruction reads one, and nobody another: value -> its instruction
+        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(code) if j.prim is PART and j.args == (k,) and readers[k] == 1}
 
     def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
         layout = self.shown[k]
@@ -110,26 +133,36 @@ class InstructionKinds:
             size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
         return size <= most
 
-    def is_truth(self, k: int) -> bool:
+    def is_whole(self, k: int, kinds: str) -> bool:
         numpys, shape, _, dtype, _ = self.shown[k]
-        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= BUFFER_ELEMENTS
+        return numpys is not False and KINDS.get(dtype, "-") in kinds and math.prod(shape) <= BUFFER_ELEMENTS
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
-        if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+        if prim is PART:
+            whole = self.several.get(args[0])
+            return whole is not None and self.is_float(k) and self.can(args[0], whole)
+        if type(prim) is not str and prim.multi:
+            return k in self.several and all([self.is_float(a) for a in args]) and is_placed(k, i, self.shown)
+        if prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
             return False
         floats = all([self.is_float(a) for a in args])
         if prim is READ or prim is ASSIGN or prim is ADD_AT:
             return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is LAID or is_move(prim) or prim.reduces == "add":
+        if prim is LAID:
             return floats and self.is_float(k)
-        if prim.reduces == "products":
-            return floats and self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        fits = all([self.is_float(a) or self.is_truth(a) for a in args]) and (self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k))
-        found = rows_of(i, self.shown) if fits else None
+        if (is_move(prim) or prim.reduces == "add") and floats:
+            return self.is_float(k)
+        if prim.reduces == "products" and floats:
+            return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
+        if not all([self.is_float(a) or self.is_whole(a, "bi") for a in args]) or not (
+            self.is_float(k, BLOCK_ELEMENTS) or self.is_whole(k, "bi")
+        ):
+            return False
+        found = rows_of(i, self.shown) if not any([self.is_whole(a, "i") for a in (k, *args)]) else None
         if found is not None:
-            return found[1] == self.is_truth(k)
-        return fits and floats and way(i, [self.shown[a][1] for a in args]) is not None
+            return found[1] == self.is_whole(k, "b")
+        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(k, i, self.shown)
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
@@ -152,8 +185,8 @@ class InstructionBlock:
         self.rows: list = []
         self.along = 0  # rows of lines
         self.listed = ListedRows() if arena.rolling else None
-        # for interpreter.small_matrices.py
-        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary
+        # for interpreter.small_matrices.py and placed_arrays.py
+        self.nothing, self.number, self.temporary, self.constant = arena.nothing, arena.number, arena.temporary, arena.taken_for_ever
         program = arena.program
         arena.release(start - 1)
         code = program.code[start:stop]
@@ -204,31 +237,80 @@ class InstructionBlock:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
+        elif to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands):
+            self.along += 1
         elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
 
+    def forms(self, places: tuple) -> Any:
+        """What `joined_axes` takes; None where some do not lie in lines."""
+        forms = [None if at.size == 1 else self.arena.form_of(at) for at in places]
+        return None if False in forms else forms
+
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
-        first, forms = [], []
-        for at in (to, *operands):
-            form = None if at.size == 1 else self.arena.form_of(at)
-            if form is False:
-                return False
-            first.append(at.item(0))
-            forms.append(form)
-        found = in_lines(name, to.shape, *forms)
+        forms = self.forms((to, *operands))
+        found = in_lines(name, to.shape, *forms) if forms is not None else None
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        first += loop_fields(name) if name in LOOPS else []
+        first = [at.item(0) for at in (to, *operands)]
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
         return True
 
+    def called(self, ufunc: Any, to: Any, *operands: Any) -> None:
+        """A ufunc, element by element; a result of which all steps are 0 gathers them."""
+        if self.listed is not None:
+            self.listed.outside("called", *operands)
+        if to.size and not self.call(ufunc, to, operands):
+            packed = [self.temporary(*to.shape) for _ in operands]
+            for at, v in zip(packed, operands, strict=True):
+                self.row("copy", at, v)
+            made = self.temporary(*to.shape)
+            self.call(ufunc, made, packed)
+            self.row("copy", to, made)
+
+    def call(self, ufunc: Any, to: Any, operands: Any) -> bool:
+        loop, forms = ufunc_loop(ufunc), self.forms((to, *operands))
+        found = in_calls(to.shape, *forms) if loop is not None and forms is not None else None
+        if found is None:
+            return False
+        size, (step, *steps), counts, outer = found
+        plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
+        self.call_row(plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer])
+        return True
+
+    def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
+        """A generalized ufunc of matrices.  The last result tells whether it was found."""
+        if self.listed is not None:
+            self.listed.outside("called", *operands)
+        places = []
+        for at in operands:
+            places.append(at if self.arena.view_of(at) is not None else self.temporary(*at.shape))
+            if places[-1] is not at:
+                self.row("copy", places[-1], at)
+        places += results
+        steps = [self.arena.view_of(at)[1] for at in places]
+        core = (len(operands[0]), *operands[-1].shape[1:]) if len(operands) > 1 else (len(operands[0]),)
+        plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
+        self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
+
+    def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
+        first, *rest = [[*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)]
+        address = np.array([ctypes.addressof(plan)], np.int64).view(np.int32).tolist()
+        self.rows.append((NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out))
+
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
-        if i.prim is LAID or i.prim is READ or is_move(i.prim):
+        if i.prim is not LAID and i.prim is not PART and i.prim.multi:
+            self.several, self.arena.at[k] = (i, at), at[0]
+            self.arena.hold(k, self.arena.held[i.args[0]])
+        elif i.prim is PART:
+            self.arena.place(k)
+            self.placed(self.arena.at[k], *self.several, i.params)
+        elif i.prim is LAID or i.prim is READ or is_move(i.prim):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
             self.written(n, k, i, at)
@@ -258,7 +340,7 @@ class InstructionBlock:
         """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
         prim, arena = i.prim, self.arena
         base, y = i.args
-        whole = is_whole(i.params["path"], i.params["at"])
+        whole = is_all(i.params["path"], i.params["at"])
         if whole and prim is ASSIGN and self.is_given_up(y, at, n):
             arena.at[k] = at[1]  # what is written becomes the buffer
             arena.hold(k, arena.held[y])
@@ -293,11 +375,12 @@ class InstructionBlock:
             elif not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        if prim.reduces == "add":
+        whole = any([arena.shown[a][3] is not None and arena.shown[a][3].kind in "bi" for a in (k, *i.args)])
+        if prim.reduces == "add" and not whole:
             self.summed(to, i, at)
             return
-        found = rows_of(i, arena.shown)
-        if prim.reduces == "products":
+        found = rows_of(i, arena.shown) if KINDS.get(arena.shown[k][3]) != "i" else None
+        if prim.reduces == "products" and not whole:
             self.matmul(to, *at)
         elif found is not None:
             made: list = []
@@ -305,8 +388,18 @@ class InstructionBlock:
                 made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
                 self.row(row, made[-1], *[self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a] for a in operands])
         else:
-            way(i, [arena.shown[a][1] for a in i.args])(self, to, i, at, arena.shown[i.args[0]])
+            by_rows = way(i, [arena.shown[a][1] for a in i.args]) if not whole else None
+            if by_rows is None:
+                self.placed(to, i, at)
+            else:
+                by_rows(self, to, i, at, arena.shown[i.args[0]])
         arena.free_temporaries()
+
+    def placed(self, to: Any, i: Instruction, at: list, part: int | None = None) -> None:
+        """The body on places.  `part`: of several results only this one is wanted."""
+        made = run_placed(self, i, at, self.arena.shown)
+        self.row("copy", to, (made if part is None else made[part]).at.reshape(to.shape))
+        self.arena.free_temporaries()
 
     def name(self, i: Instruction) -> str:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
@@ -428,7 +521,7 @@ class InstructionBlock:
             *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]),
         ]
         if self.listed is not None:
-            self.listed.add(name, TRIP_ELEMENTS + 1, [np.resize(at, TRIP_ELEMENTS + 1) for at in (to, x, y)])
+            self.listed.outside(name, x, y)
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
@@ -447,10 +540,10 @@ class InstructionBlock:
         self.rows = []
 
     def leaving(self, k: int) -> tuple:
-        """How a value leaves: (is it a number?, is it a truth?, its places)."""
-        numpys, _, strides, dtype, _ = self.arena.shown[k]
+        """How a value leaves: (is it a number?, its dtype, its places)."""
+        numpys, _, _, dtype, _ = self.arena.shown[k]
         at = self.arena.at[k]
-        return numpys is None, dtype == np.bool_, at if numpys else int(at)
+        return numpys is None, F8 if dtype is None else dtype, at if numpys else int(at)
 
     def __call__(self, memory: "ArenaMemory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
@@ -463,15 +556,14 @@ class InstructionBlock:
         return tuple([leaving_value(memory.arena, *way) for way in ways])
 
 
-def leaving_value(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
+def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
     if number:
-        v = arena[at]
-        return np.bool_(v) if truth else v
+        return dtype.type(arena[at])
     v = view.copy(order="K") if view is not None else arena[at]
-    return v.astype(bool) if truth else v
+    return v if dtype is F8 else v.astype(dtype)
 
 
-def is_whole(path: tuple, at: Any) -> bool:
+def is_all(path: tuple, at: Any) -> bool:
     """Is all of the buffer written?"""
     return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
 

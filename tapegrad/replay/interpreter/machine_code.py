@@ -76,7 +76,7 @@ FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the ar
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
-ROW, SHORT_ROW = 16, 6  # fields of rows of FUNCTIONS and of loops; of others
+ROW, SHORT_ROW, CALL_ROW = 16, 6, 19  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
 # addresses of its code and of its bases follow from field 6 on.)
 
@@ -228,7 +228,7 @@ def interpreter_text() -> str:
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+        widths.append(f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,
