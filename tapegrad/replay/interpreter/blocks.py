@@ -264,13 +264,15 @@ class InstructionBlock:
         """A ufunc, element by element; a result of which all steps are 0 gathers them."""
         if self.listed is not None:
             self.listed.outside("called", *operands)
-        if to.size and not self.call(ufunc, to, operands):
-            packed = [self.temporary(*to.shape) for _ in operands]
-            for at, v in zip(packed, operands, strict=True):
+        if not to.size or self.call(ufunc, to, operands):
+            return
+        packed = [self.temporary(*to.shape) if any(at.strides) else at for at in (to, *operands)]
+        for at, v in zip(packed[1:], operands, strict=True):
+            if at is not v:
                 self.row("copy", at, v)
-            made = self.temporary(*to.shape)
-            self.call(ufunc, made, packed)
-            self.row("copy", to, made)
+        self.call(ufunc, packed[0], packed[1:])
+        if packed[0] is not to:
+            self.row("copy", to, packed[0])
 
     def call(self, ufunc: Any, to: Any, operands: Any) -> bool:
         loop, forms = ufunc_loop(ufunc), self.forms((to, *operands))
