@@ -405,7 +405,7 @@ class CachedProgram:
         if wanted:
             with scope_block():
                 CollectorPause()
-                self.emitted = emitter.EmittedProgram(program, True)
+                self.emitted = emitter.compiled_program(program)
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
@@ -477,6 +477,7 @@ class CachedProgram:
             "as bound calls"
             if self.emitted is None
             else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+            + load(EMITTER).describe_calls(self.emitted)
         )
         way = "as one CUDA graph" if self.graph is not None else way
         way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""

@@ -13,7 +13,7 @@ from tapegrad._core.trees import leaves
 from tapegrad.ops.declare import ComposedScalar, signature_of
 from tapegrad.replay import form as _form
 from tapegrad.replay.interpreter import arena as _arena
-from tapegrad.replay.interpreter import blocks
+from tapegrad.replay.interpreter import blocks, instruction_kinds
 from tapegrad.replay.interpreter.arena import arena_view, view_steps
 from tapegrad.replay.interpreter.element_rows import rows_of
 from tapegrad.replay.interpreter.foreign_calls import LOOPED, ufunc_loop
@@ -25,7 +25,7 @@ X = np.array([0.3, 0.7, 1.2, 0.4])
 
 @pytest.fixture(autouse=True)
 def blocks_that_do_not_pay(monkeypatch):
-    monkeypatch.setattr(blocks, "TRANSFER_ROWS", 0)
+    monkeypatch.setattr(instruction_kinds, "TRANSFER_ROWS", 0)
 
 
 def blocked(f, *points, inside=None):

@@ -6,10 +6,8 @@ afterwards."""
 
 import collections
 import ctypes
-import functools
 import itertools
 import math
-import operator
 from typing import Any
 
 import numpy as np
@@ -17,159 +15,29 @@ import numpy as np
 from ..._core.arrays import F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import region
-from ...ops.shaping import copy
 from ..costs import (
     BLAS_MATRIX_PRODUCTS,
     BLAS_VECTOR_PRODUCTS,
-    BLOCK_ELEMENTS,
-    BLOCK_MATRICES,
-    BLOCK_PRODUCTS,
-    BLOCK_ROWS,
     BOX_ELEMENTS,
-    BUFFER_ELEMENTS,
-    COPIED_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
-    TRANSFER_ROWS,
     TRANSPOSED_ELEMENTS,
     TRANSPOSED_PRODUCTS,
 )
-from ..program import GROUP, LAID, PART, Instruction, Program, copy_with_strides
+from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .banded import workspace_size
-from .element_rows import rows_of
 from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
+from .instruction_kinds import InstructionKinds, is_exact, is_move
+from .line_layouts import in_calls, in_lines
 from .loop_rerolling import ListedRows
-from .machine_code import CALL_ROW, IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
-from .placed_arrays import KINDS, is_placed, run_placed
+from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
+from .placed_arrays import run_placed
 from .small_matrices import way
 
 FIRST = frozenset(("mul", "add", "sub"))
 END = math.inf
-UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
-NUMBERS = frozenset((float, int))
-
-
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
-
-
-def joined_axes(shape: tuple, forms: tuple) -> list:
-    """[elements, steps of the result and the operands] of each axis, those that are one line together joined.
-    `forms`: (shape, strides) of the places of the result and the operands, None of one place."""
-    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
-    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
-    axes.sort(key=lambda axis: axis[1:], reverse=True)
-    joined: list = []
-    for size, *step in axes:
-        if joined and joined[-1][1:] == [size * s for s in step]:
-            size *= joined.pop()[0]
-        joined.append([size, *step])
-    return joined
-
-
-def outer_axes(joined: list, axis: list) -> tuple:
-    """(numbers of lines, for each of these the steps of result and operands), where a line goes along `axis`."""
-    outer = [other for other in joined if other is not axis]
-    outer += [[1, *[0] * (len(axis) - 1)]] * (2 - len(outer))
-    return (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
-
-
-@functools.lru_cache(4096)
-def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
-    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
-    the `outer_axes`).  None where it does not go, or lines are short."""
-    joined = joined_axes(shape, forms)
-    best: Any = None
-    for axis in joined:
-        size, to, *others = axis
-        if to == 1 and {0, 1}.issuperset(others):
-            row = f"{name} {''.join(map(str, others))}"
-        elif to == 0 and name in SUMMED and set(others) == {1}:
-            row = SUMMED[name]
-        else:
-            continue
-        if row in IN_LINES and (best is None or size > best[1][0]):
-            best = row, axis
-    if best is None or len(joined) > 3:
-        return None
-    row, axis = best
-    if axis[0] < LINE_ELEMENTS and len(joined) > 1:
-        return None
-    return NUMBER[row], axis[0], *outer_axes(joined, axis)
-
-
-@functools.lru_cache(4096)
-def in_calls(shape: tuple, *forms: Any) -> tuple | None:
-    """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
-    Results lie one by one, or are one."""
-    joined = joined_axes(shape, forms) or [[1, *[1] * len(forms)]]
-    axis = max([axis for axis in joined if axis[1] in (0, 1)], key=operator.itemgetter(0), default=None)
-    return None if axis is None or len(joined) > 3 else (axis[0], axis[1:], *outer_axes(joined, axis))
-
-
-def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
-    """Steps in places along the axes of a result."""
-    return [0] * (rank - len(shape)) + [0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)]
-
-
-class InstructionKinds:
-    """Which instructions of a program the interpreter can do."""
-
-    def __init__(self, program: Program):
-        self.program, self.shown = program, program.shown
-        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
-        code, readers = program.code, collections.Counter([a for _, i in program.code for a in i.args])
-        readers.update(program.ends)
-        # several values of which the next instruction reads one, and nobody another: value -> its instruction
-        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(code) if j.prim is PART and j.args == (k,) and readers[k] == 1}
-
-    def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
-        layout = self.shown[k]
-        size = self.sizes.get(id(layout))
-        if size is None:
-            numpys, shape, _, dtype, _ = layout
-            if dtype is None:
-                return type(self.program.constants.get(k)) in NUMBERS
-            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
-        return size <= most
-
-    def is_whole(self, k: int, kinds: str) -> bool:
-        numpys, shape, _, dtype, _ = self.shown[k]
-        return numpys is not False and KINDS.get(dtype, "-") in kinds and math.prod(shape) <= BUFFER_ELEMENTS
-
-    def can(self, k: int, i: Instruction) -> bool:
-        prim, args = i.prim, i.args
-        if prim is PART:
-            whole = self.several.get(args[0])
-            return whole is not None and self.is_float(k) and self.can(args[0], whole)
-        if type(prim) is not str and prim.multi:
-            return k in self.several and all([self.is_float(a) for a in args]) and is_placed(k, i, self.shown)
-        if prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
-            return False
-        floats = all([self.is_float(a) for a in args])
-        if prim is READ or prim is ASSIGN or prim is ADD_AT:
-            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is LAID:
-            return floats and self.is_float(k)
-        if (is_move(prim) or prim.reduces == "add") and floats:
-            return self.is_float(k)
-        if prim.reduces == "products" and floats:
-            return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        if not all([self.is_float(a) or self.is_whole(a, "bi") for a in args]) or not (
-            self.is_float(k, BLOCK_ELEMENTS) or self.is_whole(k, "bi")
-        ):
-            return False
-        found = rows_of(i, self.shown) if not any([self.is_whole(a, "i") for a in (k, *args)]) else None
-        if found is not None:
-            return found[1] == self.is_whole(k, "b")
-        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(k, i, self.shown)
-
-    def products(self, args: tuple) -> int:
-        x, y = [self.shown[a][1] for a in args]
-        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
-            return BLOCK_PRODUCTS + 1
-        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
 
 
 class InstructionBlock:
@@ -180,8 +48,8 @@ class InstructionBlock:
 
     listed: Any = None
 
-    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
-        self.arena, self.guards = arena, {}
+    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any, kinds: InstructionKinds):
+        self.arena, self.guards, self.kinds = arena, {}, kinds
         self.rows: list = []
         self.along = 0  # rows of lines
         self.listed = ListedRows() if arena.rolling else None
@@ -208,6 +76,7 @@ class InstructionBlock:
         self.second = collections.Counter([i.args[1] for k, i in code if i.reduces == "products" and len(arena.shown[k][1]) == 2])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
+        self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
         for n, (k, i) in enumerate(code, start):
             self.instruction(n, k, i)
@@ -283,6 +152,23 @@ class InstructionBlock:
         plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
         self.call_row(plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer])
         return True
+
+    def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
+        """Lines of which one is read, or written, at indices that are values."""
+        if self.listed is not None:
+            self.listed.outside(name, x, at, to)
+        lines = [self.arena.view_of(v) for v in (to, x, at)]
+        if lines[1] is None:
+            packed = self.temporary(*x.shape)
+            self.row("copy", packed, x)
+            x, lines[1] = packed, self.arena.view_of(packed)
+        if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
+            packed = self.temporary(*at.shape)
+            self.row("copy", packed, at)
+            lines[2] = self.arena.view_of(packed)
+        size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
+        if len(at):
+            self.rows.append((NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8)))
 
     def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
         """A generalized ufunc of matrices.  The last result tells whether it was found."""
@@ -377,11 +263,12 @@ class InstructionBlock:
             elif not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        whole = any([arena.shown[a][3] is not None and arena.shown[a][3].kind in "bi" for a in (k, *i.args)])
+        kinds = [self.kinds.kind(a) for a in i.args]
+        whole = "i" in kinds or "b" in kinds
         if prim.reduces == "add" and not whole:
             self.summed(to, i, at)
             return
-        found = rows_of(i, arena.shown) if KINDS.get(arena.shown[k][3]) != "i" else None
+        found = self.kinds.rows(i)
         if prim.reduces == "products" and not whole:
             self.matmul(to, *at)
         elif found is not None:
@@ -399,14 +286,14 @@ class InstructionBlock:
 
     def placed(self, to: Any, i: Instruction, at: list, part: int | None = None) -> None:
         """The body on places.  `part`: of several results only this one is wanted."""
-        made = run_placed(self, i, at, self.arena.shown)
+        made = run_placed(self, i, at, [self.kinds.kind(a) for a in i.args])
         self.row("copy", to, (made if part is None else made[part]).at.reshape(to.shape))
         self.arena.free_temporaries()
 
     def name(self, i: Instruction) -> str:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
         operands."""
-        found = rows_of(i, self.arena.shown)
+        found = self.kinds.rows(i)
         if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
             return ""
         return found[0][0][0]
@@ -552,6 +439,9 @@ class InstructionBlock:
         places, ways = memory.of(self)
         for n, v in enumerate(given):
             places[n][...] = v
+        for n in self.counts:
+            if not is_exact(given[n]):
+                return None
         answer = self.run(*self.before, memory.address)
         if answer:
             return None if answer == 1 else self.guards[answer - 2]
@@ -568,33 +458,3 @@ def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: An
 def is_all(path: tuple, at: Any) -> bool:
     """Is all of the buffer written?"""
     return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
-
-
-def is_move(prim: Any) -> bool:
-    """Does the operation but move elements, whatever they are?"""
-    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
-
-
-def block_ranges(program: Program) -> list:
-    """(start, stop) of the instructions that are worth a block, in order."""
-    if interpreter() is None:
-        return []
-    kinds = InstructionKinds(program)
-    can = [kinds.can(k, i) for k, i in program.code]
-    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
-    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
-    outside.update(program.ends)
-    found, start = [], None
-    for n, ok in enumerate([*can, False]):
-        if ok and start is None:
-            start = n
-        elif not ok and start is not None:
-            code = program.code[start:n]
-            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
-            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
-            given |= {k for k, _ in code if k in outside}
-            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
-            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
-                found.append((start, n))
-            start = None
-    return found

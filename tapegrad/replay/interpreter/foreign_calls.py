@@ -2,8 +2,8 @@
 products of matrices.
 
 The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show.  It
-gives what NumPy gives, to the bit, for ufuncs of SciPy and for matrices too.  BLAS is SciPy's, which shows its functions to Cython.  Where either
-cannot be found, other rows do the work."""
+gives what NumPy gives, to the bit, for ufuncs of SciPy and for matrices too.  BLAS is SciPy's, which shows
+its functions to Cython.  Where either cannot be found, other rows do the work, or Python does."""
 
 import ctypes
 import functools
@@ -173,6 +173,63 @@ third_end:
   br i1 %anew, label %third, label %end
 end:
   ret i64 %bad1
+}}
+"""
+
+
+class IndexedLine:
+    """A line read at indices that are values: to[j] = x[at[j]], or (`scattered`) to[at[j]] += x[j].  Fields 2 to
+    4 tell where `to`, x and the indices begin, 6 and 7 the steps of `to` and x, 5 how many places there are.
+    An index beyond them gives 1."""
+
+    def __init__(self, scattered: bool):
+        self.scattered, self.name = scattered, f"l_{'scattered' if scattered else 'gathered'}"
+
+    def text(self) -> str:
+        fields = ((1, "n"), (2, "d"), (3, "a"), (4, "b"), (5, "size"), (6, "sd"), (7, "sa"))
+        to, x = ("%at", "%j") if self.scattered else ("%j", "%at")
+        made = (
+            """%old = load double, ptr %to
+  %r = fadd double %old, %x
+  %zero = fsub double %r, %r
+  %finite = fcmp oeq double %zero, 0.0
+  """
+            if self.scattered
+            else "%r = bitcast double %x to double\n  %finite = icmp eq i64 0, 0\n  "
+        )
+        return f"""
+define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+entry:
+  {"".join([field(k, name) for k, name in fields])}br label %body
+body:
+  %j = phi i64 [ 0, %entry ], [ %j1, %next ]
+  %k = add i64 %b, %j
+  %kp = getelementptr double, ptr %arena, i64 %k
+  %index = load double, ptr %kp
+  %low = fptosi double %index to i64
+  %negative = icmp slt i64 %low, 0
+  %high = add i64 %low, %size
+  %at = select i1 %negative, i64 %high, i64 %low
+  %within = icmp ult i64 %at, %size
+  br i1 %within, label %move, label %bad
+move:
+  %dk = mul i64 {to}, %sd
+  %d1 = add i64 %d, %dk
+  %to = getelementptr double, ptr %arena, i64 %d1
+  %ak = mul i64 {x}, %sa
+  %a1 = add i64 %a, %ak
+  %from = getelementptr double, ptr %arena, i64 %a1
+  %x = load double, ptr %from
+  {made}store double %r, ptr %to
+  br i1 %finite, label %next, label %bad
+next:
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %n
+  br i1 %more, label %body, label %end
+end:
+  ret i64 0
+bad:
+  ret i64 1
 }}
 """
 

@@ -27,7 +27,7 @@ from ..costs import (
     TRIP_ROWS_LEAST,
     TRIP_ROWS_MOST,
 )
-from ..program import LAID, Instruction, Program
+from ..program import Instruction, Program
 from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
 
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}

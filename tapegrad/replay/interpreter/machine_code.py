@@ -18,7 +18,7 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, UfuncCall, blas
+from .foreign_calls import BlasCall, IndexedLine, UfuncCall, blas
 from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
@@ -71,7 +71,10 @@ PAIRED = {
     for second in seconds
 }
 IN_LINES |= {f"{name} {way}": RowFunction(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
-OUTSIDE = {"called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv")}
+OUTSIDE: dict = {
+    "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
+    "gathered": IndexedLine(False), "scattered": IndexedLine(True),
+}  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what

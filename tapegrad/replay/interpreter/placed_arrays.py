@@ -4,6 +4,7 @@ A `PlacedArray` acts as an array of NumPy.  Views, reshapes and broadcasts give 
 reduction or a scan becomes a row, or a call of NumPy's own loop (interpreter.foreign_calls.py).  A body that
 asks for a value, or calls what is not here, raises `NotPlaced`.  The operation then stays with Python."""
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -12,10 +13,11 @@ import numpy as np
 
 from ..._core.arrays import F8
 from ..._core.registry import load
-from ...ops import piecewise, products, reductions
+from ...ops import piecewise, products, reductions, sorting
+from ...ops.einsum import contract
 from ...ops.linalg import factorizations, hermitian
 from ...ops.linalg.hermitian import tolerance
-from ..costs import MATRIX_UNKNOWNS, WRITTEN_OUT_PRODUCTS
+from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, WRITTEN_OUT_PRODUCTS
 from ..record.instructions import is_pure
 from ..record.settings_keys import settings_key
 from .foreign_calls import ufunc_loop
@@ -38,13 +40,29 @@ SPELT: dict = {
     np.positive: lambda x: x,
     np.conjugate: lambda x: x,
     np.logical_not: lambda x: x == 0.0,
+    np.invert: lambda x: of_truths(x) == 0.0,
+    np.logical_and: lambda x, y: of_truths(x) * of_truths(y),
+    np.logical_or: lambda x, y: of_truths(x) + of_truths(y),
+    np.bitwise_and: lambda x, y: of_truths(x) * of_truths(y),
     np.fabs: abs,
 }
+
+
+def of_truths(x: Any) -> Any:
+    if x.dtype != bool:
+        raise NotPlaced("bits of numbers")
+    return x
+
+
 TRUTHS = frozenset(("lt", "le", "eq", "ne"))
 # exponents for which NumPy's operator ** is another ufunc
 POWERS = {1.0: np.positive, 2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal}
 MOVES = (np.reshape, np.transpose, np.moveaxis, np.swapaxes, np.squeeze, np.expand_dims, np.broadcast_to, np.ravel, np.flip)
-WHOLE = frozenset("bi")  # kinds of values that the arena holds as floats
+KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
+EXTREMES = (np.maximum, np.minimum)
+# rows that give whole numbers of whole numbers
+EXACT_OF_WHOLE = frozenset(("add", "sub", "mul", "neg", "abs"))
+FLOAT_BITS = 53  # whole numbers of fewer bits are floats
 
 
 class NotPlaced(TypeError):
@@ -87,15 +105,24 @@ class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
         return self
 
     def astype(self, dtype: Any, copy: bool = True) -> "PlacedArray":
-        if np.dtype(dtype) != F8:
+        kind = KINDS.get(np.dtype(dtype), "-")
+        if kind == "b" != self.kind:
+            return self != 0.0
+        if kind not in "f" + self.kind:
             raise NotPlaced(f"astype({dtype})")
-        return PlacedArray(self.b, self.at)
+        return PlacedArray(self.b, self.at, kind)
 
     def sum(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.add, self, axis, keepdims)
 
     def max(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.maximum, self, axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return self.astype(bool).sum(axis, keepdims) > 0
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return np.logical_not((self == 0.0).any(axis, keepdims))
 
     def min(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
         return reduced(np.minimum, self, axis, keepdims)
@@ -140,27 +167,40 @@ def placed(b: Any, v: Any) -> PlacedArray:
 def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
     """A ufunc, element by element."""
     b, kinds = x[0].b, {v.kind for v in x}
-    name = ROWS.get(ufunc)
-    if "f" not in kinds and name not in TRUTHS and not (name == "div" or (name == "mul" and kinds == {"b"})):
-        raise NotPlaced(f"{ufunc.__name__} of whole numbers")  # they may exceed those that a float can be
+    name, kind = ROWS.get(ufunc), "f" if "f" in kinds else "i" if "i" in kinds else "b"
+    if name in TRUTHS:
+        kind = "b"
+    elif kind == "b" and (ufunc is np.add or ufunc is np.bitwise_or):
+        return chosen(x[0], *x)
+    elif kind == "b" and name == "mul":
+        kind = "b"
+    elif name == "div":
+        kind = "f"
+    elif kind != "f" and (kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in EXTREMES)):
+        raise NotPlaced(f"{ufunc.__name__} of whole numbers")
     to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]))
-    if name is None:
-        if ufunc.signature is not None or ufunc.nout > 1 or ufunc_loop(ufunc) is None:
-            raise NotPlaced(ufunc.__name__)
+    if name is not None:
+        b.row(name, to, *[v.at for v in x])
+    elif ufunc.signature is None and ufunc.nout == 1 and ufunc_loop(ufunc) is not None:
         b.called(ufunc, to, *[v.at for v in x])
     else:
-        b.row(name, to, *[v.at for v in x])
-    return PlacedArray(b, to, "b" if name in TRUTHS or (name == "mul" and kinds == {"b"}) else "f")
+        raise NotPlaced(ufunc.__name__)
+    if kind == "i":
+        check_exact(b, to)
+    return PlacedArray(b, to, kind)
+
+
+def check_exact(b: Any, at: Any) -> None:
+    """What floats do not count one by one is not finite after this, and the run ends."""
+    b.row("mul", b.temporary(*at.shape), at, b.number(2.0 ** (1024 - FLOAT_BITS)))
 
 
 def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
     b = next(v.b for v in (c, x, y) if isinstance(v, PlacedArray))
     c, x, y = [placed(b, v) for v in (c, x, y)]
-    if c.kind != "b" or {x.kind, y.kind} not in ({"f"}, {"b"}):
-        raise NotPlaced("where of whole numbers")
-    to = b.temporary(*np.broadcast_shapes(c.shape, x.shape, y.shape))
+    to, kinds = b.temporary(*np.broadcast_shapes(c.shape, x.shape, y.shape)), {x.kind, y.kind}
     b.row("select", to, c.at, x.at, y.at)
-    return PlacedArray(b, to, x.kind)
+    return PlacedArray(b, to, "f" if "f" in kinds else "i" if "i" in kinds else "b")
 
 
 def joined(arrays: Any, axis: int = 0) -> PlacedArray:
@@ -183,10 +223,12 @@ def by_slices(x: PlacedArray, axis: Any) -> tuple:
 def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False) -> PlacedArray:
     b, (slices, kept) = x.b, by_slices(x, axis)
     to = b.temporary(*slices.shape[1:])
-    if ufunc is np.add and x.kind in "fb":
+    if ufunc is np.add:
         b.row("copy", to, b.nothing)
         b.row("addto", np.broadcast_to(to, slices.shape), slices)
-    elif ufunc in (np.maximum, np.minimum) and x.kind == "f" and len(slices):
+        if x.kind == "i":
+            check_exact(b, to)
+    elif ufunc in EXTREMES and x.kind != "b" and len(slices):
         b.row("copy", to, slices[0])
         if len(slices) > to.size:  # each along a line of its own
             for place, line in zip(to.ravel(), slices[1:].reshape(len(slices) - 1, -1).T, strict=True):
@@ -197,7 +239,7 @@ def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False
                 b.called(ufunc, to, to, line)
     else:
         raise NotPlaced(f"{ufunc.__name__}.reduce")
-    return PlacedArray(b, to.reshape(kept) if keepdims else to, "i" if x.kind == "b" else "f")
+    return PlacedArray(b, to.reshape(kept) if keepdims else to, "f" if x.kind == "f" else "i")
 
 
 def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
@@ -216,8 +258,66 @@ FUNCTIONS: dict = {
     np.concatenate: joined,
     np.real: operator.pos,
     np.ascontiguousarray: operator.pos,
+    np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
+    np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
+    np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
+    np.argsort: lambda x, axis=-1, kind=None: placed_argsort(x, axis, kind),
     np.clip: lambda x, low, high: np.minimum(np.maximum(x, low), high),
 }
+
+
+# --- places that are found when the program runs ---
+
+
+def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
+    """By counting the elements that are less."""
+    b = next(x.b for x in (a, v) if isinstance(x, PlacedArray))
+    a, v = placed(b, a), placed(b, v)
+    if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
+        raise NotPlaced("searchsorted")
+    check_ordered(a, v)
+    at = a.reshape((-1,) + (1,) * v.ndim)
+    return (at < v if side == "left" else at <= v).sum(0)
+
+
+def placed_argsort(x: PlacedArray, axis: int, kind: Any) -> PlacedArray:
+    """By the number of elements that come before each."""
+    n = x.size
+    if x.ndim != 1 or n * n > WRITTEN_OUT_PRODUCTS or not n or kind != "stable" or x.kind != "f":
+        raise NotPlaced("argsort")
+    check_ordered(x)
+    before = np.where(np.tri(n, k=-1, dtype=bool), x <= x[:, None], x < x[:, None])
+    return scattered(placed(x.b, np.arange(n)), before.sum(1), 0, (n,))
+
+
+def check_ordered(*x: PlacedArray) -> None:
+    """(nan is not less, nor is it equal: the run ends.)"""
+    for v in x:
+        v - v
+
+
+def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
+    b, x = at.b, placed(at.b, x)
+    shape = [*x.shape]
+    shape[axis] = at.shape[axis]
+    to = b.temporary(*shape)
+    return by_indices(b, "gathered", to, x, at, axis, to)
+
+
+def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
+    to = x.b.temporary(*like)
+    x.b.row("copy", to, x.b.nothing)
+    return by_indices(x.b, "scattered", to, x, at, axis, x.at)
+
+
+def by_indices(b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any) -> PlacedArray:
+    """A row for each line along the axis.  `beside`: what lies as the indices do."""
+    if at.kind != "i" or at.shape != beside.shape:
+        raise NotPlaced("indices of another shape")
+    lines = [np.moveaxis(v, axis, -1) for v in (to, x.at, at.at)]
+    for k in np.ndindex(lines[0].shape[:-1]):
+        b.indexed(name, *[line[k] for line in lines])
+    return PlacedArray(b, to, x.kind)
 
 
 # --- operations whose bodies ask for values, or call a library ---
@@ -244,9 +344,29 @@ def convolve_full(x: Any, y: Any) -> PlacedArray:
     return PlacedArray(b, to)
 
 
+def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
+    """einsum of one or two arrays."""
+    given, to_labels = subscripts.replace(" ", "").split("->")
+    labels = given.split(",")
+    b = next(x.b for x in xs if isinstance(x, PlacedArray))
+    xs = tuple([placed(b, x) for x in xs])
+    sizes = {label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)}
+    order = [label for label in sizes if label not in to_labels] + [*to_labels]
+    shape = tuple([sizes[label] for label in order])
+    if len(xs) > 2 or "." in subscripts or math.prod(shape) > BUFFER_ELEMENTS or any([x.kind != "f" for x in xs]):
+        raise NotPlaced("einsum")
+    to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
+    for x, names in zip(xs, labels, strict=True):
+        at = x.at.transpose([names.index(label) for label in order if label in names])
+        wide.append(np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape))
+    b.row("copy", to, b.nothing)
+    b.row("muladd" if len(xs) > 1 else "addto", np.broadcast_to(to, shape), *wide)
+    return PlacedArray(b, to)
+
+
 def symmetric(x: PlacedArray) -> PlacedArray:
     """Is the matrix symmetric to rounding, and not diagonal?"""
-    b, n = x.b, len(x)
+    n = len(x)
     size, filled = abs(x), x != 0.0
     root = np.sqrt(size[np.arange(n), np.arange(n)])
     root = root[:, None] * root
@@ -289,13 +409,15 @@ TRANSLATED: dict = {
     piecewise.part_of_hypot.prim: part_of_hypot,
     products.convolve_full.prim: convolve_full,
     hermitian.alike_each.prim: symmetric,
+    contract.prim: contracted,
+    sorting.taken_by.prim: gathered,
+    sorting.added_by.prim: scattered,
     factorizations.solve_triangular.prim: of_matrices("", triangular),
 }
 
 
 # --- which operations they are ---
 
-KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
 NOT_PLACED: dict = {}  # (operation, settings, shapes and kinds) -> why its body is no rows, or None
 
 
@@ -306,7 +428,7 @@ class NoRows:
 
     def row(self, *args: Any) -> None: ...
 
-    called = of_matrices = row
+    called = of_matrices = indexed = row
 
     def temporary(self, *shape: int) -> np.ndarray:
         return np.zeros(shape, np.int64)
@@ -318,32 +440,30 @@ class NoRows:
         return np.zeros(v.shape, np.int64)
 
 
-def run_placed(b: Any, i: Any, at: list, shown: Any) -> Any:
+def run_placed(b: Any, i: Any, at: list, kinds: Any) -> Any:
+    """What the body gives of operands of these kinds."""
     f = TRANSLATED.get(i.prim, i.prim.run)
-    return f(*[PlacedArray(b, v, KINDS.get(shown[a][3], "f")) for v, a in zip(at, i.args, strict=True)], **i.params)
+    return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, kinds, strict=True)], **i.params)
 
 
-def is_placed(k: int, i: Any, shown: Any) -> bool:
-    """Can the body of an instruction run on places?"""
+def is_placed(k: int, i: Any, shown: Any, kinds: tuple) -> bool:
+    """Can the body of an instruction run on places?  `kinds`: of the result and the operands."""
     if not is_pure(i.prim) or i.prim.writes:
         return False
-    looks = tuple([(shown[a][1], shown[a][3]) for a in (*i.args, k)])
+    shapes = tuple([shown[a][1] for a in (k, *i.args)])
     try:
-        key = i.prim, settings_key(i.params), looks
+        key = i.prim, settings_key(i.params), shapes, kinds
         if key not in NOT_PLACED:
-            NOT_PLACED[key] = why_not_placed(k, i, shown)
+            NOT_PLACED[key] = why_not_placed(i, *shapes, kinds=kinds)
         return NOT_PLACED[key] is None
     except TypeError:  # of the key
         return False
 
 
-def why_not_placed(k: int, i: Any, shown: Any) -> str | None:
+def why_not_placed(i: Any, shape: tuple, *shapes: tuple, kinds: tuple) -> str | None:
     try:
-        made = run_placed(NoRows(), i, [np.zeros(shown[a][1], np.int64) for a in i.args], shown)
-        if i.prim.multi:
-            return None
-        _, shape, _, dtype, _ = shown[k]
-        fits = made.size == np.prod(shape, dtype=int) and made.kind == KINDS.get(dtype, "f")
+        made = run_placed(NoRows(), i, [np.zeros(s, np.int64) for s in shapes], kinds[1:])
+        fits = i.prim.multi or (made.size == math.prod(shape) and made.kind == kinds[0])
         return None if fits else f"it gives {made.shape} of kind {made.kind}"
     except Exception as error:
         return f"{type(error).__name__}: {error}"
