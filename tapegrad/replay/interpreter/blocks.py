@@ -255,7 +255,7 @@ class InstructionBlock:
         prim, arena = i.prim, self.arena
         arena.place(k)
         to = arena.at[k]
-        name = self.name(i)
+        name = self.name(k, i)
         if name:
             if k in self.single and not self.is_paired(i):
                 self.pending[k] = name, at
@@ -268,7 +268,7 @@ class InstructionBlock:
         if prim.reduces == "add" and not whole:
             self.summed(to, i, at)
             return
-        found = self.kinds.rows(i)
+        found = self.kinds.rows(k, i)
         if prim.reduces == "products" and not whole:
             self.matmul(to, *at)
         elif found is not None:
@@ -290,10 +290,10 @@ class InstructionBlock:
         self.row("copy", to, (made if part is None else made[part]).at.reshape(to.shape))
         self.arena.free_temporaries()
 
-    def name(self, i: Instruction) -> str:
+    def name(self, k: int, i: Instruction) -> str:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
         operands."""
-        found = self.kinds.rows(i)
+        found = self.kinds.rows(k, i)
         if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
             return ""
         return found[0][0][0]
@@ -337,7 +337,7 @@ class InstructionBlock:
                 readers.setdefault(a, []).append((n, k, i))
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
         for k, i in code:
-            first, shape = self.name(i), shown[k][1]
+            first, shape = self.name(k, i), shown[k][1]
             if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIRED_ELEMENTS:
                 continue
             n, reader, other = readers[k][0]
@@ -346,7 +346,7 @@ class InstructionBlock:
             if other.reduces == "add":
                 fits = first == "mul"
             else:
-                second = self.name(other)
+                second = self.name(reader, other)
                 second = f"r{second}" if second == "sub" and other.args[1] == k else second
                 fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
             if fits:

@@ -49,7 +49,9 @@ def ufunc_loop(f: Any) -> tuple | None:
     if not counts or kind not in f.types or seen.name != f.__name__.encode():
         return None
     k = f.types.index(kind)
-    found = seen.functions[k], seen.data[k]
+    found = seen.functions[k], seen.data[k] if seen.data else None
+    if found[0] is None:
+        return None
     x = [SAMPLES] * f.nin if f.signature is None else [MATRIX, MATRIX[0]][: f.nin] if "(m)->" in f.signature else [MATRIX] * f.nin
     want = f(*x)
     want = want if type(want) is tuple else (want,)

@@ -52,11 +52,12 @@ class InstructionKinds:
 
     def kind(self, k: int) -> str:
         """That of the dtype of a value that the arena can hold; else "-"."""
+        constant = self.program.constants.get(k)
         if self.is_float(k):
-            return "i" if type(self.program.constants.get(k)) is int else "f"
+            return "i" if type(constant) is int and is_exact(constant) else "f"
         numpys, shape, _, dtype, _ = self.shown[k]
         kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= BUFFER_ELEMENTS else "-"
-        return "-" if kind == "i" and k in self.program.constants and not is_exact(self.program.constants[k]) else kind
+        return "-" if kind == "i" and constant is not None and not is_exact(constant) else kind
 
     def can(self, k: int, i: Instruction) -> bool:
         prim, args = i.prim, i.args
@@ -83,15 +84,14 @@ class InstructionKinds:
             return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
         if math.prod(self.shown[k][1]) > BLOCK_ELEMENTS:
             return False
-        found = self.rows(i)
+        found = self.rows(k, i)
         if found is not None:
             return found[1] == (kinds[0] == "b")
         return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(k, i, self.shown, kinds)
 
-    def rows(self, i: Instruction) -> Any:
-        """Those of an elementwise operation of floats and truths."""
-        whole = any([self.shown[a][3] is not None and self.shown[a][3].kind == "i" for a in i.args])
-        return None if whole else rows_of(i, self.shown)
+    def rows(self, k: int, i: Instruction) -> Any:
+        """Those of an elementwise operation that gives floats or truths."""
+        return None if KINDS.get(self.shown[k][3]) == "i" else rows_of(i, self.shown)
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]

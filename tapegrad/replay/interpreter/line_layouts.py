@@ -12,7 +12,7 @@ from .machine_code import IN_LINES, NUMBER, SUMMED
 def joined_axes(shape: tuple, forms: tuple) -> list:
     """[elements, steps of the result and the operands] of each axis, those that are one line together joined.
     `forms`: (shape, strides) of the places of the result and the operands, None of one place."""
-    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
+    steps = [[0] * len(shape) if form is None else broadcast(form[0], form[1], len(shape)) for form in forms]
     axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
     axes.sort(key=lambda axis: axis[1:], reverse=True)
     joined: list = []
