@@ -394,6 +394,11 @@ class CachedProgram:
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
+        with scope_block():
+            CollectorPause()
+            self.written()
+
+    def written(self) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
         if self.emitted is None and not wanted:
@@ -403,9 +408,7 @@ class CachedProgram:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            with scope_block():
-                CollectorPause()
-                self.emitted = emitter.compiled_program(program)
+            self.emitted = emitter.compiled_program(program)
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at

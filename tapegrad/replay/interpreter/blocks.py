@@ -331,14 +331,16 @@ class InstructionBlock:
     def read_once(self, code: list, start: int, wanted: Any) -> dict:
         """Products, sums and differences of which one instruction of the block is the only reader, and can do
         them as well: value -> (number of the instruction, itself)."""
-        readers: dict = {}
-        for n, (k, i) in enumerate(code, start):
-            for a in i.args:
-                readers.setdefault(a, []).append((n, k, i))
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
-        for k, i in code:
+        large = [(k, i) for k, i in code if math.prod(shown[k][1]) >= PAIRED_ELEMENTS and k not in wanted and k not in guards]
+        readers: dict = {k: [] for k, _ in large}
+        for n, (k, i) in enumerate(code, start) if large else ():
+            for a in i.args:
+                if a in readers:
+                    readers[a].append((n, k, i))
+        for k, i in large:
             first, shape = self.name(k, i), shown[k][1]
-            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIRED_ELEMENTS:
+            if first not in FIRST or len(readers[k]) != 1:
                 continue
             n, reader, other = readers[k][0]
             if self.arena.last[k] > n:  # another block reads it

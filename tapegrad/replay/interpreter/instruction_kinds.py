@@ -35,10 +35,13 @@ class InstructionKinds:
     def __init__(self, program: Program):
         self.program, self.shown = program, program.shown
         self.sizes: dict = {}  # id of a layout -> elements, if they are float64
-        code, readers = program.code, collections.Counter([a for _, i in program.code for a in i.args])
-        readers.update(program.ends)
+        self.known: dict = {}  # value -> its kind
+        self.written_out: dict = {}  # value -> its rows
         # several values of which the next instruction reads one, and nobody another: value -> its instruction
-        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(code) if j.prim is PART and j.args == (k,) and readers[k] == 1}
+        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(program.code) if j.prim is PART and j.args == (k,)}
+        if self.several:
+            readers = collections.Counter([*program.ends, *[a for _, i in program.code for a in i.args]])
+            self.several = {k: i for k, i in self.several.items() if readers[k] == 1}
 
     def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
         layout = self.shown[k]
@@ -52,6 +55,12 @@ class InstructionKinds:
 
     def kind(self, k: int) -> str:
         """That of the dtype of a value that the arena can hold; else "-"."""
+        found = self.known.get(k)
+        if found is None:
+            found = self.known[k] = self.kind_of(k)
+        return found
+
+    def kind_of(self, k: int) -> str:
         constant = self.program.constants.get(k)
         if self.is_float(k):
             return "i" if type(constant) is int and is_exact(constant) else "f"
@@ -91,7 +100,9 @@ class InstructionKinds:
 
     def rows(self, k: int, i: Instruction) -> Any:
         """Those of an elementwise operation that gives floats or truths."""
-        return None if KINDS.get(self.shown[k][3]) == "i" else rows_of(i, self.shown)
+        if k not in self.written_out:
+            self.written_out[k] = None if KINDS.get(self.shown[k][3]) == "i" else rows_of(i, self.shown)
+        return self.written_out[k]
 
     def products(self, args: tuple) -> int:
         x, y = [self.shown[a][1] for a in args]
