@@ -364,7 +364,7 @@ def is_store(code: Any, at: int) -> bool:
     the same source position.)"""
     if code.co_code[at] in STORES:
         return True
-    begins = {i.offset: (i.positions.lineno, i.positions.col_offset, i.argval) for i in dis.get_instructions(code)}
+    begins = {i.offset: (*(i.positions or (0,))[:3:2], i.argval) for i in dis.get_instructions(code)}
     return (*begins[at][:2], "fill") in begins.values()
 
 
@@ -471,8 +471,9 @@ for _name, _f in [*vars(V).items()]:
         delattr(Variable, _name)
         for _c in _homes:
             setattr(_c, _name, _f)
-ArrayVariable.__hash__ = None
-NumberVariable.__iter__ = None  # else Python would iterate with `__getitem__`, which numbers have
+# (without `__iter__` Python would iterate with `__getitem__`, which numbers have)
+for _c, _name in ((ArrayVariable, "__hash__"), (NumberVariable, "__iter__")):
+    setattr(_c, _name, None)
 
 
 def _repeating(op: Callable) -> Callable:
@@ -486,4 +487,5 @@ def _repeating(op: Callable) -> Callable:
 
 for _kind, _c in NUMBER_CLASSES.items():
     if issubclass(_kind, np.integer):
-        _c.__mul__, _c.__rmul__ = _repeating(V.__mul__), _repeating(V.__rmul__)
+        for _name in ("__mul__", "__rmul__"):
+            setattr(_c, _name, _repeating(getattr(V, _name)))

@@ -26,7 +26,7 @@ HIDING = ("recorded", "batched")  # values are not shown: an error that says so 
 # What is deliberately otherwise: "question | value that is asked", and why.
 DIFFERENT = {
     r"(float|complex|__float__\(\)|__complex__\(.*\)) \|": "a plain number made of a tracked value drops its derivative: an error",
-    r"(bytes|bytearray|memoryview|__dlpack__\(\)) \|": "memory in other hands drops the derivative: an error",
+    r"(bytes|bytearray|memoryview|__dlpack__\(\)|__buffer__\(.*\)) \|": "memory in other hands drops the derivative: an error",
     r"\.item\(.*\) \|": "drops the derivative, whatever else is wrong with the call",
     r"ascii \|": "repr shows that a value is tracked",
     r"(__getnewargs__|__setstate__|__getformat__)\(.*\) \|": "of pickling",
