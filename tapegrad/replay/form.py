@@ -259,8 +259,9 @@ class TransformForm:
         if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
             if owner.on_change == "record":
-                many = f"{self.name}: {reason}, for its calls differ in more than {PROGRAMS_KEPT} ways in turn; it is run as it is from now on"
-                warnings.warn(ReplayWarning(f"{many}. Prepare it once for each shape, or pad the arrays to a few shapes"), stacklevel=5)
+                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; it is run as it is from now on"
+                told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
+                warnings.warn(ReplayWarning(told), stacklevel=5)
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
