@@ -25,7 +25,7 @@ HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
     functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
-OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped"))
+OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it

@@ -34,7 +34,9 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+PUBLIC = (
+    "cupy", "implicit", "interop", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing", "tree",
+)  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
@@ -104,6 +106,8 @@ LOADED: dict[str, AnyTuple] = {
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    # another library, with the first function that crosses
+    **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),

@@ -471,9 +471,9 @@ for _name, _f in [*vars(V).items()]:
         delattr(Variable, _name)
         for _c in _homes:
             setattr(_c, _name, _f)
-# (without `__iter__` Python would iterate with `__getitem__`, which numbers have)
-for _c, _name in ((ArrayVariable, "__hash__"), (NumberVariable, "__iter__")):
-    setattr(_c, _name, None)
+ArrayVariable.__hash__ = None  # type: ignore[assignment, method-assign]
+# else Python would iterate with `__getitem__`, which numbers have
+NumberVariable.__iter__ = None  # type: ignore[assignment, method-assign]
 
 
 def _repeating(op: Callable) -> Callable:
