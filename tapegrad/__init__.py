@@ -58,6 +58,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from ._debug.audit import audit as audit
     from ._debug.graph import graph as graph
     from ._debug.profile import profile as profile
+    from ._debug.versions import show_versions as show_versions
     from .replay import prepare as prepare
 
 else:

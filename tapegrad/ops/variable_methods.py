@@ -21,7 +21,7 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, SAMPLED, any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._core.primitive import RECORDED, SAMPLED, EndedTrace, any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
@@ -404,7 +404,7 @@ def _text(write: Callable) -> Callable:
         p = primal_of(x)
         if isinstance(p, Variable):
             t = p._trace
-            if not (t.visibility == RECORDED or t.over or t.visibility == SAMPLED and t.is_plain(p)):
+            if not (t.visibility == RECORDED or isinstance(t, EndedTrace) or t.visibility == SAMPLED and t.is_plain(p)):
                 return AbstractText(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
             p = values_of(p)
         return write(p, *spec)

@@ -34,6 +34,7 @@ FLOORS = [
     ["optimize.", "replay.", "_scipy."],
     ["operators", "sparse.", "_debug.", "statespace.", "interop."],
     ["__init__"],
+    ["__main__"],
 ]
 
 
