@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._core.scope import OPEN
+from .._dispatch.numbers import NUMBER_TYPES
 from .classes import metaclass
 from .kinds import EMPTY, Holder, original
 from .type_queries import hasattr_, memoryview_, type_
@@ -282,6 +283,7 @@ def import_module(name, package=None):
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is ModuleGlobals:
         body.__globals__.touch(body.__code__)
+    bases = tuple([original(b) if b in NUMBER_TYPES else b for b in bases])
     if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
         options["metaclass"] = meta
     return builtins.__build_class__(body, name, *bases, **options)
@@ -356,6 +358,8 @@ BUILTINS = BuiltinStandIns(
     type=type_,
     hasattr=hasattr_,
     memoryview=memoryview_,
+    float=NUMBER_TYPES[float],
+    complex=NUMBER_TYPES[complex],
 )
 LIBRARY = {importlib: PatchedModule(importlib, import_module=import_module), sys: PatchedModule(sys, modules=ModuleTable())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

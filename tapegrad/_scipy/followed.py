@@ -10,9 +10,7 @@ the branches of the library, with derivatives.
 The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy
 arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."""
 
-import cmath
 import functools
-import math
 import sys
 import types
 from collections.abc import Callable
@@ -26,9 +24,10 @@ from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
 from .._core.variable import variable
 from .._dispatch import stand_ins
+from .._dispatch.numbers import MODULES
 from ..ops.nondifferentiable import at_users_line
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument
+from .namespaces import Carrier, CarrierType, RefusingType, bare, holds_tracked, on_a_device, plain_argument
 
 
 class ElementUpdate:
@@ -75,61 +74,6 @@ def array_api(library: Any) -> dict[str, Any]:
         "xp_default_dtype": lambda xp: np.float64,
         "xp_capabilities": lambda *args, **settings: lambda f: f,
     }
-
-
-class NumberType(type):
-    """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
-
-    real: type
-    dtype: np.dtype  # by which NumPy takes the class for this dtype
-
-    def __call__(cls, x=0, *more):
-        if not carries((x,)):
-            return cls.real(x, *more)
-        return x + cls.real(0) if holds_tracked(x) and cls.real is not int else cls.real(bare(x))
-
-    def __instancecheck__(cls, x):
-        return isinstance(x, cls.real)
-
-    def __eq__(cls, other):
-        return other is cls or other is cls.real
-
-    def __hash__(cls):
-        return hash(cls.real)
-
-
-def number_type(real: type) -> type:
-    return NumberType(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
-
-
-# NumPy's functions of these names are others: its product is that of all elements
-BY_OPERATORS = {"prod": math.prod, "remainder": lambda x, y: x - y * round(bare(x) / bare(y))}
-
-
-def on_numbers(module: types.ModuleType, name: str) -> Callable:
-    """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
-    f = getattr(module, name)
-
-    def run(*args, **kwargs):
-        if name == "prod" or not carries(args):  # (Python's own multiplies anything)
-            return f(*args, **kwargs)
-        if name in BY_OPERATORS:
-            return BY_OPERATORS[name](*args, **kwargs)
-        if holds_tracked(args) and name not in ("ceil", "floor", "trunc"):
-            return getattr(faces, name)(*args)
-        return f(*bare(args), **kwargs)
-
-    return run
-
-
-def of_numbers(module: types.ModuleType) -> types.ModuleType:
-    new = types.ModuleType(module.__name__)
-    vars(new).update({n: on_numbers(module, n) if callable(v) else v for n, v in vars(module).items() if not n.startswith("_")})
-    return new
-
-
-NUMBERS = {real.__name__: number_type(real) for real in (float, int, complex)}
-MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
 
 
 class FollowedObject(Carrier):
@@ -242,7 +186,7 @@ class Follower:
                 return self.library(faces)
             if self.is_home(x.__name__):
                 return ModuleShadow(self.space(vars(x)))
-            return MATH.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
+            return MODULES.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
         if kind in (dict, list, tuple):
@@ -254,8 +198,8 @@ class Follower:
             return self.constant(x)
         if not callable(x):
             return x
-        if getattr(x, "__module__", None) in MATH:
-            return getattr(MATH[x.__module__], x.__name__)
+        if getattr(x, "__module__", None) in MODULES:
+            return stand_ins.function_stand_in(x)
         private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
         ours = None if private else self.face(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
@@ -277,8 +221,6 @@ class Follower:
         key = id(real)
         if key not in self.seen:
             self.seen[key] = real, ModuleGlobals(real, self)
-            for name in NUMBERS.keys() - real.keys():
-                dict.__setitem__(self.seen[key][1], name, NUMBERS[name])
         return self.seen[key][1]
 
     def function(self, f: Any) -> Callable:
@@ -438,7 +380,7 @@ class DeviceRules(DeviceFollower):
         if kind is types.FunctionType and is_rule(x):
             return self.rebuilt(x)
         if kind is types.ModuleType:
-            return x if x.__name__ in MATH else super().stand_in(x, kind)
+            return x if x.__name__ in MODULES else super().stand_in(x, kind)
         return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
 
     def klass(self, c: type) -> type:
