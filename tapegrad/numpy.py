@@ -27,6 +27,9 @@ from ._dispatch.random import random as random
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
+emath = _faces_of("tapegrad.numpy.emath", _numpy.emath)
+_strides = _faces_of("tapegrad.numpy.lib.stride_tricks", _numpy.lib.stride_tricks)
+lib = _faces_of("tapegrad.numpy.lib", _numpy.lib)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)

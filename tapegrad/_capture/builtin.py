@@ -315,18 +315,27 @@ def eval_(source, globals=None, locals=None, /):
     return builtins.eval(*scope(sys._getframe(1), source, "eval", globals, locals))
 
 
-def super_(*args):
+class SuperType(type):
     """`super` from the class that the user wrote: behind it, not behind its shadow, comes what it would find
     in a plain call."""
-    if args:
-        return builtins.super(original(args[0]), *args[1:])
-    frame = sys._getframe(1)
-    code, names = frame.f_code, frame.f_locals
-    if not code.co_argcount:
-        raise RuntimeError("super(): no arguments")
-    if "__class__" not in names:
-        raise RuntimeError("super(): __class__ cell not found")
-    return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+
+    def __call__(cls, *args):
+        if args:
+            return builtins.super(original(args[0]), *args[1:])
+        frame = sys._getframe(1)
+        code, names = frame.f_code, frame.f_locals
+        if not code.co_argcount:
+            raise RuntimeError("super(): no arguments")
+        if "__class__" not in names:
+            raise RuntimeError("super(): __class__ cell not found")
+        return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, super)
+
+
+class super_(metaclass=SuperType):
+    """(Its attributes are those of `super`: `super.__setattr__(self, name, value)`.)"""
 
 
 def real_kinds(kinds: Any) -> Any:

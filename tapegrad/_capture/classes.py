@@ -241,8 +241,9 @@ class ClassCapture:
         kind = self(type(m))
         if kind is type(m) and all(a is b for a, b in zip(parts, shadows, strict=True)):
             return m
-        new = property.__new__(kind)
-        property.__init__(new, *shadows)
+        base = next(b for b in (property, staticmethod, classmethod) if isinstance(m, b))
+        new = base.__new__(kind)
+        base.__init__(new, *shadows)
         self.seen[id(m)] = new
         self.hold.append(m)
         put_state(new, {k: self(v) for k, v in state_of(m).items()})

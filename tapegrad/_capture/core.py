@@ -382,7 +382,7 @@ BY_BASE = (
     ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
     ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
     (weakref.ref, Shadow.of_parts),
-    (property, Shadow.property),
+    ((property, staticmethod, classmethod), Shadow.property),
 )
 MAKERS = {
     np.ndarray: Shadow.array,
@@ -391,6 +391,7 @@ MAKERS = {
     types.FunctionType: lambda shadow, f: shadow.function(f),
     types.BuiltinFunctionType: Shadow.builtin,
     types.MethodWrapperType: Shadow.builtin,
+    types.WrapperDescriptorType: Shadow.builtin,
     types.MethodType: Shadow.method,
     types.ModuleType: Shadow.module,
     ModuleShadow: Shadow.scope,

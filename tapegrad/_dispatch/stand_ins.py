@@ -7,7 +7,7 @@ from typing import Any
 from .._core.foreign import name_in
 from .._core.registry import load
 from .cupy_kernels import KINDS
-from .numbers import MODULES, NUMBER_TYPES
+from .numbers import MODULES, NUMBER_TYPES, OPERATORS
 
 STAND_INS = {
     "numpy": "tapegrad.numpy",
@@ -52,7 +52,7 @@ def function_stand_in(f: Any) -> Any:
 
 
 NONE = None, None
-FACES: dict = {id(f): (f, ours) for f, ours in NUMBER_TYPES.items()}  # id of a function -> (function, its face)
+FACES: dict = {id(f): (f, ours) for f, ours in (NUMBER_TYPES | OPERATORS).items()}  # id of a function -> (function, its face)
 
 
 def face_of(f: Any) -> Any:

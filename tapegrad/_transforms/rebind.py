@@ -54,7 +54,7 @@ class Rebind(Shadow):
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
             kind = type(x)
-            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")) and not isinstance(x, type):
                 self.hold.append(x)
                 self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):

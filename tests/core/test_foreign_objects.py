@@ -210,7 +210,7 @@ LOUD = {
 }  # fmt: skip
 REMEDIES = {
     "torch": ".detach()", "jaxlib._jax": "numpy.asarray", "jax._src.array": "numpy.asarray", "tensorflow.python": ".numpy()",
-    "xarray.core": ".to_numpy()", "polars.series": ".to_numpy()", "pint.registry": ".magnitude",
+    "xarray.core": ".to_numpy()", "polars.series": ".to_numpy()",
 }  # fmt: skip
 for _module in REMEDIES:
     _root = _module.partition(".")[0]

@@ -338,6 +338,18 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
     return view(x, ("windows", (size, axis)))
 
 
+@implements(np.lib.stride_tricks.as_strided, layout="own")
+def as_strided(x, shape=None, strides=None, subok=False, writeable=True):
+    x = array_like(x)
+    layout = layout_source(x)
+    shape, strides = layout.shape if shape is None else axis_sizes(shape), layout.strides if strides is None else axis_sizes(strides)
+    steps = tuple([s // layout.itemsize for s in strides])
+    last = sum([(n - 1) * s for n, s in zip(shape, steps, strict=True) if n])
+    if not layout.flags.c_contiguous or min(strides, default=0) < 0 or any([s % layout.itemsize for s in strides]) or last >= layout.size:
+        raise ArgumentError("as_strided of a tracked array: it is in C order, steps are positive and stay in it; else use x[i]")
+    return view(x, ("sliding", (shape, 0, steps)))
+
+
 @implements(np.linalg.diagonal, layout="own")
 def linalg_diagonal(x, *, offset=0):
     return diagonal(x, offset, -2, -1)
