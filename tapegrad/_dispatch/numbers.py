@@ -166,13 +166,6 @@ class NumberType(type):
         return cls.theirs
 
 
-def number_type(real: Any) -> Any:
-    space = {"__slots__": (), "__module__": real.__module__, "theirs": real, REAL: real}
-    if real.__module__ == "builtins":
-        space["dtype"] = np.dtype(real)  # by which NumPy takes the class for this dtype
-    return NumberType(real.__name__, (real,), space)
-
-
 def of_type(f: Any) -> Callable:
     """A method of the type `float` or `complex`, such as `float.__mul__`, which takes a number that stands for one."""
     return lambda x, *more: getattr(x, f.__name__)(*more) if any_tracked((x, *more)) else f(x, *more)
@@ -180,6 +173,16 @@ def of_type(f: Any) -> Callable:
 
 SLOTS = [f for kind in (float, complex) for f in vars(kind).values() if type(f) is types.WrapperDescriptorType]
 OPERATORS = {f: of_type(f) for f in SLOTS if f.__name__.strip("_") in dir(operator) or f.__name__.startswith("__r")}
+
+
+def number_type(real: Any) -> Any:
+    space = {"__slots__": (), "__module__": real.__module__, "theirs": real, REAL: real}
+    if real.__module__ == "builtins":
+        space |= {f.__name__: ours for f, ours in OPERATORS.items() if f.__objclass__ is real}
+        space["dtype"] = np.dtype(real)  # by which NumPy takes the class for this dtype
+    return NumberType(real.__name__, (real,), space)
+
+
 NUMBER_TYPES = {real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)}
 pickled: Any = lambda c: (type, (c.theirs(),))
 copyreg.pickle(NumberType, pickled)

@@ -27,7 +27,9 @@ OF_LAYOUT = (
     "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar", "broadcast_shapes",
     "einsum_path", "isfortran",
 )  # fmt: skip
-OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices")
+OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices") + (
+    "format_float_positional", "format_float_scientific", "save", "savez", "savez_compressed", "savetxt",
+)  # fmt: skip
 OF_PRIMALS = (
     "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal", "isneginf", "isposinf",
     "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort", "searchsorted", "isnan",

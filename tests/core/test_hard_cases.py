@@ -678,7 +678,9 @@ def test_case_40_caller_overwrites_before_the_pullback(xp):
 # --- leaving the array world ---
 
 
-@pytest.mark.parametrize("convert", [float, lambda x: complex(x).real, lambda x: complex(0.0, x).imag, lambda x: x.item(), lambda x: x.tolist()])
+@pytest.mark.parametrize(
+    "convert", [float, lambda x: complex(x).real, lambda x: complex(0.0, x).imag, lambda x: x.item(), lambda x: x.tolist()]
+)
 def test_case_41_float_of_a_tracked_value(xp, convert):
     close(tg.grad(lambda x: convert(x) * 2.0 * x)(xp.asarray(2.0)), 8.0)
     close(tg.jvp(lambda x: convert(x) * 2.0 * x, (xp.asarray(2.0),), (xp.asarray(1.0),))[1], 8.0)

@@ -400,9 +400,7 @@ def test_compiled_code_that_wants_numbers(recwarn):
     for x in (X, X, V, V):
         assert np.allclose(p.grad(x), tg.grad(f)(x))
     assert "run as it is, not recorded" in p.report()
-    with pytest.raises(
-        GuardError, match=r"prepare\(<lambda>\)\.grad: <lambda> \(.*\) cannot be recorded: .*x\.hex\(\) of a tracked value"
-    ):
+    with pytest.raises(GuardError, match=r"prepare\(<lambda>\)\.grad: <lambda> \(.*\) cannot be recorded: .*x\.hex\(\) of a tracked value"):
         tg.prepare(f, X, on_change="raise").grad(X)
 
 

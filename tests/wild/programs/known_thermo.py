@@ -1,7 +1,7 @@
 import numpy as np
-from thermo import NRTL, PRMIX, UNIQUAC, Wilson
-from thermo.wilson import Wilson_gammas
+from thermo import NRTL, PRMIX, Wilson
 from thermo.eos import PR, SRK, VDW
+from thermo.wilson import Wilson_gammas
 
 
 def peng_robinson(x):

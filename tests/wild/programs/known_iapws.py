@@ -1,6 +1,6 @@
 import numpy as np
 from iapws import IAPWS97
-from iapws._iapws import _Conductivity, _Dielectric, _ThCond, _Viscosity
+from iapws._iapws import _Dielectric, _ThCond, _Viscosity
 from iapws.iapws97 import _PSat_T, _Region1, _Region2, _TSat_P
 
 
@@ -37,7 +37,4 @@ def dielectric(x):
 
 
 p2 = np.array([320.0, 410.0])
-CALLS = [
-    (f, p2)
-    for f in (saturation_pressure, saturation_temperature, liquid, steam, enthalpy, viscosity, conductivity, dielectric)
-]
+CALLS = [(f, p2) for f in (saturation_pressure, saturation_temperature, liquid, steam, enthalpy, viscosity, conductivity, dielectric)]

@@ -1,5 +1,5 @@
 import numpy as np
-from dynesty.bounding import Ellipsoid, logvol_prefactor
+from dynesty.bounding import Ellipsoid
 from dynesty.utils import mean_and_cov, quantile
 
 

@@ -1,6 +1,5 @@
 import numpy as np
 from pykalman import KalmanFilter, UnscentedKalmanFilter
-from pykalman.standard import _filter, _loglikelihoods
 
 z = np.array([1.0, 1.3, 1.9, 2.4])
 

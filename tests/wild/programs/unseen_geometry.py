@@ -1,7 +1,6 @@
 import numpy as np
-import pymanopt
-from pymanopt.manifolds import Grassmann, Sphere, Stiefel, SymmetricPositiveDefinite
-from spatialmath import SE3, SO3, UnitQuaternion
+from pymanopt.manifolds import Sphere, Stiefel, SymmetricPositiveDefinite
+from spatialmath import SE3, UnitQuaternion
 from spatialmath.base import rotx, rpy2tr, tr2rpy, trexp
 
 v = np.array([0.3, 0.2, 0.5])

@@ -37,7 +37,4 @@ def coriolis(x):
     return mpcalc.coriolis_parameter(x * units.degrees).magnitude * 1e4
 
 
-CALLS = [
-    (f, t)
-    for f in (saturation, dewpoint, potential_temperature, mixing_ratio, wind, heat_index, equivalent, coriolis)
-]
+CALLS = [(f, t) for f in (saturation, dewpoint, potential_temperature, mixing_ratio, wind, heat_index, equivalent, coriolis)]

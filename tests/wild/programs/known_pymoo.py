@@ -1,8 +1,8 @@
 import numpy as np
-from pymoo.indicators.igd import IGD
-from pymoo.problems import get_problem
 from pymoo.decomposition.asf import ASF
 from pymoo.decomposition.tchebicheff import Tchebicheff
+from pymoo.indicators.igd import IGD
+from pymoo.problems import get_problem
 
 x5 = np.array([0.3, 0.4, 0.2, 0.6, 0.5])
 
