@@ -24,7 +24,8 @@ FOREIGN = NUMERIC | sys.stdlib_module_names | {
 # Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
 HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
-    inspect.Signature, inspect.Parameter, functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
+    inspect.Signature, inspect.Parameter, functools.partialmethod,
+    functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped"))
 EMPTY = object()  # what an empty cell holds

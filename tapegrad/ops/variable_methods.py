@@ -318,8 +318,8 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % x (write f\"{x}\") or storing it "
-    "in a plain array "
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % x (write f\"{x}\") or "
+    "storing it in a plain array "
     "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)

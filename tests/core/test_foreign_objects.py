@@ -9,7 +9,6 @@ import contextlib
 import decimal
 import inspect
 import logging
-import math
 import statistics
 import struct
 import threading
@@ -425,7 +424,7 @@ def fallback_float(x):
 def fallback_suppressed(x):
     s = 0.0
     with contextlib.suppress(TypeError):
-        s = float("%f" % x[0])
+        s = float("%f".__mod__(x[0]))
     return s * x[1]
 
 
@@ -457,7 +456,7 @@ def fallback_store(x):
 def fallback_in_a_helper(x):
     def helper(v):
         try:
-            return float("%f" % v)
+            return float("%f".__mod__(v))
         except TypeError:
             return 0.0
 
@@ -533,7 +532,7 @@ def test_an_error_caught_outside_is_not_raised_again():
 def test_the_transform_that_lost_it_raises():
     def inner(y):
         with contextlib.suppress(TypeError):
-            return float("%f" % y) * y
+            return float("%f".__mod__(y)) * y
         return y * y
 
     seen = []

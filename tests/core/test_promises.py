@@ -44,7 +44,7 @@ X = np.array([0.7, -0.4])
 
 DROPPING = {
     "hex": lambda x: float.fromhex(x[0].hex()) * x[0],
-    "percent": lambda x: float("%f" % x[0]) * x[0],
+    "percent": lambda x: float("%f".__mod__(x[0])) * x[0],
     "tobytes": lambda x: np.frombuffer(x.tobytes())[0] * x[0],
     "no rule": lambda x: np.histogram_bin_edges(x, 3)[0],
     "buffer protocol": lambda x: memoryview(x)[0] * x[0],

@@ -2,6 +2,7 @@
 plain call, derivatives against differences."""
 
 import cmath
+import functools
 import io
 import json
 import math
@@ -26,7 +27,7 @@ def difference(f, x):
 
 FUNCTIONS = {
     **{
-        name: (lambda x, f=getattr(math, name): f(x[0]) * x[1])
+        name: functools.partial(lambda f, x: f(x[0]) * x[1], getattr(math, name))
         for name in "acos asin asinh atan atanh cbrt cos cosh degrees erf erfc exp exp2 expm1 fabs gamma lgamma log10 log1p log2 "
         "radians sin sinh sqrt tan tanh".split()
     },
@@ -82,7 +83,7 @@ def test_the_names_are_classes_still():
         class Own(float):
             pass
 
-        assert type(1.0) is float and kind is float and {float: 1, complex: 2}[type(1j)] == 2
+        assert [type(v) is float for v in (1.0, 1)] == [True, False] and kind is float and {float: 1, complex: 2}[complex] == 2
         assert isinstance(kind(x[0]), float) and type(Own(2.0)) is Own and issubclass(Own, float)
         assert np.dtype(float) == np.zeros(2, dtype=float).dtype == np.float64 and np.dtype("f") in [np.int8, np.float32]
         assert type(np.float32(1)) is np.float32 and np.finfo(np.float32).eps > 1e-8 and issubclass(np.float64, np.floating)

@@ -11,7 +11,7 @@ from looped import forms, looped, same, vmapped
 
 import tapegrad as tg
 from tapegrad._core.trees import leaves
-from tapegrad.errors import AliasError, ArgumentError, BatchError, DroppedDerivativeError, ShapeError, TapegradError
+from tapegrad.errors import AliasError, ArgumentError, BatchError, DroppedDerivativeError, ShapeError
 
 pytestmark = pytest.mark.smoke
 

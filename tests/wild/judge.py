@@ -34,12 +34,12 @@ def scalar(f: Callable, x: np.ndarray) -> Callable:
     return of_point
 
 
-def difference(f: Callable, x: np.ndarray, v: np.ndarray) -> tuple[Any, Any]:
+def difference(f: Callable, x: np.ndarray, v: np.ndarray, steps: tuple = STEPS) -> tuple[Any, Any]:
     """The derivative of f at x along v, and how far the differences of two steps are apart.  The step is the one
     at which neighbours agree best."""
     size = max(1e-3, float(np.max(np.abs(x)))) / max(1e-300, float(np.max(np.abs(v))))
     with np.errstate(all="ignore"):
-        found = [richardson(f, x, v, h * size) for h in STEPS]
+        found = [richardson(f, x, v, h * size) for h in steps]
     apart = [np.max(np.abs(a - b)) for a, b in zip(found, found[1:], strict=False)]
     k = int(np.nanargmin(apart)) if not np.all(np.isnan(apart)) else 0
     return found[k + 1], apart[k]
@@ -81,7 +81,7 @@ def verdict(f: Callable, x: np.ndarray, timed: bool = True) -> Verdict:
         value, gradient = tg.value_and_grad(g)(x)
         forward, tangent = tg.jvp(g, (x,), (v,))
         product = tg.hvp(g, x, v)
-        along, bent = difference(lambda p: tg.grad(g)(p), x, v)
+        along, bent = difference(lambda p: tg.grad(g)(p), x, v, STEPS[1::2])
     except Exception as error:
         return Verdict("refused", cause_of(error))
     total = float(np.sum(gradient * v))

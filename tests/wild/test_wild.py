@@ -60,14 +60,14 @@ def write_table():
         rows.append(row(program, found))
         print(rows[-1], flush=True)
     right = [v for _, v in every if v.outcome == "right"]
-    compiled = [name for name, v in every if v.outcome == "refused" and name in COMPILED]
     unseen = [v.outcome == "right" for name, v in every if name.startswith("unseen")]
     costs = sorted([v.cost for v in right])
+    compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
+    wrong = sum(v.outcome == "wrong" for _, v in every)
     lines = [
-        f"{len(every)} calls of {len(PROGRAMS)} groups: {len(right)} right ({100 * len(right) / len(every):.0f} %), "
-        f"{sum(v.outcome == 'wrong' for _, v in every)} wrong, {len(every) - len(right)} refused, {len(compiled)} of them by compiled code. "
-        f"Of the groups with a star {sum(unseen)} of {len(unseen)} are right. "
-        f"Value and gradient take {costs[len(costs) // 2]:.0f} times the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
+        f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, {len(every) - len(right) - wrong} "
+        f"refused, {compiled} of these by compiled code. With a star: {sum(unseen)} of {len(unseen)} right. Value and gradient take "
+        f"{costs[len(costs) // 2]:.0f} times the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
         "",
         "| package | calls | right | cost | refused |",
         "|---|---|---|---|---|",
