@@ -38,7 +38,7 @@ MATH = {
     "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
     "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
     "sumprod": lambda p, q: sum([a * b for a, b in zip(p, q, strict=True)]),
-    "ldexp": lambda x, i: x * 2.0**i,
+    "ldexp": lambda x, i: x * 2.0**i, "remainder": lambda x, y: x - y * round(x / y),
 }  # fmt: skip
 CMATH = {
     **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")}, "log": MATH["log"],

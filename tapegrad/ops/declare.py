@@ -41,7 +41,7 @@ COMPOSED: AnyDict = {}  # name -> composed function
 TABLES.extend((NUMPY, PRIMITIVES, COMPOSED))
 same, linear = object(), object()
 # for functions whose meaning differs in older releases
-SCIPY = tuple([int(n) for n in scipy.__version__.split(".")[:2]])
+NUMPY_VERSION, SCIPY = (tuple([int(n) for n in m.__version__.split(".")[:2]]) for m in (np, scipy))
 
 
 def coerced(b: Any, other: Any) -> Any:

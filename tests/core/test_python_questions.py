@@ -27,7 +27,7 @@ HIDING = ("recorded", "batched")  # values are not shown: an error that says so 
 # What is deliberately otherwise: "question | value that is asked", and why.
 DIFFERENT = {
     r"(float|complex|\.item\(.*\)|__float__\(\)|__complex__\(.*\)) \|": "numpy.float64, numpy.complex128; by the method an error",
-    r"(bytes|bytearray|memoryview|__dlpack__\(\)) \|": "memory in other hands drops the derivative: an error",
+    r"(bytes|bytearray|memoryview|__dlpack__\(\)|__buffer__\(.*\)) \|": "memory in other hands drops the derivative: an error",
     r"ascii \|": "repr shows that a value is tracked",
     r"(__getnewargs__|__setstate__|__getformat__)\(.*\) \|": "of pickling",
     r"hasattr mT \|": "hasattr asks the class; of a vector NumPy's raises ValueError",
