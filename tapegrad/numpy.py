@@ -13,7 +13,6 @@ from ._core.float_errors import geterr as geterr
 from ._core.float_errors import geterrcall as geterrcall
 from ._core.float_errors import seterr as seterr
 from ._core.float_errors import seterrcall as seterrcall
-from ._core.primitive import values_of as _values_of
 from ._core.registry import load as _load
 from ._dispatch.callback_functions import apply_along_axis as apply_along_axis
 from ._dispatch.callback_functions import apply_over_axes as apply_over_axes
@@ -25,8 +24,7 @@ from ._dispatch.faces import array_class as _array_class
 from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill_module as _fill
 from ._dispatch.random import random as random
-from .ops.declare import NUMPY as _NUMPY
-from .ops.zero_derivative import zero_derivative_of as _zero_derivative_of
+from .ops.zero_derivative import declare_testing as _declare_testing
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
@@ -41,9 +39,7 @@ _of_faces = globals()["__getattr__"]  # it was filled in
 
 def __getattr__(name: str) -> _Any:
     if name == "testing":  # loaded on first use
-        for f in vars(_numpy.testing).values():
-            if getattr(f, "__name__", "").startswith("assert_"):
-                _NUMPY[f] = _zero_derivative_of(f, _values_of)
+        _declare_testing()
         globals()[name] = _faces_of("tapegrad.numpy.testing", _numpy.testing)
         return globals()[name]
     if name not in ("polynomial", "poly1d"):

@@ -168,6 +168,15 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
         _f = getattr(np, _name)
         if _f not in NUMPY:
             NUMPY[_f] = zero_derivative_of(_f, _of)
+
+
+def declare_testing() -> None:
+    """The functions of `numpy.testing`, a module that is loaded on first use."""
+    for name, f in vars(np.testing).items():
+        if name.startswith("assert_"):
+            NUMPY[f] = zero_derivative_of(f, values_of)
+
+
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)
 argsort, argpartition, searchsorted, any_of, lies_in, argmax = [
     NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin, np.argmax)
