@@ -50,6 +50,16 @@ class Constraint:
         f = getattr(self.natural, "func", self.natural)
         return f"{f.__name__} {self.natural.args if f is not self.natural else ''}" if f in MAPS else None
 
+    def end(self, u: float) -> float | None:
+        """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
+        natural = self.natural
+        if getattr(natural, "func", None) is _completed_block:
+            natural = natural.args[0]
+        f = getattr(natural, "func", natural)
+        if f is exponential_constraint:
+            return u - 30.0
+        return float(numpy.copysign(15.0, u)) if f in (_from_interval, _stationary) else None
+
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
         """Return the unconstrained starting value; raise an error that names the parameter if it is
         outside."""
@@ -225,6 +235,13 @@ def invertible() -> Constraint:
         partial(_free_of_stationary, -1.0),
         partial(_is_stationary, -1.0),
     )
+
+
+def constraint_named(name: str) -> Constraint:
+    """Return one of the constraints above from its name."""
+    call, numbers = name.rstrip(")").split("(")
+    known = {f.__name__: f for f in (unconstrained, positive, correlation, interval, stationary, invertible)}
+    return known[call](*[float(x) for x in numbers.split(",") if x])
 
 
 def partly_fixed(rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]) -> Constraint:

@@ -10,7 +10,7 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError
-from ._constraints import Constraint, partly_fixed, unconstrained
+from ._constraints import Constraint, constraint_named, partly_fixed, unconstrained
 
 
 @dataclass
@@ -89,6 +89,14 @@ class Parameters:
                 raise ArgumentError(f"fixed: {name!r} is not a parameter; wanted one of {', '.join(at)}")
         return known
 
+    def stored(self) -> dict[str, Any]:
+        """Return the parameters as plain data, for `parameters_from`."""
+        own = [rule.name for _, _, rule, _ in self._whole if rule.key is None]
+        if own:
+            raise ArgumentError(f"save: {own[0]} is a constraint of your own, which a file cannot hold")
+        blocks = [[name, x, rule.name, labels] for name, x, rule, labels in self._whole]
+        return {"keyed": self.keyed, "blocks": blocks, "fixed": self.fixed}
+
     def moved(self, u: numpy.ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
         """Return the same parameters with a start at u, and perhaps further ones fixed."""
         there, values = copy(self), self.values(u)
@@ -126,6 +134,15 @@ class Parameters:
     def _free(self) -> numpy.ndarray:
         labels = [label for *_, labels in self._whole for label in labels]
         return numpy.flatnonzero([label not in self.fixed for label in labels])
+
+
+def parameters_from(stored: dict[str, Any]) -> Parameters:
+    """Return parameters from plain data."""
+    blocks = stored["blocks"]
+    start, rules = {name: x for name, x, *_ in blocks}, {name: constraint_named(rule) for name, _, rule, _ in blocks}
+    found = Parameters(start, rules, {name: labels for name, *_, labels in blocks}, stored["fixed"])
+    found.keyed = stored["keyed"]
+    return found
 
 
 def parameters_of(

@@ -56,7 +56,8 @@ class FitProblem:
     observations only begin differences and do not count. `quick` is the same function in a cheaper form, if
     any. `others` are starts for a search that fails from the first. `name` identifies everything that `build`
     depends on, except for the parameters and the data; later processes find the kernel on disk under it. The
-    first `past` steps of `build` lie before the data, which then start from `begin`."""
+    first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
+    proportional to the parameter `scale`, and means are linear in `linear`, if these are given."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -71,6 +72,8 @@ class FitProblem:
     name: str | None = None
     past: int = 0
     begin: Start | None = None
+    scale: str | None = None
+    linear: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -134,10 +137,11 @@ class Stop(SearchEffort):
     """The point where the search stopped.
 
     It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second
-    derivatives, and how the likelihood was computed."""
+    derivatives, how the likelihood was computed, and from how many starts there were searches."""
 
     u: numpy.ndarray
     value: float
     gradient: numpy.ndarray
     hessian: numpy.ndarray
     way: str = ""
+    starts: int = 1

@@ -262,11 +262,15 @@ class Arima(LibraryBound):
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
-        whole = FitProblem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
+        linear = (*self.trends.values(), *self.columns)
+        whole = FitProblem(
+            self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name, scale="sigma2", linear=linear
+        )
         if data.count < data.steps or not 0 < self.lost < data.steps:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        return replace(whole, quick=FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name))
+        quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear)
+        return replace(whole, quick=quick)
 
     @property
     def _name(self) -> str | None:

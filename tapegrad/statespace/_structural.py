@@ -461,10 +461,11 @@ class AssembledModel(LibraryBound):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()
+    stored = ("terms", "xp")
 
-    def __init__(self, parts: tuple[ModelComponent, ...], xp: ModuleType):
-        self.noise, *self.parts = parts
-        self.xp = xp
+    def __init__(self, terms: tuple[ModelComponent, ...], xp: ModuleType):
+        self.terms, self.xp = terms, xp
+        self.noise, *self.parts = terms
         self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
@@ -564,9 +565,8 @@ def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> 
     if not widths:
         raise ArgumentError("exog is given, and the model has no regressors")
     if exog is None:
-        raise ArgumentError(
-            f"the model has regressors, {', '.join([x for part in columns for x in part])}; give their values, exog=X of {steps} rows"
-        )
+        named = ", ".join([name for part in columns for name in part])
+        raise ArgumentError(f"the model has regressors; give their values at the steps ahead, exog=X of {steps} rows: {named}")
     X, names = checked_regressors("exog", exog)
     wanted = tuple([name for part in columns for name in part])
     if hasattr(exog, "columns") and not any(part == _numbered(len(part)) for part in columns):

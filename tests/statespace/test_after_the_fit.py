@@ -372,7 +372,7 @@ def test_data_that_do_not_follow(pair):
         fit.append(Y[120:122].iloc[::-1], exog=X[120:122])
     with pytest.raises(DataError, match=r"exog is for 2010-02 to 2010-03, and the steps ahead are 2010-01 to 2010-02"):
         fit.append(Y[120:122], exog=X[121:123])
-    with pytest.raises(ArgumentError, match="the model has regressors, a, b; give their values, exog=X of 2 rows"):
+    with pytest.raises(ArgumentError, match="the model has regressors; give their values at the steps ahead, exog=X of 2 rows: a, b"):
         fit.append(Y[120:122])
     with pytest.raises(DataError, match="exog has the columns a, and the regressors are a, b: no b"):
         fit.forecast(2, exog=X[["a"]][120:122])

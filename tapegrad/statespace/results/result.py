@@ -13,11 +13,12 @@ from ..._core.errors import ArgumentError, ConvergenceError
 from ..._transforms.transforms import jacobian
 from .._model import LinearGaussian, system
 from .._problem import FitProblem, SearchEffort, Stop
-from .._search import FLAT_CURVATURE
+from .._search import FLAT_CURVATURE, Spectrum
 from .._starts import highest_stop
 from ..filters.arrays import FilterResult, observed_moments, with_noise
 from ..filters.compiled import kalman_filter
 from ..filters.smoother import SmootherResult, smooth
+from .archive import save_fit
 from .continued import appended, applied, extended, require_whole, with_estimates
 from .diagnostics import Diagnostics, diagnostics, heteroskedasticity, jarque_bera_of, ljung_box
 from .forecast import normal_quantile
@@ -240,6 +241,10 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         """
         return self._on(applied(self, y, exog), refit)
 
+    def save(self, path: Any) -> None:
+        """Write the fit to a file without code, which `tapegrad.statespace.load` reads, in later versions too."""
+        save_fit(self, path)
+
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
         if refit:
             require_whole(replace(self, problem=problem))
@@ -428,7 +433,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         free, J, H = _free(self.problem, self.stop)
         S = self.problem.scores(self.stop.u)[:, free]
         outer, found = S.T @ S, {}
-        X = numpy.linalg.solve(H, J.T)
+        X = Spectrum(H).inverse() @ J.T
         for kind, inner in (("opg", lambda: J @ numpy.linalg.solve(outer, J.T)), ("robust", lambda: X.T @ outer @ X)):
             try:
                 found[kind] = _hidden(inner(), free)
@@ -460,13 +465,13 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     point."""
     parameters = problem.parameters
     free, J, inner = _free(problem, stop)
-    if free.size and numpy.linalg.eigvalsh(inner)[0] <= 0:
+    if not Spectrum(inner).positive:
         raise ConvergenceError(
             f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood {-stop.value:.10g}; start elsewhere"
         )
     # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
-    covariance = _hidden(J @ numpy.linalg.solve(inner, J.T), free)
+    covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
     params = parameters.tree(placed)

@@ -69,6 +69,8 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
     remarks = []
     if fit.at_bound:
         remarks.append(f"at the bound of the constraint, no standard error: {', '.join(fit.at_bound)}")
+    if fit.stop.starts > 1:
+        remarks.append(f"the highest of the maxima found from {fit.stop.starts} starts")
     count = fit.diffuse_states - fit.problem.used_up
     if count:
         how = "counted among the parameters in" if diffuse == "counted" else "not counted in"
