@@ -48,7 +48,7 @@ class Constraint:
     def key(self) -> str | None:
         """Identify what `natural` computes, if it is one of the maps below."""
         f = getattr(self.natural, "func", self.natural)
-        return f"{f.__name__} {self.natural.args if f is not self.natural else ''}" if f in MAPS else None
+        return f"{f.__name__} {getattr(self.natural, 'args', '')}" if f in MAPS else None
 
     def end(self, u: float) -> float | None:
         """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
