@@ -52,7 +52,7 @@ class Constraint:
 
     def end(self, u: float) -> float | None:
         """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
-        natural = self.natural
+        natural: Any = self.natural
         if getattr(natural, "func", None) is _completed_block:
             natural = natural.args[0]
         f = getattr(natural, "func", natural)

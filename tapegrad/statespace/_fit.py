@@ -33,7 +33,8 @@ def fit(
     """Estimate a state space model by maximum likelihood.
 
     An optimiser is followed by Newton steps, until the gradient in the unconstrained parameters is below 1e-9
-    (or below 1e-12 of the log-likelihood if that is larger).
+    (or below 1e-12 of the log-likelihood if that is larger), or a step would gain less than 1e-8. Where a
+    search fails or ends at the bound of a constraint, others from other starts follow.
 
     Parameters
     ----------

@@ -19,7 +19,7 @@ from .results.continued import with_estimates
 from .results.result import FitResult, fit_result
 
 COMPONENTS = (AutoregressiveComponent, Cycle, Harmonics, Level, Noise, RegressionComponent, Seasonal, Trend)
-KINDS = {kind.__name__: kind for kind in (Arima, AssembledModel, DynamicFactor, Start, VectorAutoregression, *COMPONENTS)}
+KINDS: dict[str, type] = {kind.__name__: kind for kind in (Arima, AssembledModel, DynamicFactor, Start, VectorAutoregression, *COMPONENTS)}
 
 
 def load(path: Any, build: Callable | None = None, prior: Any = None) -> FitResult:
@@ -65,14 +65,14 @@ def load(path: Any, build: Callable | None = None, prior: Any = None) -> FitResu
 
 
 def _restored(saved: dict[str, Any], build: Callable | None, prior: Prior | None) -> FitResult:
-    given = {"build": build, "prior": prior}
+    given: dict[str, Any] = {"build": build, "prior": prior}
     for name in saved["needs"]:
         if given[name] is None:
             raise ArgumentError(f"load: the file cannot hold the function {name}; write ss.load(path, {name}={name})")
     described, stop = saved["described"], Stop(**saved["stop"])
     data, parameters = Observations(stored_frame(saved)), parameters_from(saved["parameters"])
     if described is None:
-        problem = FitProblem(build, data, parameters, prior=prior)
+        problem = FitProblem(given["build"], data, parameters, prior=prior)
     elif saved["problem"]["begin"] is None:
         problem = described.on(data, parameters, saved["problem"]["joseph"], prior)
     else:

@@ -332,9 +332,12 @@ class Observations(LibraryBound):
 
 def model_after(model: LinearGaussian, steps: int, start: Start) -> LinearGaussian:
     """Return the model without its first steps, with another start."""
-    given = {name: getattr(model, name) for name in _FIELDS}
-    kept = {name: x if x is None else _given(x) for name, x in given.items()}
-    cut = {name: x[steps:] for name, x in kept.items() if getattr(x, "ndim", 0) > _FIELDS[name]}
+    cut: dict[str, Any] = {}
+    for name, axes in _FIELDS.items():
+        given = getattr(model, name)
+        x = None if given is None else _given(given)
+        if x is not None and x.ndim > axes:
+            cut[name] = x[steps:]
     return replace(model, **cut, start=start)
 
 

@@ -142,7 +142,7 @@ class _Search:
                 continue
             before = self.u, self.value, self.gradient, self.hessian
             self.u = numpy.where(numpy.arange(self.u.size) == i, end, self.u)
-            self._follow(i, before[1])
+            self._follow(int(i), before[1])
             if self.value <= before[1] + GAIN / 10:
                 moved = True
             else:

@@ -26,8 +26,9 @@ def save_fit(fit: Any, path: Any) -> None:
     """Write a fit to a file."""
     arrays: list[numpy.ndarray] = []
     header = {"format": FORMAT, "version": library_version(), "fit": _encoded(_described(fit), arrays)}
+    named: dict[str, Any] = {f"a{k}": x for k, x in enumerate(arrays)}
     with open(path, "wb") as file:
-        numpy.savez_compressed(file, header=numpy.array(json.dumps(header)), **{f"a{k}": x for k, x in enumerate(arrays)})
+        numpy.savez_compressed(file, header=numpy.array(json.dumps(header)), **named)
 
 
 def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
