@@ -70,6 +70,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
+    # within a transform: it imports what stands for SciPy
+    "tapegrad.sparse._tracked": ("sparse._plan",),
     **{
         f"tapegrad.stats.{name}": ("stats",)
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")

@@ -11,7 +11,8 @@ from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
 from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
-from ._flat import FlatStart, callback_of, constraints_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._constraints import Constraints
+from ._flat import FEW_UNKNOWNS, FlatStart, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
@@ -103,7 +104,7 @@ class Objective:
     def sparse_hessian(self, u: np.ndarray) -> Any:
         """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
-            self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args, None)
+            self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args)
         self.hessians += 1
         with np.errstate(all="ignore"):
             H = self._sparse(self.place(u))
@@ -117,6 +118,28 @@ class Objective:
             self._at = u.copy(), self.sparse_hessian(u)
         self.products += 1
         return self._at[1] @ v
+
+    def second_derivatives(self, method: str, hess: str) -> dict[str, Any]:
+        """Return the second derivatives as keywords of `scipy.optimize.minimize`, in the form for the method.
+
+        With hess='auto', trust-constr gets a dense matrix if it is small, a sparse one if its plan pays,
+        otherwise products."""
+        if method in WITH_HESSIAN:
+            return {"hess": self.hessian}
+        if method not in WITH_PRODUCT:
+            return {}
+        if hess == "auto" and method == "trust-constr":
+            hess = "dense" if self.start.size < FEW_UNKNOWNS else "sparse" if self.found_sparse() else "product"
+        if hess == "dense":
+            return {"hess": self.hessian}
+        if hess == "sparse":  # SciPy's other methods take no sparse matrix
+            return {"hess": self.sparse_hessian} if method == "trust-constr" else {"hessp": self.sparse_product}
+        return {"hessp": self.product}
+
+    def found_sparse(self) -> bool:
+        """Return whether a sparse plan of the Hessian pays; keep it if so."""
+        self._sparse = load("tapegrad.sparse").plan_if_sparse("hessian", self._f, self.place(self.start), rest=self.args)
+        return self._sparse is not None
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Compute the Hessian at u times v."""
@@ -204,9 +227,13 @@ def minimize(
     objective = Objective(f, x0, args)
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+    is_second = str(method).lower() == "trust-constr"
+    given = Constraints("minimize", objective.flat, constraints, is_second, is_second)
+    if is_second and given.sparse:
+        options = {"sparse_jacobian": True, **(options or {})}
     more = {
         "bounds": flat_bounds("minimize", objective.flat, bounds),
-        "constraints": constraints_of("minimize", objective.flat, constraints, str(method).lower() == "trust-constr"),
+        "constraints": given.given,
         "callback": callback_of(objective.flat, callback),
     }
     result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
@@ -218,7 +245,9 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
-    if not callable(method) and name not in known:
+    if callable(method):
+        name = "dogleg"  # it gets the whole Hessian
+    elif name not in known:
         raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
     if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
@@ -227,16 +256,7 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     start = moved_inside_bounds(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
         raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
-    derivatives: dict[str, Any] = {}
-    if name in WITH_HESSIAN or callable(method) or (name in WITH_PRODUCT and hess == "dense"):
-        derivatives["hess"] = objective.hessian
-    elif name in WITH_PRODUCT and hess == "sparse":
-        if name == "trust-constr":
-            derivatives["hess"] = objective.sparse_hessian
-        else:  # SciPy's other methods take no sparse matrix
-            derivatives["hessp"] = objective.sparse_product
-    elif name in WITH_PRODUCT:
-        derivatives["hessp"] = objective.product
+    derivatives = objective.second_derivatives(name, hess)
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
     result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
     result.flat = np.asarray(result.x)

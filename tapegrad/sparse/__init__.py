@@ -10,9 +10,10 @@ pattern of a program), `_coloring`, `_decompress` (entries from products), `_row
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring
 from ._plan import Plan as Plan
-from ._plan import Renewed as Renewed
 from ._plan import hessian as hessian
 from ._plan import jacobian as jacobian
 from ._plan import pattern as pattern
 from ._plan import prepare_hessian as prepare_hessian
 from ._plan import prepare_jacobian as prepare_jacobian
+from ._renewed import Renewed as Renewed
+from ._renewed import plan_if_sparse as plan_if_sparse

@@ -14,7 +14,7 @@ from .._capture import MAKERS
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
-from .._core.primitive import is_tracked, live
+from .._core.primitive import is_tracked, live, seen
 from .._core.registry import load
 from .._core.scope import changed
 from .._core.trees import describe_tree, leaves
@@ -33,7 +33,6 @@ from ._direct import DirectEntries
 from ._pattern import SCOPES, DependencySets, asked_of, given_pattern
 from ._pictures import plot_pattern
 from ._rows import NotRowwise
-from ._tracked import TrackedEntries, plain_point
 
 Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
@@ -41,6 +40,7 @@ OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
 HIDDEN = "{}: vmap and recording hide the values that decide the pattern; prepare the plan before, and call it there"
 MOST_PLANS = 8  # plans for other memory layouts, at most
 AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: products, at least; a colour and entry; a compilation
+SPARSE_SHARE = 0.2  # of all entries, above which a dense matrix is cheaper
 SMALL_SYSTEM_UNKNOWNS = 16  # unknowns below which no check asks whether a sparse matrix pays
 
 
@@ -239,7 +239,7 @@ class Plan(PickledByCall):
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
         if any_variable(args) and any_variable(args := self.entered(self.counted(args))):
-            self.tracked = self.tracked or TrackedEntries(self)
+            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.matrix(args)
         entries, data = self.evaluated(args, None)
         return entries.matrix(data, scipy.sparse if self.library is np else load("cupyx.scipy.sparse"))
@@ -272,7 +272,7 @@ class Plan(PickledByCall):
         if any_variable(args) and any_variable(args := self.entered(self.counted(args))):
             if out is not None:
                 raise ArgumentError(f"{self.call}: out= takes no derivatives; leave it away within a transform")
-            self.tracked = self.tracked or TrackedEntries(self)
+            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.values(args)
         if out is not None and (xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"):
             raise ArgumentError(f"{self.call}: out= must be an array of {self.pattern.nnz} floats")
@@ -362,6 +362,11 @@ class Plan(PickledByCall):
         module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
         return self.entries.matrix(self.entries.values(products), module)
 
+    def pays(self) -> bool:
+        """Return whether the sparse matrix costs less than the dense one, in products and in memory."""
+        m, n = self.shape
+        return 2 * self.colors <= min(m, n) and self.pattern.nnz <= SPARSE_SHARE * m * n
+
     def warn_if_dense(self) -> None:
         m, n = self.shape
         full = int((2 * np.diff(self.pattern.indptr) >= n).sum())
@@ -401,24 +406,6 @@ def shadow_of_plan(shadow: Any, plan: Plan) -> Plan:
 
 
 MAKERS[Plan] = shadow_of_plan
-
-
-class Renewed:
-    """A plan for a solver that may meet other branches of the function; there it finds a new pattern."""
-
-    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
-        self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
-        self.f, self.rest, self.pattern = f, rest, pattern
-        self.plan: Plan | None = None
-
-    def __call__(self, x: Any) -> Any:
-        if self.plan is not None:
-            try:
-                return self.plan(x, *self.rest)
-            except GuardError:
-                pass
-        self.plan = self.prepare(self.f, x, *self.rest, pattern=self.pattern)
-        return self.plan(x, *self.rest)
 
 
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:
@@ -646,6 +633,14 @@ def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) ->
             raise ArgumentError(f"sparse.{call}({user_name(f)}): there is no option {name!r}; see sparse.prepare_{call}")
     plan = make_plan(call, f, args, second, settings_of(options))
     return plan(*args) if any_variable(args) else plan.matrix(plan.first)
+
+
+def plain_point(x: Any) -> Any:
+    """Return the plain value of an argument, in C order, or None if a trace hides it."""
+    if not isinstance(x, Variable):
+        return x
+    plain = seen(x)
+    return plain if plain is None or isinstance(plain, np.generic) else np.ascontiguousarray(plain)
 
 
 def plain_point_of(call: str, args: tuple) -> tuple:

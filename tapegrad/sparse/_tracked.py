@@ -9,11 +9,11 @@ import numpy as plain_np
 
 from .. import numpy as np
 from .._core.errors import ArgumentError, GuardError
-from .._core.primitive import layout_of, seen
-from .._core.variable import Variable
+from .._core.primitive import layout_of
 from .._scipy.sparse.matrices import of_places
 from .._scipy.sparse.products import SparsityPattern
 from ..replay.form import METHODS
+from ._plan import plain_point
 
 
 class TrackedEntries:
@@ -65,11 +65,3 @@ class TrackedEntries:
         found = of_places(self.values(args), self.places)
         found._seen = self.seen
         return found
-
-
-def plain_point(x: Any) -> Any:
-    """Return the plain value of an argument, in C order, or None if a trace hides it."""
-    if not isinstance(x, Variable):
-        return x
-    plain = seen(x)
-    return plain if plain is None or isinstance(plain, plain_np.generic) else plain_np.ascontiguousarray(plain)
