@@ -69,7 +69,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
+    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize", "optimize._ipopt"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
     **{
@@ -105,6 +105,7 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    "tapegrad.replay": ("__init__", "optimize._minimize"),
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
@@ -113,6 +114,7 @@ LOADED: dict[str, AnyTuple] = {
     # optional: pandas for tables of pandas data, a drawing library on request
     "pandas": ("statespace._labels",),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
+    "ipyopt": ("optimize._ipopt",),  # brings Ipopt
 }
 
 # table or primitive -> the modules that add to it; a name that ends with a dot stands for the modules of

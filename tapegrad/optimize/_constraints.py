@@ -8,7 +8,13 @@ import scipy.sparse
 from .._core.errors import ArgumentError
 from ._flat import FlatStart, Values
 
-KINDS = ("eq", "ineq")
+
+def bounds_of_dict(call: str, given: dict) -> tuple[float, float]:
+    """Return the limits of a constraint that is given as a dict."""
+    kind = str(given.get("type")).lower()
+    if kind not in ("eq", "ineq"):
+        raise ArgumentError(f"{call}: a constraint has type={given.get('type')!r}; it is 'eq' or 'ineq'")
+    return 0.0, 0.0 if kind == "eq" else float("inf")
 
 
 class Constraints:
@@ -33,15 +39,13 @@ class Constraints:
 
     def converted(self, given: Any) -> Any:
         if isinstance(given, dict) and callable(given.get("fun")):
-            kind = str(given.get("type")).lower()
-            if kind not in KINDS:
-                raise ArgumentError(f"{self.call}: a constraint has type={given.get('type')!r}; it is 'eq' or 'ineq'")
+            low, high = bounds_of_dict(self.call, given)
             g, args = Values(self.call, given["fun"], self.flat, given.get("args", ())), given.get("args", ())
-            if callable(given.get("jac")):
-                return {"type": kind, "fun": g, "jac": lambda u: given["jac"](u, *args)}
+            jac = given.get("jac")
+            by_hand = (lambda u: jac(u, *args)) if callable(jac) else None
             if not self.takes_sparse:
-                return {"type": kind, "fun": g, "jac": self.jacobian(g)}
-            return self.nonlinear(g, 0.0, 0.0 if kind == "eq" else float("inf"), None, None, False)
+                return {"type": given["type"], "fun": g, "jac": by_hand or self.jacobian(g)}
+            return self.nonlinear(g, low, high, by_hand, None, False)
         if isinstance(given, scipy.optimize.NonlinearConstraint):
             g = Values(self.call, given.fun, self.flat)
             return self.nonlinear(g, given.lb, given.ub, given.jac, given.hess, given.keep_feasible)

@@ -11,14 +11,17 @@ from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
 from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
+from ._barrier import with_small_gap
 from ._constraints import Constraints
 from ._flat import FEW_UNKNOWNS, FlatStart, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._ipopt import IpoptProblem
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
 WITH_PRODUCT = {"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"}
 WITH_HESSIAN = {"dogleg", "trust-exact"}
 WITHOUT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
+IPOPT = "ipopt"  # a method that SciPy does not have
 
 
 class Objective:
@@ -59,6 +62,10 @@ class Objective:
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
+
+    def record(self) -> None:
+        """Replay value and gradient from a recording."""
+        self._value_and_grad = load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
 
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
@@ -180,11 +187,13 @@ def minimize(
     args : tuple, default ()
         Further arguments of f.
     method : str or callable, optional
-        Any method of SciPy. The default is 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.
-        Methods of second order get Hessian-vector products, or the whole Hessian if they need it. Methods
-        without derivatives get values.
+        Any method of SciPy, or 'ipopt' if the package ipyopt is installed. The default is 'trust-exact', with
+        bounds 'L-BFGS-B', with constraints 'SLSQP'. Methods of second order get Hessian-vector products, or
+        the whole Hessian if they need it. Methods without derivatives get values. 'trust-constr' and 'ipopt'
+        get sparse Jacobians and Hessians where these pay, and suit many unknowns.
     hess : {'auto', 'dense', 'sparse'}, default 'auto'
-        'dense' passes the whole Hessian to methods that accept it, 'sparse' a sparse matrix.
+        'dense' passes the whole Hessian to methods that accept it, 'sparse' a sparse matrix, 'product'
+        products.
     bounds : sequence, scipy.optimize.Bounds or dict, optional
         As for SciPy, of the flat vector. If x0 is a dict: some of its names with (low, high).
     constraints : constraint or sequence, default ()
@@ -198,7 +207,9 @@ def minimize(
     -------
     scipy.optimize.OptimizeResult
         SciPy's result with `x` a tree like x0, `flat` the vector of shape (n,), and the counts `evaluations`,
-        `hessians` and `products`. As in SciPy, check `success`.
+        `hessians` and `products`. As in SciPy, check `success`. Ipopt adds `constr_violation`, `multipliers`
+        (an array for each constraint) and `bound_multipliers`. Its ``options={"warm_start": result}`` starts
+        at an earlier result.
 
     Raises
     ------
@@ -227,6 +238,8 @@ def minimize(
     objective = Objective(f, x0, args)
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+    if str(method).lower() == IPOPT:
+        return minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
     is_second = str(method).lower() == "trust-constr"
     given = Constraints("minimize", objective.flat, constraints, is_second, is_second)
     if is_second and given.sparse:
@@ -241,6 +254,24 @@ def minimize(
     return result
 
 
+def minimize_by_ipopt(
+    objective: Objective, bounds: Any, constraints: Any, hess: str, tol: float | None, callback: Any, options: dict | None
+) -> OptimizeResult:
+    """Run Ipopt with a recorded objective and exact sparse derivatives."""
+    if callback is not None or hess != "auto":
+        raise ArgumentError("minimize: method='ipopt' takes no callback=, and its Hessian is exact and sparse: leave hess away")
+    limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
+    start = moved_inside_bounds(objective.start, limits)
+    objective.record()
+    if not np.isfinite(objective(start)[0]):
+        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
+    result = IpoptProblem(objective, limits, constraints).solved(start, tol, options)
+    result.flat = np.asarray(result.x)
+    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, 0
+    result.x = objective.flat(result.flat)
+    return result
+
+
 def minimize_flat(objective: Objective, method: str | Callable, hess: str = "auto", **options: Any) -> OptimizeResult:
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
@@ -248,7 +279,7 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     if callable(method):
         name = "dogleg"  # it gets the whole Hessian
     elif name not in known:
-        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
+        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known | {IPOPT}))}")
     if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
     if hess == "sparse" and name not in WITH_PRODUCT:
@@ -259,16 +290,29 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     derivatives = objective.second_derivatives(name, hess)
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
     result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
+    if name == "trust-constr":
+        given = options.pop("options") or {}
+
+        def again(x: np.ndarray, more: dict) -> OptimizeResult:
+            return scipy.optimize.minimize(fun, x, jac=jac, method=method, options={**given, **more}, **derivatives, **options)
+
+        result = with_small_gap(
+            result, again, options.get("constraints", ()), bounds_object(options.get("bounds")), given.get("maxiter", 1000)
+        )
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
     return result
 
 
+def bounds_object(bounds: Any) -> Any:
+    """Return bounds as `scipy.optimize.Bounds`, or None."""
+    if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
+        return bounds
+    low, high = zip(*bounds, strict=True)
+    return scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
+
+
 def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
-    if bounds is None:
-        return start
-    if not isinstance(bounds, scipy.optimize.Bounds):
-        low, high = zip(*bounds, strict=True)
-        bounds = scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
-    return np.clip(start, bounds.lb, bounds.ub)
+    bounds = bounds_object(bounds)
+    return start if bounds is None else np.clip(start, bounds.lb, bounds.ub)

@@ -15,5 +15,6 @@ from ._plan import jacobian as jacobian
 from ._plan import pattern as pattern
 from ._plan import prepare_hessian as prepare_hessian
 from ._plan import prepare_jacobian as prepare_jacobian
+from ._renewed import FixedPattern as FixedPattern
 from ._renewed import Renewed as Renewed
 from ._renewed import plan_if_sparse as plan_if_sparse

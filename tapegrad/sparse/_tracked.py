@@ -43,7 +43,8 @@ class TrackedEntries:
         return np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
 
     def product(self, method: str, *args: Any) -> Any:
-        return np.reshape(METHODS[method](self.plan.f, 0)(*args), (-1,))
+        product: Any = METHODS[method](self.plan.f, 0)
+        return np.reshape(product(*args), (-1,))
 
     def require(self, args: tuple) -> None:
         """Raise if the pattern does not hold at this point."""
