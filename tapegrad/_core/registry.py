@@ -72,6 +72,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize", "optimize._ipopt"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
+    "tapegrad.sparse._cholesky": ("sparse",),
     **{
         f"tapegrad.stats.{name}": ("stats",)
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")

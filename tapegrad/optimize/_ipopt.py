@@ -91,8 +91,9 @@ class IpoptProblem:
         self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
         if bounds is not None:
             self.low, self.high = [np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)]
-        self.joined = [np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")]
-        for low, high, what in ((self.low, self.high, "bounds"), (*self.joined, "constraints")):
+        self.joined: list[np.ndarray] = [np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")]
+        below, above = self.joined
+        for low, high, what in ((self.low, self.high, "bounds"), (below, above, "constraints")):
             if (low > high).any():
                 raise ArgumentError(f"minimize: the {what} number {int(np.argmax(low > high))} have a lower limit above the upper one")
         nonlinear = [b.values for b in self.blocks if b.values is not None]

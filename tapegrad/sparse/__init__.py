@@ -5,8 +5,13 @@ or from a compiled loop that computes each entry.
 
 Reading order: `_sets` (sets of input numbers), `_rules` (how each operation combines them), `_pattern` (the
 pattern of a program), `_coloring`, `_decompress` (entries from products), `_rows`, `_coefficients` and
-`_direct` (entries from a loop), `_plan` (the public functions), `_check` (patterns of the user)."""
+`_direct` (entries from a loop), `_plan` (the public functions), `_check` (patterns of the user), `_renewed`
+(plans for solvers), `_tracked` (matrices within a transform), `_elimination`, `_ldl` and `_cholesky`
+(factorisation)."""
 
+from typing import TYPE_CHECKING, Any
+
+from .._core.registry import load
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring
 from ._plan import Plan as Plan
@@ -18,3 +23,14 @@ from ._plan import prepare_jacobian as prepare_jacobian
 from ._renewed import FixedPattern as FixedPattern
 from ._renewed import Renewed as Renewed
 from ._renewed import plan_if_sparse as plan_if_sparse
+
+if TYPE_CHECKING:
+    from ._cholesky import Cholesky as Cholesky
+    from ._cholesky import cholesky as cholesky
+
+
+def __getattr__(name: str) -> Any:
+    """Factorisations load on first use: they import what stands for SciPy."""
+    if name in ("Cholesky", "cholesky"):
+        return getattr(load("tapegrad.sparse._cholesky"), name)
+    raise AttributeError(f"module 'tapegrad.sparse' has no attribute {name!r}")

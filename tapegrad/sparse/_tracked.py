@@ -43,7 +43,8 @@ class TrackedEntries:
         return np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
 
     def product(self, method: str, *args: Any) -> Any:
-        product: Any = METHODS[method](self.plan.f, 0)
+        forms: Any = METHODS
+        product = forms[method](self.plan.f, 0)
         return np.reshape(product(*args), (-1,))
 
     def require(self, args: tuple) -> None:
