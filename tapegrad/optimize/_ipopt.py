@@ -91,7 +91,9 @@ class IpoptProblem:
         self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
         if bounds is not None:
             self.low, self.high = [np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)]
-        self.joined: list[np.ndarray] = [np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")]
+        self.joined: list[np.ndarray] = [
+            np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")
+        ]
         below, above = self.joined
         for low, high, what in ((self.low, self.high, "bounds"), (below, above, "constraints")):
             if (low > high).any():

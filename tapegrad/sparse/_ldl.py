@@ -273,5 +273,5 @@ def inverse_derivative(analysis: Analysis, values: np.ndarray, directions: np.nd
     for k, w in enumerate(directions):
         data[:, 1 << k] = symmetrised(analysis, w)
     a = analysis
-    made = factor_of_lanes(a.starts, a.upper_rows, data[a.entries], a.parent, a.columns, a.below)
-    return inverse_of_lanes(a.columns, a.below, *made, a.places)
+    lower, reciprocal = factor_of_lanes(a.starts, a.upper_rows, data[a.entries], a.parent, a.columns, a.below)
+    return inverse_of_lanes(a.columns, a.below, lower, reciprocal, a.places)
