@@ -135,7 +135,6 @@ FILLED = {
         "implicit",
         "statespace.filters.nonlinear",
         "replay.prepared",
-        "sparse._plan",
         "_scipy.optimize",
         "_scipy.optimize.callback_search",
         "_scipy.integrate.boundary",

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import numpy as np
 import scipy.sparse
 
-from .._capture import MAKERS
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
@@ -164,7 +163,6 @@ class Plan(PickledByCall):
             self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
             self.tracked: Any = None
-            self.base: Plan | None = None  # the plan whose function is followed here by an open transform
             if settings["check"]:
                 _check.require_entries(self, args)
 
@@ -238,7 +236,8 @@ class Plan(PickledByCall):
 
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
-        if any_variable(args) and any_variable(args := self.entered(self.counted(args))):
+        args = self.counted(args)
+        if any_variable(args) and any_variable(args := self.entered(args)):
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
             return self.tracked.matrix(args)
         entries, data = self.evaluated(args, None)
@@ -269,7 +268,8 @@ class Plan(PickledByCall):
         >>> out
         array([-2.,  2., -4.,  4.])
         """
-        if any_variable(args) and any_variable(args := self.entered(self.counted(args))):
+        args = self.counted(args)
+        if any_variable(args) and any_variable(args := self.entered(args)):
             if out is not None:
                 raise ArgumentError(f"{self.call}: out= takes no derivatives; leave it away within a transform")
             self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
@@ -285,10 +285,8 @@ class Plan(PickledByCall):
 
     def evaluated(self, args: tuple, out: Any) -> tuple:
         """Return (the places of the entries, the entries), the latter in `out` if it is given."""
-        if self.base is not None:
-            return self.base.evaluated(args, out)
         with changed(depth=0):
-            given, args = args, self.entered(self.counted(args))
+            given, args = args, self.entered(args)
             layouts = layouts_of(args)
             if layouts != self.layouts and layouts[0] == self.layouts[0]:
                 return self.alike(layouts, given).evaluated(given, out)
@@ -391,21 +389,6 @@ class Plan(PickledByCall):
         matplotlib.axes.Axes
         """
         return plot_pattern(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
-
-
-def shadow_of_plan(shadow: Any, plan: Plan) -> Plan:
-    """Return the plan of the function whose captured arrays an open transform follows."""
-    f = shadow(plan.given[1])
-    if f is plan.given[1]:
-        return plan
-    new = object.__new__(Plan)
-    new.__dict__.update(plan.__dict__)
-    new.f, new.beside = (f, ()) if plan.argnum == 0 else (with_argument_first(f, plan.argnum), (f,))
-    new.base, new.tracked = plan, None
-    return new
-
-
-MAKERS[Plan] = shadow_of_plan
 
 
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:

@@ -5,10 +5,11 @@ import pytest
 from sparse_functions import FUNCTIONS
 
 import tapegrad as tg
-from tapegrad.errors import ArgumentError, GuardError
+from tapegrad.errors import ArgumentError, DroppedDerivativeError, GuardError, RouteError
 
 WEIGHTS = np.random.default_rng(5)
-REAL = [name for name, (_, x, _) in FUNCTIONS.items() if x.dtype.kind == "f"]
+WRITING = ("diffused", "captured buffer", "work arrays", "brusselator in place")  # into captured arrays
+CALLS = [(name, "csr") for name in FUNCTIONS if name not in WRITING] + [("stencil in place", "csc"), ("stencil in place", "coo")]
 
 
 def chain(x, v):
@@ -18,8 +19,7 @@ def chain(x, v):
 X, V = np.linspace(0.3, 1.2, 6), np.linspace(0.5, 2.0, 6)
 
 
-@pytest.mark.parametrize("format", ["csr", "csc", "coo"])
-@pytest.mark.parametrize("name", REAL)
+@pytest.mark.parametrize("name, format", CALLS)
 def test_entries_of_jacobians_carry_derivatives(name, format):
     f, x, _ = FUNCTIONS[name]
     plan = tg.sparse.prepare_jacobian(f, x, format=format)
@@ -54,6 +54,31 @@ def test_matrices_at_once_and_products():
     np.testing.assert_allclose(tg.grad(once, (0, 1))(X, V), tg.grad(dense, (0, 1))(X, V), rtol=1e-11)
     third = lambda x: (tg.sparse.jacobian(lambda y: np.diff(y) ** 3, x) @ b).sum()
     np.testing.assert_allclose(tg.grad(third)(X), tg.grad(lambda x: (tg.jacobian(lambda y: np.diff(y) ** 3)(x) @ b).sum())(X), rtol=1e-11)
+
+
+@pytest.mark.parametrize("name", WRITING)
+def test_plans_of_functions_that_write_captured_arrays_raise(name):
+    """The plan reads the arrays of the user, which cannot hold what the outer transform follows."""
+    f, x, _ = FUNCTIONS[name]
+    plan = tg.sparse.prepare_jacobian(f, x)
+    with pytest.raises(DroppedDerivativeError, match="captured|plain array"):
+        tg.grad(lambda x: plan.values(x).sum())(x)
+
+
+SCALE = np.ones(6)
+
+
+def test_captured_array_that_the_outer_function_writes():
+    plan = tg.sparse.prepare_hessian(lambda x: (SCALE * x**3).sum(), X)
+
+    def outer(t, x):
+        SCALE[0] = t
+        return plan(x * t).sum()
+
+    for x in (X, tg.Const(X)):
+        with pytest.raises(RouteError, match="SCALE"):
+            tg.grad(outer)(3.0, x)
+    SCALE[:] = 1.0
 
 
 def test_under_vmap_and_prepare():
