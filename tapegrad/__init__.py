@@ -57,6 +57,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from ._debug.graph import graph as graph
     from ._debug.profile import profile as profile
     from .replay import prepare as prepare
+    from .sparse import laplace as laplace
 
 else:
 

@@ -37,7 +37,7 @@ GIVEN = {
 PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
-    "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
+    "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -73,6 +73,7 @@ LOADED: dict[str, AnyTuple] = {
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
     "tapegrad.sparse._cholesky": ("sparse",),
+    "tapegrad.sparse._laplace": ("sparse",),
     **{
         f"tapegrad.stats.{name}": ("stats",)
         for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
@@ -105,7 +106,7 @@ LOADED: dict[str, AnyTuple] = {
     "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
-    **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
     "tapegrad.replay": ("__init__", "optimize._minimize"),
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),

@@ -7,7 +7,7 @@ Reading order: `_sets` (sets of input numbers), `_rules` (how each operation com
 pattern of a program), `_coloring`, `_decompress` (entries from products), `_rows`, `_coefficients` and
 `_direct` (entries from a loop), `_plan` (the public functions), `_check` (patterns of the user), `_renewed`
 (plans for solvers), `_tracked` (matrices within a transform), `_elimination`, `_ldl` and `_cholesky`
-(factorisation)."""
+(factorisation), `_laplace` (marginal likelihoods)."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -27,10 +27,15 @@ from ._renewed import plan_if_sparse as plan_if_sparse
 if TYPE_CHECKING:
     from ._cholesky import Cholesky as Cholesky
     from ._cholesky import cholesky as cholesky
+    from ._laplace import Laplace as Laplace
+    from ._laplace import laplace as laplace
+    from ._laplace import prepare_laplace as prepare_laplace
+
+LATE = {"Cholesky": "_cholesky", "cholesky": "_cholesky", "Laplace": "_laplace", "laplace": "_laplace", "prepare_laplace": "_laplace"}
 
 
 def __getattr__(name: str) -> Any:
     """Factorisations load on first use: they import what stands for SciPy."""
-    if name in ("Cholesky", "cholesky"):
-        return getattr(load("tapegrad.sparse._cholesky"), name)
+    if name in LATE:
+        return getattr(load(f"tapegrad.sparse.{LATE[name]}"), name)
     raise AttributeError(f"module 'tapegrad.sparse' has no attribute {name!r}")

@@ -250,14 +250,15 @@ def factored(analysis: Analysis, values: np.ndarray) -> Factor:
     for known, found in analysis.kept:
         if same_bits(known, values):
             return found
-    difference = abs(values - values[analysis.mirror])
+    whole = symmetrised(analysis, values)
+    difference = abs(values - whole)
     if difference.size and difference.max() > ASYMMETRY * abs(values).max():
         k = int(np.argmax(difference))
         raise ArgumentError(
             f"sparse.cholesky: the matrix is not symmetric: entries ({analysis.rows[k]}, {analysis.indices[k]}) and its mirror image "
             f"are {values[k]} and {values[analysis.mirror[k]]}"
         )
-    found = Factor(analysis, symmetrised(analysis, values))
+    found = Factor(analysis, whole)
     analysis.kept = [(values.copy(), found), *analysis.kept[: KEPT_FACTORS - 1]]
     return found
 
