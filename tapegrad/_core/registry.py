@@ -69,7 +69,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize", "optimize._ipopt"),
+    "tapegrad.sparse": ("__init__",),
+    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
     "tapegrad.sparse._cholesky": ("sparse",),

@@ -149,7 +149,7 @@ class Values:
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
-        return self.planned(load("tapegrad.sparse").Renewed("jacobian", f, self.args, pattern))
+        return self.planned(load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern))
 
     def planned(self, plan: Callable) -> Callable:
         """Return a function of a vector, and of weights of the values, that calls the plan."""
@@ -172,7 +172,7 @@ class Values:
 
     @functools.cached_property
     def planned_jacobian(self) -> Callable | None:
-        plan = load("tapegrad.sparse").plan_if_sparse("jacobian", self._f, self.flat.place(self.flat.start), rest=self.args)
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse("jacobian", self._f, self.flat.place(self.flat.start), rest=self.args)
         return None if plan is None else self.planned(plan)
 
     def dense_jacobian(self, u: np.ndarray) -> np.ndarray:
@@ -185,7 +185,7 @@ class Values:
         if start.size < FEW_UNKNOWNS:
             return self.hessian
         weights = self.flat.place(np.ones(self(self.flat.start).size))
-        plan = load("tapegrad.sparse").plan_if_sparse("hessian", self._weighted, start, weights, rest=self.args)
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._weighted, start, weights, rest=self.args)
         return self.hessian_operator if plan is None else self.planned(plan)
 
     def hessian_operator(self, u: np.ndarray, v: np.ndarray) -> LinearOperator:

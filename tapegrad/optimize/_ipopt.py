@@ -53,7 +53,9 @@ class ConstraintBlock:
                 raise ArgumentError("minimize: method='ipopt' takes exact derivatives of constraints; leave jac away")
             self.values = Values("minimize", fun, flat, args)
             self.size = self.values(flat.start).size
-            self.plan = load("tapegrad.sparse").FixedPattern("jacobian", self.values._f, flat.place(flat.start), rest=self.values.args)
+            self.plan = load("tapegrad.sparse._renewed").FixedPattern(
+                "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args
+            )
             self.places = self.plan.places
         self.low, self.high = [np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE) for b in (low, high)]
 
@@ -112,7 +114,7 @@ class IpoptProblem:
         self.curved = np.concatenate([np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]])
         rest = (*objective.args, *[a for g in nonlinear for a in g.args])
         weights = self.place(np.ones(self.curved.size)), 1.0
-        self.hessian = load("tapegrad.sparse").FixedPattern("hessian", lagrangian, self.place(flat.start), *weights, rest=rest)
+        self.hessian = load("tapegrad.sparse._renewed").FixedPattern("hessian", lagrangian, self.place(flat.start), *weights, rest=rest)
         rows, cols = self.hessian.places
         self.lower = np.flatnonzero(rows >= cols)
         self.lower_places = rows[self.lower], cols[self.lower]

@@ -111,7 +111,7 @@ class Objective:
     def sparse_hessian(self, u: np.ndarray) -> Any:
         """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
-            self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args)
+            self._sparse = load("tapegrad.sparse._renewed").Renewed("hessian", self._f, self.args)
         self.hessians += 1
         with np.errstate(all="ignore"):
             H = self._sparse(self.place(u))
@@ -145,7 +145,7 @@ class Objective:
 
     def found_sparse(self) -> bool:
         """Return whether a sparse plan of the Hessian pays; keep it if so."""
-        self._sparse = load("tapegrad.sparse").plan_if_sparse("hessian", self._f, self.place(self.start), rest=self.args)
+        self._sparse = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._f, self.place(self.start), rest=self.args)
         return self._sparse is not None
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:

@@ -9,9 +9,9 @@ pattern of a program), `_coloring`, `_decompress` (entries from products), `_row
 (plans for solvers), `_tracked` (matrices within a transform), `_elimination`, `_ldl` and `_cholesky`
 (factorisation), `_laplace` (marginal likelihoods)."""
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .._core.registry import load
+from .._core.registry import load as _load
 from ._coloring import Coloring as Coloring
 from ._coloring import coloring as coloring
 from ._plan import Plan as Plan
@@ -20,22 +20,21 @@ from ._plan import jacobian as jacobian
 from ._plan import pattern as pattern
 from ._plan import prepare_hessian as prepare_hessian
 from ._plan import prepare_jacobian as prepare_jacobian
-from ._renewed import FixedPattern as FixedPattern
 from ._renewed import Renewed as Renewed
-from ._renewed import plan_if_sparse as plan_if_sparse
 
-if TYPE_CHECKING:
-    from ._cholesky import Cholesky as Cholesky
-    from ._cholesky import cholesky as cholesky
-    from ._laplace import Laplace as Laplace
-    from ._laplace import laplace as laplace
-    from ._laplace import prepare_laplace as prepare_laplace
-
-LATE = {"Cholesky": "_cholesky", "cholesky": "_cholesky", "Laplace": "_laplace", "laplace": "_laplace", "prepare_laplace": "_laplace"}
+_LATE = {"Cholesky": "_cholesky", "cholesky": "_cholesky", "Laplace": "_laplace", "laplace": "_laplace", "prepare_laplace": "_laplace"}
+__all__ = [
+    "Cholesky", "Coloring", "Laplace", "Plan", "Renewed", "cholesky", "coloring", "hessian", "jacobian", "pattern", "prepare_hessian",
+    "prepare_jacobian", "prepare_laplace",
+]  # fmt: skip
 
 
 def __getattr__(name: str) -> Any:
-    """Factorisations load on first use: they import what stands for SciPy."""
-    if name in LATE:
-        return getattr(load(f"tapegrad.sparse.{LATE[name]}"), name)
+    """Load factorisations on first use: they import what stands for SciPy."""
+    if name in _LATE:
+        return getattr(_load(f"tapegrad.sparse.{_LATE[name]}"), name)
     raise AttributeError(f"module 'tapegrad.sparse' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)
