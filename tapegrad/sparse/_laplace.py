@@ -24,8 +24,9 @@ from ..replay.form import METHODS
 from ._cholesky import applied, cholesky_solution, logdet_derivative, no_directions, sparse_logdet
 from ._elimination import analysis_of
 from ._ldl import Factor
-from ._plan import Plan, plain_point, settings_of
+from ._plan import COMPILING, Plan, plain_point, settings_of
 
+FEW_COLOURS = 16  # products up to which they are computed as they are at first
 MOST_STEPS = 200  # Newton steps
 SMALL_DECREMENT = 1e-12  # of |f| or 1: a last full step from here is exact to rounding
 SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
@@ -41,6 +42,8 @@ class LatentMode:
         self.name, self.z0, self.rest, self.shape = name, z0, rest, z0.shape
         with plain_np.errstate(all="ignore"):
             self.plan = Plan(name, energy, (z0, t0, *rest), True, settings_of({}))
+        if self.plan.colors > FEW_COLOURS:
+            self.plan.spent = COMPILING  # the loop over entries pays at the first call
         pattern = self.plan.pattern
         try:
             self.analysis = analysis_of(z0.size, pattern.indptr, pattern.indices)
