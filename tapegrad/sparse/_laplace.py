@@ -21,6 +21,7 @@ from .._transforms.custom_rule import rule
 from .._transforms.tape import ravel
 from .._transforms.transforms import grad
 from ..replay.form import METHODS
+from ..replay.prepared import prepare
 from ._cholesky import applied, cholesky_solution, logdet_derivative, no_directions, sparse_logdet
 from ._elimination import analysis_of
 from ._ldl import Factor
@@ -33,6 +34,16 @@ SHORT_STEP = 1e-4  # of |z| or 1: above this the mode may be at infinity
 ENOUGH = 1e-4  # of the expected decrease that a step must reach
 SHORTEST = 1e-10  # the shortest step
 FIRST_SHIFT, SHIFT_FACTOR = 1e-3, 10.0  # of the largest diagonal entry: shifts of an indefinite Hessian
+
+
+def forms() -> Any:
+    """Return the transforms of functions with further arguments, which are followed too."""
+    return METHODS
+
+
+def along_of(f: Callable) -> Callable:
+    """Return (x, v, *args) -> (f, its derivative by x along v)."""
+    return forms()["jvp"](f, 0)
 
 
 class LatentMode:
@@ -52,20 +63,48 @@ class LatentMode:
                 f"{name}: the log-joint is not strictly concave in all latents, some of which it does not hold: {error}"
             ) from error
         self.last = z0
+        # The entries are one operation: forward by the plan, backward by a recorded sweep. f is an argument of
+        # each transform, so its captured arrays and its libraries are followed.
+        seeds, table = self.plan.seeds[0], self.plan.entries.table
+        products = forms()["smp"](energy, 0)
+
+        def entries(z: Any, t: Any, *rest: Any) -> Any:
+            return np.take(np.reshape(products(z, seeds, t, *rest), (-1,)), table)
+
+        def weighted(z: Any, t: Any, w: Any, *rest: Any) -> Any:
+            return (w * entries(z, t, *rest)).sum()
+
+        with plain_np.errstate(all="ignore"):
+            recorded = prepare(weighted, z0, t0, plain_np.ones(table.size), *rest, argnums=(0, 1))
+
+        def pull(g: Any, out: Any, z: Any, t: Any) -> tuple:
+            with plain_np.errstate(all="ignore"):
+                if is_tracked(g) or is_tracked(z) or is_tracked(t):
+                    return grad(weighted, (0, 1))(z, t, g, *rest)
+                with changed(depth=0):
+                    return recorded.grad(*[plain_point(x) for x in (z, t, g)], *rest)
+
+        def push(v: tuple, out: Any, z: Any, t: Any) -> Any:
+            with plain_np.errstate(all="ignore"):
+                by_z = None if v[0] is None else along_of(entries)(z, v[0], t, *rest)[1]
+                by_t = None if v[1] is None else along_of(lambda t, z, *rest: entries(z, t, *rest))(t, v[1], z, *rest)[1]
+            return by_t if by_z is None else by_z if by_t is None else by_z + by_t
+
+        self.entries = rule(self.plain_entries, vjp=pull, jvp=push)
 
     def value_and_gradient(self, z: plain_np.ndarray, t: Any) -> tuple[float, plain_np.ndarray]:
         with changed(depth=0), plain_np.errstate(all="ignore"):
             value, g = self.plan.prepared.forms["value_and_grad"](self.plan.entered((z, t, *self.rest)))
         return float(value), plain_np.asarray(g).reshape(-1)
 
-    def entries(self, z: Any, t: Any) -> Any:
+    def plain_entries(self, z: Any, t: Any) -> Any:
         """Return the entries of the Hessian of the negative log-joint."""
         with plain_np.errstate(all="ignore"):
             return self.plan.values(z, t, *self.rest)
 
     def step(self, z: plain_np.ndarray, t: Any, g: plain_np.ndarray) -> tuple[plain_np.ndarray, bool]:
         """Return a descent direction, and whether it is Newton's."""
-        H = self.entries(z, t)
+        H = self.plain_entries(z, t)
         if not plain_np.isfinite(H).all():
             raise ConvergenceError(f"{self.name}: the Hessian of the log-joint is not finite on the way to the mode; start elsewhere")
         diagonal = self.analysis.rows == self.analysis.indices
@@ -112,12 +151,6 @@ class LatentMode:
                     )
             z, value, g = trial, new, new_g
         raise ConvergenceError(f"{self.name}: the mode was not found in {MOST_STEPS} Newton steps; start closer, or it has no mode")
-
-
-def along_of(f: Callable) -> Callable:
-    """Return (x, v, *args) -> (f, its derivative by x along v)."""
-    forms: Any = METHODS
-    return forms["jvp"](f, 0)
 
 
 class Laplace(PickledByCall):
