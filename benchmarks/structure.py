@@ -199,7 +199,7 @@ def facts(checkout: Path) -> dict[str, float]:
     per_folder = collections.Counter(path.parent for path in package.paths.values())
     functions = [node for tree in package.trees.values() for node in ast.walk(tree) if isinstance(node, DEFINITION[:2])]
     lines = [line for text in package.texts.values() for line in text.splitlines()]
-    root = [module for module in package.paths if "." not in module and package.paths[module].name != "__init__.py"]
+    root = [module for module in package.paths if "." not in module and package.paths[module].name not in ("__init__.py", "__main__.py")]
     return {
         "tokens, comments and docstrings not counted": tokens(package),
         "lines": len(lines),

@@ -43,6 +43,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import cupy as cupy
     from . import implicit as implicit
+    from . import interop as interop
     from . import kernels as kernels
     from . import numpy as numpy
     from . import operators as operators
@@ -52,10 +53,12 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import statespace as statespace
     from . import stats as stats
     from . import testing as testing
+    from . import tree as tree
     from ._debug.anomalies import detect_anomalies as detect_anomalies
     from ._debug.audit import audit as audit
     from ._debug.graph import graph as graph
     from ._debug.profile import profile as profile
+    from ._debug.versions import show_versions as show_versions
     from .replay import prepare as prepare
     from .sparse import laplace as laplace
 

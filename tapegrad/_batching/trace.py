@@ -29,6 +29,7 @@ from .._core.primitive import (
     EndedTrace,
     Primitive,
     Trace,
+    TransparentTrace,
     bind,
     handle,
     is_tracked,
@@ -115,7 +116,7 @@ class Batch(Trace):
             x._seen, x._value, x = -1, None, x._base
         trace, value = x._trace, x._value
         b = bottom(x)
-        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, EndedTrace):
+        if trace is self or not is_array(b) or (xp_of(b) is np and not b.flags.writeable) or isinstance(trace, TransparentTrace):
             return
         if getattr(x, "_version", None) is None:
             x._version = 0

@@ -40,7 +40,8 @@ class WatchedRecords(list):
     def __init__(self, records: list, watcher: Any):
         super().__init__(records)
         self.lines = [users_place()] * len(records)
-        self.watcher, self.now = watcher, None
+        self.watcher = watcher
+        self.now: tuple | None = None
         self.origins: dict = {}
 
     def append(self, record: Any) -> None:

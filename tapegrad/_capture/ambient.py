@@ -4,7 +4,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from .classes import InstanceState
-from .kinds import HEAP, Holder, put_state, state_of
+from .kinds import HEAP, Capture, Holder, put_state, state_of
 
 
 class ContextValue(Holder):
@@ -14,7 +14,9 @@ class ContextValue(Holder):
     __slots__ = ("real", "shadow", "placed", "first")
 
     def __init__(self, real: ContextVar, shadow: Any):
-        self.real, self.shadow, self.placed, self.first = real, shadow, [], None
+        self.real, self.shadow = real, shadow
+        self.placed: list = []
+        self.first: Any = None
 
     def get(self, *default: Any) -> Any:
         value = self.real.get(*default)
@@ -49,18 +51,14 @@ class ContextValue(Holder):
                 self.real.set(back(value))
         self.placed = []
 
-    @property
-    def __class__(self):
-        return ContextVar
+    __class__: Any = property(lambda self: ContextVar)
 
     def __getattr__(self, name):
         return getattr(self.real, name)
 
 
-class AmbientCapture:
+class AmbientCapture(Capture):
     """The part of a `Shadow` that replaces what this file is about."""
-
-    __slots__ = ()
 
     def ambient(self, x: ContextVar) -> Any:
         new = ContextValue(x, self)

@@ -12,14 +12,15 @@ import numpy as np
 
 from .._core.arrays import F8, address, extent, is_array, overlaps, xp_of
 from .._core.errors import AliasError
-from .._core.primitive import SAMPLED, view
+from .._core.primitive import SAMPLED, EndedTrace, view
 from .._core.scope import OPEN, WATCHERS
 from .._core.variable import ArrayVariable, Variable, View, bottom, new
 from . import routes, threads
+from .kinds import Capture
 from .threads import THREADS, WRITERS
 
 # What `as_strided` puts between a view and its array.
-Holder = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
+Holder: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
     "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
@@ -38,15 +39,13 @@ def acts_as_array(x: np.ndarray, kind: type) -> bool:
     return all([c is np.memmap or OWN_NAMES.issuperset(c.__dict__) for c in classes])
 
 
-class ArrayCapture:
+class ArrayCapture(Capture):
     """The part of a `Shadow` that replaces arrays."""
-
-    __slots__ = ()
 
     def handle(self, x: Variable) -> Any:
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
         one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""
-        if x._trace is None or not x._trace.over:
+        if not isinstance(x._trace, EndedTrace):
             self.seen[id(x)] = x
             self.hold.append(x)
             if type(x) is View:
@@ -75,12 +74,13 @@ class ArrayCapture:
 
     def array(self, x: Any) -> Any:
         """A float array as a Variable over the same memory; arrays that overlap as views of one base."""
-        kind, owner = x.dtype.kind, x.base
+        owner: Any = x.base
+        kind = x.dtype.kind
         if kind not in "fc":
             return self.objects_of(x) if kind == "O" else x if owner is None else self.leave(x)
         if owner is None and type(x) is np.ndarray and not self.strangers:
             return self.captured(x)
-        root = x
+        root: Any = x
         while owner is not None:
             if is_array(owner):
                 root = owner
@@ -112,6 +112,9 @@ class ArrayCapture:
         if self.strangers:
             self.meet(x, v, self.strangers)
         return v
+
+    def subarray(self, x: Any) -> Any:
+        return self.array(x) if acts_as_array(x, type(x)) else self.leave(x)
 
     def all_captured(self, arrays: Any) -> list:
         """Several arrays of NumPy's: `self(x)` for each, where that is no view, in one piece."""
@@ -192,7 +195,7 @@ class ArrayCapture:
     def part_of(self, x: Any, owner: Any) -> Any:
         """An array over memory that is no float array: a buffer of another library, or an array of bytes or
         records."""
-        raw = bytes_of(owner) if xp_of(x) is np else None
+        raw: Any = bytes_of(owner) if xp_of(x) is np else None
         size = x.itemsize
         start = (extent(x)[0] - extent(raw)[0]) % size if raw is not None and raw.size else 0
         whole = self.memories.get((id(owner), x.dtype.str, start))

@@ -28,6 +28,12 @@ class BuiltinStandIns(dict):
         return vars(builtins)[name]
 
 
+def of_all_names(name: str) -> Any:
+    """The method of this name, which looks at all names of the module."""
+    method = getattr(dict, name)
+    return lambda self: method(self.fill())
+
+
 class ModuleGlobals(dict):
     """The globals of rebuilt functions of one module: each name is looked up in the module and shadowed at
     its first use.
@@ -40,7 +46,8 @@ class ModuleGlobals(dict):
     def __init__(self, real: Any, shadow: Any):
         """`met`, `first`: of each name that was asked for, what it meant and the shadow of that; of these,
         what is in the dict no more was deleted."""
-        self.real, self.shadow, self.met = real, shadow, {}
+        self.real, self.shadow = real, shadow
+        self.met: dict = {}
         # C code that makes a class looks for its module here
         self.first = {"__builtins__": BUILTINS, "__name__": real.get("__name__")}
         dict.update(self, self.first)
@@ -85,20 +92,7 @@ class ModuleGlobals(dict):
     def __contains__(self, name):
         return dict.__contains__(self, name) or (name in self.real and name not in self.first)
 
-    def __iter__(self):
-        return dict.__iter__(self.fill())
-
-    def __len__(self):
-        return dict.__len__(self.fill())
-
-    def keys(self):
-        return dict.keys(self.fill())
-
-    def values(self):
-        return dict.values(self.fill())
-
-    def items(self):
-        return dict.items(self.fill())
+    __iter__, __len__, keys, values, items = map(of_all_names, ("__iter__", "__len__", "keys", "values", "items"))
 
     def copy(self):
         return dict(dict.items(self.fill()))
@@ -172,9 +166,7 @@ class ModuleShadow:
     def __init__(self, space: ModuleGlobals):
         object.__setattr__(self, "__dict__", space)
 
-    @property
-    def __class__(self):
-        return types.ModuleType
+    __class__: Any = property(lambda self: types.ModuleType)
 
     def __getattr__(self, name):
         space = object.__getattribute__(self, "__dict__")
@@ -197,9 +189,7 @@ class PatchedModule:
     def __init__(self, real, **names):
         self.__dict__.update(names, _tg_real=real)
 
-    @property
-    def __class__(self):
-        return types.ModuleType
+    __class__: Any = property(lambda self: types.ModuleType)
 
     def __getattr__(self, name):
         return getattr(self._tg_real, name)
@@ -224,7 +214,7 @@ class ModuleTable(Mapping):
 def shadowed(x: Any, space: Any = None) -> Any:
     """x as the function with these globals, by default the nearest rebuilt one that is running, is to see
     it."""
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     for _ in range(NEAR_FRAMES):
         if type(space) is ModuleGlobals or frame is None:
             break

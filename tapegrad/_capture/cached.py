@@ -10,13 +10,8 @@ import numpy as np
 from .._core.arrays import IMMUTABLE, checksum
 from .._core.errors import RouteError, callers_line
 from .._core.variable import HANDLES, Variable
-from .builtin import GlobalNames, ModuleGlobals, names_in
-from .classes import InstanceState
-from .containers import Contents, differ
-from .kinds import is_foreign, state_of
-from .objects import parts_of
-
-PLAIN = (types.ModuleType, types.BuiltinFunctionType)
+from .kinds import holders
+from .routes import altered, leads, walk
 
 
 class CacheCapture:
@@ -26,7 +21,8 @@ class CacheCapture:
     when it runs for the cache must not be known yet."""
 
     def __init__(self, cache: Any, shadow: Any):
-        self.cache, self.shadow, self.kept = cache, shadow, {}
+        self.cache, self.shadow = cache, shadow
+        self.kept: dict = {}
         self.__name__ = getattr(cache, "__name__", "cached")
         self.__doc__, self.__module__ = cache.__doc__, cache.__module__
 
@@ -44,7 +40,7 @@ class CacheCapture:
         given = [*args, *kwargs.values()]
         real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
-        if known and not WriteReach(shadow, self.cache.__wrapped__).finds_written([self.cache.__wrapped__, *real]):
+        if known and not reaches_written(shadow, [self.cache.__wrapped__, *real], self.cache):
             n = len(args)
             given, named = real[:n], dict(zip(kwargs, real[n:], strict=True))
             return shadow(self.cache(*given, **named) if self.holds(given, named) else self.first(given, named))
@@ -80,7 +76,7 @@ class CacheCapture:
     def altered(self) -> dict:
         """What holds other things than at first, in words; a captured array by its numbers."""
         shadow = self.shadow
-        found = {(id(c), 0): c[0].words.format(c[1]) for c in [*shadow.changes] if c[0].altered(shadow, c)}
+        found = {(id(c), 0): c[0].words.format(c[1]) for c in holders(shadow) if c[0].altered(shadow, c)}
         for a, v in shadow.arrays:
             if type(a) is np.ndarray and not memory_was_replaced(v):
                 found[id(a), checksum(a)] = f"a captured array of shape {a.shape}"
@@ -97,57 +93,19 @@ class CacheCapture:
         return getattr(self.cache, name)
 
 
-def is_variable(x: Any) -> bool:
-    return type(x) in HANDLES
-
-
 def memory_was_replaced(v: Variable) -> bool:
     """Is the memory under a captured array another one than at first?"""
     base = getattr(v, "_base", v)
     return bool(getattr(base, "_version", 0)) or base._trace is not None
 
 
-class WriteReach:
-    """Does a function, by the names in its code, lead to anything that this call has written?"""
+def reaches_written(shadow: Any, starts: list, cache: Any) -> bool:
+    """Do these objects lead to anything that this call has written, past what the cache itself keeps?"""
 
-    def __init__(self, shadow: Any, f: Any):
-        self.shadow, self.met = shadow, set()
-        self.written = set()
-        for kind, old, now, *first in shadow.changes:
-            if kind is InstanceState and InstanceState.bound(state_of(now), first[0]):
-                self.written.add(id(old))
-            elif kind is Contents and first[0] is not None and differ(now, first[0]):
-                self.written.add(id(old))
-        self.spaces = {id(s.real): s for s in shadow.seen.values() if type(s) is ModuleGlobals}
+    def is_written(new: Any) -> bool:
+        return type(new) in HANDLES and memory_was_replaced(new)
 
-    def finds_written(self, todo: list) -> bool:
-        names = any([kind is GlobalNames and GlobalNames.bound(now) for kind, _, now, *_ in self.shadow.changes])
-        if not (self.written or names or any([memory_was_replaced(v) for v in self.shadow.seen.values() if is_variable(v)])):
-            return False
-        while todo:
-            x = todo.pop()
-            if type(x) in IMMUTABLE or id(x) in self.met or isinstance(x, (*PLAIN, type)):
-                continue
-            self.met.add(id(x))
-            new = self.shadow.seen.get(id(x))
-            if id(x) in self.written or is_variable(new) and memory_was_replaced(new):
-                return True
-            todo += self.inside(x)
+    changed = altered(shadow)
+    if not changed and not any(map(is_written, shadow.seen.values())):
         return False
-
-    def inside(self, x: Any) -> list:
-        if isinstance(x, types.FunctionType):
-            if is_foreign(x.__globals__.get("__name__")):
-                return []
-            found = [v for c in x.__closure__ or () for v in parts_of(c)]
-            found += [*(x.__defaults__ or ()), *(x.__kwdefaults__ or {}).values()]
-            space, mine = x.__globals__, self.spaces.get(id(x.__globals__), {})
-            used = [n for n in names_in(x.__code__) if n in space]
-            if any(dict.__contains__(mine, n) and mine[n] is not self.shadow.seen.get(id(space[n]), space[n]) for n in used):
-                self.written.add(id(x.__code__))  # a global was bound anew
-                return [x.__code__]
-            return found + [space[n] for n in used]
-        if is_foreign(type(x).__module__):
-            return parts_of(x)
-        methods = [m for c in type(x).__mro__ for m in c.__dict__.values() if isinstance(m, types.FunctionType)]
-        return [*parts_of(x), *state_of(x).values(), *methods]
+    return any(leads(x, changed) or is_written(shadow.seen.get(id(x))) for x in walk(starts, {id(cache): None}))

@@ -4,16 +4,16 @@ What can hold objects is told by its base type (`objects.KINDS`), which says how
 back; so subclasses, the user's included, need no more than their name.  Keys are shadowed like values: what f
 looks up is a shadow too."""
 
-import collections
 import itertools
 import operator
+import weakref
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import IMMUTABLE
-from .kinds import Holder, is_unchanged, is_user_class
-from .objects import kind_of, parts_of
+from .kinds import Capture, Holder, dict_of, is_unchanged, is_user_class
+from .objects import kind_of, parts_of, unlisted
 
 # of these only subclasses by the user are replaced where nothing inside is
 FIXED = (tuple, frozenset, int, float, complex, str, bytes)
@@ -69,10 +69,8 @@ def differ(new: Any, first: list) -> bool:
     return len(now) != len(first) or not all(map(operator.is_, now, first))
 
 
-class ContainerCapture:
+class ContainerCapture(Capture):
     """The part of a `Shadow` that replaces containers."""
-
-    __slots__ = ()
 
     def as_it_is(self, x: Any) -> Any:
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
@@ -110,15 +108,12 @@ class ContainerCapture:
         flat = base.parts(x)
         kind = type(x)
         c = self(kind) if is_user_class(kind) else kind
-        if c is kind and kind is base.kind and IMMUTABLE.issuperset(map(type, flat)) and not getattr(x, "default_factory", None):
+        if c is kind and kind is base.kind and IMMUTABLE.issuperset(map(type, (*flat, *base.settings(x)))) and not dict_of(x):
             return self.as_it_is(x)
         new = base.kind.__new__(c)
         self.hold.append(x)
         self.seen[id(x)] = new
-        if base.kind is collections.deque:
-            collections.deque.__init__(new, (), x.maxlen)
-        elif isinstance(x, collections.defaultdict):
-            collections.defaultdict.__init__(new, self(x.default_factory))
+        base.kind.__init__(new, *[self(v) for v in base.settings(x)])
         self.attributes_of(x, new)
         base.put(new, [self(v) for v in flat])
         self.changes.append((Contents, x, new, base.parts(new)))
@@ -127,7 +122,7 @@ class ContainerCapture:
     def weak(self, x: Any) -> Any:
         """A Variable cannot be referred to weakly: seen from f, such a table is an ordinary one."""
         base = kind_of(x)
-        return self.replaced(x, {} if base.pairs else set(), base.parts(x))
+        return self.leave(x) if unlisted(x, base) else self.replaced(x, {} if base.pairs else set(), base.parts(x))
 
     def objects_of(self, x: np.ndarray) -> Any:
         """An object array."""
@@ -149,8 +144,20 @@ class ContainerCapture:
         """An object that never changes, as one of the shadows of its parts."""
         kind = kind_of(x)
         parts = kind.parts(x)
-        new = self.each(parts)
-        return x if all(map(operator.is_, parts, new)) else kind.make(x, new)
+        shadows = self.each(parts)
+        same = all(map(operator.is_, parts, shadows))
+        rest = () if type(x) is tuple else unlisted(x, kind)
+        attributes = {id(v) for v in dict_of(x).values()} if kind.kind is not weakref.ref else set()
+        if rest and (same or not attributes.issuperset(map(id, rest))):
+            return self.leave(x)  # nobody knows how another one is made that holds these
+        if same:
+            return x
+        new = kind.make(x, shadows)
+        if rest:
+            self.seen[id(x)] = new
+            self.hold.append(x)
+            self.attributes_of(x, new, **dict_of(new))
+        return new
 
     def fixed(self, x: Any) -> Any:
         """An object of a subclass of tuple, str, int ..."""

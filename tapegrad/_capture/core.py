@@ -33,15 +33,15 @@ from .._core.variable import DIRECT, HANDLES, Variable, copied
 from .._dispatch import random, stand_ins
 from . import threads
 from .ambient import AmbientCapture
-from .arrays import ArrayCapture, acts_as_array, memory_block
+from .arrays import ArrayCapture, memory_block
 from .builtin import ModuleShadow
 from .cached import CacheCapture
 from .classes import ClassCapture, users_own
 from .containers import ContainerCapture
 from .functions import FunctionCapture
-from .iterators import CALLED, ITERATORS, VIEWS, IteratorCapture
-from .kinds import HELD, is_user_class, module_of, state_of
-from .objects import KINDS
+from .iterators import IteratorCapture, is_iterator
+from .kinds import HELD, is_user_class, module_of, mro_of, state_of
+from .objects import FIXED, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -49,49 +49,19 @@ from .routes import finding, first_write, leave_unshadowed
 class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, AmbientCapture, ClassCapture):
     """A context: `with Shadow(f, args, on) as (g, args)`, in which g is to be called once."""
 
-    __slots__ = (
-        "f",
-        "args",
-        "on",
-        "seen",
-        "hold",
-        "arrays",
-        "changes",
-        "classes",
-        "memories",
-        "strangers",
-        "left",
-        "reached",
-        "near",
-        "walked",
-        "theirs",
-        "outer",
-        "sums",
-        "given",
-        "fresh",
-        "wrote",
-        "mine",
-        "turned",
-        "stashes",
-        "borrowed",
-        "within_hiding",
-        "vacant",
-        "ending",
-        "depth",
-        "waiting",
-        "verdict",
-        "back",
-        "__weakref__",
-    )
+    ending: tuple = ()  # traces that end with the call
+    verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
+    back: Any = None  # the way back, while it is gone (restore.py)
+    sums: Any = ()  # routes.py, threads.py
+    stashes: tuple = ()
+    turned: Any = ()
+    mine: Any = None
 
     def __init__(self, f: Any, args: list, given: Sequence = (), fresh: Sequence = ()):
         """`given`: pairs (array, handle) of the arguments that are Variables already; `fresh`: those of the
         arguments that are trees of Variables, made for this call."""
         self.on = type(f) is not Const
         self.f, self.args, self.given, self.fresh = f if self.on else f.value, args, list(given), fresh
-        self.ending: tuple = ()  # traces that end with the call
-        self.verdict: Any = None  # what is wrong with routes, once it is known, in a tuple
-        self.back: Any = None  # the way back, while it is gone (restore.py)
         self.within_hiding = len(OPEN.hiding)  # how many traces that hide values are around it
 
     def __enter__(self) -> Any:
@@ -103,26 +73,22 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         state["depth"] = self.depth + 1
         if not self.on:
             return self.f, self.args
-        self.seen: dict = {}  # id of what was replaced -> what it became
-        self.hold: list = []  # keeps those objects alive, so that no id is given twice
-        self.arrays: list = []  # (array, Variable)
-        self.changes: list = []  # what holds objects and was replaced: `kinds.Holder`
-        self.classes: dict = {}  # shadow class -> class
-        self.memories: dict = {}  # (id of an owner of memory, dtype, offset) -> Variable
-        self.strangers: list = []  # (array, Variable) of which nobody knows the owner
-        self.left: list = []  # objects that were left alone
-        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave`
-        self.walked: list = []  # (container, iterator that walks along it)
-        self.theirs: list = []  # Variables of outer transforms there
-        self.reached = self.sums = self.wrote = self.stashes = self.turned = ()  # routes.py, threads.py
-        self.mine = None
-        self.borrowed = False
-        self.vacant = NOTHING  # ids of the cells that were empty when they were met
-        self.outer = self.made_outside() if OPEN.shadows else NOTHING
+        self.begin()
+        if OPEN.shadows:
+            self.outer = self.made_outside()
         g = self(self.f)
         args = self.args if OWN.issuperset(map(type, self.args)) else self.borrow()
         OPEN.shadows = (*OPEN.shadows, self)
         return g, args
+
+    def begin(self) -> None:
+        """Nothing has been replaced yet."""
+        self.seen, self.memories = {}, {}
+        self.classes: dict = {}  # shadow class -> class
+        self.hold, self.arrays, self.changes, self.strangers, self.walked = [], [], [], [], []
+        self.left: list = []  # objects that were left alone
+        self.near: list = []  # (what one of them led to when it was met, from where): `routes.leave_unshadowed`
+        self.theirs: list = []  # Variables of outer transforms there
 
     def made_outside(self) -> set:
         """(ids) What an outer transform made stays what it is, for the globals lead to it too (`globals_of`):
@@ -260,11 +226,7 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
                 copies[key] = v.copy(order="K")
             return copies[key]
 
-        for k, r in enumerate(records):
-            if any(is_array(v) and memory_block(v) in captured for v in r[4:]):
-                records[k] = r[:4] + tuple([own(v) for v in r[4:]])
-            elif type(r[5]) is list:
-                r[5][:] = [own(v) for v in r[5]]
+        threads.replace_in(records, own)
 
     # --- what becomes what ---
 
@@ -314,29 +276,19 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
 
     def maker(self, x: Any, kind: type) -> Any:
         """How an object of a kind that is not in the table is shadowed; None: left alone."""
-        if kind in weakref.ProxyTypes:  # it says that it is of the class of its object
-            return Shadow.proxied
-        if isinstance(x, np.generic):
-            return Shadow.itself
-        if isinstance(x, np.ndarray):
-            return Shadow.array if acts_as_array(x, kind) else None
-        if is_array(x):
+        if is_array(x) and not isinstance(x, np.ndarray):
             return Shadow.array
-        if isinstance(x, type):
-            return Shadow.klass
         if hasattr(kind, "py_func") or ((module_of(kind) or "").startswith("numba") and hasattr(x, "py_func")):
             return Shadow.compiled
-        if isinstance(x, np.ufunc):
-            return Shadow.ufunc
-        for base, make in BY_BASE:
-            if isinstance(x, base):
-                return make
+        if is_iterator(kind):
+            return Shadow.iterator
+        for c in mro_of(kind):
+            if c in BY_BASE:
+                return BY_BASE[c]
         if stand_ins.of_instance(kind) is not None:
             return Shadow.counterpart
-        if is_user_class(kind) or kind in HELD:
-            return Shadow.exception if isinstance(x, BaseException) else Shadow.instance
-        if isinstance(x, BaseException):
-            return Shadow.exception
+        if is_user_class(kind):
+            return Shadow.instance
         if module_of(kind) == "concurrent.futures._base" and kind.__name__ == "Future":
             return Shadow.future
         if callable(x) and getattr(x, "__module__", None) and x.__module__.partition(".")[0] in ("numpy", "scipy", "cupy", "cupyx"):
@@ -353,7 +305,6 @@ class Shadow(ArrayCapture, FunctionCapture, ContainerCapture, IteratorCapture, A
         return new
 
 
-NOTHING: Any = frozenset()
 ARRAYS, FUNCTIONS = {np.ndarray}, {types.FunctionType}
 OWN = IMMUTABLE | DIRECT
 BOUND = frozenset((types.FunctionType, types.MethodType, functools.partial, type(functools.lru_cache(len)), CacheCapture))
@@ -372,19 +323,22 @@ def functions_in(args: list) -> list:
     return found
 
 
-FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])
 # where these stay, their members are known
-ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc, *VIEWS))
+ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc))
 
 
-BY_BASE = (
-    ((dict, list, set, collections.deque), Shadow.container),
-    ((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
-    ((weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet), Shadow.weak),
-    (weakref.ref, Shadow.of_parts),
-    (property, Shadow.property),
-)
-MAKERS = {
+BY_BASE: dict = {  # for classes derived from these
+    **dict.fromkeys((dict, list, set, collections.deque), Shadow.container),
+    **dict.fromkeys((tuple, frozenset, int, float, complex, str, bytes), Shadow.fixed),
+    **dict.fromkeys(WEAK, Shadow.weak),
+    weakref.ref: Shadow.of_parts,
+    property: Shadow.property,
+    np.generic: Shadow.itself,
+    np.ndarray: Shadow.subarray,
+    type: Shadow.klass,
+    BaseException: Shadow.exception,
+}
+MAKERS: dict = {
     np.ndarray: Shadow.array,
     **dict.fromkeys(FIXED, Shadow.of_parts),
     **dict.fromkeys(HANDLES, Shadow.handle),
@@ -406,9 +360,6 @@ MAKERS = {
     type: Shadow.klass,
     np.vectorize: Shadow.vectorized,
     ContextVar: Shadow.ambient,
-    map: Shadow.mapped,
-    filter: Shadow.mapped,
-    CALLED: Shadow.called,
-    **dict.fromkeys(ITERATORS, Shadow.iterator),
-    **dict.fromkeys(VIEWS, Shadow.view_of),
+    **dict.fromkeys(weakref.ProxyTypes, Shadow.proxied),  # which say that they are of the class of their object
+    **dict.fromkeys(HELD, Shadow.instance),
 }

@@ -51,7 +51,7 @@ from . import is_foreign
 from .builtin import codes_in
 from .classes import POOL
 from .kinds import module_of
-from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot
+from .objects import GENERATORS, KINDS, NAMES, kind_of, parts_of, snapshot, unlisted
 from .routes import BUFFERS, leads_away
 
 FIXED = (  # what never changes, but for what it is bound to
@@ -100,7 +100,7 @@ SYNTAX = frozenset([n for kind in LIKE for n in dir(kind) if n[:2] == "__"]).uni
 MOST_WALKED_OBJECTS = 20_000  # objects that are compared; above it the walk is unknown
 MOST_WALKED_PARTS = 10 * MOST_WALKED_OBJECTS  # numbers, texts and references to objects
 # how packages copy their classes
-REDUCERS = frozenset(map(id, (copyreg.dispatch_table, copy._copy_dispatch, copy._deepcopy_dispatch)))
+REDUCERS = frozenset([id(copyreg.dispatch_table), *[id(vars(copy)[n]) for n in ("_copy_dispatch", "_deepcopy_dispatch")]])
 
 
 class IdentityKey:
@@ -114,7 +114,7 @@ class IdentityKey:
     def __eq__(self, other: object) -> bool:
         return type(other) is IdentityKey and self.x is other.x
 
-    __hash__ = None
+    __hash__: Any = None
 
 
 @functools.lru_cache(maxsize=4096)
@@ -194,7 +194,8 @@ class DependencyWalk:
     whole = False
 
     def __init__(self, roots: list, names: frozenset, read_anew: Callable | None = None):
-        self.names, self.found, self.read_anew = names, set(), read_anew
+        self.names, self.read_anew = names, read_anew
+        self.found: set = set()
         self.all = not ANYTHING.isdisjoint(names)
         self.unknown: str | None = None  # what of it cannot be told
         for name in sorted(UNSEEN.intersection(names)):
@@ -315,7 +316,8 @@ class DependencyWalk:
         space = vars(m)
         if is_trusted(m.__name__):  # nothing else than its numbers, math.pi for one
             self.form.append(IdentityKey(m))
-            self.sources += {random: [random._inst], np.random: [np.random.mtrand._rand]}.get(m, [])
+            drawn: dict = {random: [random._inst], np.random: [np.random.mtrand._rand]}
+            self.sources += drawn.get(m, [])
             self.follow([m.random] if m.__name__ in ("numpy", "cupy") and "random" in self.names else [])
             if m.__name__ in DRAWING:
                 self.doubt(f"random numbers of {m.__name__}")
@@ -334,7 +336,7 @@ class DependencyWalk:
 
     def function(self, f: types.FunctionType) -> None:
         space = globals_of(f)
-        module = space.get("__name__")
+        module: Any = space.get("__name__")
         trusted = is_trusted(module)
         if is_closed(module):
             self.doubt(f"the function {module}.{f.__name__}")
@@ -378,8 +380,8 @@ class DependencyWalk:
             else:
                 self.parts(cell)
         if f.__dict__ or not self.names.isdisjoint(("hasattr", "AttributeError")):
-            names = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
-            self.space("{0}.__dict__", f, f.__dict__, names, self.names)
+            asked = [n for n in f.__dict__ if self.all or n in self.names or n == "__wrapped__"]
+            self.space("{0}.__dict__", f, f.__dict__, asked, self.names)
 
     def chain(self, m: types.ModuleType, attributes: tuple) -> None:
         """What code reads that asks a module for these attributes, one after the other."""
@@ -410,8 +412,8 @@ class DependencyWalk:
         self.expect("{0}.shape == {1} and {0}.strides == {2} and {0}.dtype == {3}", x, x.shape, x.strides, x.dtype)
 
     def array(self, x: np.ndarray) -> None:
-        if x.dtype == object:
-            items = tuple(x.ravel())
+        if x.dtype.hasobject:
+            items = tuple(parts_of(x))  # (records with objects in them are other tuples each time)
             self.form.append((x.shape, x.strides))
             self.expect("{0}.shape == {1} and all(map(is_, {0}.ravel(), {2}))", x, x.shape, items)
             self.follow(items)
@@ -421,7 +423,7 @@ class DependencyWalk:
             self.form.append((x.shape, x.dtype.str, content))
             self.expect("{0}.tobytes() == {1} and {0}.shape == {2} and {0}.dtype == {3}", x, content, x.shape, x.dtype)
         if isinstance(x, np.ma.MaskedArray):
-            self.follow([x._mask, x._fill_value, x._hardmask])
+            self.follow([vars(x)[n] for n in ("_mask", "_fill_value", "_hardmask")])
         if not is_left(type(x)):
             self.attributes(x)
 
@@ -435,14 +437,14 @@ class DependencyWalk:
         self.form.append(len(items))
         if kind.kind is not tuple:
             self.expect(f"len(r := [*({kind.text})]) == {len(items)} and all(map(is_, r, {{1}}))", x, items)
-        self.follow([*items, *([x.default_factory] if isinstance(x, collections.defaultdict) else [])])
-        if type(x).__module__ not in KINDS_OF:
+        self.follow([*items, *kind.settings(x)])
+        if not is_left(type(x)) or unlisted(x, kind):
             self.instance(x)
 
     # --- objects and classes ---
 
     def instance(self, x: Any) -> None:
-        kind = type(x)
+        kind: Any = type(x)
         module, root = module_of(kind), module_root(module_of(kind))
         if isinstance(x, io.IOBase) and (x in (sys.stdout, sys.stderr) or not x.readable()):
             self.form.append(IdentityKey(x))  # it is written only
@@ -649,13 +651,11 @@ KNOWN = frozenset((
     object, int, float, complex, str, bytes, tuple, list, dict, set, frozenset, collections.deque, collections.OrderedDict,
     collections.defaultdict, BaseException, np.ndarray, np.generic, *PLAIN,
 ))  # fmt: skip  # whose content is compared where it is met
-# modules whose containers hold nothing but their parts
-KINDS_OF = frozenset([k.kind.__module__ for k in KINDS])
 WORD = tuple.__itemsize__
 CYTHON = "cython_function_or_method"
 CACHE = type(_cached)
 LINK = next((type(r) for d in gc.get_referents(_cached) if type(d) is dict for r in d.values()), CACHE)
-HANDLERS = (
+HANDLERS: Any = (
     (Variable, DependencyWalk.variable), (Const, DependencyWalk.constant), (np.ndarray, DependencyWalk.array),
     (tuple([k.kind for k in KINDS]), DependencyWalk.parts),
     (types.ModuleType, DependencyWalk.module), (types.FunctionType, DependencyWalk.function), ((CACHE, LINK), DependencyWalk.cache),

@@ -1,7 +1,6 @@
 """Functions rebuilt with other surroundings: their globals, cells, defaults, attributes, and the modules that
 they name."""
 
-import functools
 import gc
 import types
 from typing import Any
@@ -15,11 +14,7 @@ from .._dispatch import stand_ins
 from .builtin import DELETES, FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes
 from .cached import CacheCapture
 from .classes import InstanceState
-from .kinds import EMPTY, NUMERIC, Holder, is_foreign
-
-# The wrapper that `functools.singledispatch` makes keeps a cache of implementations, so it is not rebuilt but
-# made anew.
-GENERIC = functools.singledispatch(len).__code__
+from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
 
 
 class Cell(Holder):
@@ -77,44 +72,8 @@ class Cell(Holder):
             new.cell_contents = value
 
 
-class FunctionShadow(Holder):
-    """(Bare, function without attributes, its shadow)"""
-
-    words = "an attribute of a function"
-
-    @staticmethod
-    def named(change: tuple) -> list:
-        return list(change[2].__dict__.items())
-
-    @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
-        return bool(change[1].__dict__ or change[2].__dict__)
-
-    @staticmethod
-    def undo(back: Any, change: tuple) -> None:
-        _, f, g = change
-        if g.__dict__ and not back.undo:
-            f.__dict__.update({k: back(v) for k, v in g.__dict__.items()})
-
-
-class GenericFunction(Holder):
-    """(Generic, function made by singledispatch, its shadow)"""
-
-    @staticmethod
-    def altered(shadow: Any, change: tuple) -> bool:
-        return False
-
-    @staticmethod
-    def undo(back: Any, change: tuple) -> None:
-        for cell in change[2].register.__closure__:  # `register` refers to itself
-            if cell.cell_contents is change[2].register:
-                cell.cell_contents = None
-
-
-class FunctionCapture:
+class FunctionCapture(Capture):
     """The part of a `Shadow` that replaces functions, whatever wraps them, and modules."""
-
-    __slots__ = ()
 
     def function(self, f: Any) -> Any:
         space, closure = f.__globals__, f.__closure__
@@ -127,17 +86,20 @@ class FunctionCapture:
             if foreign and type(space) is not ModuleGlobals and not f.__code__.co_filename.startswith("<doctest"):
                 if not closure or home.partition(".")[0] in NUMERIC:
                     return FUNCTIONS.get(f) or self.library(f)
-                if f.__code__ is GENERIC:
-                    return self.generic(f)
                 mine = space  # contextmanager and others that wrap a function of the user's
             elif mine is None:
                 mine = self.globals_of(space)
+        return self.rebuilt(f, mine)
+
+    def rebuilt(self, f: Any, mine: Any) -> Any:
+        """The function with these globals, and with shadows of all that it holds."""
+        closure = f.__closure__
         gone = DELETES.get(id(f.__code__))
         gone = deletes(f.__code__) if gone is None else gone[1]
         if gone and type(mine) is ModuleGlobals:
             mine.keep(gone)
         if not closure:
-            if mine is space:
+            if mine is f.__globals__:
                 return f
             g = types.FunctionType(f.__code__, mine, f.__name__)
             self.seen[id(f)] = g
@@ -155,18 +117,19 @@ class FunctionCapture:
         if f.__kwdefaults__:
             g.__kwdefaults__ = {k: self(d) for k, d in f.__kwdefaults__.items()}
         g.__qualname__, g.__module__ = f.__qualname__, f.__module__
-        if f.__dict__:
-            before = {k: self(v) for k, v in f.__dict__.items()}
+        before = {k: self(v) for k, v in f.__dict__.items()} if f.__dict__ else NOTHING
+        if before:
             g.__dict__.update(before)
-            self.changes.append((InstanceState, f, g, before))
-        else:
-            self.changes.append((FunctionShadow, f, g))
+        self.changes.append((InstanceState, f, g, before))
         return g
 
     def all_functions(self, fs: Any) -> list:
         """Several functions: `self(f)` for each, in one piece for those of one module that have no more than
         their code."""
-        seen, found, space, mine, home = self.seen, [], None, None, None
+        seen, found = self.seen, []
+        space: Any = None
+        mine: Any = None
+        home: Any = None
         for f in fs:
             g = seen.get(id(f))
             if g is None:
@@ -180,25 +143,15 @@ class FunctionCapture:
                     g = seen[id(f)] = types.FunctionType(code, mine, f.__name__)
                     g.__qualname__, g.__module__ = f.__qualname__, home
                     self.hold.append(f)
-                    self.changes.append((FunctionShadow, f, g))
+                    self.changes.append((InstanceState, f, g, NOTHING))
             found.append(g)
         return found
 
-    def generic(self, f: Any) -> Any:
-        """A function made by singledispatch."""
-        g = functools.singledispatch(self(f.registry[object]))
-        self.seen[id(f)] = g
-        self.hold.append(f)
-        for kind, implementation in f.registry.items():
-            if kind is not object:
-                g.register(self(kind), self(implementation))
-        self.changes.append((GenericFunction, f, g))
-        return g
-
-    def globals_of(self, space: dict) -> dict:
+    def globals_of(self, space: dict) -> Any:
         # rebuilt already for an outer transform; its closure may have captured since
-        if type(space) is ModuleGlobals:
-            return space
+        return space if type(space) is ModuleGlobals else self.own_globals(space)
+
+    def own_globals(self, space: dict) -> ModuleGlobals:
         mine = self.seen.get(id(space))
         if mine is None:
             mine = self.seen[id(space)] = ModuleGlobals(space, self)
@@ -234,8 +187,8 @@ class FunctionCapture:
 
     def method(self, m: Any) -> Any:
         owner = self(m.__self__)
-        # one of ours, not a shadow
-        if type(owner) is not type(m.__self__) and (type(owner).__module__ or "").startswith("tapegrad."):
+        is_ours = hasattr(owner, "_handed_back") or (type(owner).__module__ or "").startswith("tapegrad.")
+        if is_ours and type(owner) is not type(m.__self__):  # no shadow
             return getattr(owner, m.__name__)
         f = self(m.__func__)
         return m if owner is m.__self__ and f is m.__func__ else types.MethodType(f, owner)

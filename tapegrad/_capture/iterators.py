@@ -18,29 +18,11 @@ from typing import Any
 
 import numpy as np
 
+from .._core.arrays import IMMUTABLE
+from .kinds import Capture, module_of
 from .routes import behind
 
-ALONG = tuple([
-    type(iter(x))
-    for x in ([], (), {}, {}.values(), {}.items(), set(), deque(), OrderedDict(), reversed([]), reversed({}), reversed({}.values()),
-              reversed({}.items()), reversed(deque()))
-])  # fmt: skip
-BY_INDEX = type(iter(np.zeros(1)))  # of whatever has `__getitem__`
-MADE = (
-    itertools.count, itertools.repeat, itertools.product, itertools.permutations, itertools.combinations,
-    itertools.combinations_with_replacement, type(iter(range(0))), type(iter("")),
-)  # fmt: skip
-OVER = (
-    zip, enumerate, itertools.chain, itertools.cycle, itertools.islice, itertools.zip_longest, itertools.pairwise,
-    itertools.compress, type(itertools.tee(())[0]),
-)  # fmt: skip
-OF_CODE = (
-    types.GeneratorType, reversed, itertools.starmap, itertools.takewhile, itertools.dropwhile, itertools.filterfalse,
-    itertools.accumulate, itertools.groupby,
-)  # fmt: skip
-CALLED = type(iter(int, 1))
-ITERATORS = frozenset((*ALONG, BY_INDEX, *MADE, *OVER, *OF_CODE))
-VIEWS = {type(view): name for name in ("keys", "values", "items") for view in (getattr({}, name)(), getattr(OrderedDict(), name)())}
+HOMES = ("builtins", "itertools", "collections", "_collections")  # modules of Python's own iterators
 ITERABLE = frozenset((list, tuple, dict, set, frozenset, deque, OrderedDict, np.ndarray, str, range))
 
 
@@ -72,18 +54,14 @@ class UserIterator:
     def __reduce__(self):
         return self.given(self.real.__reduce__())
 
-    @property
-    def __class__(self):
-        return type(self.real)
+    __class__: Any = property(lambda self: type(self.real))
 
     def __getattr__(self, name):
         return getattr(self.real, name)
 
 
-class IteratorCapture:
-    """The part of a `Shadow` that replaces iterators, the views of dicts, and weak proxies."""
-
-    __slots__ = ()
+class IteratorCapture(Capture):
+    """The part of a `Shadow` that replaces iterators and weak proxies."""
 
     def iterator(self, x: Any) -> Any:
         found = walked_containers(x)
@@ -93,53 +71,32 @@ class IteratorCapture:
             self.walked += [(container, x) for container in found]
         return UserIterator(x, self)
 
-    def mapped(self, x: Any) -> Any:
-        """`map` or `filter`."""
-        return type(x)(*[self(part) for part in x.__reduce__()[1]])
-
-    def called(self, x: Any) -> Any:
-        """`iter(function, end)`, which keeps nothing else."""
-        parts = x.__reduce__()[1]
-        return iter(*[self(part) for part in parts]) if len(parts) == 2 else x
-
-    def view_of(self, x: Any) -> Any:
-        under = gc.get_referents(x)[0]
-        new = self(under)
-        return x if new is under else getattr(new, VIEWS[type(x)])()
-
     def proxied(self, x: Any) -> Any:
         """A weak proxy: its object."""
         target = behind(x)
         return self(target[0]) if target else self.leave(x)
 
 
+def is_iterator(kind: type) -> bool:
+    return module_of(kind) in HOMES and hasattr(kind, "__next__")
+
+
 def walked_containers(x: Any) -> list | None:
-    """The containers along which an iterator walks; None: code of the user's may run for its items."""
-    kind = type(x)
-    if kind in MADE:
-        return []
-    if kind in ALONG:
-        return [c for c in gc.get_referents(x) if type(c) in ITERABLE]
-    if kind is BY_INDEX:
-        return [] if all([type(c) in ITERABLE for c in gc.get_referents(x)]) else None
-    if kind in OVER:
-        return joint_iterator(sources_of(x))
-    return [x] if kind in ITERABLE else None
+    """The containers along which an iterator walks; None: code of the user's may run for its items.
 
-
-def joint_iterator(parts: list) -> list | None:
-    found = [walked_containers(part) for part in parts]
-    return None if None in found else [c for part in found for c in part]
-
-
-def sources_of(x: Any) -> list:
-    """What an iterator over others asks for its items, or may ask later."""
-    found: list = []
-    for part in gc.get_referents(x):
-        if type(part).__name__ == "_tee_dataobject" or type(part) is tuple and type(x) in (zip, itertools.zip_longest):
-            found += sources_of(part)
-        elif hasattr(type(part), "__next__"):
-            found.append(part)
-            if type(x) is itertools.chain:
-                found += [later for c in gc.get_referents(part) if type(c) in ITERABLE for later in c]
+    Python's collector shows what an iterator holds: containers, other iterators, and, if it calls any, functions."""
+    found, todo = [], [x]
+    for r in todo:
+        kind = type(r)
+        parts = gc.get_referents(r)
+        if kind is tuple and parts and all([is_iterator(type(part)) for part in parts]):
+            todo += parts  # of `zip`
+        elif kind in ITERABLE:
+            found.append(r)
+        elif (is_iterator(kind) and kind is not types.GeneratorType) or kind.__name__ == "_tee_dataobject":
+            todo += [] if kind is itertools.repeat else parts
+            if kind is itertools.chain:
+                todo += [v for part in parts for c in gc.get_referents(part) if type(c) in ITERABLE for v in c]
+        elif kind not in IMMUTABLE and not isinstance(r, type):
+            return None
     return found

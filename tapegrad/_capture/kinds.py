@@ -25,7 +25,7 @@ HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
     functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
-OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped"))
+OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
@@ -47,7 +47,7 @@ def foreign_name(module: str) -> bool:
     return module not in OWN and module.partition(".")[0] in FOREIGN
 
 
-def is_user_class(c: type) -> bool:
+def is_user_class(c: Any) -> bool:
     return bool(c.__flags__ & HEAP and c.__flags__ & type(c).__flags__ & BASE) and not is_foreign(module_of(c))
 
 
@@ -62,6 +62,33 @@ def original(c: type) -> type:
     while (real := c.__dict__.get(REAL)) is not None:
         c = real
     return c
+
+
+class Capture:
+    """What each part of a `Shadow` (core.py) reads of the whole."""
+
+    seen: dict[int, Any]  # id of what was replaced -> what it became
+    hold: list  # keeps those objects alive, so that no id is given twice
+    arrays: list  # (array, Variable)
+    changes: list  # what holds objects and was replaced: `Holder`
+    memories: dict  # (id of an owner of memory, dtype, offset) -> Variable
+    strangers: list  # (array, Variable) of which nobody knows the owner
+    walked: list  # (container, iterator that walks along it)
+    given: list  # (array, Variable) of the arguments
+    outer: Any = frozenset()  # ids of what outer transforms made
+    vacant: frozenset = frozenset()  # ids of the cells that were empty when they were met
+    reached: tuple = ()  # routes.py
+    wrote: tuple = ()
+    borrowed = False  # are these the arguments?
+    on: bool
+    within_hiding: int  # how many traces that hide values are around it
+    __call__: Any  # what becomes of an object
+    each: Any
+    leave: Any
+    instance: Any
+    attributes_of: Any
+    objects_of: Any
+    noted: Any
 
 
 class Holder:
@@ -92,6 +119,11 @@ class Holder:
         """Hand back what f has put there (`restore.Back`); a shadow that leaked holds afterwards what the
         holder holds."""
         raise NotImplementedError
+
+
+def holders(shadow: Any) -> list:
+    """The changes but those of functions without attributes, which are most."""
+    return [c for c in shadow.changes if type(c[2]) is not types.FunctionType or c[1].__dict__ or c[2].__dict__ or c[3]]
 
 
 def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:

@@ -1,10 +1,11 @@
-"""The kinds of Python objects that hold other objects, in one table: how the parts of an object are listed,
-how it is filled, and how another one is made of other parts.
+"""The kinds of Python objects that hold other objects, in one table.
 
-`KINDS` is read by whoever goes through objects: the shadows of captured objects (core.py, containers.py),
-what a function can read (dependencies.py), routes that are left alone (routes.py), caches (cached.py), and
-what a function under `vmap` keeps (`_transforms.side_effects`).  Functions, classes, modules and instances
-have code of their own there.
+A row of `KINDS` says how the parts of an object are listed, how it is filled, and how another one is made of
+other parts.  Everybody who goes through objects reads the table: shadows (core.py, containers.py),
+dependencies (dependencies.py), routes (routes.py), caches (cached.py), and `_transforms.side_effects`.
+Functions, classes, modules and instances have code of their own.
+
+No row is believed: `unlisted` asks Python's collector what else an object holds.
 
 The state of generators of random numbers, which hold no objects, is here too."""
 
@@ -23,13 +24,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .._core.arrays import IMMUTABLE, checksum, is_array, same_bits, xp_of
-from .kinds import is_user_class
+from .kinds import dict_of, mro_of
 
 
 class Kind(NamedTuple):
-    """A type whose objects hold others.  `text` is an expression for the parts of an object {0}, and `parts`
-    lists them.  `put` fills an object of a type that may change.  `make` gives an object like x of other
-    parts, where x never changes."""
+    """A type whose objects hold others.
+
+    `text` is an expression for the parts of an object {0}, and `parts` lists them.  `put` fills an object that
+    may change.  `make` gives an object like x of other parts.  `settings` lists what else an object is made
+    with, as arguments of its `__init__`."""
 
     kind: type
     text: str
@@ -37,32 +40,33 @@ class Kind(NamedTuple):
     put: Callable | None = None
     make: Callable | None = None
     pairs: bool = False  # are the parts keys and values by turns?
+    settings: Callable = lambda x: ()
 
 
 # of texts
 NAMES: dict = {"flat": itertools.chain.from_iterable, "referents": gc.get_referents, "EMPTY": types.CellType()}
 
 
-def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, pairs: bool = False) -> Kind:
+def kind(c: Any, text: str, put: Callable | None = None, make: Callable | None = None, **more: Any) -> Kind:
     NAMES[c.__name__] = c
-    return Kind(c, text, eval(f"lambda x: [*({text.format('x')})]", NAMES), put, make, pairs)
+    return Kind(c, text, eval(f"lambda x: [*({text.format('x')})]", NAMES), put, make, **more)
 
 
-def mapping(c: Any) -> Kind:
+def mapping(c: Any, **more: Any) -> Kind:
     def put(x: Any, flat: list) -> None:
         c.clear(x)
         for k, v in zip(flat[::2], flat[1::2], strict=True):
             c.__setitem__(x, k, v)
 
-    return kind(c, f"flat({c.__name__}.items({{0}}))", put, pairs=True)
+    return kind(c, f"flat({c.__name__}.items({{0}}))", put, pairs=True, **more)
 
 
-def collection(c: Any, add: Callable) -> Kind:
+def collection(c: Any, add: Callable, **more: Any) -> Kind:
     def put(x: Any, flat: list) -> None:
         c.clear(x)
         add(x, flat)
 
-    return kind(c, f"{c.__name__}.__iter__({{0}})", put)
+    return kind(c, f"{c.__name__}.__iter__({{0}})", put, **more)
 
 
 def put_objects(x: Any, flat: list) -> None:
@@ -82,54 +86,52 @@ class Reference:
     """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute
     of a class.)"""
 
-    __slots__ = ("target",)
+    __slots__ = ("target", "__callback__")
 
-    def __init__(self, target: Any):
-        self.target = target
+    def __init__(self, target: Any, callback: Any = None):
+        self.target, self.__callback__ = target, callback
 
     def __call__(self):
         return self.target
 
 
+VIEWS = {type(getattr(c(), name)()): name for c in (dict, collections.OrderedDict) for name in ("keys", "values", "items")}
 KINDS = (
     mapping(collections.OrderedDict),
-    mapping(collections.defaultdict),
+    mapping(collections.defaultdict, settings=lambda x: (x.default_factory,)),
     mapping(dict),
     collection(list, list.extend),
-    collection(collections.deque, collections.deque.extend),
+    collection(collections.deque, collections.deque.extend, settings=lambda x: ("", x.maxlen)),
     collection(set, set.update),
-    kind(np.ndarray, "{0}.ravel().tolist() if {0}.dtype.kind == 'O' else ()", put_objects),
+    kind(np.ndarray, "{0}.ravel().tolist() if {0}.dtype.hasobject else ()", put_objects),
     mapping(weakref.WeakValueDictionary),
     mapping(weakref.WeakKeyDictionary),
     collection(weakref.WeakSet, weakref.WeakSet.update),
-    kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple(parts)),
-    kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset(parts)),
+    kind(tuple, "tuple.__iter__({0})", make=lambda x, parts: tuple.__new__(type(x), parts)),
+    kind(frozenset, "frozenset.__iter__({0})", make=lambda x, parts: frozenset.__new__(type(x), parts)),
     kind(slice, "{0}.start, {0}.stop, {0}.step", make=lambda x, parts: slice(*parts)),
     kind(functools.partial, "{0}.func, {0}.args, {0}.keywords", make=lambda x, parts: functools.partial(parts[0], *parts[1], **parts[2])),
     kind(staticmethod, "{0}.__func__,", make=lambda x, parts: staticmethod(*parts)),
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
     kind(types.MappingProxyType, "referents({0})[:1]", make=lambda x, parts: types.MappingProxyType(*parts)),
-    kind(weakref.ref, "{0}(),", make=lambda x, parts: Reference(*parts)),
-    kind(types.MethodType, "{0}.__func__, {0}.__self__"),
-    kind(property, "{0}.fget, {0}.fset, {0}.fdel"),
+    kind(weakref.ref, "{0}(), {0}.__callback__", make=lambda x, parts: Reference(*parts)),
+    kind(types.MethodType, "{0}.__func__, {0}.__self__", make=lambda x, parts: types.MethodType(*parts)),
+    kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
-    kind(ContextVar, "{0}.get(None),"),
+    kind(ContextVar, "{0}.get(None), *referents({0})", lambda x, parts: x.set(parts[0])),
+    kind(map, "{0}.__reduce__()[1]", make=lambda x, parts: map(*parts)),
+    kind(filter, "{0}.__reduce__()[1]", make=lambda x, parts: filter(*parts)),
+    kind(type(iter(int, 1)), "{0}.__reduce__()[1]", make=lambda x, parts: iter(*parts)),
+    *[kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])()) for view in VIEWS],
 )
-DICT = next(k for k in KINDS if k.kind is dict)
-LIST = next(k for k in KINDS if k.kind is list)
-
-
-@functools.cache
-def plain_kind(c: type) -> Kind | None:
-    return next((k for k in KINDS if issubclass(c, k.kind)), None)
+BY_TYPE = {k.kind: k for k in KINDS}
+FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])  # whose objects never change
 
 
 def kind_of(x: Any) -> Any:
-    """The kind of x, None if it is of none.  (A class of the user's is not kept alive.)"""
-    c = type(x)
-    if c is list or c is dict:
-        return LIST if c is list else DICT
-    return next((k for k in KINDS if isinstance(x, k.kind)), None) if is_user_class(c) else plain_kind(c)  # type: ignore[arg-type]
+    """The kind of x, None if it is of none."""
+    kind = BY_TYPE.get(type(x))
+    return next((BY_TYPE[c] for c in mro_of(type(x)) if c in BY_TYPE), None) if kind is None else kind
 
 
 def parts_of(x: Any) -> list:
@@ -138,13 +140,29 @@ def parts_of(x: Any) -> list:
     return [] if kind is None else kind.parts(x)
 
 
+# containers that Python code made: the attributes by which they hold their parts
+WEAK = weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet
+INNER: dict = {c: frozenset(vars(c())) for c in WEAK}
+
+
+def unlisted(x: Any, kind: Kind) -> list:
+    """What x holds besides what its kind lists: attributes, for one.  The answer is that of Python's
+    collector, so it holds for rows that are not complete."""
+    space = dict_of(x)
+    names = space.keys() - INNER.get(kind.kind, ())
+    held = [r for r in gc.get_referents(x) if r is not space] if kind.kind not in INNER else []
+    known = {*map(id, kind.parts(x)), *map(id, kind.settings(x)), id(type(x))}
+    found = [v for v in (*held, *[space[name] for name in names]) if type(v) not in IMMUTABLE and id(v) not in known]
+    return [v for v in found if type(v) is not tuple or not known.issuperset(map(id, v))]
+
+
 # --- what an object holds, to be compared and put back ---
 
 BYTES = (bytearray, array.array)
 
 
 def is_numeric(x: Any) -> bool:
-    return is_array(x) and x.dtype.kind != "O"
+    return is_array(x) and not getattr(x.dtype, "hasobject", False)
 
 
 def content_of(x: Any, most: float = 4096) -> Any:

@@ -33,7 +33,7 @@ ONCE = reference_count([np.zeros(1)], 0)  # what is counted of an array to which
 
 
 @functools.lru_cache(1024)
-def may_hide_references(kind: type) -> bool:
+def may_hide_references(kind: Any) -> bool:
     """May an object of this class, made by an extension module, hold references that the collector is not
     told of?"""
     return kind is CAPSULE or any([is_compiled(c) for c in kind.__mro__ if str(module_of(c)).partition(".")[0] not in HONEST])
@@ -51,7 +51,8 @@ def is_unsearchable(x: Any) -> bool:
     owner = getattr(x, "__self__", None) if type(x) is types.BuiltinFunctionType else None
     if type(owner) is types.ModuleType:
         return owner.__name__.partition(".")[0] not in HONEST
-    return may_hide_references(type(x))
+    kind: Any = type(x)
+    return may_hide_references(kind)
 
 
 class References:
@@ -122,7 +123,8 @@ def is_end(x: Any) -> bool:
 def referrer_counts(level: list) -> tuple:
     """(how often objects that the collector searches, and the frames that are running, refer to each of these
     objects, by id; pairs of another object that does and the id of one to which it refers)"""
-    keys, met, inner, leads = set(map(id, level)), set(), [], []
+    keys, inner, leads = set(map(id, level)), [], []
+    met: set = set()
     found: Counter = Counter()
 
     def look(holder: Any, referents: list) -> None:
@@ -133,7 +135,7 @@ def referrer_counts(level: list) -> tuple:
                 leads.append((holder, here[0]))
         inner.extend([r for r in referents if type(r) in UNTRACKED and not gc.is_tracked(r)])
 
-    frame = sys._getframe(1)
+    frame: Any = sys._getframe(1)
     while frame is not None:
         code = frame.f_code
         if code.co_flags & 1:  # (else its names are a dict, which is searched)
@@ -143,7 +145,8 @@ def referrer_counts(level: list) -> tuple:
                 space.clear()  # before Python 3.13 the frame keeps this copy
         frame = frame.f_back
     for o in gc.get_objects():
-        if o is not level and o is not inner and not may_hide_references(type(o)):
+        kind: Any = type(o)
+        if o is not level and o is not inner and not may_hide_references(kind):
             look(o, gc.get_referents(o))
     for r in inner:
         if id(r) not in met:

@@ -1,7 +1,7 @@
 """Afterwards: what the function wrote, as plain data, where a plain call would have left it."""
 
+import operator
 import types
-from contextvars import ContextVar
 from typing import Any
 
 import numpy as np
@@ -13,9 +13,8 @@ from .._core.variable import Variable, View, bottom
 from ..ops.indexing.regions import region
 from . import threads
 from .classes import Members, retire_class, users_own
-from .functions import FunctionShadow
-from .kinds import EMPTY, HELD, NOTHING, dict_of, is_user_class, put_state, state_of
-from .objects import kind_of
+from .kinds import EMPTY, HELD, NOTHING, dict_of, holders, is_user_class, put_state, state_of
+from .objects import FIXED, kind_of
 from .routes import array_was_written, strays
 
 
@@ -50,15 +49,15 @@ def restore(shadow: Any, undo: bool = False) -> None:
             late, undo = error, True
     astray, stored = strays(shadow) if shadow.near else ((), NOTHING)
     back = shadow.back = Restorer(shadow, stored, undo) if shadow.back is None else shadow.back.resumed()
-    for change in reversed(shadow.changes):  # the names last: methods of what is handed back may read them
-        if change[0] is not FunctionShadow or change[2].__dict__:  # most functions have no attributes
-            change[0].undo(back, change)
+    for change in reversed(holders(shadow)):  # the names last: methods of what is handed back may read them
+        change[0].undo(back, change)
     for x in astray:
         clean(x, back)
     if shadow.classes:
         for change in shadow.changes:
             if change[0] is Members:
-                retire_class(*change[1:4], change[2] not in back.kept)
+                _, c, new, bases, _ = change
+                retire_class(c, new, bases, new not in back.kept)
     forget(shadow)
     if late is not None:
         raise late
@@ -82,10 +81,6 @@ def clean(x, back):
         for name, v in [*vars(x).items()]:
             if isinstance(v, Variable):
                 setattr(x, name, back(v))
-    elif type(x) is types.CellType:
-        x.cell_contents = back(x.cell_contents)
-    elif type(x) is ContextVar:
-        x.set(back(x.get()))
     else:
         back(x)
         space = dict_of(x)
@@ -155,19 +150,24 @@ class Restorer:
         kind = type(v)
         if hasattr(kind, "_handed_back"):  # ours for one of SciPy's
             return v._handed_back()
-        if kind is tuple:
-            new = tuple([self(e) for e in v])
-            return v if all(a is b for a, b in zip(v, new, strict=True)) else new
+        base = kind_of(v)
+        if base is not None and base.kind in FIXED:
+            parts = base.parts(v)
+            new = [self(e) for e in parts]
+            if not all(map(operator.is_, parts, new)):
+                state, v = state_of(v), base.make(v, new)
+                put_state(v, state)
         if kind in self.shadow.classes and not users_own(v, self.shadow.classes[kind]):
             self.kept += (kind,)
         self.memo[id(v)] = v, v  # before what it holds: that may lead back to it
-        base = kind_of(v)
+        for c in (v.__closure__ or ()) if kind is types.FunctionType else ():
+            self(c)
         if base is not None and base.put is not None:
             now = base.parts(v)
             new = [self(e) for e in now]
-            if any(a is not b for a, b in zip(now, new, strict=True)):
+            if not all(map(operator.is_, now, new)):
                 self.do(base.put, v, new)
-        if is_user_class(kind) or kind in HELD:
+        if is_user_class(kind) or kind in HELD or (base is not None and dict_of(v)):
             now = state_of(v)
             bound = {name: new for name, e in now.items() if (new := self(e)) is not e}
             if bound:

@@ -42,11 +42,12 @@ from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
 from .builtin import GlobalNames, ModuleGlobals, codes_in, names_in
-from .kinds import bases_of, is_foreign, module_of
+from .kinds import bases_of, holders, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
 
-GLANCE = 64
+GLANCE = 64  # objects
+SEARCH_STEPS: Any = 1000  # after which two arrays count as sharing memory
 LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
@@ -166,7 +167,7 @@ def is_own(x: Any) -> bool:
     return str(x.__module__ if type(x) is types.FunctionType else type(x).__module__).partition(".")[0] == "tapegrad"
 
 
-def memory_range(x: Any) -> tuple | None:
+def memory_range(x: Any) -> Any:
     """The addresses (first, past the last) of the memory that x gives access to by itself, if any."""
     kind = type(x)
     if issubclass(kind, ctypes._Pointer):
@@ -191,13 +192,13 @@ def shares_memory_with(x: Any, y: Any) -> bool:
         return False
     if isinstance(x, np.ndarray) and isinstance(y, np.ndarray):
         try:
-            return np.shares_memory(x, y, max_work=1000)
+            return np.shares_memory(x, y, max_work=SEARCH_STEPS)
         except np.exceptions.TooHardError:
             return True
     return True
 
 
-def leads_away(kind: type) -> bool:
+def leads_away(kind: Any) -> bool:
     """Is an object of this class of ctypes, or something in it, the address of other memory?"""
     if issubclass(kind, (ctypes.Structure, ctypes.Union)):
         return any([leads_away(field[1]) for c in kind.__mro__ for field in c.__dict__.get("_fields_", ())])
@@ -317,20 +318,20 @@ def finding(shadow: Any) -> RouteError | None:
     if arrays:
         references = References(shadow, arrays)
         arrays = [a for a in arrays if not references.is_followed(a)]
-    holders = altered(shadow) if shadow.near or shadow.walked else {}
-    if holders:
+    changed = altered(shadow) if shadow.near or shadow.walked else {}
+    if changed:
         for x, iterator in shadow.walked:
-            if leads(x, holders):
+            if leads(x, changed):
                 return two_ways(shadow, x, [iterator, x])
         for near, parents in shadow.near:
             for x in near:
-                if leads(x, holders):
+                if leads(x, changed):
                     return two_ways(shadow, x, chain(x, parents))
-    if arrays or holders:
-        parents: dict = {}
+    if arrays or changed:
+        parents = {}
         closed: list = []  # ways to objects of C, which cannot be searched
         for x, way in itertools.chain(((x, None) for x in walk(shadow.left, parents)), shadow.reached):
-            if holders and way is None and leads(x, holders):
+            if changed and way is None and leads(x, changed):
                 return two_ways(shadow, x, chain(x, parents))
             if arrays and memory_range(x) is not None:
                 for a in arrays:
@@ -346,8 +347,8 @@ def finding(shadow: Any) -> RouteError | None:
         if before is not None and checksum(a) != before:
             return RouteError(
                 f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension "
-                "module, a "
-                f"pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it through its own "
+                f"module, a pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it "
+                "through its own "
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
@@ -356,7 +357,7 @@ def finding(shadow: Any) -> RouteError | None:
 def altered(shadow: Any) -> dict:
     """(id -> None) holders whose contents are not what they were.  Of the namespace of a module, id -> the
     names.  By a way that was left alone f may have read there what they held before."""
-    found = [change for change in shadow.changes if change[0].altered(shadow, change)]
+    found = [change for change in holders(shadow) if change[0].altered(shadow, change)]
     return {id(holder): GlobalNames.other(new) if kind is GlobalNames else None for kind, holder, new, *_ in found}
 
 
@@ -385,36 +386,35 @@ def reads_rebound_name(f: Any, holders: dict) -> bool:
 KEPT = "Nothing was written back."
 
 
-def reachable(shadow: Any, a: Any, way: list) -> RouteError:
+def way_of(shadow: Any, way: list) -> str:
+    """In words how the function reaches the end of a way that begins at an object left alone."""
     start = chain_between([shadow.f], way[0])
-    text = spelled(start + way[1:] if start else [None, *way])
+    return spelled(start + way[1:] if start else [None, *way])
+
+
+def reachable(shadow: Any, a: Any, way: list) -> RouteError:
     return RouteError(
-        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {text}, a way that is not followed: what "
-        "it "
-        f"reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or wrap what only "
-        "needs its old numbers as tg.Const(array.copy())"
+        f"{describe_place(shadow, a)} was written, and the function can reach the same memory as {way_of(shadow, way)}, a way that is not "
+        f"followed: what it reads there is old. {KEPT} Reach the array by one way: through its name, an attribute, a list or a dict; or "
+        "wrap what only needs its old numbers as tg.Const(array.copy())"
     )
 
 
 def kept_unseen(shadow: Any, a: Any, way: list) -> RouteError:
-    start = chain_between([shadow.f], way[0])
-    text = spelled(start + way[1:] if start else [None, *way])
     return RouteError(
         f"{describe_place(shadow, a)} was written, and something that does not show itself keeps it too. The function can reach an object "
-        "of "
-        f"compiled code, {text}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it inside the "
-        "function, or wrap the call by tapegrad.rule"
+        f"of compiled code, {way_of(shadow, way)}, which may read old numbers there. {KEPT} Give that object a copy of the array, make it "
+        "inside the function, or wrap the call by tapegrad.rule"
     )
 
 
 def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
-    start, own = chain_between([shadow.f], way[0]), chain_between([shadow.f], x)
-    text = spelled(start + way[1:] if start else [None, *way])
+    own = chain_between([shadow.f], x)
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
-        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {text} too, a way that is not "
-        "followed: "
-        f"what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through its name, an "
+        f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {way_of(shadow, way)} too, a way that "
+        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through "
+        "its name, an "
         "attribute, a list or a dict"
     )
 
@@ -422,8 +422,8 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
 def alias_error(shadow: Any, a: Any) -> AliasError:
     return AliasError(
         f"{describe_place(shadow, a)} is captured by the function and shares memory with an argument, and one of the two is written: for "
-        "NumPy "
-        "they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, inside the function"
+        "NumPy they are one array, for a derivative two. Pass x.copy(), or use only the argument, or only the captured array, "
+        "inside the function"
     )
 
 

@@ -138,13 +138,19 @@ def turn(records: list, stashes: tuple) -> None:
             v = stash.of(v)
         return v
 
+    replace_in(records, aside)
+
+
+def replace_in(records: list, change: Callable) -> None:
+    """The arrays that records hold are those that `change` gives for them."""
     for k, r in enumerate(records):
         if r is None:
             continue
         if type(r[5]) is list:
-            r[5][:] = [aside(v) for v in r[5]]
-        if any([is_array(v) for v in r[4:]]):
-            records[k] = r[:4] + tuple([aside(v) for v in r[4:]])
+            r[5][:] = [change(v) for v in r[5]]
+        held = tuple([change(v) if is_array(v) else v for v in r[4:]])
+        if any([v is not w for v, w in zip(held, r[4:], strict=True)]):
+            records[k] = r[:4] + held
 
 
 def snapshot_captured(shadow: Any, a: Any, v: Any) -> None:

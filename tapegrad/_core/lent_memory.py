@@ -15,7 +15,7 @@ import numpy as np
 
 from .arrays import copy_with_layout, is_array, xp_of
 from .errors import AliasError
-from .primitive import READ, SAMPLED, EndedTrace, bind, handle, is_tracked, live, refresh, values_of
+from .primitive import READ, SAMPLED, TransparentTrace, bind, handle, is_tracked, live, refresh, values_of
 from .typing import Params
 from .variable import Variable, View, copied, frozen, is_saved, variable
 
@@ -45,11 +45,11 @@ class LentMemory:
         self.__array_interface__, self.owner = a.__array_interface__, a
 
 
-class MemoryLoan(EndedTrace):
+class MemoryLoan(TransparentTrace):
     """The trace of one handle whose memory is lent."""
 
     __slots__ = ("memory", "given", "kept")
-    lent, over = True, False
+    lent = True
     given: Any
 
     def __init__(self, x: Variable):

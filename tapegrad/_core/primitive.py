@@ -124,13 +124,10 @@ class Trace:
     levels = itertools.count(1)
     visibility = VISIBLE
     lent = False  # is it a loan (_core/lent_memory.py)?
-    over = False  # was it open?
-    lost = False  # are its Variables derivatives that nobody knows?  Then `refuse()` says so, and `step` does
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies
     # one, and
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
     holds = False
-    pulled = False  # was a tape over it swept?
 
     def __init__(self) -> None:
         self.level, self.risen = next(Trace.levels), []
@@ -200,6 +197,10 @@ class Trace:
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
+    def loss(self) -> Exception | None:
+        """Why nobody knows the derivatives of its Variables; None where the trace does."""
+        return None
+
     def adopt(self, x: Variable) -> None:
         """An array that the function captured: the trace may make it its own."""
 
@@ -244,24 +245,29 @@ class Trace:
         self.records, self.copies, self.layouts = [], {}, {}
 
 
-class EndedTrace(Trace):
-    """A trace after its transform: its Variables are their values."""
+class TransparentTrace(Trace):
+    """A trace whose Variables are read as the values under them."""
 
     __slots__ = ()
-    over = True
-
-    def close(self) -> None:
-        self.fall()
 
     def apply(self, prim: Any, args: Any, params: Params) -> Any:
         return bind(prim, [self.beneath(a) if isinstance(a, Variable) and a._trace is self else a for a in args], params)
 
     def beneath(self, x: Variable) -> Any:
-        """The value that x is from now on."""
+        """The value as which x is read."""
         return x._value
 
     def values(self, x: Variable) -> Any:
         return self.beneath(x)
+
+
+class EndedTrace(TransparentTrace):
+    """A trace after its transform: its Variables are their values."""
+
+    __slots__ = ()
+
+    def close(self) -> None:
+        self.fall()
 
 
 HOOKS: AnyList = []
@@ -332,7 +338,7 @@ def live(x: Variable) -> Variable:
     """x, or the value under it where its transforms have ended, with views read."""
     if type(x) is View and x._seen != x._base._version:
         refresh(x)
-    while isinstance(x._trace, EndedTrace):
+    while isinstance(x._trace, TransparentTrace):
         below = x._trace.beneath(x)
         if not isinstance(below, Variable):
             y = variable(below)
@@ -536,7 +542,7 @@ def write(prim: Primitive, x: Variable, y: Any, at: Any) -> None:
     if base._trace is not None and base._trace.lent:
         base._trace.write(prim, base, path, y, at)
         return
-    if base._trace is not None and base._trace.over:
+    if isinstance(base._trace, EndedTrace):
         base._become(frozen(live(base)))
         base._saved = True
     if type(y) is View:

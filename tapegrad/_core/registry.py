@@ -34,10 +34,13 @@ GIVEN = {
 }
 
 # tapegrad.<name> on first use
-PUBLIC = ("cupy", "implicit", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing")
+PUBLIC = (
+    "cupy", "implicit", "interop", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing", "tree",
+)  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
+    "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours
@@ -75,12 +78,10 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.sparse._tracked": ("sparse._plan",),
     "tapegrad.sparse._cholesky": ("sparse",),
     "tapegrad.sparse._laplace": ("sparse",),
-    **{
-        f"tapegrad.stats.{name}": ("stats",)
-        for name in ("_continuous", "_elementary", "_discrete", "_integrated", "_statistics", "_hypotheses", "_samples")
-    },  # on request
+    **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
-    "tapegrad._scipy.followed": ("_scipy.namespaces", "stats._statistics"),
+    "tapegrad._scipy.followed": ("_scipy.namespaces",),
+    "tapegrad._scipy.statistics": ("stats", "stats._families"),
     "tapegrad._scipy.polynomial": ("numpy",),
     # a library model: on request, or when one of its kernels is unpickled
     **{f"tapegrad.kernels.library.{name}": ("kernels", "kernels.library.handwritten") for name in MODELS},
@@ -109,6 +110,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
     "tapegrad.replay": ("__init__", "optimize._minimize"),
+    # another library, with the first function that crosses
+    **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),
@@ -128,7 +131,8 @@ FILLED = {
     "_core.primitive.ASSIGN": ("ops.indexing.regions",),
     "_core.primitive.ADD_AT": ("ops.indexing.regions",),
     "_core.forward.FORWARD": ("_fast.entries",),
-    "ops.declare.NUMPY": ("ops.", "stats", "_scipy.namespaces"),
+    "ops.declare.NUMPY": ("ops.", "_scipy.namespaces"),
+    "_dispatch.stand_ins.INSTANCES": ("_scipy.namespaces",),
     "_dispatch.faces.FACES": ("_dispatch.random", "stats", "_scipy.namespaces"),
     "_capture.type_queries.METAS": ("_capture.classes", "_transforms.side_effects"),
     "_capture.core.MAKERS": (
@@ -155,7 +159,8 @@ FILLED = {
 
 # the open state of a thread, and the watchers: not a dependency
 STATE = ("_core.scope.OPEN", "_core.scope.WATCHERS")
-FOR_USERS = ("_capture.builtin",)  # imports what the user's code imports, not for itself
+# imports what the user's code imports, or reads which versions are installed
+FOR_USERS = ("_capture.builtin", "_debug.versions")
 
 
 TABLES: AnyList = []  # the tables of operations

@@ -476,8 +476,9 @@ def has_nan(g: Any) -> bool:
     """Does a cotangent hold a nan? (False on a device, which would have to synchronise.)"""
     g, _ = known(g)
     if type(g) is ndarray:
-        s = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
-        return s != s  # type: ignore[no-any-return]
+        s: Any = g.dot(g) if g.ndim == 1 else np.vdot(g, g)
+        found: bool = s != s
+        return found
     return isinstance(g, (float, complex, np.generic)) and g != g
 
 

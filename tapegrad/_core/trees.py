@@ -206,7 +206,8 @@ def members_like(x: Any, other: Any) -> AnyList | None:
 
 def original_class(kind: type) -> type:
     """The class itself, or the class that a shadow class stands for."""
-    return kind.__dict__.get(REAL, kind)  # type: ignore[no-any-return]
+    found: type = kind.__dict__.get(REAL, kind)
+    return found
 
 
 class AuxiliaryData:

@@ -43,15 +43,15 @@ class TapeGraph:
         self.name, self.nodes = name, nodes
 
     def __str__(self) -> str:
-        rows = []
+        rows: list = []
         for k, node in enumerate(self.nodes[:MOST_DRAWN_NODES]):
             of = f"({', '.join([f'%{i}' for i in node.inputs])})" if node.inputs else ""
             line = f"{spelt(node.place)}  {source_line(node.place)}" if node.place and node.inputs else ""
             rows.append((f"  %{k}", node.kind, ("result: " if node.result else "") + node.name + of, line))
         width = max([len(row[2]) for row in rows], default=0)
-        rows = [(a, b, f"{c.ljust(width)}  {d}") for a, b, c, d in rows]
         rest = [f"  and {len(self.nodes) - MOST_DRAWN_NODES} more"] if len(self.nodes) > MOST_DRAWN_NODES else []
-        return "\n".join([f"graph({self.name}): {sum(bool(n.inputs) for n in self.nodes)} operations", *table(rows), *rest])
+        head = f"graph({self.name}): {sum(bool(n.inputs) for n in self.nodes)} operations"
+        return "\n".join([head, *table([(a, b, f"{c.ljust(width)}  {d}") for a, b, c, d in rows]), *rest])
 
     __repr__ = __str__
 
@@ -162,7 +162,7 @@ def graph(f: Callable[..., object], *args: object, argnums: int | tuple[int, ...
 def nodes_of(seen: TapeWatcher, records: WatchedRecords) -> list:
     nodes = []
     for k, record in enumerate(list(records)):
-        prim = primitive_of(record)
+        prim: Any = primitive_of(record)
         name = "argument" if record[0] is None and record[2] is None else "part" if record[2] is PART else prim.known_as
         nodes.append(Node(name, seen.kinds.get(k, ""), inputs_of(record), records.lines[k], k in seen.results))
     return nodes

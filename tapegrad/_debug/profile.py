@@ -53,7 +53,8 @@ class TimedRecords(list):
 
     def __init__(self, records: list, watcher: "Costs"):
         super().__init__(records)
-        self.watcher, self.places = watcher, [None] * len(records)
+        self.watcher = watcher
+        self.places: list = [None] * len(records)
         self.since = time.perf_counter()
         self.swept: Any = None
 

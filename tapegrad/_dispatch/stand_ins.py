@@ -80,11 +80,9 @@ def face_of(f: Any) -> Any:
     return None
 
 
-# classes that are private or do not name their module, and tapegrad's modules with a class for them
-FORMS = [form + kind for form in ("TransferFunction", "ZerosPolesGain", "StateSpace") for kind in ("Continuous", "Discrete")]
-OPERATORS = ("_CustomLinearOperator", "_AdjointLinearOperator", "_TransposedLinearOperator", "_SumLinearOperator", "_ProductLinearOperator",
-             "_ScaledLinearOperator", "_PowerLinearOperator", "MatrixLinearOperator", "_AdjointMatrixOperator")  # fmt: skip
-UNNAMED = {"poly1d": "numpy", **dict.fromkeys(("SuperLU", *OPERATORS), "scipy.sparse.linalg"), **dict.fromkeys(FORMS, "scipy.signal")}
+INSTANCES: dict = {}  # a class of SciPy's, public or not -> ours; the modules of rules fill it
+# classes that do not name their module
+UNNAMED = {"poly1d": "numpy", "SuperLU": "scipy.sparse.linalg"}
 
 
 def of_instance(kind: type) -> Any:
@@ -95,7 +93,8 @@ def of_instance(kind: type) -> Any:
     elif module.startswith("scipy.stats.") and kind.__name__.endswith("_frozen"):
         ours = module_stand_in("scipy.stats").Frozen
     elif module.startswith(("scipy.", "numpy.polynomial.")):
-        ours = function_stand_in(kind)
+        ours = function_stand_in(kind)  # (which loads the rules)
+        ours = INSTANCES.get(kind, ours)
     elif module.startswith(("cupyx.scipy.sparse.", "cupyx.scipy.interpolate.")):
         place = "scipy.sparse.linalg" if kind.__name__ in UNNAMED else ".".join(module.split(".")[1:3])
         ours = getattr(module_stand_in(place), kind.__name__, None)

@@ -54,7 +54,7 @@ def summed_rule(rule: Any, summed: Any) -> Any:
                 return c
         return FOLDS[rule](g, out, x, y)
 
-    short.prim, short.turned, short.general = rule.prim, False, FOLDS[rule]
+    vars(short).update(prim=rule.prim, turned=False, general=FOLDS[rule])
     return short
 
 

@@ -74,7 +74,7 @@ def product_factor(x: View) -> tuple:
 
 
 for _turned, _rule in [(n, r) for table in (LEFT, RIGHT) for n in (0, 1) for rules in table[n] for r in rules if r is not None]:
-    _rule.prim, _rule.turned = matmul.prim, bool(_turned)
+    vars(_rule).update(prim=matmul.prim, turned=bool(_turned))
 
 
 @replaces(products.product)

@@ -301,7 +301,8 @@ def takes_over_unseen(x: Variable, y: Variable) -> bool:
     below = v._trace if type(v) is ArrayVariable else None
     if below is None or below.visibility != RECORDED or type(w) is not ArrayVariable or w._trace is not below:
         return False
-    if type(w._value) is not Hollow or not w._value.flags.writeable or not below.alike(v._slot, w._slot):
+    hollow: Any = w._value
+    if type(w._value) is not Hollow or not hollow.flags.writeable or not below.alike(v._slot, w._slot):
         return False
     x._value, x._slot = y._value, y._slot
     x._saved = y._saved = True
@@ -317,7 +318,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
     whole = at is Ellipsis or type(at) is slice and at == ALL
     if whole and type(y) is ArrayVariable and y._trace is trace and takes_over_unseen(x, y):
         return True
-    places = type(at) is int or type(at) is slice or type(at) is tuple and at and SLICED.issuperset(map(type, at))
+    places = type(at) is int or type(at) is slice or type(at) is tuple and SLICED.issuperset(map(type, at)) and at != ()
     return places and not whole and y is not x and trace.put(x, y, at)
 
 
@@ -325,7 +326,7 @@ def written_unseen(x: Variable, y: Any, at: Any, trace: Any) -> bool:
 def fast_write(x: Variable, y: Any, at: Any) -> bool:
     """The fast path for writes in loops: a number, row, slice or all of a float64 buffer, with at most
     one open transform."""
-    value, trace = x._value, x._trace
+    value, trace = x._value, x._trace  # type: Any, Any
     if type(value) is not np.ndarray or value.dtype is not F8:
         return trace is not None and written_unseen(x, y, at, trace)
     if not (trace is None or type(trace) is Tape or type(trace) is Dual):

@@ -19,6 +19,7 @@ SEQUENCES, TANGENTS = frozenset((list, tuple)), frozenset((float64, type(None)))
 
 def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: Any, x: Any, y: Any) -> None:
     """The pullback of numbers packed in an array: each gets its element of the cotangent."""
+    parts: Any
     if type(g) is ndarray:
         parts = g.ravel()
     else:
@@ -30,7 +31,7 @@ def pull_packed(G: list, owned: set, k: int, g: Any, slots: list, _: Any, out: A
             G[s] = c if h is None else h + c if type(h) is float64 is type(c) else add_cotangents(h, c, s, owned)
 
 
-pull_packed.prim = packed.prim
+vars(pull_packed)["prim"] = packed.prim
 
 
 @replaces(shaping.joined)

@@ -10,9 +10,8 @@ the branches of the library, with derivatives.
 The surroundings are made once for a module, name by name, as a call first asks for them.  A call with CuPy
 arrays runs in others, where the names of NumPy are CuPy's (`Follower.device`)."""
 
-import cmath
+import abc
 import functools
-import math
 import sys
 import types
 from collections.abc import Callable
@@ -24,118 +23,84 @@ from .. import numpy as faces
 from .._capture.builtin import LIBRARY, ModuleGlobals, ModuleShadow
 from .._capture.kinds import NUMERIC, put_state, state_of
 from .._core.arrays import IMMUTABLE, is_array, xp_of
+from .._core.primitive import seen
 from .._core.variable import variable
 from .._dispatch import stand_ins
+from ..ops.creation import as_variable
 from ..ops.nondifferentiable import at_users_line
+from .array_api import array_api
 from .device import lenient, numpy_on_device, plain_on_device, there
-from .namespaces import Carrier, CarrierType, RefusingType, bare, carries, holds_tracked, on_a_device, plain_argument
+from .namespaces import Carrier, CarrierType, RefusingType, bare, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
+from .standard_library import MATH, MODULES, NUMBERS
 
 
-class ElementUpdate:
-    """`array_api_extra.at(x)[i].set(y)` and its kin."""
+def is_private(f: types.FunctionType) -> bool:
+    """Has f a private name, or the private keyword of SciPy's decorators of statistics?"""
+    return f.__name__.startswith("_") or "_no_deco" in f.__code__.co_varnames
 
-    def __init__(self, x: Any, at: Any = Ellipsis):
-        self.x, self.at = x, at
 
-    def __getitem__(self, at: Any) -> "ElementUpdate":
-        return ElementUpdate(self.x, at)
+DECORATED = {"hypotest_fun_in", "n_samples", "n_outputs", "is_too_small", "kwd_samples", "result_to_tuple", "tuple_to_result"}
 
-    def set(self, y: Any, **_: Any) -> Any:
-        """(SciPy counts on it that an array is written in place.)"""
-        self.x[self.at] = y
-        return self.x
 
-    def add(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] + y)
+def statistic_of_samples(g: types.FunctionType) -> Callable:
+    """A statistic that SciPy decorated by `_axis_nan_policy`.  The decorator has nothing to do for samples of
+    one axis, without nan, that are large enough; any other call takes it."""
+    free = dict(zip(g.__code__.co_freevars, [c.cell_contents for c in g.__closure__ or ()], strict=True))
+    inner, outputs, to_tuple = free["hypotest_fun_in"], free["n_outputs"], free["result_to_tuple"]
+    known = {"axis", "nan_policy", "keepdims", "_no_deco", *free["kwd_samples"]}
 
-    def multiply(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] * y)
+    @functools.wraps(g)
+    def run(*args, **kwargs):
+        n = free["n_samples"] or len(args)
+        if (
+            n != len(args)
+            or len({getattr(x, "dtype", None) for x in args}) > 1
+            or not known.isdisjoint(kwargs)
+            or not all(map(is_clean_sample, args))
+            or free["is_too_small"](args, kwargs)
+        ):
+            return g(*args, **kwargs)
+        result = inner(*args, **kwargs)
+        return free["tuple_to_result"](*to_tuple(result, outputs(kwargs) if callable(outputs) else outputs))
 
-    def divide(self, y: Any, **_: Any) -> Any:
-        return self.set(self.x[self.at] / y)
+    return run
+
+
+def is_clean_sample(x: Any) -> bool:
+    """Is x an array of one axis of floating point numbers, known to have no nan?"""
+    if getattr(x, "ndim", 0) != 1 or x.dtype.kind != "f" or (values := seen(x)) is None:
+        return False
+    return len(values) > 0 and not np.isnan(values.max())
 
 
 SKIPPED = frozenset(("__dict__", "__weakref__", "__slots__", "__module__", "__qualname__", "__abstractmethods__", "_abc_impl", "__class__"))
 
 
-def array_api(library: Any) -> dict[str, Any]:
-    """SciPy's questions about the library of its arguments, which is ours."""
-    return {
-        "array_namespace": lambda *xs, **_: library,
-        "at": ElementUpdate,
-        "xp_size": lambda x: x.size,
-        "xp_copy": lambda x, xp=None, **_: library.array(x),
-        "_asarray": lambda x, **_: library.asarray(x),
-        "is_numpy": lambda xp: True,
-        "is_cupy": lambda xp: False,
-        "is_torch": lambda xp: False,
-        "is_jax": lambda xp: False,
-        "is_array_api_strict": lambda xp: False,
-        "is_dask": lambda xp: False,
-        "xp_default_dtype": lambda xp: np.float64,
-        "xp_capabilities": lambda *args, **settings: lambda f: f,
-    }
+COMPILED = ("builtin_function_or_method", "cython_function_or_method", "fused_cython_function", "fortran")
 
 
-class NumberType(type):
-    """A stand-in for a type of numbers: called, it keeps what is tracked, and asked for, it is that type."""
+class CompiledFunction:
+    """A function that SciPy has compiled.  `rule`: ours, for tracked values."""
 
-    real: type
-    dtype: np.dtype  # by which NumPy takes the class for this dtype
+    def __init__(self, f: Any, rule: Callable | None = None):
+        self.f, self.rule = f, rule
 
-    def __call__(cls, x=0, *more):
-        if not carries((x,)):
-            return cls.real(x, *more)
-        return x + cls.real(0) if holds_tracked(x) and cls.real is not int else cls.real(bare(x))
+    def __getitem__(self, kind: Any) -> "CompiledFunction":
+        return CompiledFunction(self.f[kind], self.rule)
 
-    def __instancecheck__(cls, x):
-        return isinstance(x, cls.real)
-
-    def __eq__(cls, other):
-        return other is cls or other is cls.real
-
-    def __hash__(cls):
-        return hash(cls.real)
-
-
-def number_type(real: type) -> type:
-    return NumberType(real.__name__, (), {"real": real, "dtype": np.dtype(real)})
-
-
-# NumPy's functions of these names are others: its product is that of all elements
-BY_OPERATORS = {"prod": math.prod, "remainder": lambda x, y: x - y * round(bare(x) / bare(y))}
-
-
-def on_numbers(module: types.ModuleType, name: str) -> Callable:
-    """A function of Python's `math` or `cmath`, or of NumPy's of that name where the argument is tracked."""
-    f = getattr(module, name)
-
-    def run(*args, **kwargs):
-        if name == "prod" or not carries(args):  # (Python's own multiplies anything)
-            return f(*args, **kwargs)
-        if name in BY_OPERATORS:
-            return BY_OPERATORS[name](*args, **kwargs)
-        if holds_tracked(args) and name not in ("ceil", "floor", "trunc"):
-            return getattr(faces, name)(*args)
-        return f(*bare(args), **kwargs)
-
-    return run
-
-
-def of_numbers(module: types.ModuleType) -> types.ModuleType:
-    new = types.ModuleType(module.__name__)
-    vars(new).update({n: on_numbers(module, n) if callable(v) else v for n, v in vars(module).items() if not n.startswith("_")})
-    return new
-
-
-NUMBERS = {real.__name__: number_type(real) for real in (float, int, complex)}
-MATH = {module.__name__: of_numbers(module) for module in (math, cmath)}
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not holds_tracked(args, kwargs):
+            return as_variable(self.f(*plain_argument(args), **plain_argument(kwargs)))
+        if self.rule is None:
+            raise refusal_text(f"{self.f.__module__}.{self.f.__name__}", "it is compiled")
+        return self.rule(*args, **kwargs)
 
 
 class FollowedObject(Carrier):
     """An object of a followed class."""
 
     _theirs: Any
+    _follower: "Follower"
 
     def _tracked(self) -> bool:
         return holds_tracked(vars(self))
@@ -158,13 +123,22 @@ class FollowedObject(Carrier):
         if hasattr(shadow, "seen"):  # before what leads back to it
             shadow.seen[id(x)] = new
             shadow.hold.append(x)
-        vars(new).update({name: rebound_method(v, x, new) or library_stand_in(v) or shadow(v) for name, v in state_of(x, type(x)).items()})
+        for name, v in state_of(x, type(x)).items():
+            part = rebound_method(v, x, new) or library_stand_in(v) or shadow(v)
+            if hasattr(type(part), "theirs"):  # a law of tapegrad.stats
+                part = cls._follower.instance(v)
+            elif part is v and cls._follower.is_instance(v):
+                part = cls._follower.of_class(type(v))._of(v, shadow)
+            vars(new)[name] = part
         return new
 
 
 def rebound_method(v: Any, x: Any, new: Any) -> Any:
     """A method of x that x holds, as that of another object."""
-    return getattr(new, v.__name__) if type(v) is types.MethodType and v.__self__ is x else None
+    if type(v) is not types.MethodType or v.__self__ is not x:
+        return None
+    name = getattr(v.__func__, "__name__", "")
+    return getattr(new, name) if hasattr(type(new), name) else types.MethodType(v.__func__, new)
 
 
 ARRAY_API = "array_api_compat.numpy"  # the end of the name of the module that is NumPy to SciPy's code
@@ -192,8 +166,17 @@ class FunctionOverlay:
         return getattr(self._module, name)
 
 
+def is_python_class(c: type) -> bool:
+    """Was c made by a class statement, without a metaclass of its own?"""
+    return type(c) in (type, abc.ABCMeta) and bool(c.__flags__ & HEAP_TYPE)
+
+
+HEAP_TYPE = 1 << 9  # CPython's Py_TPFLAGS_HEAPTYPE
+
+
 class FollowedType(CarrierType):
-    """A followed class.  `_on_device` gives the class for CuPy arrays."""
+    """A followed class.  `_on_device` gives the class for CuPy arrays.  With `_plain_by_library` the library
+    makes objects of plain values, which so have its rounding."""
 
     def __call__(cls, *args, **kwargs):
         own = cls.__dict__
@@ -201,6 +184,8 @@ class FollowedType(CarrierType):
             cls = own["_on_device"]() if "_on_device" in own else cls
             # CuPy's arrays lack methods of NumPy's
             args = [variable(a) if is_array(a) and xp_of(a) is not np else a for a in args]
+        elif own.get("_plain_by_library") and not holds_tracked(args, kwargs):
+            return cls._of(cls._theirs(*plain_argument(args), **plain_argument(kwargs)), unchanged)
         return type.__call__(cls, *args, **kwargs)
 
 
@@ -214,6 +199,11 @@ class Follower:
         self.given = {**array_api(faces), **given}
         # id -> (what was met, ours)
         self.seen: dict = {id(x): (x, ours) for x, ours in ((np.r_, faces.r_), (np.c_, faces.c_))}
+        self.leaves: dict = {}
+
+    def leaf(self, theirs: Any, ours: Any) -> None:
+        """Declare the rule of a function that is compiled, for tracked values."""
+        self.leaves[id(theirs)] = self.seen[id(theirs)] = theirs, CompiledFunction(theirs, ours)
 
     @functools.cached_property
     def device(self) -> "DeviceFollower":
@@ -242,24 +232,30 @@ class Follower:
                 return self.library(faces)
             if self.is_home(x.__name__):
                 return ModuleShadow(self.space(vars(x)))
-            return MATH.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
+            return MODULES.get(x.__name__) or self.library(stand_ins.module(x)) or LIBRARY.get(x, x)
         if isinstance(x, type):
             return self.of_class(x)
+        if kind is np.vectorize:
+            return faces.vectorize(self(x.pyfunc), x.otypes, excluded=x.excluded)
         if kind in (dict, list, tuple):
             parts = x.values() if kind is dict else x
-            if any([type(v) is types.FunctionType or type(v) in (list, tuple) for v in parts]):
+            if any([type(v) in (types.FunctionType, list, tuple) or self.is_instance(v) for v in parts]):
                 return {k: self(v) for k, v in x.items()} if kind is dict else kind([self(v) for v in parts])
             return x
         if kind is np.ndarray and x.dtype.kind in "fc":
             return self.constant(x)
         if not callable(x):
-            return x
+            return self.instance(x) if self.is_instance(x) else x
         if getattr(x, "__module__", None) in MATH:
             return getattr(MATH[x.__module__], x.__name__)
-        private = kind is types.FunctionType and x.__name__.startswith("_") and self.is_home(x.__module__)
+        private = kind is types.FunctionType and self.is_home(x.__module__) and is_private(x)
         ours = None if private else self.face(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
             ours = self.rebuilt(x)
+        elif ours is None and kind.__name__ in COMPILED and (getattr(x, "__module__", None) or "").startswith("scipy."):
+            ours = CompiledFunction(x)
+        elif ours is None and self.is_instance(x):
+            ours = self.instance(x)
         return x if ours is None else ours
 
     def library(self, module: Any) -> Any:
@@ -298,11 +294,14 @@ class Follower:
         cells = None
         if f.__closure__:
             cells = tuple([self.cell(c) for c in f.__closure__])
-        g = types.FunctionType(f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__, cells)
-        g.__kwdefaults__, g.__qualname__, g.__module__, g.__doc__ = f.__kwdefaults__, f.__qualname__, __name__, f.__doc__
-        if hasattr(f, "__wrapped__"):
-            g.__wrapped__ = f.__wrapped__  # it has the signature
-        return g
+        default = lambda v: self(v) if self.is_instance(v) else v  # (singletons are compared by `is`)
+        g = types.FunctionType(
+            f.__code__, self.space(f.__globals__), f.__name__, f.__defaults__ and tuple(map(default, f.__defaults__)), cells
+        )
+        g.__kwdefaults__ = {name: default(v) for name, v in (f.__kwdefaults__ or {}).items()}
+        g.__qualname__, g.__module__, g.__doc__ = f.__qualname__, __name__, f.__doc__
+        vars(g).update(vars(f))  # the signature
+        return statistic_of_samples(g) if DECORATED <= set(f.__code__.co_freevars) else g
 
     def cell(self, c: Any) -> Any:
         try:
@@ -311,15 +310,22 @@ class Follower:
             return c
 
     def of_class(self, c: type) -> Any:
-        if issubclass(c, (BaseException, dict, tuple, list)) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
+        if issubclass(c, (BaseException, dict, list)) or not is_python_class(c) or not (c.__module__ or "").startswith(tuple(NUMERIC)):
             return c
         known = self.seen.get(id(c))
         if known is not None:
             return known[1]
+        if issubclass(c, tuple):
+            return self.result_class(c)
         ours = self.face(c)
         if isinstance(ours, CarrierType) and not isinstance(ours, RefusingType):
             return ours
         return self.klass(c) if self.is_home(c.__module__) else ours or c
+
+    def result_class(self, c: type) -> type:
+        """A subclass of a tuple with names, with its methods followed."""
+        methods = {n: self.rebuilt(f) for n, f in vars(c).items() if type(f) is types.FunctionType and not n.startswith("_")}
+        return type(c.__name__, (c,), {"__module__": c.__module__, **methods}) if methods and self.is_home(c.__module__) else c
 
     def klass(self, c: type) -> Any:
         """A class with the members of c, followed; SciPy's own instances are instances of it too."""
@@ -327,7 +333,9 @@ class Follower:
         if known is not None:
             return known[1]
         bases = tuple([self.of_class(b) for b in c.__bases__ if b is not object and b.__module__ != "abc"]) or (FollowedObject,)
-        new = FollowedType(c.__name__, bases, {"_theirs": c, "__module__": c.__module__, "__doc__": c.__doc__})
+        if not all([issubclass(FollowedType, type(b)) or type(b) is FollowedType for b in bases]):
+            return c  # its base is of another kind
+        new = FollowedType(c.__name__, bases, {"_theirs": c, "_follower": self, "__module__": c.__module__, "__doc__": c.__doc__})
         if not self.on_device:
             new._on_device = staticmethod(lambda: self.device.of_class(c))
         self.seen[id(c)] = c, new
@@ -339,6 +347,28 @@ class Follower:
             if name not in SKIPPED and type(v) is not types.MemberDescriptorType:
                 setattr(new, name, self.member(v))
         return new
+
+    def instance(self, x: Any) -> Any:
+        """The library's object x with followed methods."""
+        key = "instance", id(x)
+        if key not in self.seen:
+            new = object.__new__(self.klass(type(x)))
+            self.seen[key] = x, new
+            vars(new).update({name: self.attribute(v, x, new) for name, v in vars(x).items()})
+        return self.seen[key][1]
+
+    def is_instance(self, x: Any) -> bool:
+        """Is x an object of a class that is followed?"""
+        return self.is_home(type(x).__module__) and isinstance(self.of_class(type(x)), FollowedType)
+
+    def attribute(self, v: Any, x: Any, new: Any) -> Any:
+        """What x holds, for the object that stands for x."""
+        if type(v) is np.vectorize:
+            return faces.vectorize(self.attribute(v.pyfunc, x, new), v.otypes, excluded=v.excluded)
+        if type(v) is not types.MethodType or v.__self__ is not x:
+            return self(v)
+        name = getattr(v.__func__, "__name__", "")
+        return getattr(new, name) if hasattr(type(new), name) else types.MethodType(self(v.__func__), new)
 
     def member(self, m: Any) -> Any:
         kind = type(m)
@@ -357,7 +387,7 @@ class Follower:
         g = self.rebuilt(m)
 
         @functools.wraps(g)
-        def on_arrays(x, *args, **kwargs):
+        def on_arrays(x, /, *args, **kwargs):
             if on_a_device(args) or on_a_device(kwargs.values()):
                 return getattr(self.device.object(x), m.__name__)(*args, **kwargs)
             return g(x, *args, **kwargs)
@@ -385,13 +415,15 @@ class DeviceFollower(Follower):
         library = numpy_on_device()
         self.homes, self.named, self.host = host.homes, host.named, host
         self.given = {**array_api(library), **host.named}
-        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))}
+        self.seen = {id(x): (x, ours) for x, ours in ((np.r_, library.r_), (np.c_, library.c_))} | host.leaves
 
     def library(self, module: Any) -> Any:
         return lenient(module, module) if module is not None and module is not faces else module and numpy_on_device()
 
     def face(self, x: Any) -> Any:
         ours = stand_ins.function_stand_in(x)
+        if ours is x:
+            return None
         if ours is None or isinstance(ours, type):
             return None if isinstance(ours, FollowedType) and self.is_home(ours._theirs.__module__) else ours
         return face_there(ours) or lenient(ours, ours)

@@ -33,7 +33,7 @@ from .._core.scope import OPEN
 from .._core.trees import nested
 from .._core.variable import HANDLES
 from .._dispatch.faces import FACES, faces_of, is_function, library_function
-from .._dispatch.stand_ins import of_instance
+from .._dispatch.stand_ins import INSTANCES, of_instance
 from ..implicit.sequential import run_sequentially
 from ..ops.creation import as_variable
 from ..ops.declare import NUMPY, dtype, xp
@@ -130,7 +130,7 @@ def plain_argument(x: Any) -> Any:
         return x._plain()
     if type(x) is SelectedElements:
         return plain_argument(x.plain_elements())
-    return lend(x)
+    return x.theirs() if hasattr(type(x), "theirs") else lend(x)  # (a law of tapegrad.stats)
 
 
 @nested
@@ -189,7 +189,9 @@ class SciPyNamespace:
         def declare(ours):
             for f in functions:
                 self.rules[f] = ours
-                if not isinstance(f, type):
+                if isinstance(f, type):
+                    INSTANCES[f] = ours
+                else:
                     NUMPY[f] = ours
                 if of_functions or by_steps:
                     self.functional.add(f)
@@ -318,6 +320,8 @@ class SciPyNamespace:
             return x
         if type(x) is tuple or type(x) is list:
             return type(x)([self.faced(v) for v in x])
+        if type(x) is types.BuiltinMethodType and of_instance(type(x.__self__)) is not None:
+            return getattr(self.faced(x.__self__), x.__name__)
         ours = self.rules.get(type(x)) or of_instance(type(x))
         return ours._of(x, unchanged) if hasattr(ours, "_of") else x
 

@@ -13,12 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from .._capture import GlobalNames, ModuleGlobals, ModuleShadow, Shadow, names_in
+from .._capture import ModuleGlobals, ModuleShadow, Shadow, names_in
 from .._capture.ambient import ContextValue
 from .._capture.containers import Contents
-from .._capture.iterators import ITERATORS, UserIterator
+from .._capture.iterators import UserIterator, is_iterator
 from .._capture.kinds import is_foreign, module_of, put_state, state_of
-from .._capture.objects import GENERATORS, Reference, content_of, put_back, restore, snapshot
+from .._capture.objects import GENERATORS, Reference, content_of, kind_of, put_back, restore, snapshot
 from .._capture.restore import restore as restore_all
 from .._capture.routes import LEAVES, contents, is_own, strays
 from .._core.arrays import copy_with_layout, is_array, is_differentiable
@@ -38,8 +38,6 @@ class Rebind(Shadow):
     """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the
     function."""
 
-    __slots__ = ("handles", "places", "of", "values", "state", "generators")
-
     def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
         one finds them, and keeps what f reads besides as it is now."""
@@ -54,9 +52,10 @@ class Rebind(Shadow):
     def __call__(self, x: Any) -> Any:
         if not isinstance(x, Variable):
             kind = type(x)
-            if id(x) not in self.seen and (kind in REPLACED or hasattr(kind, "_handed_back")):
+            make = Rebind.drawn if is_iterator(kind) else REPLACED.get(kind, Rebind.carried if hasattr(kind, "_handed_back") else None)
+            if make is not None and id(x) not in self.seen and kind_of(x) is None:
                 self.hold.append(x)
-                self.seen[id(x)] = (REPLACED.get(kind) or Rebind.carried)(self, x)
+                self.seen[id(x)] = make(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):
                 return self.vectorized(x)
             if kind is types.MethodType and type(x.__self__) in REPLACED and getattr(type(x.__self__), x.__name__, None) is x.__func__:
@@ -117,7 +116,7 @@ class Rebind(Shadow):
     def carried(self, x: Any) -> Any:
         """An object of ours for one of SciPy's; of SciPy's own in it, it knows how they are made."""
         kind = type(x)
-        new = object.__new__(kind)
+        new = self.seen[id(x)] = object.__new__(kind)  # before what leads back to it
         own = state_of(x, kind)
         put_state(new, {name: v if stand_ins.of_instance(type(v)) is not None else self(v) for name, v in own.items()})
         return new
@@ -140,13 +139,8 @@ class Rebind(Shadow):
     def made_outside(self) -> set[Any]:
         return set()  # all is made anew, globals included
 
-    def globals_of(self, space: AnyDict) -> AnyDict:
-        found = self.seen.get(id(space))
-        if found is None:
-            found = self.seen[id(space)] = ModuleGlobals(space, self)
-            self.changes.append((GlobalNames, space, found))
-            self.hold.append(space)
-        return found
+    def globals_of(self, space: AnyDict) -> Any:
+        return self.own_globals(space)
 
     def function(self, f: Any) -> Any:
         g = super().function(f)
@@ -186,7 +180,7 @@ class Rebind(Shadow):
 def is_lost(x: Variable) -> bool:
     """Does nobody know its derivative?  Then it is no input of the function, which may look at it."""
     trace = (x._base if type(x) is View else x)._trace
-    return trace is not None and trace.lost
+    return trace is not None and trace.loss() is not None
 
 
 def ask(space: ModuleGlobals, names: set[Any]) -> None:
@@ -236,7 +230,8 @@ class FlatSnapshot(FlatIterator):
 
 # what a shadow has put in the place of an object, which another one is to replace again
 REPLACED: AnyDict = {
-    **dict.fromkeys((*ITERATORS, UserIterator, RecordedIterator), Rebind.drawn),
+    UserIterator: Rebind.drawn,
+    RecordedIterator: Rebind.drawn,
     ContextValue: Rebind.ambient,
     FlatIterator: Rebind.along,
     FlatSnapshot: Rebind.along,

@@ -11,7 +11,7 @@ from .._core import reverse as reverse
 from .._core.arrays import is_array, is_differentiable, owned
 from .._core.errors import ArgumentError, DroppedDerivativeError, ShapeError
 from .._core.foreign import check_constants
-from .._core.primitive import layout_of, live, primal_of, values_of, watched
+from .._core.primitive import EndedTrace, layout_of, live, primal_of, values_of, watched
 from .._core.registry import late
 from .._core.scope import OPEN, Exit, outside
 from .._core.trees import leaves, tree_map
@@ -167,7 +167,7 @@ class Tape:
     def watch(self, array: Array | Number | Variable) -> Variable:
         """Make a Variable over a copy of an array, and record what is computed from it."""
         inputs = Inputs("tape.watch", 0, (array,))
-        if self._trace.over:
+        if isinstance(self._trace, EndedTrace):
             raise ArgumentError("tape.watch: the tape is closed; watch arrays inside its with block")
         value = enter_leaf(inputs.args[0])
         x: Variable = self._trace.watch(value)
@@ -207,10 +207,10 @@ class Tape:
 
     def _found(self, y: Any) -> AnyTuple:
         """The value of y below this tape, and its slot, or None."""
-        trace = self._trace
+        trace: Any = self._trace
         # read now, as it would have been inside the with block
-        if type(y) is View and y._base._trace is trace and trace.over:
-            trace.__class__, ended = trace.kind, trace.__class__
+        if type(y) is View and y._base._trace is trace and isinstance(trace, EndedTrace):
+            trace.__class__, ended = self._trace.kind, trace.__class__
             try:
                 layout_of(y)
             finally:

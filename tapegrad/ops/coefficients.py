@@ -262,5 +262,5 @@ def unique_of(f: Any) -> None:
     implements_special(f)(of)
 
 
-for _f in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
-    unique_of(_f)
+for _unique in (np.unique_values, np.unique_counts, np.unique_inverse, np.unique_all):
+    unique_of(_unique)

@@ -34,7 +34,7 @@ CREATORS = {
 }  # fmt: skip
 
 
-BUFFERS = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like))
+BUFFERS: frozenset = frozenset((np.zeros, np.ones, np.empty, np.full, np.zeros_like, np.ones_like, np.empty_like, np.full_like))
 
 
 def room(f: Any, x: Any) -> Any:
@@ -100,8 +100,7 @@ def _same(f):
     return create
 
 
-for _f in (np.zeros_like, np.ones_like, np.empty_like):
-    NUMPY[_f] = _same(_f)
+NUMPY.update({f: _same(f) for f in (np.zeros_like, np.ones_like, np.empty_like)})
 
 
 @implements(np.full, layout="own")

@@ -82,7 +82,7 @@ def is_known_finite(r) -> bool:
         if r.dtype is F8:
             r = r if r.ndim == 1 else r.ravel("K")
             return math.isfinite(r.dot(r))
-        s = np.vdot(r, r)
+        s: Any = np.vdot(r, r)
         return s - s == 0
     return issubclass(type(r), (np.generic, float)) and not issubclass(type(r), np.complexfloating) and math.isfinite(r)
 

@@ -177,7 +177,7 @@ def like(y: Any, v: Any, shape: tuple, strides: tuple | None, dtype: np.dtype) -
     if not shape:
         return y if type(y) not in HANDLES or is_array(v) is (strides is not None) else y[()] if strides is None else late.array_of(y)
     size = v.dtype.itemsize
-    if dtype.itemsize != size:
+    if strides is not None and dtype.itemsize != size:
         strides = tuple([s * size // dtype.itemsize for s in strides])
     if v.strides == strides or packed_steps(shape, v.strides, size, True) == packed_steps(shape, strides, size, True):
         return y

@@ -30,11 +30,11 @@ CONSTANT = {
         y0_zeros y1_zeros y1p_zeros yn_zeros ynp_zeros factorial2 factorialk
         chebyc chebys chebyt chebyu hermite hermitenorm laguerre legendre sh_chebyt sh_chebyu sh_legendre""",
     "scipy.stats": """
-        rankdata tiecorrect percentileofscore mode kendalltau spearmanr spearmanrho weightedtau somersd chatterjeexi fisher_exact
-        barnard_exact boschloo_exact binomtest poisson_means_test quantile_test false_discovery_control mannwhitneyu wilcoxon
-        brunnermunzel kruskal friedmanchisquare page_trend_test median_test mood ansari fligner alexandergovern ks_1samp ks_2samp kstest
-        fit multiscale_graphcorr bws_test logrank hypergeom nhypergeom randint multivariate_hypergeom ortho_group
-        special_ortho_group unitary_group random_table uniform_direction random_correlation ranksums anderson_ksamp cramervonmises_2samp""",
+        rankdata tiecorrect percentileofscore kendalltau spearmanr spearmanrho weightedtau somersd chatterjeexi fisher_exact
+        barnard_exact boschloo_exact poisson_means_test mannwhitneyu wilcoxon brunnermunzel kruskal friedmanchisquare page_trend_test
+        mood ansari fligner ks_2samp multiscale_graphcorr bws_test logrank hypergeom nhypergeom randint multivariate_hypergeom
+        ortho_group special_ortho_group unitary_group random_table uniform_direction random_correlation ranksums anderson_ksamp
+        cramervonmises_2samp find_repeats""",
 }
 
 MATRIX = "numpy.matrix is not followed; write numpy.array and @"
@@ -49,6 +49,7 @@ REFUSED = {
         RANDOM: "bootstrap monte_carlo_test permutation_test power goodness_of_fit sobol_indices",
         "it is the solution of a linear program; write it for one axis with scipy.stats.wasserstein_distance": "wasserstein_distance_nd",
         OBJECTS: "abs exp log truncate make_distribution ecdf order_statistic",
+        "it searches for the optimum; write it with tapegrad.implicit.minimum": "fit",
         "its density or distribution function has no closed form in known functions; give it a rule with tapegrad.rule": """
             levy_stable""",
         "by its samples and points it is piecewise linear; write numpy.interp(y, numpy.sort(x), p)": "estimated_cdf",

@@ -264,18 +264,17 @@ rules(
 # --- rounding and remainders ---
 
 
-def _constant(ufunc: Callable, scalar: Any = None) -> Callable:
+def _constant(ufunc: np.ufunc, scalar: Any = None) -> Callable:
     """The operation of a ufunc whose derivative is zero."""
     name = ufunc.__name__
-    if ufunc.nin == 1:
 
-        def body(x):
-            return getattr(xp_of(x), name)(x)
-    else:
+    def of_one(x):
+        return getattr(xp_of(x), name)(x)
 
-        def body(x, y):
-            return getattr(xp_of2(x, y), name)(x, y)
+    def of_two(x, y):
+        return getattr(xp_of2(x, y), name)(x, y)
 
+    body = of_one if ufunc.nin == 1 else of_two
     body.__name__ = name
     return primitive(ufunc, scalar=scalar)(body)
 

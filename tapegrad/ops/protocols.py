@@ -45,7 +45,7 @@ def no_rule(f: Any) -> NoRuleError:
     )
 
 
-def function_for(f: Any) -> Callable | None:
+def function_for(f: Any) -> Any:
     """The operation for a NumPy or SciPy function, which may be declared on first use."""
     try:
         found = NUMPY.get(f)
@@ -205,7 +205,7 @@ def call_library(f: Any, args: tuple, kwargs: dict, key: Any) -> Any:
     if isinstance(key, np.ufunc):
         return ufunc_call(key, "__call__", args, dict(kwargs))
     first = args[0] if args else None
-    args, kwargs = [argument(a) for a in args], {k: argument(v) for k, v in kwargs.items()}
+    args, kwargs = tuple([argument(a) for a in args]), {k: argument(v) for k, v in kwargs.items()}
     if args and args[0] is not first and getattr(function_for(key), "writes", False):
         raise ArgumentError(
             f"{public_name(f)}: the first argument, of type {type(first).__name__}{' and dtype object' if is_array(first) else ''}"
@@ -332,7 +332,7 @@ def by_method(ufunc: Any, method: str, inputs: tuple, params: dict) -> Any:
     params = {**dict(zip(METHODS[method], inputs[1:], strict=False)), **params}
     out = params.get("out")
     params["out"] = out = out[0] if isinstance(out, tuple) else out
-    known = REDUCE.get(ufunc) if method != "accumulate" else ACCUMULATE.get(ufunc)
+    known: Any = REDUCE.get(ufunc) if method != "accumulate" else ACCUMULATE.get(ufunc)
     if known is not None and method != "reduceat":
         for name in [n for n in params if n not in inspect.signature(known).parameters]:
             if params.pop(name) is not None:

@@ -520,7 +520,7 @@ def _from_top(x: Any, axis: Any) -> tuple:
     if type(x) is np.ndarray and x.dtype is F8 and x.ndim and x.size:
         if x.ndim == 2 and x.size > s.LONG and s.has_short_rows(x, axis, 2 * s.SHORT_ROW_ELEMENTS):
             x = x.copy(order="F")  # NumPy reads short rows slowly (`shaping.SHORT`)
-        top = np.maximum.reduce(x, axis, None, None, True)
+        top = np.maximum.reduce(x, axis, keepdims=True)
         # (`is_known_finite` squares the elements, which may overflow with a warning)
         if np.isfinite(top).all():
             return x - top, top

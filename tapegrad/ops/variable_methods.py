@@ -21,7 +21,7 @@ from .._core.arrays import NUMBERS, is_array, xp_of
 from .._core.errors import ArgumentError, BatchError, DroppedDerivativeError, NoRuleError, is_library
 from .._core.foreign import asked_by
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, SAMPLED, any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
+from .._core.primitive import RECORDED, SAMPLED, EndedTrace, any_tracked, is_tracked, layout_of, live, primal_of, truth_of, values_of
 from .._core.registry import late
 from .._core.scope import OPEN
 from .._core.variable import NUMBER_CLASSES, ArrayVariable, NumberVariable, Variable, View
@@ -364,7 +364,7 @@ def is_store(code: Any, at: int) -> bool:
     the same source position.)"""
     if code.co_code[at] in STORES:
         return True
-    begins = {i.offset: (i.positions.lineno, i.positions.col_offset, i.argval) for i in dis.get_instructions(code)}
+    begins = {i.offset: (*(i.positions or (0,))[:3:2], i.argval) for i in dis.get_instructions(code)}
     return (*begins[at][:2], "fill") in begins.values()
 
 
@@ -404,7 +404,7 @@ def _text(write: Callable) -> Callable:
         p = primal_of(x)
         if isinstance(p, Variable):
             t = p._trace
-            if not (t.visibility == RECORDED or t.over or t.visibility == SAMPLED and t.is_plain(p)):
+            if not (t.visibility == RECORDED or isinstance(t, EndedTrace) or t.visibility == SAMPLED and t.is_plain(p)):
                 return AbstractText(f"<{'array of ' * is_array(layout_of(p))}{KINDS[dtype_of(p).kind]}, not known here>")
             p = values_of(p)
         return write(p, *spec)
@@ -471,8 +471,9 @@ for _name, _f in [*vars(V).items()]:
         delattr(Variable, _name)
         for _c in _homes:
             setattr(_c, _name, _f)
-ArrayVariable.__hash__ = None
-NumberVariable.__iter__ = None  # else Python would iterate with `__getitem__`, which numbers have
+ArrayVariable.__hash__ = None  # type: ignore[assignment, method-assign]
+# else Python would iterate with `__getitem__`, which numbers have
+NumberVariable.__iter__ = None  # type: ignore[assignment, method-assign]
 
 
 def _repeating(op: Callable) -> Callable:
@@ -486,4 +487,5 @@ def _repeating(op: Callable) -> Callable:
 
 for _kind, _c in NUMBER_CLASSES.items():
     if issubclass(_kind, np.integer):
-        _c.__mul__, _c.__rmul__ = _repeating(V.__mul__), _repeating(V.__rmul__)
+        for _name in ("__mul__", "__rmul__"):
+            setattr(_c, _name, _repeating(getattr(V, _name)))

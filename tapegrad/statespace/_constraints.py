@@ -46,7 +46,7 @@ class Constraint:
     def key(self) -> str | None:
         """Identify what `natural` computes, if it is one of the maps below."""
         f = getattr(self.natural, "func", self.natural)
-        return f"{f.__name__} {self.natural.args if f is not self.natural else ''}" if f in MAPS else None
+        return f"{f.__name__} {getattr(self.natural, 'args', '')}" if f in MAPS else None
 
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
         """Return the unconstrained starting value; raise an error that names the parameter if it is

@@ -151,10 +151,10 @@ def _from_each_start(problem: FitProblem, *search: Any) -> Stop:
         except (ConvergenceError, DataError) as error:
             errors.append(error)
             continue
-        for error in errors:
-            if getattr(error, "loglik", -numpy.inf) > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
-                error.add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
-                raise error
+        for failed in errors:
+            if getattr(failed, "loglik", -numpy.inf) > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
+                failed.add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
+                raise failed
         return stop
     raise errors[0]
 

@@ -355,7 +355,7 @@ def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str,
     T, R = field["transition"], field["selection"]
     m = T.shape[-1] if T.ndim else 1
     r = m if R is None else R.shape[-1] if R.ndim else 1
-    shapes = {
+    shapes: dict[str, Any] = {
         "transition": [(m, m)] + [()] * (m == 1),
         "observation": [(p, m)] + [(m,)] * (p == 1) + [()] * (m == p == 1),
         "transition_cov": [(r, r), (r,), ()],
@@ -491,7 +491,7 @@ _LETTER = dict(zip(_FIELDS, "TZQHRcd", strict=True))
 def _with_gaps(y: Any) -> Any:
     """Return the user's data, with nan where a mask or pandas marks missing values."""
     if isinstance(y, numpy.ma.MaskedArray):
-        return y.astype(float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
+        return numpy.ma.asarray(y, float).filled(numpy.nan) if y.dtype.kind in "biuf" else y.data
     if isinstance(y, (str, bytes, dict, set)):
         raise ArgumentError(f"y: a {type(y).__name__}; wanted numbers (n,) or (n, p), or a Series or DataFrame")
     try:

@@ -11,6 +11,7 @@ from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._transforms.tape import value
+from ..ops.linalg.block_matrices import block_diag
 from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
 from ._labels import LibraryBound
@@ -63,13 +64,7 @@ def var(Y: Any, order: int = 1, trend: str = "c", exog: Any = None) -> BoundMode
     VAR(2) of 2 series of 30 steps
     """
     data = _several("var", Y)
-    if not _is_positive(order):
-        raise ArgumentError(f"var: order={order!r}; wanted a whole number, at least 1")
-    if trend not in ("c", "n"):
-        raise ArgumentError(f"var: trend={trend!r}; wanted 'c' or 'n'")
-    model = VectorAutoregression(data.labels.columns, int(order), trend, data.xp, *_regressors("var", exog, data, trend))
-    _require_enough("var", data, model)
-    return BoundModel(model, data)
+    return _bound("var", VectorAutoregression, data, order, trend, exog)
 
 
 def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 0, trend: str = "c", exog: Any = None) -> BoundModel:
@@ -122,15 +117,22 @@ def dynamic_factor(Y: Any, factors: int = 1, order: int = 1, error_order: int = 
     data = _several("dynamic_factor", Y)
     if not (_is_positive(factors) and factors < data.width):
         raise ArgumentError(f"dynamic_factor: factors={factors!r} for {data.width} series; wanted at least 1, and fewer than series")
-    if not _is_positive(order):
-        raise ArgumentError(f"dynamic_factor: order={order!r}; wanted a whole number, at least 1")
     if not (error_order == 0 or _is_positive(error_order)):
         raise ArgumentError(f"dynamic_factor: error_order={error_order!r}; wanted a whole number, 0 for noise")
+    return _bound("dynamic_factor", DynamicFactor, data, order, trend, exog, int(factors), int(error_order))
+
+
+def _bound(call: str, kind: type, data: Observations, order: int, trend: str, exog: Any, *more: int) -> BoundModel:
+    """Return a model of this kind with its data, after the checks that both kinds have."""
+    if not _is_positive(order):
+        raise ArgumentError(f"{call}: order={order!r}; wanted a whole number, at least 1")
     if trend not in ("c", "n"):
-        raise ArgumentError(f"dynamic_factor: trend={trend!r}; wanted 'c' or 'n'")
-    regressors = _regressors("dynamic_factor", exog, data, trend)
-    model = DynamicFactor(data.labels.columns, int(factors), int(order), int(error_order), trend, data.xp, *regressors)
-    _require_enough("dynamic_factor", data, model)
+        raise ArgumentError(f"{call}: trend={trend!r}; wanted 'c' or 'n'")
+    model = kind(data.labels.columns, int(order), trend, data.xp, *_regressors(call, exog, data, trend), *more)
+    complete = sum([len(rows) == data.width for rows in data.rows])
+    wanted = data.width * model.order + 2
+    if complete < wanted:
+        raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
     return BoundModel(model, data)
 
 
@@ -157,21 +159,17 @@ def _is_positive(x: Any) -> bool:
     return isinstance(x, (int, numpy.integer)) and x >= 1
 
 
-def _require_enough(call: str, data: Observations, model: Any) -> None:
-    complete = sum([len(rows) == data.width for rows in data.rows])
-    wanted = data.width * model.order + 2
-    if complete < wanted:
-        raise DataError(f"{call}: {complete} steps without missing values are too few for {model.title}; wanted {wanted} at least")
-
-
+@dataclass(frozen=True)
 class _Process(LibraryBound):
     """The base class of both models."""
 
-    remarks = ()
     columns: tuple[str, ...]
+    order: int
     trend: str
-    X: numpy.ndarray
+    xp: ModuleType = field(repr=False)
+    X: numpy.ndarray = field(repr=False)
     regressors: tuple[str, ...]
+    remarks = ()
 
     def _level(self, y: numpy.ndarray) -> tuple[numpy.ndarray, numpy.ndarray, numpy.ndarray]:
         """Return mean, coefficients of the regressors (k, r) and residuals, by least squares for each
@@ -201,13 +199,6 @@ class _Process(LibraryBound):
 
 @dataclass(frozen=True)
 class VectorAutoregression(_Process):
-    columns: tuple[str, ...]
-    order: int
-    trend: str
-    xp: ModuleType = field(repr=False)
-    X: numpy.ndarray = field(repr=False)
-    regressors: tuple[str, ...]
-
     @property
     def title(self) -> str:
         return f"VAR({self.order}) of {len(self.columns)} series" + "".join(f" + {name}" for name in self.regressors)
@@ -258,14 +249,8 @@ class VectorAutoregression(_Process):
 
 @dataclass(frozen=True)
 class DynamicFactor(_Process):
-    columns: tuple[str, ...]
     factors: int
-    order: int
     error_order: int
-    trend: str
-    xp: ModuleType = field(repr=False)
-    X: numpy.ndarray = field(repr=False)
-    regressors: tuple[str, ...]
 
     @property
     def title(self) -> str:
@@ -327,9 +312,7 @@ class DynamicFactor(_Process):
         e = self.error_order
         eye, phi = xp.eye(k), np.stack([p[f"error_ar.{name}"] for name in self.columns])
         errors = _companion(np.concatenate([phi[:, i][:, None] * eye for i in range(e)], axis=1), xp)
-        T = np.concatenate(
-            [np.concatenate([T, xp.zeros((m, k * e))], axis=1), np.concatenate([xp.zeros((k * e, m)), errors], axis=1)], axis=0
-        )
+        T = block_diag(T, errors)
         Z = np.concatenate([Z, eye] + ([xp.zeros((k, k * (e - 1)))] if e > 1 else []), axis=1)
         R = numpy.zeros((m + k * e, r + k))
         R[:r, :r], R[m : m + k, r:] = numpy.eye(r), numpy.eye(k)

@@ -22,9 +22,9 @@ from .._transforms.tape import value
 from ._model import LinearGaussian, ModelMatrices, Observations, system
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
-from .filters.data_rows import at_steps, field_vector, kernel_data_rows, upper
+from .filters.data_rows import codes_of_series, field_vector, form_of_codes, kernel_data_rows, upper
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
-from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, kernel_form, starts, triangle_places
+from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, starts, triangle_places
 
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
@@ -145,16 +145,9 @@ def _examined(numbers: ConstantFields, s: ModelMatrices, build: Callable, u: num
 
 
 def form_of_pattern(s: ModelMatrices, numbers: ConstantFields, known: numpy.ndarray, free: numpy.ndarray) -> KernelForm:
-    data = numbers.data
-    codes = {}
-    for name in sorted(s.varying):
-        x = at_steps(s, name, 0, data.steps)
-        codes[name] = constant_codes(x[0], (x != x[0]).any(axis=0))
+    codes = {name: codes_of_series(s, name, numbers.data.steps) for name in s.varying}
     codes |= {name: constant_codes(known[at], free[at]) for name, at in numbers.at.items()}
-    gaps = data.count < data.steps * data.width
-    return kernel_form(
-        numbers.states, data.width, gaps, numbers.joseph, s.varying, numpy.concatenate([codes[name] for name in LETTERS]).tobytes()
-    )
+    return form_of_codes(s, numbers.data, numbers.joseph, [codes[name] for name in LETTERS])
 
 
 def _laid_out(

@@ -33,7 +33,7 @@ class Prior:
         for name in self.given:
             if not isinstance(params, Mapping) or name not in params:
                 raise ArgumentError(f"prior: {name!r} is not a parameter; the model has {', '.join(params)}")
-        return sum([np.sum(getattr(g, "logpdf", g)(params[name])) for name, g in self.given.items()])
+        return sum([np.sum((g.logpdf if hasattr(g, "logpdf") else g)(params[name])) for name, g in self.given.items()])
 
 
 class LostFunction:

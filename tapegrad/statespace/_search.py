@@ -204,7 +204,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
     return holding(error, parameters, search.u, search.value)
 
 
-def holding(error: Exception, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
+def holding(error: Any, parameters: Parameters, u: numpy.ndarray, value: float) -> Exception:
     """Return the error with the last parameters attached."""
     error.params, error.unconstrained, error.loglik = parameters.tree(u), u, -value
     return error

@@ -6,11 +6,13 @@ from types import ModuleType
 from typing import Any
 
 import numpy
+import scipy.linalg
 
 from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._transforms.tape import value
+from ..ops.linalg.block_matrices import block_diag
 from ._components import (
     AutoregressiveComponent,
     ComponentStates,
@@ -472,7 +474,7 @@ class AssembledModel(LibraryBound):
         mark = numpy.repeat([not k for k in known], [len(s.T) for s in states])
         cov = self._diagonal([numpy.zeros(s.T.shape) if s.cov is None else s.cov for s in states]) if any(known) else 0.0
         variances = [v for s in states for v in s.variances]
-        R = _diagonal([s.R for s in states])
+        R = scipy.linalg.block_diag(*[s.R for s in states])
         live = [i for i, v in enumerate(variances) if not is_known_number(v, 0.0)] or [0]
         return LinearGaussian(
             self._diagonal([s.T for s in states]),
@@ -504,14 +506,8 @@ class AssembledModel(LibraryBound):
     def _diagonal(self, blocks: list[Any]) -> Any:
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
         if all([type(x) is numpy.ndarray for x in blocks]):
-            return self.xp.asarray(_diagonal(blocks))
-        m, at, rows = sum([len(x) for x in blocks]), 0, []
-        for x in blocks:
-            k = len(x)
-            inner = self.xp.asarray(x) if type(x) is numpy.ndarray else x
-            rows.append(np.concatenate([self.xp.zeros((k, at)), inner, self.xp.zeros((k, m - at - k))], axis=1))
-            at += k
-        return np.concatenate(rows, axis=0)
+            return self.xp.asarray(scipy.linalg.block_diag(*blocks))
+        return block_diag(*[self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks])
 
     def extended(self, steps: int, exog: Any) -> "AssembledModel":
         """The model with regressors for the steps after the data."""
@@ -562,15 +558,6 @@ def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> 
     if X.shape != (steps, sum(widths)):
         raise ShapeError(f"forecast: exog has shape {X.shape}; wanted ({steps}, {sum(widths)}), a row for each step ahead")
     return numpy.split(X, numpy.cumsum(widths)[:-1], axis=1)
-
-
-def _diagonal(blocks: list[numpy.ndarray]) -> numpy.ndarray:
-    rows, columns = (sum([x.shape[axis] for x in blocks]) for axis in (0, 1))
-    result, i, j = numpy.zeros((rows, columns)), 0, 0
-    for x in blocks:
-        result[i : i + x.shape[0], j : j + x.shape[1]] = x
-        i, j = i + x.shape[0], j + x.shape[1]
-    return result
 
 
 def _loadings(z: list[numpy.ndarray]) -> numpy.ndarray:

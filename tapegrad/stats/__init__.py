@@ -18,8 +18,7 @@ import functools
 from typing import Any
 
 from .._core.registry import load
-from .._dispatch.faces import FACES, face, is_function
-from ..ops.declare import NUMPY
+from .._dispatch.faces import FACES, is_function
 from . import _classic, _multivariate
 from ._families import Distribution, scipy_stats
 from ._families import Frozen as Frozen  # what stands for SciPy's (_dispatch.stand_ins)
@@ -51,15 +50,12 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(name)
     if name in _further():
         return _further()[name]
-    statistics = load("tapegrad.stats._statistics")
-    load("tapegrad.stats._hypotheses"), load("tapegrad.stats._samples")  # they declare
-    if name in statistics.CLASSES:
-        return statistics.CLASSES[name]
     x = getattr(scipy_stats(), name)
-    ours = statistics.OURS.get(name)
-    if ours is not None:
-        NUMPY.setdefault(x, ours)
-    return (FACES.get(x) or FACES.setdefault(x, face(x))) if is_function(x) else x
+    if isinstance(x, type):
+        return load("tapegrad._scipy.statistics").STATS.rules.get(x, x)
+    if is_function(x):
+        return FACES.get(x) or FACES.setdefault(x, load("tapegrad._scipy.statistics").STATS.face(x))
+    return x
 
 
 def __dir__() -> list[str]:

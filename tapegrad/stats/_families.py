@@ -79,26 +79,31 @@ def tracked_method(method: Callable) -> Callable:
     def run(self, *args, **given):
         if OPEN.depth and all_plain(args) and all_plain(given.values()):
             return getattr(self.theirs(), method.__name__)(*lend(args), **lend(given))
+        if OPEN.depth and not self.knows(method.__name__):
+            return getattr(laws().followed_law(self), method.__name__)(*args, **given)
         return method(self, *args, **given)
 
     run.ours = True
     return run
 
 
-def library_method(name: str, f: Any) -> Any:
-    """An attribute of SciPy's; a method refuses tracked values."""
+def law_attribute(theirs: Any, name: str, followed: Callable) -> Any:
+    """An attribute of SciPy's law.  A method that gets tracked values is that of `followed()`."""
+    f = getattr(theirs, name)
     if not callable(f):
         return f
 
     @functools.wraps(f)
     def run(*args, **given):
-        if any_tracked((args, given)):
-            raise NoRuleError(
-                f"scipy.stats.{name} has no derivative rule in tapegrad; cut the derivative with tapegrad.value, or compose it of others"
-            )
+        if OPEN.depth and any_tracked((args, given)):
+            return getattr(followed(), name)(*args, **given)
         return f(*lend(args), **lend(given))
 
     return run
+
+
+def laws() -> ModuleType:
+    return load("tapegrad._scipy.statistics")
 
 
 @primitive(batch="elementwise")
@@ -161,10 +166,14 @@ class Distribution:
     def theirs(self) -> Any:
         return getattr(scipy_stats(), self.name)
 
+    def knows(self, call: str) -> bool:
+        """Has this method a formula?"""
+        return True
+
     def __getattr__(self, call: str) -> Any:
         if call.startswith("_") or "name" not in vars(self):
             raise AttributeError(call)
-        return library_method(f"{self.name}.{call}", getattr(self.theirs(), call))
+        return law_attribute(self.theirs(), call, lambda: laws().followed_law(self))
 
     def __call__(self, *args: Any, **given: Any) -> "Frozen":
         return Frozen(self, args, given)
@@ -191,6 +200,8 @@ class Frozen:
         if not isinstance(family, Distribution):  # of a family that is not here: it refuses tracked values
             family = Distribution()
             family.name = name
+        elif not hasattr(theirs, "dist") and not hasattr(type(family), "parameters"):
+            return laws().FOLLOWED.klass(type(theirs))._of(theirs, shadow)
         elif not hasattr(theirs, "dist"):
             given = family.parameters(theirs)
         new._family, new._theirs = family, theirs
@@ -206,12 +217,8 @@ class Frozen:
         family, args, given = self._family, self._args, self._given
         if getattr(getattr(type(family), call, None), "ours", False):
             return lambda *xs, **more: getattr(family, call)(*xs, *args, **given, **more)
-        if self._theirs is None:
-            raise NoRuleError(
-                f"scipy.stats.{family.name}(...).{call} of tracked parameters has no derivative rule in tapegrad; "
-                "cut the derivative with tapegrad.value"
-            )
-        return library_method(f"{family.name}(...).{call}", getattr(self._theirs, call))
+        followed = lambda: laws().frozen_law(family, args, given)
+        return getattr(followed(), call) if self._theirs is None else law_attribute(self._theirs, call, followed)
 
 
 CALLS = ("logpdf", "cdf", "sf", "logcdf", "logsf", "ppf", "isf")
@@ -276,6 +283,9 @@ class Continuous(Distribution):
         scale = args[k + 1] if len(args) > k + 1 else scale
         x = wide(array_argument(x))
         return x, tuple([number_like(a, x) for a in args[:k]]), number_like(loc, x), number_like(scale, x)
+
+    def knows(self, call: str) -> bool:
+        return {"pdf": "logpdf", "ppf": "cdf", "isf": "sf"}.get(call, call) in self.functions
 
     def _function(self, call: str) -> Callable:
         if call not in self.functions:
@@ -437,6 +447,9 @@ class Discrete(Distribution):
             more = f" and {', '.join(given)}" if given else ""
             raise ArgumentError(f"{self.name}.{call} takes (k, {', '.join(self._shapes)}, loc=0); got {1 + len(args)} arguments{more}")
         return primal_of(array_argument(k)), primal_of(array_argument(loc)), tuple([wide(array_argument(a)) for a in args])
+
+    def knows(self, call: str) -> bool:
+        return call in ("logpmf", "pmf", *self.functions)
 
     def allowed(self, *params: Any) -> Any:
         """As of a continuous family; the last of `params` is loc."""

@@ -7,6 +7,7 @@ import concurrent.futures
 import contextvars
 import copy
 import functools
+import gc
 import itertools
 import operator
 import threading
@@ -17,6 +18,7 @@ import pytest
 import scipy.linalg.blas
 
 import tapegrad as tg
+from tapegrad._capture.iterators import walked_containers
 
 x, W = np.array([0.7, -1.3, 2.1]), np.array([0.3, 1.7, -0.9])
 
@@ -460,3 +462,60 @@ def test_an_exception_that_holds_an_array():
 
     assert np.allclose(tg.grad(f)(x), 2 * x * W + 3 * x**2)
     assert found.args[0] is buf and type(found.best[1]) is np.ndarray and found.__traceback__ is None
+
+
+# --- random iterators over iterators ---
+
+OVER = {
+    "zip": lambda *its: zip(*its, strict=False),
+    "enumerate": lambda it, *_: enumerate(it),
+    "chain": lambda *its: itertools.chain(*its),
+    "chain of a list": lambda *its: itertools.chain.from_iterable([*its]),
+    "islice": lambda it, *_: itertools.islice(it, 5),
+    "cycle": lambda it, *_: itertools.cycle(it),
+    "zip_longest": lambda *its: itertools.zip_longest(*its),
+    "tee": lambda it, *_: itertools.tee(it)[1],
+    "compress": lambda it, *_: itertools.compress(it, [1, 0, 1]),
+    "pairwise": lambda it, *_: itertools.pairwise(it),
+    "accumulate": lambda it, *_: itertools.accumulate(it, initial=0.0),
+    "groupby": lambda it, *_: itertools.groupby(it),
+}
+OF_CODE = {
+    "starmap": lambda it: itertools.starmap(lambda *a: a, it),
+    "takewhile": lambda it: itertools.takewhile(lambda a: True, it),
+    "accumulate with a function": lambda it: itertools.accumulate(it, lambda a, b: a),
+    "groupby with a key": lambda it: itertools.groupby(it, lambda a: a),
+    "map": lambda it: map(operator.neg, it),
+    "generator": lambda it: (a for a in it),
+}
+
+
+@pytest.mark.parametrize("seed", range(200))
+def test_containers_under_random_iterators(seed):
+    rng = np.random.default_rng(seed)
+    lists = []
+
+    def drawn(depth):
+        if depth == 0 or rng.random() < 0.2:
+            lists.append([float(v) for v in rng.random(rng.integers(1, 4))])
+            return iter(lists[-1]) if rng.random() < 0.5 else reversed(lists[-1])
+        made = OVER[str(rng.choice([*OVER]))](*[drawn(depth - 1) for _ in range(2)])
+        return itertools.chain(made, [1.0]) if rng.random() < 0.2 else made
+
+    x = drawn(int(rng.integers(1, 4)))
+    inner = gc_reachable(x)
+    expected = {id(c) for c in lists if id(c) in inner}  # (some take one of their two arguments only)
+    assert expected <= {id(c) for c in walked_containers(x)}
+    name = str(rng.choice([*OF_CODE]))
+    assert walked_containers(OF_CODE[name](drawn(1))) is None, name
+    assert walked_containers(zip(drawn(1), OF_CODE[name](drawn(1)), strict=True)) is None, name
+
+
+def gc_reachable(x):
+    met, todo = set(), [x]
+    while todo:
+        v = todo.pop()
+        if id(v) not in met and not isinstance(v, type):
+            met.add(id(v))
+            todo += gc.get_referents(v)
+    return met

@@ -214,7 +214,7 @@ BUGS = [
     Bug(
         "an outer Variable is taken for a new one",
         "_capture/arrays.py",
-        "        if x._trace is None or not x._trace.over:",
+        "        if not isinstance(x._trace, EndedTrace):",
         "        if False:",
         ("inner_gradient_with_a_holder",),
     ),

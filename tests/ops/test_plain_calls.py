@@ -123,11 +123,8 @@ def test_as_in_a_plain_call(name, mode):
 
 TRACKED = {
     "ecdf": lambda x: scipy.stats.ecdf(x).cdf.evaluate(0.4),
-    "rvs": lambda x: scipy.stats.norm.rvs(x[0], 1.0),
-    "frozen rvs": lambda x: scipy.stats.norm(x[0], 1.0).rvs(),
-    "frozen mean": lambda x: scipy.stats.gamma(x[0]).mean(),
-    "frozen of plain parameters": lambda x: scipy.stats.norm(0.0, 1.0).interval(x[0])[0],
-    "fit": lambda x: scipy.stats.norm.fit(x)[0],
+    "rvs of integers": lambda x: scipy.stats.poisson.rvs(x[0]),
+    "frozen rvs by shape": lambda x: scipy.stats.gamma(x[0], 1.0).rvs(),
     "other law": lambda x: scipy.stats.levy_stable.pdf(x, 1.5, 0.2),
     "kde": lambda x: scipy.stats.gaussian_kde(x).resample(3),
     "cossin": lambda x: scipy.linalg.cossin(np.outer(x, x), 1, 1),
@@ -141,13 +138,34 @@ def test_tracked_values_are_right_or_raise(name):
         tg.grad(lambda x: np.sum(TRACKED[name](x)))(np.array([0.3, 0.5, 0.9]))
 
 
+FOLLOWED = {
+    "rvs": lambda x: scipy.stats.norm.rvs(x[0], x[1], random_state=seed()),
+    "frozen rvs": lambda x: scipy.stats.norm(x[0], x[1]).rvs(random_state=seed()),
+    "frozen mean": lambda x: scipy.stats.gamma(x[0]).mean(),
+    "moments": lambda x: scipy.stats.gamma(x[0], 0.0 * x[1], x[2]).moment(3) + scipy.stats.norm.moment(4, 0.5 - x[1], x[2]),
+    "variance": lambda x: scipy.stats.weibull_min.var(x[0], scale=x[1]) + scipy.stats.poisson(x[2]).std(),
+    "entropy": lambda x: scipy.stats.t(2 + x[0], scale=x[1]).entropy(),
+    "frozen of plain parameters": lambda x: scipy.stats.norm(0.0, 1.0).interval(x[0])[0],
+    "interval": lambda x: scipy.stats.beta(x[0], x[1]).interval(0.7)[1],
+    "median": lambda x: scipy.stats.lognorm.median(x[0], scale=x[1]),
+    "fit": lambda x: scipy.stats.norm.fit(x)[1],
+    "negative log likelihood": lambda x: scipy.stats.norm.nnlf((x[0], x[1]), data[:5]),
+    "von Mises": lambda x: scipy.stats.vonmises.cdf(x, 1.0 + x[0]).sum() + scipy.stats.vonmises(200.0 * x[1]).sf(x[0]),
+    "beta-binomial": lambda x: scipy.stats.betabinom.cdf(2, 5, x[0], x[1]) + scipy.stats.betabinom(5, x[0], x[1]).sf(1),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_other_methods_of_laws(name):
+    f, x = FOLLOWED[name], np.array([0.3, 0.5, 0.9])
+    right = [(f(x + 1e-5 * e) - f(x - 1e-5 * e)) / 2e-5 for e in np.eye(3)]
+    assert tg.grad(f)(x) == pytest.approx(np.array(right), rel=1e-6, abs=1e-8)
+    assert [tg.jvp(f, (x,), (e,))[1] for e in np.eye(3)] == pytest.approx(right, rel=1e-6, abs=1e-8)
+
+
 def test_errors_name_the_method():
     with pytest.raises(NoRuleError, match=r"scipy\.stats\.ecdf has no derivative rule"):
         tg.grad(lambda x: scipy.stats.ecdf(x))(data)
-    with pytest.raises(NoRuleError, match=r"scipy\.stats\.norm\.rvs"):
-        tg.grad(lambda x: scipy.stats.norm.rvs(x))(0.5)
-    with pytest.raises(NoRuleError, match=r"scipy\.stats\.gamma\(\.\.\.\)\.mean of tracked parameters"):
-        tg.grad(lambda x: scipy.stats.gamma(x).mean())(0.5)
     with pytest.raises(ArgumentError, match=r"poisson\.logpmf takes \(k, mu, loc=0\)"):
         tg.grad(lambda x: scipy.stats.poisson.logpmf(3, x, 1, 2))(0.5)
 

@@ -53,7 +53,7 @@ def kinds_of(space, name, f):
         ours = None
     if space == "scipy.stats" and isinstance(vars(twin).get(name) or getattr(stats, name), stats._families.Distribution):
         said.add(DIFFERENTIATED)
-    elif ours is not None:
+    elif ours is not None and name not in NATURE.get(space, ()):  # (SciPy's statistics of ranks are followed, too)
         said.add(CONSTANT if name in zero_derivative.NAMES or ours.__module__ == zero_derivative.__name__ else DIFFERENTIATED)
     elif f in CREATORS:
         said.add(DIFFERENTIATED)

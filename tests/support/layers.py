@@ -13,7 +13,7 @@ PACKAGE = Path(tapegrad.__file__).parent
 # that ends with a dot is a folder whose modules may import each other, without a cycle.
 FLOORS = [
     ["_core."],
-    ["cache", "errors"],
+    ["cache", "errors", "tree"],
     ["ops."],
     ["_fast.", "_dispatch."],
     ["numpy", "scipy", "stats.", "cupyx", "cupy"],
@@ -32,8 +32,9 @@ FLOORS = [
         "kernels",
     ],
     ["optimize.", "replay.", "_scipy."],
-    ["operators", "sparse.", "_debug.", "statespace."],
+    ["operators", "sparse.", "_debug.", "statespace.", "interop."],
     ["__init__"],
+    ["__main__"],
 ]
 
 

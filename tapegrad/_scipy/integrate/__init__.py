@@ -366,6 +366,8 @@ for _name in ("cubature", "qmc_quad", "newton_cotes"):
     if hasattr(itg, _name):
         INTEGRATE.rule(getattr(itg, _name), of_functions=True)(FOLLOWED.function(getattr(itg, _name)))
 INTEGRATE.follow(FOLLOWED)
+for _kind in (itg.DenseOutput, *itg.DenseOutput.__subclasses__()):
+    INTEGRATE.rule(_kind)(FOLLOWED.klass(_kind))  # an `OdeSolution` has them
 
 stand_in = INTEGRATE.stand_in("tapegrad.scipy.integrate")
 stand_in.continuous_adjoint = continuous_adjoint

@@ -42,7 +42,7 @@ class SearchTrace(Trace):
 
     def __init__(self, name: str):
         super().__init__()
-        self.name = name
+        self.name, self.lost = name, False
         OPEN.shadows[-1].ending += (self,)
 
     def watch(self, x: Any) -> Any:
@@ -57,7 +57,7 @@ class SearchTrace(Trace):
 
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         if self.lost and prim is not READ:
-            self.refuse()
+            raise self.loss()
         out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
@@ -77,8 +77,10 @@ class SearchTrace(Trace):
     def element(self, x: Any, at: Any) -> Any:
         return variable(x._value[at], self, 0)
 
-    def refuse(self) -> None:
-        raise refusal_text(
+    def loss(self) -> Any:
+        if not self.lost:
+            return None
+        return refusal_text(
             f"what a function kept while {self.name} ran",
             "the points at which it is asked move with the parameters, and nobody knows how",
             "what it returns, and compute the rest of that",

@@ -7,76 +7,12 @@ factorisations are routines: functions of pointers, written once for each shape 
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from dataclasses import dataclass, field
 from typing import Any
 
 from ..graph.blocks import contiguous_strides, element_total
+from .builder import Affine, BlockAccess, BlockBuffer, TextBuilder, emit_read, emit_write
 
 UNROLLED_INSTRUCTIONS = 8  # longest elementwise loop, in instructions, that is unrolled by four
-
-
-@dataclass(frozen=True)
-class Affine:
-    """const + sum of factor * loop variable."""
-
-    const: int = 0
-    terms: dict = field(default_factory=dict)
-
-    def __add__(self, other: "Affine | int") -> "Affine":
-        if isinstance(other, int):
-            return Affine(self.const + other, self.terms)
-        terms = dict(self.terms)
-        for name, factor in other.terms.items():
-            terms[name] = terms.get(name, 0) + factor
-        return Affine(self.const + other.const, {n: f for n, f in terms.items() if f})
-
-    __radd__ = __add__
-
-    def __mul__(self, factor: int) -> "Affine":
-        return Affine(self.const * factor, {n: f * factor for n, f in self.terms.items()} if factor else {})
-
-    __rmul__ = __mul__
-
-    def __sub__(self, other: "Affine | int") -> "Affine":
-        return self + other * -1
-
-    def __rsub__(self, other: int) -> "Affine":
-        return self * -1 + other
-
-
-@dataclass(frozen=True)
-class BlockBuffer:
-    """A buffer of elements: `base` is its address in the language of the emitter.
-
-    A constant buffer has one number for all lanes. A wide buffer holds float64 in a float32 program."""
-
-    base: str
-    offset: int = 0
-    constant: bool = False
-    wide: bool = False
-
-
-@dataclass(frozen=True)
-class BlockAccess:
-    """The elements at offset + strides * index of a buffer."""
-
-    buffer: BlockBuffer
-    offset: int
-    strides: tuple
-
-    def at(self, *index: Any) -> Affine:
-        out = Affine(self.offset)
-        for stride, i in zip(self.strides, index, strict=True):
-            out = out + (i if isinstance(i, Affine) else Affine(i)) * stride
-        return out
-
-
-def emit_read(b: Any, x: BlockAccess, *index: Any) -> Any:
-    return b.load(x.buffer, x.at(*index))
-
-
-def emit_write(b: Any, x: BlockAccess, value: Any, *index: Any) -> None:
-    b.put(x.buffer, x.at(*index), value)
 
 
 # --- routines ---
@@ -260,7 +196,7 @@ def determinant(b: Any, out: BlockAccess, factors: BlockAccess, n: int, what: st
     emit_write(b, out, b.get(total), 0)
 
 
-class BlockCode:
+class BlockCode(TextBuilder):
     """The part of an emitter's `Text` that writes code for blocks; `self` is a builder as well.
 
     Inside `self.typed(wide)` it is a builder of float64, or of the program's dtype. Each node has one of
@@ -268,27 +204,8 @@ class BlockCode:
 
     part: int | None = None  # the number of the loop whose step is being written
     wide_arena: str  # `arena` for float64 blocks
-    g: Any
-    low: Any
-    typed: Any
-    arena: Any
-    constants: Any
     load: Any
-    compare: Any
-    c: Any
-    value: Any
-    straight_scalar: Any
-    range: Any
-    select: Any
     put: Any
-    fma: Any
-    add: Any
-    widen: Any
-    cell: Any
-    set: Any
-    get: Any
-    single: Any
-    routine: Any
 
     def block(self, i: int, op: str, args: tuple, env: dict) -> None:
         """Write the instruction of a block, or of a number computed from a block."""

@@ -24,10 +24,9 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import ArgumentError
-from ..graph.blocks import element_total
 from ..graph.nodes import COMPARE, Graph
 from ..graph.program import ProgramLoop, carried
-from .block_code import BlockAccess, BlockBuffer
+from .builder import Affine, BlockAccess, BlockBuffer
 from .cuda_builder import BITS, FOUR, HEAD, WARP, CudaBuilder, device_function
 from .cuda_tape import TapeCode
 from .elementary import called_functions, identifier, is_called_function
@@ -75,7 +74,7 @@ def program_head(low: LoweredProgram, bits: int) -> str:
 class CudaText(ProgramWalk, TapeCode, CudaBuilder):
     """The text of one program."""
 
-    typed_by = ("bits", "f", "real", "word")
+    typed_by = ("bits", "f", "L", "real", "word")
 
     def __init__(self, low: LoweredProgram, bits: int, per_sample: bool, every: int = 1):
         super().__init__(bits)
@@ -154,17 +153,18 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         self.line(f"for (i64 {each} = (i64)blockIdx.x * blockDim.x + threadIdx.x; {each} < work; {each} += slots) {{")
         self.indent = "    "
 
-    def store_outputs(self, env: dict) -> None:
-        for group, nodes in enumerate(self.low.program.groups):
-            row = 0
-            for o in nodes:
-                with self.typed(self.low.precise is not None and self.low.precise[group]):
-                    if self.g.shape[o]:
-                        for k, value in self.row_by_row(o, env):
-                            self.line(f"out{group}[({self.count(k + row)}) * batch + s] = {value};")
-                    else:
-                        self.line(f"out{group}[{row}LL * batch + s] = {self.value(o, env)};")
-                row += element_total(self.g.shape[o])
+    def column(self, base: str, row: Affine | int) -> str:
+        at = f"{row}LL" if isinstance(row, int) else f"({self.count(row)})"
+        return f"{base}[{at} * batch + s]"
+
+    def store_output(self, base: str, row: Affine | int, value: str) -> None:
+        self.line(f"{self.column(base, row)} = {value};")
+
+    def input(self, base: str, row: Affine | int) -> str:
+        return self.let(self.column(base, row))
+
+    def step_total(self) -> str:
+        return self.let(f"({self.real})T")
 
     def finished(self, entry: str, parameters: tuple, recursion: bool = False) -> tuple[str, KernelSignature]:
         """Return the function of all lines so far, and its signature.
@@ -176,21 +176,6 @@ class CudaText(ProgramWalk, TapeCode, CudaBuilder):
         text = f'extern "C" __global__ void __launch_bounds__({bounds}) {entry}({types}) {{\n{body}\n  }}\n}}\n'
         rows = tuple(self.low.program.rows_of(k) for k in range(len(self.low.program.groups)))
         return text, KernelSignature(parameters, rows, self.total_rows)
-
-    def load_inputs(self, env: dict) -> None:
-        g = self.g
-        for node, group, k in self.low.parameters():
-            if g.shape[node]:
-                env[node] = self.home((None, node))
-                with self.range(0, element_total(g.shape[node])) as r:
-                    self.put(env[node], r, self.let(f"in{group}[({self.count(r + k)}) * batch + s]"))
-            else:
-                env[node] = self.let(f"in{group}[{k}LL * batch + s]")
-        count = g.input("N", 0, 0)
-        if count in self.low.used():
-            env[count] = self.let("(real)T")
-        if g.input("N", 0, 1) in self.low.used():
-            env[g.input("N", 0, 1)] = self.let("(double)T", "double")
 
     def truth(self, true: bool) -> str:
         return "true" if true else "false"

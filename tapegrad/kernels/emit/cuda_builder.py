@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph.nodes import COMPARE
 from . import elementary, far_angles
-from .block_code import Affine, BlockBuffer
+from .builder import Affine, BlockBuffer, TextBuilder
 
 WARP = 32
 HEAD = """typedef {real} real;
@@ -22,16 +22,33 @@ static __device__ __forceinline__ {whole} shift_right({whole} x, int n) {{ retur
 static __device__ __forceinline__ {whole} shift_left({whole} x, int n) {{ return ({whole})((unsigned {integer})x << n); }}
 """
 FOUR = "struct alignas(16) Four { real v[4]; };\n"
+# operations by the type of the result
+FORMS = {
+    "self.real": {
+        "add": "{a} + {b}", "sub": "{a} - {b}", "mul": "{a} * {b}", "div": "{a} / {b}", "neg": "-{a}", "fma": "fma{self.f}({a}, {b}, {c})",
+        "fnma": "fma{self.f}(-{a}, {b}, {c})", "fms": "fma{self.f}({a}, {b}, -{c})", "floor": "floor{self.f}({a})",
+        "sqrt": "sqrt{self.f}({a})", "abs": "fabs{self.f}({a})", "from_int": "({self.real}){a}", "from_bits": "real_of({a})",
+        "function": "own_{a}({b})",
+    },
+    "self.word": {
+        "to_int": "({self.word}){a}", "to_bits": "bits_of({a})", "iadd": "{a} + ({b}{self.L})", "iand": "{a} & {b}{self.L}",
+        "shl": "shift_left({a}, {b})", "shr": "shift_right({a}, {b})",
+    },
+    "'bool'": {"isnan": "{a} != {a}", "and_": "{a} && {b}", "or_": "{a} || {b}", "not_": "!{a}", "odd": "({a} & 1) != 0"},
+    "'double'": {"widen": "(double){a}"}, "'real'": {"narrow": "(real){a}"},
+}  # fmt: skip
 
 
-class CudaBuilder:
+class CudaBuilder(TextBuilder, forms=FORMS):
     """C statements with one temporary for each operation; `elementary` writes its functions with it.
 
     `wide` selects float64 in a float32 program."""
 
+    address_of = "(&{})"
+
     def __init__(self, bits: int, wide: bool = False):
         self.bits = bits
-        self.f = "f" if bits == 32 else ""
+        self.f, self.L = ("f", "") if bits == 32 else ("", "LL")
         self.real, self.word = ("double", "long long") if wide else ("real", "whole")
         self.lines: list[str] = []
         self.fresh = itertools.count()
@@ -45,6 +62,8 @@ class CudaBuilder:
         self.line(f"const {kind or self.real} {name} = {text};")
         return name
 
+    written = let
+
     def c(self, x: float) -> str:
         with np.errstate(over="ignore"):
             x = float(np.float32(x)) if self.bits == 32 else float(x)
@@ -55,95 +74,11 @@ class CudaBuilder:
             return text if x > 0 else f"(-{text})"
         return f"({x.hex()}{self.f})"
 
-    def add(self, a, b):
-        return self.let(f"{a} + {b}")
-
-    def sub(self, a, b):
-        return self.let(f"{a} - {b}")
-
-    def mul(self, a, b):
-        return self.let(f"{a} * {b}")
-
-    def div(self, a, b):
-        return self.let(f"{a} / {b}")
-
-    def neg(self, a):
-        return self.let(f"-{a}")
-
-    def fma(self, a, b, c):
-        return self.let(f"fma{self.f}({a}, {b}, {c})")
-
-    def fnma(self, a, b, c):
-        return self.let(f"fma{self.f}(-{a}, {b}, {c})")
-
-    def fms(self, a, b, c):
-        return self.let(f"fma{self.f}({a}, {b}, -{c})")
-
-    def rcp(self, a):
-        return self.div(self.c(1.0), a)
-
-    def floor(self, a):
-        return self.let(f"floor{self.f}({a})")
-
-    def sqrt(self, a):
-        return self.let(f"sqrt{self.f}({a})")
-
-    def abs(self, a):
-        return self.let(f"fabs{self.f}({a})")
-
     def compare(self, op: str, a, b):
         return self.let(f"{a} {COMPARE[op]} {b}", "bool")
 
-    def lt(self, a, b):
-        return self.compare("lt", a, b)
-
-    def gt(self, a, b):
-        return self.compare("gt", a, b)
-
-    def eq(self, a, b):
-        return self.compare("eq", a, b)
-
-    def isnan(self, a):
-        return self.let(f"{a} != {a}", "bool")
-
     def select(self, m, a, b, kind: str | None = None):
         return self.let(f"{m} ? {a} : {b}", kind)
-
-    def and_(self, a, b):
-        return self.let(f"{a} && {b}", "bool")
-
-    def or_(self, a, b):
-        return self.let(f"{a} || {b}", "bool")
-
-    def not_(self, a):
-        return self.let(f"!{a}", "bool")
-
-    def to_int(self, a):
-        return self.let(f"({self.word}){a}", self.word)
-
-    def from_int(self, a):
-        return self.let(f"({self.real}){a}")
-
-    def to_bits(self, a):
-        return self.let(f"bits_of({a})", self.word)
-
-    def from_bits(self, a):
-        return self.let(f"real_of({a})")
-
-    def iadd(self, a, n: int):
-        return self.let(f"{a} + ({n}{'LL' if self.bits == 64 else ''})", self.word)
-
-    def iand(self, a, n: int):
-        return self.let(f"{a} & {n}{'LL' if self.bits == 64 else ''}", self.word)
-
-    def shl(self, a, n: int):
-        return self.let(f"shift_left({a}, {n})", self.word)
-
-    def shr(self, a, n: int):
-        return self.let(f"shift_right({a}, {n})", self.word)
-
-    def odd(self, a):
-        return self.let(f"({a} & 1) != 0", "bool")
 
     def far_turns(self, x):
         """Return (q, r) of a large angle."""
@@ -157,18 +92,6 @@ class CudaBuilder:
         self.line(f"if (!{near}) {y} = far_quadrant_{plus}({x}, {y});")
         return self.get(y)
 
-    def function(self, name: str, a):
-        return self.let(f"own_{name}({a})")
-
-    def widen(self, a):
-        return self.let(f"(double){a}", "double")
-
-    def narrow(self, a):
-        return self.let(f"(real){a}", "real")
-
-    def same(self, a):
-        return a
-
     # --- memory and loops of blocks ---
 
     def cell(self, value: str, kind: str | None = None) -> str:
@@ -181,10 +104,6 @@ class CudaBuilder:
 
     def set(self, cell: str, value: str) -> None:
         self.line(f"{cell} = {value};")
-
-    def single(self, value: str) -> BlockBuffer:
-        """Return a buffer of one element."""
-        return BlockBuffer(f"(&{self.cell(value)})")
 
     def count(self, x: Affine | int) -> str:
         if isinstance(x, int):

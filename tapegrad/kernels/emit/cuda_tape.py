@@ -3,29 +3,13 @@
 If the tape has no room for all carries, only every c-th is stored. The backward sweep then recomputes the c
 steps of a segment when it reaches the last of them. It stores them in c further rows after the loop's."""
 
-import itertools
-from typing import Any
-
-from ..graph.nodes import Graph
 from ..graph.program import ProgramLoop
-from .block_code import BlockBuffer
+from .builder import BlockBuffer, TextBuilder
 from .cuda_builder import WARP
-from .lower import LoweredProgram
 
 
-class TapeCode:
+class TapeCode(TextBuilder):
     """A mixin of the emitter's `Text`."""
-
-    low: LoweredProgram
-    g: Graph
-    every: int
-    fresh: itertools.count
-    let: Any
-    line: Any
-    filled_with: Any
-    loads: Any
-    region: Any
-    value: Any
 
     def taped(self, n: int, t: str) -> str:
         """Return the number under which step t of loop n is stored; a step without room shares the last

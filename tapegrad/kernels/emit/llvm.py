@@ -20,10 +20,9 @@ from typing import Any
 
 import numpy as np
 
-from ..graph.blocks import element_total
 from ..graph.program import ProgramLoop
 from . import elementary
-from .block_code import Affine, BlockAccess, BlockBuffer
+from .builder import Affine, BlockAccess, BlockBuffer
 from .llvm_builder import COMPARE, Builder, matmul_across, vector_widths
 from .lower import CHUNK, Body, LoweredProgram
 from .walk import ProgramWalk
@@ -59,12 +58,7 @@ class LlvmText(ProgramWalk, Builder):
         self.lines.append(f"  %first = mul i64 %b, {self.W}")
         self.load_inputs(env)
         self.region(self.low.sections, self.low.outer, env)
-        for group, nodes in enumerate(p.groups):
-            row = 0
-            for o in nodes:
-                with self.typed(self.low.precise is not None and self.low.precise[group]):
-                    self.store_output(o, f"%out{group}", row, env)
-                row += element_total(self.g.shape[o])
+        self.store_outputs(env)
         self.lines.append("  br label %blockend\nblockend:\n  %bnext = add i64 %b, 1\n  br label %block\ndone:\n  ret void")
         pointers = [f"%in{k}" for k in range(len(p.inputs))] + ["%data"] + ["%each"] * bool(p.streams)
         pointers += [f"%out{k}" for k in range(len(p.groups))] + ["%steps"] * bool(p.step_rows) + ["%tape"]
@@ -178,27 +172,14 @@ class LlvmText(ProgramWalk, Builder):
         at = self(f"add i64 {self(f'mul i64 %stride, {self.count(row)}')}, %first")
         return self(f"getelementptr {self.real}, ptr {base}, i64 {at}")
 
-    def store_output(self, o: int, base: str, row: int, env: dict) -> None:
-        if not self.g.shape[o]:
-            self.store(self.value(o, env), self.column(base, row))
-            return
-        for k, value in self.row_by_row(o, env):
-            self.store(value, self.column(base, k + row))
+    def store_output(self, base: str, row: Affine | int, value: str) -> None:
+        self.store(value, self.column(f"%{base}", row))
 
-    def load_inputs(self, env: dict) -> None:
-        used = self.low.used()
-        for node, group, k in self.low.parameters():
-            if self.g.shape[node]:
-                env[node] = self.home((None, node))
-                with self.range(0, element_total(self.g.shape[node])) as r:
-                    self.put(env[node], r, self.read(self.column(f"%in{group}", r + k)))
-            else:
-                env[node] = self.read(self.column(f"%in{group}", k))
-        if self.g.input("N", 0, 0) in used:
-            env[self.g.input("N", 0, 0)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
-        if self.g.input("N", 0, 1) in used:
-            with self.typed(True):
-                env[self.g.input("N", 0, 1)] = self.spread(self(f"sitofp i64 %T to {self.real}"))
+    def input(self, base: str, row: Affine | int) -> str:
+        return self.read(self.column(f"%{base}", row))
+
+    def step_total(self) -> str:
+        return self.spread(self(f"sitofp i64 %T to {self.real}"))
 
     def datum(self, k: int, t: str) -> str:
         at = self(f"add i64 {self(f'mul i64 %T, {k}')}, {t}")
@@ -249,7 +230,7 @@ class LlvmText(ProgramWalk, Builder):
         if op in self.often:
             return self.function(op, *x)
         if op in elementary.FUNCTIONS:
-            return elementary.FUNCTIONS[op](self, *x)
+            return elementary.emit_function(self, op, *x)
         if op in COMPARE:
             return self.compare(op, *x)
         if op in ("and", "or", "not"):

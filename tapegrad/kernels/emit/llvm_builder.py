@@ -9,13 +9,26 @@ from contextlib import contextmanager
 import numpy as np
 
 from . import elementary, far_angles
-from .block_code import Affine, BlockAccess, BlockBuffer, cuts, emit_matmul, emit_read, emit_tile, emit_write
+from .block_code import cuts, emit_matmul, emit_tile
+from .builder import Affine, BlockAccess, BlockBuffer, TextBuilder, emit_read, emit_write
 
+FORMS = {"": {
+    "add": "fadd {self.T} {a}, {b}", "sub": "fsub {self.T} {a}, {b}", "mul": "fmul {self.T} {a}, {b}", "div": "fdiv {self.T} {a}, {b}",
+    "neg": "fneg {self.T} {a}", "fma": "call {self.T} @llvm.fma.{self.suffix}({self.T} {a}, {self.T} {b}, {self.T} {c})",
+    "floor": "call {self.T} @llvm.floor.{self.suffix}({self.T} {a})", "sqrt": "call {self.T} @llvm.sqrt.{self.suffix}({self.T} {a})",
+    "abs": "call {self.T} @llvm.fabs.{self.suffix}({self.T} {a})", "isnan": "fcmp uno {self.T} {a}, {a}",
+    "select": "select {self.B} {a}, {self.T} {b}, {self.T} {c}", "and_": "and {self.B} {a}, {b}", "or_": "or {self.B} {a}, {b}",
+    "to_int": "fptosi {self.T} {a} to {self.I}", "from_int": "sitofp {self.I} {a} to {self.T}",
+    "to_bits": "bitcast {self.T} {a} to {self.I}", "from_bits": "bitcast {self.I} {a} to {self.T}", "odd": "trunc {self.I} {a} to {self.B}",
+    "integer": "{a} {self.I} {b}, {c}",
+}}  # fmt: skip
 COMPARE = {"lt": "olt", "le": "ole", "gt": "ogt", "ge": "oge", "eq": "oeq", "ne": "une"}
 
 
-class Builder:
+class Builder(TextBuilder, forms=FORMS):
     """LLVM text with fresh registers; `elementary` writes its functions with it."""
+
+    address_of = "{}"
 
     def __init__(self, width: int, bits: int):
         self.W, self.bits = width, bits
@@ -39,6 +52,8 @@ class Builder:
         self.lines.append(f"  {name} = {text}")
         return name
 
+    written = __call__
+
     def splat(self, kind: str, text: str) -> str:
         return text if self.W == 1 else "<" + ", ".join([f"{kind} {text}"] * self.W) + ">"
 
@@ -50,35 +65,11 @@ class Builder:
     def ci(self, x: int) -> str:
         return self.splat(self.int, str(x))
 
-    def add(self, a, b):
-        return self(f"fadd {self.T} {a}, {b}")
-
-    def sub(self, a, b):
-        return self(f"fsub {self.T} {a}, {b}")
-
-    def mul(self, a, b):
-        return self(f"fmul {self.T} {a}, {b}")
-
-    def div(self, a, b):
-        return self(f"fdiv {self.T} {a}, {b}")
-
-    def neg(self, a):
-        return self(f"fneg {self.T} {a}")
-
-    def call(self, name: str, *x: str) -> str:
-        return self(f"call {self.T} @llvm.{name}.{self.suffix}({', '.join(f'{self.T} {v}' for v in x)})")
-
-    def fma(self, a, b, c):
-        return self.call("fma", a, b, c)
-
     def fnma(self, a, b, c):
-        return self.call("fma", self.neg(a), b, c)
+        return self.fma(self.neg(a), b, c)
 
     def fms(self, a, b, c):
-        return self.call("fma", a, b, self.neg(c))
-
-    def rcp(self, a):
-        return self.div(self.c(1.0), a)
+        return self.fma(a, b, self.neg(c))
 
     def widen(self, a):
         return self(f"fpext {self.vector('float')} {a} to {self.vector('double')}")
@@ -86,74 +77,26 @@ class Builder:
     def narrow(self, a):
         return self(f"fptrunc {self.vector('double')} {a} to {self.vector('float')}")
 
-    def same(self, a):
-        return a
+    def not_(self, a):
+        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
 
-    def floor(self, a):
-        return self.call("floor", a)
+    def iadd(self, a, n: int):
+        return self.integer("add", a, self.ci(n))
 
-    def sqrt(self, a):
-        return self.call("sqrt", a)
+    def iand(self, a, n: int):
+        return self.integer("and", a, self.ci(n))
 
-    def abs(self, a):
-        return self.call("fabs", a)
+    def shl(self, a, n: int):
+        return self.integer("shl", a, self.ci(n))
+
+    def shr(self, a, n: int):
+        return self.integer("lshr", a, self.ci(n))
 
     def compare(self, op: str, a, b):
         return self(f"fcmp {COMPARE[op]} {self.T} {a}, {b}")
 
-    def lt(self, a, b):
-        return self.compare("lt", a, b)
-
-    def gt(self, a, b):
-        return self.compare("gt", a, b)
-
-    def eq(self, a, b):
-        return self.compare("eq", a, b)
-
-    def isnan(self, a):
-        return self(f"fcmp uno {self.T} {a}, {a}")
-
-    def select(self, m, a, b):
-        return self(f"select {self.B} {m}, {self.T} {a}, {self.T} {b}")
-
-    def and_(self, a, b):
-        return self(f"and {self.B} {a}, {b}")
-
-    def or_(self, a, b):
-        return self(f"or {self.B} {a}, {b}")
-
-    def not_(self, a):
-        return self(f"xor {self.B} {a}, {self.splat('i1', 'true')}")
-
-    def to_int(self, a):
-        return self(f"fptosi {self.T} {a} to {self.I}")
-
-    def from_int(self, a):
-        return self(f"sitofp {self.I} {a} to {self.T}")
-
-    def to_bits(self, a):
-        return self(f"bitcast {self.T} {a} to {self.I}")
-
-    def from_bits(self, a):
-        return self(f"bitcast {self.I} {a} to {self.T}")
-
-    def iadd(self, a, n: int):
-        return self(f"add {self.I} {a}, {self.ci(n)}")
-
-    def iand(self, a, n: int):
-        return self(f"and {self.I} {a}, {self.ci(n)}")
-
-    def shl(self, a, n: int):
-        return self(f"shl {self.I} {a}, {self.ci(n)}")
-
-    def shr(self, a, n: int):
-        return self(f"lshr {self.I} {a}, {self.ci(n)}")
-
-    def odd(self, a):
-        return self(f"trunc {self.I} {a} to {self.B}")
-
     def function(self, name: str, a):
-        return elementary.FUNCTIONS[name](self, a)
+        return elementary.emit_function(self, name, a)
 
     def far_turns(self, x):
         """Return (q, r) of one large angle."""
@@ -211,10 +154,6 @@ class Builder:
 
     def set(self, cell: str, value: str) -> None:
         self.store(value, cell)
-
-    def single(self, value: str) -> BlockBuffer:
-        """Return a buffer of one element."""
-        return BlockBuffer(self.cell(value))
 
     def count(self, x: Affine | int) -> str:
         """Return an index as a 64-bit number."""

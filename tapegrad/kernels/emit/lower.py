@@ -163,9 +163,8 @@ class LoweredProgram:
 
     def _steps(self, body: Body, unknown: float = GUESSED_STEPS) -> float:
         loop = body.loop.of or body.loop
-        if loop.data:
-            trips = 1
-        else:
+        trips: float = 1
+        if isinstance(loop.steps, int):
             known = self.program.g.value(loop.steps) if loop.active is None else None
             bound = loop.cap if unknown > GUESSED_STEPS and loop.cap is not None else unknown
             trips = bound if known is None else int(known)

@@ -2,14 +2,16 @@
 
 An emitter is a `ProgramWalk` and a builder. It defines how to write an instruction (`instruction`), a loop
 (`loop`), a routine and its call (`routine_text`, `call_routine`) and a constant block (`constant_text`). It
-also defines the layout of memory."""
+also defines the layout of memory: how an input is read (`input`, `step_total`) and an output written
+(`store_output`)."""
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
-from ..graph.blocks import BLOCK_OPS
-from .block_code import Affine, BlockAccess, BlockBuffer, BlockCode
+from ..graph.blocks import BLOCK_OPS, element_total
+from .block_code import BlockCode
+from .builder import Affine, BlockAccess, BlockBuffer
 from .lower import Body
 
 SAME = nullcontext()
@@ -17,20 +19,6 @@ SAME = nullcontext()
 
 class ProgramWalk(BlockCode):
     typed_by: tuple  # attributes of a builder that depend on its type
-    own: Any
-    bits: Any
-    builder: Any
-    g: Any
-    truth: Any
-    c: Any
-    loop: Any
-    low: Any
-    instruction: Any
-    globals: Any
-    constant_text: Any
-    routines: Any
-    routine_text: Any
-    call_routine: Any
 
     def typed(self, wide: bool) -> AbstractContextManager:
         """Inside, this is a builder of float64, or of the program's dtype."""
@@ -83,6 +71,30 @@ class ProgramWalk(BlockCode):
         for i, op, args in code:
             with self.typed(i in self.low.wide):
                 env[i] = self.instruction(op, args, [self.value(j, env) for j in args])
+
+    def load_inputs(self, env: dict) -> None:
+        g, used = self.g, self.low.used()
+        for node, group, k in self.low.parameters():
+            if g.shape[node]:
+                env[node] = self.home((None, node))
+                with self.range(0, element_total(g.shape[node])) as r:
+                    self.put(env[node], r, self.input(f"in{group}", r + k))
+            else:
+                env[node] = self.input(f"in{group}", k)
+        for wide in (False, True):
+            count = g.input("N", 0, int(wide))
+            if count in used:
+                with self.typed(wide):
+                    env[count] = self.step_total()
+
+    def store_outputs(self, env: dict) -> None:
+        for group, nodes in enumerate(self.low.program.groups):
+            row = 0
+            for o in nodes:
+                with self.typed(self.low.precise is not None and self.low.precise[group]):
+                    for k, value in self.row_by_row(o, env) if self.g.shape[o] else [(0, self.value(o, env))]:
+                        self.store_output(f"out{group}", k + row, value)
+                row += element_total(self.g.shape[o])
 
     def constants(self, j: int) -> BlockBuffer:
         """Return a constant block as a global array."""

@@ -193,13 +193,15 @@ class Family:
 
     def pull_value(self, at, run, g, out, need, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)
-        terms = [self.gradient("R", run, theta, data, vs, ys, g) if need[0] else None]
-        terms.append(self.gradient("D", run, theta, data, vs, ys, g) if need[1] else None)
-        for i in range(len(vs)):
-            terms.append(self.gradient("R", run, theta, data, without(vs, i), ys, g) if need[2 + i] else None)
-        for i in range(len(ys)):
-            terms.append(self.gradient("D", run, theta, data, vs, without(ys, i), g) if need[2 + len(vs) + i] else None)
-        return tuple(terms)
+        return tuple(self.shares(run, theta, data, vs, ys, g, need, at.n))
+
+    def shares(self, run: Callable, theta: Any, data: Any, vs: tuple, ys: tuple, w: Any, need: tuple, n: tuple) -> list:
+        """Return the needed gradients of <w, F> with respect to theta, the data, and the first n directions
+        of each."""
+        ways = [("R", vs, ys), ("D", vs, ys)]
+        ways += [("R", without(vs, i), ys) for i in range(n[0])] + [("D", vs, without(ys, i)) for i in range(n[1])]
+        wanted = zip(ways, need, strict=False)
+        return [self.gradient(kind, run, theta, data, a, b, w) if yes else None for (kind, a, b), yes in wanted]
 
     def push_value(self, at, run, t, out, arrays):
         theta, data, vs, ys, _ = at.parts(arrays)
@@ -209,12 +211,7 @@ class Family:
         """Pull back through R or D: <U, gradient of <W, F>> is <W, F> with the further direction U."""
         theta, data, vs, ys, w = at.parts(arrays)
         more = ((*vs, U), ys) if at.kind == "R" else (vs, (*ys, U))
-        terms = [self.gradient("R", run, theta, data, *more, w) if need[0] else None]
-        terms.append(self.gradient("D", run, theta, data, *more, w) if need[1] else None)
-        for i in range(len(vs)):
-            terms.append(self.gradient("R", run, theta, data, without(more[0], i), more[1], w) if need[2 + i] else None)
-        for i in range(len(ys)):
-            terms.append(self.gradient("D", run, theta, data, more[0], without(more[1], i), w) if need[2 + len(vs) + i] else None)
+        terms = self.shares(run, theta, data, *more, w, need, at.n)
         if w is not None:
             terms.append(self.F(run, theta, data, *more) if need[-1] else None)
         return tuple(terms)

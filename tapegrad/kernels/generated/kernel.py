@@ -610,12 +610,8 @@ def likelihood(loglik: Callable, *, missing: str = "skip", invalid: str = "rejec
         return trace_likelihood(loglik, *s, missing == "skip", build, what, invalid == "reject", blocks=what in BLOCKS)
 
     made = Likelihood(KernelParts(loglik, trace, missing, invalid, sums))
-    made._call = _likelihood, (loglik, missing, invalid, sums)
+    made._call = functools.partial(likelihood, missing=missing, invalid=invalid, sums=sums), (loglik,)
     return made
-
-
-def _likelihood(loglik: Callable, missing: str, invalid: str, sums: Any) -> Likelihood:
-    return likelihood(loglik, missing=missing, invalid=invalid, sums=sums)
 
 
 def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: str = "reject", sums: Any = None) -> Recursion:
@@ -667,12 +663,8 @@ def recursion(init: Callable, step: Callable, *, missing: Any = None, invalid: s
         return trace_recursion(init, step, *s, missing, build, what, blocks=what in BLOCKS)
 
     made = Recursion(KernelParts(step, trace, missing, invalid, sums, init))
-    made._call = _recursion, (init, step, missing, invalid, sums)
+    made._call = functools.partial(recursion, missing=missing, invalid=invalid, sums=sums), (init, step)
     return made
-
-
-def _recursion(init: Callable, step: Callable, missing: Any, invalid: str, sums: Any) -> Recursion:
-    return recursion(init, step, missing=missing, invalid=invalid, sums=sums)
 
 
 def named_recursion(key: str, init: Callable, step: Callable, short: bool = False) -> Recursion:

@@ -126,12 +126,12 @@ class Adjoints(dict):
         Outside of loops a zero adjoint stays zero through an infinite derivative; it costs nothing there.
         `whole`: congruences are swept as such."""
         g = self.g
-        whole = self.together(order) if whole else {}
+        together = self.together(order) if whole else {}
         done: set[Any] = set()
         for i in order:
-            if i in whole and i not in done:
-                self.through(whole[i], active)
-                done.update(j for row in whole[i].product for j in row)
+            if i in together and i not in done:
+                self.through(together[i], active)
+                done.update(j for row in together[i].product for j in row)
             if i in done:
                 continue
             self.settle(i)

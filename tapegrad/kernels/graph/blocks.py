@@ -281,7 +281,7 @@ class Blocks:
 
     # --- gates: select(c, a, 0), whose zeros are exact even where a is nan ---
 
-    def gate(self, i: int) -> tuple | None:
+    def gate(self, i: int) -> Any:
         """Return (c, does a come first?, a) if a single number c gates i, otherwise None."""
         op, x = self.op[i], self.args[i]
         if op == "select" and self.zero in x[1:] and not self.shape[x[0]]:
@@ -446,7 +446,7 @@ def contiguous_runs(source: np.ndarray, k: np.ndarray, columns: int, zero: int):
         n = stop
 
 
-MAKERS = {
+MAKERS: dict[str, Callable] = {
     "matmul": Blocks.matmul, "cholesky": Blocks.cholesky, "trisolve": Blocks.trisolve, "lu": Blocks.lu, "lusolve": Blocks.lusolve_with,
     "logdet": Blocks.logdet, "det": Blocks.det, "detsign": Blocks.detsign, "length": length_node,
 }  # fmt: skip

@@ -92,7 +92,7 @@ def split_node(g: Graph, node: int, fine: bool, scaled: bool = False) -> dict:
         out[basis] = g.add(out[basis], c) if basis in out else c
 
     # (node, coefficient, was a fixed factor taken out?, the selects around it)
-    stack = [(node, g.one, scaled, ())]
+    stack: list[tuple] = [(node, g.one, scaled, ())]
     while stack:
         i, c, scaled, gates = stack.pop()
         op, args = g.op[i], g.args[i]

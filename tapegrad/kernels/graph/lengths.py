@@ -51,9 +51,9 @@ def part_written(g: Any, x: int, y: int) -> int:
 WRITTEN = {"hypot": length_written, "part_of_hypot": part_written}
 
 
-def length_node(g: Any, *x: Any) -> int:
+def length_node(g: Any, *numbers: Any) -> int:
     """Return the length of these numbers, or of one block."""
-    x = [v for v in x if v != g.zero]
+    x = [v for v in numbers if v != g.zero]
     if any(g.shape[v] for v in x):
         return g.raw("length", *x, shape=())
     known = [g.value(v) for v in x]

@@ -19,7 +19,7 @@ A "mark" stands for its operand while the graph is being traced (trace/derivativ
 contains one."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -191,48 +191,41 @@ class Graph(Blocks):
         return i
 
     def add(self, a: int, b: int) -> int:
-        op, args = self.op, self.args
         if a == self.zero:
             return b
-        if b == self.zero:
-            return a
-        ca, cb = self.value(a), self.value(b)
-        if ca is not None and cb is not None:
-            return self.const(ca + cb)
-        if op[b] == "neg":
-            return self.sub(a, args[b][0])
-        if op[a] == "neg":
-            return self.sub(b, args[a][0])
-        (fa, ra), (fb, rb) = self.scaled(a), self.scaled(b)
-        if ra == rb and ca is None:
-            return self.mul(self.const(fa + fb), ra)
-        if op[a] == op[b] == "select" and args[a][0] == args[b][0] and self.zero in args[a][1:] + args[b][1:]:
-            c, u, v = args[a]
-            return self.select(c, self.add(u, args[b][1]), self.add(v, args[b][2]))
-        return self.raw("add", a, b) if a < b else self.raw("add", b, a)
+        if self.op[a] == "neg" and self.op[b] != "neg":
+            return self.sub(b, self.args[a][0])
+        made = self._sum(self.add, self.sub, 1, a, b)
+        return self.raw("add", *sorted((a, b))) if made is None else made
 
     def sub(self, a: int, b: int) -> int:
+        if b != self.zero:
+            if a == self.zero:
+                return self.neg(b)
+            if a == b:
+                return self.zero
+            if self.op[a] == "neg" and self.op[b] != "neg":
+                return self.neg(self.add(self.args[a][0], b))
+        made = self._sum(self.sub, self.add, -1, a, b)
+        return self.raw("sub", a, b) if made is None else made
+
+    def _sum(self, same: Callable, opposite: Callable, sign: int, a: int, b: int) -> int | None:
+        """Return a + sign b, which same(a, b) makes, in a simpler form; None if there is none."""
         op, args = self.op, self.args
         if b == self.zero:
             return a
-        if a == self.zero:
-            return self.neg(b)
-        if a == b:
-            return self.zero
         ca, cb = self.value(a), self.value(b)
         if ca is not None and cb is not None:
-            return self.const(ca - cb)
+            return self.const(ca + sign * cb)
         if op[b] == "neg":
-            return self.add(a, args[b][0])
-        if op[a] == "neg":
-            return self.neg(self.add(args[a][0], b))
+            return opposite(a, args[b][0])
         (fa, ra), (fb, rb) = self.scaled(a), self.scaled(b)
         if ra == rb and ca is None:
-            return self.mul(self.const(fa - fb), ra)
+            return self.mul(self.const(fa + sign * fb), ra)
         if op[a] == op[b] == "select" and args[a][0] == args[b][0] and self.zero in args[a][1:] + args[b][1:]:
             c, u, v = args[a]
-            return self.select(c, self.sub(u, args[b][1]), self.sub(v, args[b][2]))
-        return self.raw("sub", a, b)
+            return self.select(c, same(u, args[b][1]), same(v, args[b][2]))
+        return None
 
     def mul(self, a: int, b: int) -> int:
         op, args = self.op, self.args
@@ -337,17 +330,14 @@ class Graph(Blocks):
             return self.bool(OPERATIONS[op].value(ca, cb))
         return self.raw(op, a, b)
 
-    def both(self, a: int, b: int) -> int:
+    def both(self, a: int, b: int, op: str = "and") -> int:
         for x, y in ((a, b), (b, a)):
             if self.op[x] == "bool":
-                return y if self.args[x][0] else x
-        return a if a == b else self.raw("and", *sorted((a, b)))
+                return x if self.args[x][0] == (op == "or") else y
+        return a if a == b else self.raw(op, *sorted((a, b)))
 
     def either(self, a: int, b: int) -> int:
-        for x, y in ((a, b), (b, a)):
-            if self.op[x] == "bool":
-                return x if self.args[x][0] else y
-        return a if a == b else self.raw("or", *sorted((a, b)))
+        return self.both(a, b, "or")
 
     def negation(self, a: int) -> int:
         if self.op[a] == "bool":
@@ -460,7 +450,7 @@ class Graph(Blocks):
         return out
 
 
-SIMPLIFY = {
+SIMPLIFY: dict[str, Callable] = {
     "add": Graph.add, "sub": Graph.sub, "mul": Graph.mul, "neg": Graph.neg, "rcp": Graph.rcp, "select": Graph.select,
     "times0": Graph.times0, "and": Graph.both, "or": Graph.either, "not": Graph.negation, "isnan": Graph.isnan,
     **{op: (lambda g, a, b, op=op: g.compare(op, a, b)) for op in COMPARE},

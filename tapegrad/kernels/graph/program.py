@@ -54,7 +54,7 @@ class ProgramLoop:
     kept: list[int] = field(default_factory=list)  # further stored values of a step
 
     def copy(self) -> "ProgramLoop":
-        lists = {k: list(getattr(self, k)) for k in LISTS}
+        lists: dict[str, Any] = {k: list(getattr(self, k)) for k in LISTS}
         return replace(self, **lists, inner=copies(self.inner))
 
     @property

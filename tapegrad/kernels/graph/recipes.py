@@ -36,7 +36,7 @@ class Recipe:
             if op == "const":
                 made.append(g.const(*args))
             elif op == "bool":
-                made.append(g.bool(*args))
+                made.append(g.bool(bool(args[0])))
             else:
                 made.append(g.node(op, *[made[j] for j in args]))
         return made[self.out]

@@ -19,6 +19,7 @@ from ... import cache
 from ..._core.errors import DeviceError, KernelError
 from ..._core.scope import lock
 from ..emit.cuda import KernelSignature, emit_cuda
+from ..emit.cuda_builder import WARP
 from ..emit.cuda_split import emit_split, splittable
 from ..emit.lower import CHUNK, SUMS, LoweredProgram
 
@@ -36,7 +37,6 @@ LOCK = lock()
 PART_BYTES = 2**28  # bytes for the sums of each thread, where a step output is summed over samples
 MODULES: dict = {}
 DEBUG = os.environ.get("TAPEGRAD_DEBUG") == "1"
-WARP_THREADS = 32
 # bytes of workspace up to which free memory is not queried; most bytes for sums of parts
 SMALL_WORKSPACE_BYTES = 1 << 26
 INTERVALS = (1, 8, 64)  # of stored steps; the first with room for all resident threads is used
@@ -112,7 +112,7 @@ def device_limits(device: int) -> tuple[int, int, int]:
 def block_size(work: int, processors: int, most: int) -> int:
     """Return the threads of a block: as many as leave a block for each multiprocessor."""
     threads = most
-    while threads > WARP_THREADS and work <= processors * (threads // 2):
+    while threads > WARP and work <= processors * (threads // 2):
         threads //= 2
     return threads
 
@@ -125,7 +125,7 @@ def blocks_for(work: int, threads: int) -> int:
 def resident_blocks(threads: int, registers: int, device: int) -> int:
     """Return the number of blocks that a device holds at once; registers are allocated to a warp by 256."""
     processors, most_threads, most_registers = device_limits(device)
-    each = -(-max(registers, 16) * WARP_THREADS // 256) * 256 * (threads // WARP_THREADS)
+    each = -(-max(registers, 16) * WARP // 256) * 256 * (threads // WARP)
     if each > most_registers:
         raise KernelError(f"{threads} threads of {registers} registers need more than the {most_registers} of a processor")
     return processors * min(most_threads // threads, most_registers // each, 32)
@@ -290,7 +290,7 @@ class CudaLauncher:
         room = free_bytes() // 2 if available is None else available
         if need * most <= room:
             return most, threads, False
-        while need > room and threads > WARP_THREADS:
+        while need > room and threads > WARP:
             threads, need = threads // 2, need // 2
         return min(blocks_for(batch, threads), resident_blocks(threads, registers, device), room // need), threads, True
 

@@ -23,7 +23,7 @@ class LastLaunch(NamedTuple):
     data: tuple
     dtype: np.dtype
     samples: int
-    value: type  # dtype of the value
+    value: np.dtype
     run: Callable  # returns false, without a launch, if the data contain nan or inf
     table: int
     kept: tuple  # objects that the table points to
@@ -122,7 +122,7 @@ def repeat_launch(last: LastLaunch, theta: np.ndarray, data: np.ndarray, gradien
     A column of a table is copied, which takes little time."""
     theta = theta if theta.flags.c_contiguous else np.ascontiguousarray(theta)
     data = data if data.flags.c_contiguous else np.ascontiguousarray(data)
-    v = np.empty(last.samples, last.value)
+    v: Any = np.empty(last.samples, last.value)
     if gradient:
         g = np.empty(theta.shape, last.dtype)
         if not last.run(id(theta), id(data), id(v), id(g), last.table):

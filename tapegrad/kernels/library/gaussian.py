@@ -6,9 +6,7 @@ loglik.value_and_grad(theta, x)     (B,), (2 d, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import Definition, HandwrittenLikelihood
-
-HALF_LOG_2_PI = 0.91893853320467274178
+from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
 
 
 def power_of_two(s):
@@ -28,7 +26,7 @@ def gaussian_formula(theta, x):
     for k in range(d):
         mean, scale = theta[k], theta[d + k]
         c = power_of_two(scale)
-        total = total - 0.5 * ((x[k] * c - mean * c) / (scale * c)) ** 2 - np.log(scale) - HALF_LOG_2_PI
+        total = total - 0.5 * ((x[k] * c - mean * c) / (scale * c)) ** 2 - np.log(scale) - 0.5 * LOG_2_PI
     return total
 
 

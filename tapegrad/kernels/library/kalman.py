@@ -59,12 +59,12 @@ def kalman_start(model: Model) -> tuple:
     return model.m0, np.where(np.min(np.diag(model.P0)) >= 0, model.P0, np.nan)
 
 
-def kalman_step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, c, Q, r, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), r) >= 0
-    after, density, *_ = observation.observation_step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
+    after, density = observation.observation_step(*carry, A, Q, [c], [r], [np.where(here, y, 0.0)], [here], True)
     return after, np.where(valid, density, np.nan)
 
 

@@ -51,12 +51,12 @@ ARGUMENTS = (
 )
 
 
-def kalman_vector_step(carry: tuple, model: Model, y: Any) -> tuple:
+def kalman_vector_step(carry: tuple[Any, Any], model: Model, y: Any) -> tuple:
     """Return mean and covariance of the next state, and the log density of y given the data before it."""
     A, C, Q, R, _, _ = model
     here = ~np.isnan(y)
     valid = np.minimum(np.min(np.diag(Q)), np.min(np.diag(R))) >= 0
-    after, density, *_ = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
+    after, density = observation.observation_step(*carry, A, Q, C, R, np.where(here, y, 0.0), here, False)
     return after, np.where(valid, density, np.nan)
 
 

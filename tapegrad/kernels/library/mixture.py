@@ -6,9 +6,7 @@ loglik(theta, x)                    theta (3 k, B): k logits of the weights, k m
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import Definition, HandwrittenLikelihood
-
-LOG_SQRT_2_PI = 0.91893853320467274178
+from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
 
 
 def log_sum_exp_terms(q):
@@ -24,7 +22,7 @@ def mixture_formula(theta, x):
     logits, means, log_scales = theta[:k], theta[k : 2 * k], theta[2 * k :]
     inverse = np.exp(-log_scales)
     z = (x[0] - means) * np.where(inverse < np.inf, inverse, np.nan)
-    return log_sum_exp_terms(logits - log_scales - 0.5 * z**2) - log_sum_exp_terms(logits) - LOG_SQRT_2_PI
+    return log_sum_exp_terms(logits - log_scales - 0.5 * z**2) - log_sum_exp_terms(logits) - 0.5 * LOG_2_PI
 
 
 loglik = HandwrittenLikelihood(

@@ -20,23 +20,23 @@ ROWWISE_SOLVE_ORDER = 8  # elements up to which a triangular system is solved ro
 def observation_step(
     a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
 ) -> tuple:
-    """Return mean and covariance of the next state, the log density of y, and the updated mean and
-    covariance.
-
-    `apart`: the errors are independent, and H holds their variances."""
-    a, P, size, v, g = (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+    """Return mean and covariance of the next state, and the log density of y; `apart` as in `measured`."""
+    a, P, size, v, g = measured(a, P, Z, H, y, seen, apart, joseph)
     square = v[0] @ v[0] if g is None else sum([x * x * gain for x, gain in zip(v, g, strict=True)])
-    return predicted(a, P, T, Q, c), -0.5 * (size + square), a, P
+    return predicted(a, P, T, Q, c), -0.5 * (size + square)
 
 
-def whitened_step(
-    a: Any, P: Any, T: Any, Q: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, c: Any = None, joseph: bool = False
-) -> tuple:
-    """Return mean and covariance of the next state, the log determinant of 2 pi F, and the innovations.
+def measured(a: Any, P: Any, Z: Any, H: Any, y: Any, seen: Any, apart: bool, joseph: bool) -> tuple:
+    """Return the results of `univariate_update` if the errors are independent (`apart`), otherwise of
+    `joint_update`.
 
-    The innovations, (p, k), are in units of F."""
-    a, P, size, v, g = (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
-    return predicted(a, P, T, Q, c), size, v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
+    H holds the variances of independent errors."""
+    return (univariate_update if apart else joint_update)(a, P, Z, H, y, seen, np.eye(len(P)) if joseph else None)
+
+
+def whitened(v: list, g: list | None) -> Any:
+    """Return the innovations in units of F, (p, k)."""
+    return v[0] if g is None else np.stack([x * np.sqrt(gain) for x, gain in zip(v, g, strict=True)])
 
 
 def predicted(a: Any, P: Any, T: Any, Q: Any, c: Any = None) -> tuple[Any, Any]:
@@ -62,7 +62,8 @@ def univariate_update(
     a: Any, P: Any, Z: Any, variances: Any, y: Any, seen: Any = None, eye: Any = None
 ) -> tuple[Any, Any, Any, list, list]:
     """Update by the elements of an observation with independent errors, one after the other."""
-    size, innovations, gains = 0.0, [], []
+    size: Any = 0.0
+    innovations, gains = [], []
     for i in range(len(y)):
         here = None if seen is None else seen[i]
         a, P, v, F = update(a, P, Z[i], variances[i], y[i], here, eye)

@@ -6,9 +6,7 @@ N, B) loglik.value_and_grad(theta, x)     (B,), (3, B)"""
 import numpy as np
 
 from ..generated.kernel import likelihood
-from .handwritten import Definition, HandwrittenLikelihood
-
-HALF_LOG_2_PI = 0.91893853320467274178
+from .handwritten import LOG_2_PI, Definition, HandwrittenLikelihood
 
 
 def gamma_ratio(a):
@@ -27,7 +25,7 @@ def gamma_ratio(a):
 def student_t_formula(theta, x):
     """Return the log density of one datum."""
     mean, scale, df = theta
-    constant = gamma_ratio(0.5 * np.where(df > 0, df, np.nan)) - HALF_LOG_2_PI - np.log(scale)
+    constant = gamma_ratio(0.5 * np.where(df > 0, df, np.nan)) - 0.5 * LOG_2_PI - np.log(scale)
     return constant - 0.5 * (df + 1) * np.log1p(((x[0] - mean) / scale) ** 2 / df)
 
 

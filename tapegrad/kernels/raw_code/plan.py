@@ -105,7 +105,7 @@ class CallPlan:
 
 
 # as floating-point numbers: nan with a payload of ours
-MARKS = {8: np.uint64(0x7FF95AFE_C0DEFA11), 4: np.uint32(0x7FDEFA11)}
+MARKS: dict[int, Any] = {8: np.uint64(0x7FF95AFE_C0DEFA11), 4: np.uint32(0x7FDEFA11)}
 
 
 def marked(out: np.ndarray) -> None:
@@ -183,7 +183,7 @@ def real_of(k: Any, values: tuple) -> np.dtype:
         for a, v in zip(k.given, values, strict=True):
             loose = (a.dims is None and not isinstance(v, np.generic)) or type(v) is float
             if a.kind == "real" and a.role in roles and not loose:
-                d = getattr(v, "dtype", None)
+                d: Any = getattr(v, "dtype", None)
                 if d not in REALS:
                     raise ArgumentError(f"{k.__name__}: argument {a.name} is {what(v)}; declared is {a.text!r}, wanted float64 or float32")
                 return d

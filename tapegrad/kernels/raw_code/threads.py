@@ -69,10 +69,10 @@ class Threads:
         else:
             wanted = max(-(-(self.threads or self.samples).value(known) // size), 1)
             grid = [wanted if most is None else min(wanted, most)]
-        grid = tuple(grid) + (1,) * (3 - len(grid))
-        if grid[0] > 2**31 - 1 or max(grid[1:]) > 65535:
-            raise KernelError(f"{self.kernel}: a grid of {grid} blocks is above the limit (2147483647, 65535, 65535)")
-        return grid
+        made = (*grid, *[1] * (3 - len(grid)))
+        if made[0] > 2**31 - 1 or max(made[1:]) > 65535:
+            raise KernelError(f"{self.kernel}: a grid of {made} blocks is above the limit (2147483647, 65535, 65535)")
+        return made
 
     def shared_bytes(self, known: dict, block: tuple, real: np.dtype) -> int:
         return 0 if self.shared is None else self.shared.value({**known, "threads": math.prod(block), "real": real.itemsize})

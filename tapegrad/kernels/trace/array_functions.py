@@ -1,5 +1,7 @@
 """NumPy's functions of whole arrays on traced arrays: products, sums, moves of elements, compositions."""
 
+import functools
+import itertools
 from collections.abc import Callable
 from typing import Any
 
@@ -22,6 +24,7 @@ from .symbolic import (
     instruction,
     large,
     lift,
+    lifted,
     operand_node,
     symbolic_where,
     truth,
@@ -31,8 +34,8 @@ from .symbolic import (
 
 def symbolic_matmul(a: Any, b: Any) -> Sym:
     """Multiply; of L @ P @ L.T with P symmetric node by node, only one triangle is computed."""
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
+    g = a.g
     if a.is_bool and b.is_bool:
         return truth(symbolic_matmul(as_real_symbol(a), as_real_symbol(b)))
     a, b = as_real_symbol(a), as_real_symbol(b)
@@ -99,7 +102,6 @@ def _symmetric_product(a: Sym, b: Sym) -> tuple[bool, tuple | None]:
 
 
 FUNCTIONS[np.dot] = lambda a, b: symbolic_matmul(a, b) if np.ndim(a) and np.ndim(b) else a * b
-FUNCTIONS[np.sum] = lambda a, axis=None, keepdims=False: symbolic_sum(a, axis, keepdims=keepdims)
 COMPOSED[np.matmul] = symbolic_matmul
 
 
@@ -116,8 +118,8 @@ def symbolic_clip(x: Any, a_min: Any = None, a_max: Any = None) -> Any:
 @implements_symbolic(np.power, np.float_power)
 def symbolic_power(a: Any, b: Any) -> Sym:
     """Return a power; constant integer and half-integer exponents use products and roots."""
-    g = graph_of(a, b)
-    a, exponent = as_real_symbol(lift(g, a)), lift(g, b).constant()
+    a, b = lifted(a, b)
+    g, a, exponent = a.g, as_real_symbol(a), b.constant()
     if exponent is not None and exponent.ndim == 0:
         c = float(exponent)
         if abs(c) <= 64 and c == int(c):
@@ -139,32 +141,33 @@ def symbolic_power(a: Any, b: Any) -> Sym:
 CHOICES = (np.maximum, np.minimum, np.logical_and, np.logical_or)  # results of booleans are boolean
 
 
-def symbolic_reduce(x: Any, axis: Any, op: Callable, empty: float) -> Any:
-    g = graph_of(x)
-    x = lift(g, x) if op in CHOICES else as_real_symbol(lift(g, x))
+def symbolic_reduce(x: Any, axis: Any = None, *, op: Callable, empty: float) -> Any:
+    (x,) = lifted(x)
+    x = x if op in CHOICES else as_real_symbol(x)
     if axis is None:
         x, axis = x.reshape(-1), 0
     if isinstance(axis, tuple):
         for k in sorted((a % x.ndim for a in axis), reverse=True):
-            x = symbolic_reduce(x, k, op, empty)
+            x = symbolic_reduce(x, k, op=op, empty=empty)
         return x
-    parts = [Sym(g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
+    parts = [Sym(x.g, np.take(x.ids, k, axis)) for k in range(x.shape[axis])]
     if not parts:
-        return lift(g, np.full(np.delete(x.shape, axis), empty))
+        return lift(x.g, np.full(np.delete(x.shape, axis), empty))
     out = parts[0]
     for part in parts[1:]:
         out = op(out, part)
     return out
 
 
+@implements_symbolic(np.sum)
 def symbolic_sum(x: Any, axis: Any = None, keepdims: bool = False) -> Any:
-    x = as_real_symbol(lift(graph_of(x), x))
+    x = as_real_symbol(*lifted(x))
     if x.size and large(x.g, x.ids):
         axes = tuple(range(x.ndim)) if axis is None else tuple([k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))])
         rest = tuple([n for k, n in enumerate(x.shape) if k not in axes])
         out = Sym(x.g, x.g.names(x.g.sum(x.g.pack(x.ids), axes), rest))
     else:
-        out = symbolic_reduce(x, axis, lambda a, b: a + b, 0.0)
+        out = symbolic_reduce(x, axis, op=np.add, empty=0.0)
     if keepdims:
         shape = [1] * np.ndim(x) if axis is None else [1 if k == axis % x.ndim else n for k, n in enumerate(x.shape)]
         out = out.reshape(tuple(shape))
@@ -185,18 +188,13 @@ def symbolic_var(x: Any, axis: Any = None, ddof: int = 0) -> Any:
     return symbolic_sum(d * d) / (np.size(x) - ddof)
 
 
-REDUCE.update({
-    np.add: lambda x, axis: symbolic_sum(x, axis), np.multiply: lambda x, axis: symbolic_reduce(x, axis, lambda a, b: a * b, 1.0),
-    np.maximum: lambda x, axis: symbolic_reduce(x, axis, np.maximum, -np.inf),
-    np.minimum: lambda x, axis: symbolic_reduce(x, axis, np.minimum, np.inf),
-    np.logical_and: lambda x, axis: symbolic_reduce(x, axis, np.logical_and, 1.0),
-    np.logical_or: lambda x, axis: symbolic_reduce(x, axis, np.logical_or, 0.0),
-})  # fmt: skip
-FUNCTIONS[np.prod] = lambda x, axis=None: symbolic_reduce(x, axis, lambda a, b: a * b, 1.0)
-FUNCTIONS[np.max] = FUNCTIONS[np.amax] = lambda x, axis=None: symbolic_reduce(x, axis, np.maximum, -np.inf)
-FUNCTIONS[np.min] = FUNCTIONS[np.amin] = lambda x, axis=None: symbolic_reduce(x, axis, np.minimum, np.inf)
-FUNCTIONS[np.any] = lambda x, axis=None: symbolic_reduce(x, axis, np.logical_or, 0.0)
-FUNCTIONS[np.all] = lambda x, axis=None: symbolic_reduce(x, axis, np.logical_and, 1.0)
+REDUCE[np.add] = symbolic_sum
+for _op, _empty, *_names in (
+    (np.multiply, 1.0, np.prod), (np.maximum, -np.inf, np.max, np.amax), (np.minimum, np.inf, np.min, np.amin),
+    (np.logical_and, 1.0, np.all), (np.logical_or, 0.0, np.any),
+):  # fmt: skip
+    REDUCE[_op] = functools.partial(symbolic_reduce, op=_op, empty=_empty)
+    FUNCTIONS.update(dict.fromkeys(_names, REDUCE[_op]))
 
 
 def moving_function(f: Callable) -> Callable:
@@ -229,13 +227,12 @@ def nothing(x: Sym) -> int:
 
 @implements_symbolic(np.diag)
 def symbolic_diag(x: Any, k: int = 0) -> Sym:
-    g = graph_of(x)
-    x = lift(g, x)
+    (x,) = lifted(x)
     if x.ndim == 2:
-        return Sym(g, np.diag(x.ids, k))
+        return Sym(x.g, np.diag(x.ids, k))
     out = np.diag(x.ids + 1, k) - 1
     out[out < 0] = nothing(x)
-    return Sym(g, out)
+    return Sym(x.g, out)
 
 
 @implements_symbolic(np.tril)
@@ -262,19 +259,13 @@ def symbolic_astype(x: Sym, dtype: Any) -> Sym:
     return truth(x) if kind == "b" else x if not kind else x.astype(dtype)
 
 
-@implements_symbolic(np.zeros_like, np.empty_like)
-def symbolic_zeros_like(x: Any, dtype: Any = None) -> Any:
-    return symbolic_full_like(x, 0, dtype)
-
-
-@implements_symbolic(np.ones_like)
-def symbolic_ones_like(x: Any, dtype: Any = None) -> Any:
-    return symbolic_full_like(x, 1, dtype)
-
-
 @implements_symbolic(np.full_like)
 def symbolic_full_like(x: Any, value: Any, dtype: Any = None) -> Any:
     return symbolic_full(x.g, x.shape, value, x.dtype if dtype is None else dtype)
+
+
+for _f, _value in ((np.zeros_like, 0), (np.empty_like, 0), (np.ones_like, 1)):
+    FUNCTIONS[_f] = lambda x, dtype=None, value=_value: symbolic_full_like(x, value, dtype)
 
 
 @implements_symbolic(np.trace)
@@ -284,21 +275,21 @@ def symbolic_trace(x: Any) -> Sym:
 
 @implements_symbolic(np.outer)
 def symbolic_outer(a: Any, b: Any) -> Sym:
-    g = graph_of(a, b)
-    return lift(g, a).reshape(-1, 1) * lift(g, b).reshape(1, -1)
+    a, b = lifted(a, b)
+    return a.reshape(-1, 1) * b.reshape(1, -1)
 
 
-@implements_symbolic(np.cumsum)
-def symbolic_cumsum(x: Any, axis: Any = None) -> Sym:
+def symbolic_accumulate(x: Any, axis: Any = None, *, op: Callable) -> Sym:
     x = as_real_symbol(x)
     if axis is None:
         x = x.reshape(-1)
     elif x.ndim != 1:
-        raise KernelError("np.cumsum of a matrix cannot be traced; write it row by row")
-    out = list(x[:1])
-    for k in range(1, len(x)):
-        out.append(out[-1] + x[k])
-    return lift(x.g, out)
+        raise KernelError(f"np.cum{'sum' if op is np.add else 'prod'} of a matrix cannot be traced; write it row by row")
+    return lift(x.g, list(itertools.accumulate(x, op)))
+
+
+for _f, _op in ((np.cumsum, np.add), (np.cumprod, np.multiply)):
+    FUNCTIONS[_f] = functools.partial(symbolic_accumulate, op=_op)
 
 
 @implements_symbolic(np.diff)
@@ -322,8 +313,8 @@ def symbolic_nan_to_num(x: Any, copy: bool = True, nan: float = 0.0, posinf: Any
 @implements_symbolic(np.einsum)
 def symbolic_einsum(spec: str, *x: Any) -> Sym:
     """Compute explicit sums over the indices."""
-    g = graph_of(*x)
-    x = [Sym(g, as_real_symbol(lift(g, v)).nodes) for v in x]
+    x = [Sym(v.g, as_real_symbol(v).nodes) for v in lifted(*x)]
+    g = x[0].g
     left, arrow, right = spec.replace(" ", "").partition("->")
     terms = left.split(",")
     if "." in spec or [len(term) for term in terms] != [v.ndim for v in x]:

@@ -14,7 +14,7 @@ import scipy.special as sp
 from ..._core.errors import KernelError
 from .array_functions import symbolic_reduce, symbolic_sum
 from .linalg import FOREIGN, for_traced
-from .symbolic import FUNCTIONS, Sym, apply_operation, as_real_symbol, graph_of, implements_symbolic, lift, symbolic_where
+from .symbolic import FUNCTIONS, Sym, apply_operation, as_real_symbol, graph_of, implements_symbolic, lift, lifted, symbolic_where
 
 # --- rounding ---
 
@@ -44,9 +44,8 @@ def symbolic_select(condlist: list, choicelist: list, default: Any = 0) -> Sym:
 @implements_symbolic(np.interp)
 def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = None) -> Sym:
     """Interpolate linearly with one select for each interval; for short tables."""
-    g = graph_of(x, xp, fp)
-    x, xp, fp = lift(g, x), lift(g, xp), lift(g, fp)
-    out = lift(g, fp[0] if left is None else left)
+    x, xp, fp = lifted(x, xp, fp)
+    out = lift(x.g, fp[0] if left is None else left)
     for k in range(len(xp) - 1):
         out = symbolic_where(x >= xp[k], fp[k] + (x - xp[k]) * ((fp[k + 1] - fp[k]) / (xp[k + 1] - xp[k])), out)
     out = symbolic_where(x >= xp[-1], fp[-1], out)
@@ -58,15 +57,14 @@ def symbolic_interp(x: Any, xp: Any, fp: Any, left: Any = None, right: Any = Non
 @implements_symbolic(np.searchsorted)
 def searchsorted(a: Any, v: Any, side: str = "left") -> Sym:
     """Count the sorted numbers a below v (side='right': not above v); nan sorts last, as in NumPy."""
-    g = graph_of(a, v)
-    a, v = lift(g, a), lift(g, v)
-    return functools.reduce(lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, lift(g, 0.0))
+    a, v, none = lifted(a, v, 0.0)
+    return functools.reduce(lambda n, x: n + symbolic_where((x >= v) if side == "left" else (x > v), 0.0, 1.0), a, none)
 
 
 @implements_symbolic(np.digitize)
 def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
     """Return the bins of x; the bins may ascend or descend."""
-    bins = lift(graph_of(x, bins), bins)
+    bins, _ = lifted(bins, x)
     side = "left" if right else "right"
     up = searchsorted(bins, x, side)
     return up if len(bins) < 2 else symbolic_where(bins[0] > bins[-1], len(bins) - searchsorted(bins[::-1], x, side), up)
@@ -75,7 +73,7 @@ def digitize(x: Any, bins: Any, right: bool = False) -> Sym:
 @implements_symbolic(np.sort)
 def symbolic_sort(x: Any, axis: int = -1) -> Sym:
     """Sort by n (n - 1) / 2 exchanges of neighbours; equal numbers keep their order and derivatives."""
-    x = lift(graph_of(x), x)
+    (x,) = lifted(x)
     if x.ndim != 1:
         raise KernelError("np.sort in a kernel: vectors only; sort row by row")
     rows = list(x)
@@ -98,7 +96,7 @@ def place_of(first: Callable) -> Callable:
     nan."""
 
     def run(x: Any) -> Sym:
-        x = np.reshape(as_real_symbol(lift(graph_of(x), x)), (-1,))
+        x = np.reshape(as_real_symbol(*lifted(x)), (-1,))
         best, place = x[0], lift(x.g, 0.0)
         for k in range(1, len(x)):
             better = (first(x[k], best) | np.isnan(x[k])) & np.logical_not(np.isnan(best))
@@ -116,8 +114,7 @@ FUNCTIONS[np.argmax], FUNCTIONS[np.argmin] = place_of(lambda a, b: a > b), place
 
 @implements_symbolic(np.inner)
 def symbolic_inner(a: Any, b: Any) -> Any:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
     return a @ b.T if a.ndim and b.ndim else a * b
 
 
@@ -126,8 +123,7 @@ FUNCTIONS[np.vdot] = lambda a, b: np.reshape(a, (-1,)) @ np.reshape(b, (-1,))
 
 @implements_symbolic(np.tensordot)
 def symbolic_tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
     if isinstance(axes, int):
         axes = list(range(a.ndim - axes, a.ndim)), list(range(axes))
     over_a, over_b = [[k % x.ndim for k in np.atleast_1d(over)] for x, over in zip((a, b), axes, strict=True)]
@@ -139,8 +135,7 @@ def symbolic_tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
 
 @implements_symbolic(np.kron)
 def symbolic_kron(a: Any, b: Any) -> Any:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
     if a.ndim != b.ndim or a.ndim not in (1, 2):
         raise KernelError(f"np.kron of shapes {a.shape} and {b.shape} in a kernel: two vectors or two matrices")
     if a.ndim == 1:
@@ -150,44 +145,28 @@ def symbolic_kron(a: Any, b: Any) -> Any:
 
 @implements_symbolic(np.cross)
 def symbolic_cross(a: Any, b: Any) -> Any:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
     if a.shape != (3,) or b.shape != (3,):
         raise KernelError(f"np.cross of shapes {a.shape} and {b.shape} in a kernel: vectors of three numbers only")
-    return lift(g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
+    return lift(a.g, [a[1] * b[2] - a[2] * b[1], a[2] * b[0] - a[0] * b[2], a[0] * b[1] - a[1] * b[0]])
 
 
 @implements_symbolic(np.polyval)
 def symbolic_polyval(p: Any, x: Any) -> Any:
-    g = graph_of(p, x)
-    x, out = lift(g, x), lift(g, 0.0)
-    for c in lift(g, p):
+    p, x, out = lifted(p, x, 0.0)
+    for c in p:
         out = out * x + c
     return out
 
 
 @implements_symbolic(np.convolve)
 def symbolic_convolve(a: Any, v: Any, mode: str = "full") -> Any:
-    g = graph_of(a, v)
-    a, v = lift(g, a), lift(g, v)
+    a, v = lifted(a, v)
     a, v = (a, v) if len(a) >= len(v) else (v, a)
     n, m = len(a), len(v)
     full = [sum([a[i] * v[k - i] for i in range(max(0, k - m + 1), min(n, k + 1))], 0.0) for k in range(n + m - 1)]
     first = {"full": 0, "same": (m - 1) // 2, "valid": m - 1}[mode]
-    return lift(g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
-
-
-@implements_symbolic(np.cumprod)
-def symbolic_cumprod(x: Any, axis: Any = None) -> Any:
-    if axis is None:
-        x = x.reshape(-1)
-    elif x.ndim != 1:
-        raise KernelError("np.cumprod of a matrix cannot be traced; write it row by row")
-    x = as_real_symbol(x)
-    out = list(x[:1])
-    for k in range(1, len(x)):
-        out.append(out[-1] * x[k])
-    return lift(x.g, out)
+    return lift(a.g, full[first : first + {"full": n + m - 1, "same": n, "valid": n - m + 1}[mode]])
 
 
 @implements_symbolic(np.std)
@@ -200,7 +179,7 @@ def symbolic_std(x: Any, axis: Any = None, ddof: int = 0) -> Any:
 
 def symbolic_max(x: Sym, axis: Any) -> Any:
     """Return the largest numbers along the axis, which is kept; 0 where they are infinite."""
-    m = symbolic_reduce(x, axis, lambda a, b: symbolic_where(a < b, b, a), -np.inf)
+    m = symbolic_reduce(x, axis, op=lambda a, b: symbolic_where(a < b, b, a), empty=-np.inf)
     m = symbolic_where(np.isfinite(m), m, 0.0)
     axes = range(x.ndim) if axis is None else [k % x.ndim for k in (axis if isinstance(axis, tuple) else (axis,))]
     return m.reshape([1 if k in axes else n for k, n in enumerate(x.shape)])
@@ -219,21 +198,21 @@ def symbolic_logsumexp(a: Any, axis: Any = None, b: Any = None, keepdims: bool =
 
 
 def symbolic_log_softmax(x: Any, axis: Any = None) -> Any:
-    d = x - symbolic_max(lift(graph_of(x), x), axis)  # largest first, or a large offset loses the logarithm
+    d = x - symbolic_max(lifted(x)[0], axis)  # largest first, or a large offset loses the logarithm
     return d - np.log(symbolic_sum(np.exp(d), axis, keepdims=True))
 
 
 def symbolic_softmax(x: Any, axis: Any = None) -> Any:
-    e = np.exp(x - symbolic_max(lift(graph_of(x), x), axis))
+    e = np.exp(x - symbolic_max(lifted(x)[0], axis))
     return e / symbolic_sum(e, axis, keepdims=True)
 
 
 def symbolic_polygamma(n: Any, x: Any) -> Sym:
-    g = graph_of(n, x)
-    order = lift(g, n).constant()
+    n, x = lifted(n, x)
+    order = n.constant()
     if order is None or order.ndim or order != int(order) or order < 0:
         raise KernelError("scipy.special.polygamma(n, x) in a kernel: n must be one whole number known while tracing")
-    return apply_operation(g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
+    return apply_operation(x.g, sp.polygamma, (int(order), x)) if order else sp.digamma(x)
 
 
 FOREIGN.update({f: for_traced(f, ours) for f, ours in (

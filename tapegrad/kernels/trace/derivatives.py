@@ -9,7 +9,6 @@ differentiate it again.
 A loop in such a function carries a further tangent for each differentiated number. It always runs in forward
 mode."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -21,33 +20,24 @@ from ..._transforms.call import user_name
 from ..._transforms.transforms import Transform
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
-from .symbolic import Sym, as_real_symbol, lift
+from .symbolic import Sym, as_real_symbol, leaf_nodes, leaf_of_nodes, lift
 
 
 class MarkedArgument:
     """One argument: the `nodes` of its numbers or blocks, and the marks in their places."""
 
     def __init__(self, g: Any, x: Sym, number: int):
-        self.g, self.shape = g, x.shape
-        if g.limits.large(x.size):
-            self.nodes = [g.pack(x.ids)]
-            self.marks = [g.raw("mark", self.nodes[0], shape=g.shape[self.nodes[0]], meta=number)]
-        else:
-            self.nodes = [int(i) for i in x.nodes.ravel()]
-            self.marks = [g.raw("mark", i, shape=(), meta=(number, k)) for k, i in enumerate(self.nodes)]
+        self.g, self.shape, self.size, self.block = g, x.shape, x.size, g.limits.large(x.size)
+        self.nodes = self.like(x)
+        self.marks = [g.raw("mark", i, shape=g.shape[i], meta=(number, k)) for k, i in enumerate(self.nodes)]
 
     def array(self, nodes: list[int]) -> Sym:
         """Return the array of these nodes, one for each mark."""
-        g = self.g
-        if self.marks and g.shape[self.marks[0]]:
-            return Sym(g, g.names(nodes[0], g.shape[self.marks[0]]))
-        return Sym(g, np.array(nodes, np.int64).reshape(self.shape))
+        return leaf_of_nodes(self.g, nodes, self.shape, self.block)
 
     def like(self, x: Sym) -> list[int]:
         """Return the numbers of an array of this shape, as nodes for the marks."""
-        if self.marks and self.g.shape[self.marks[0]]:
-            return [self.g.pack(x.ids)]
-        return [int(i) for i in x.nodes.ravel()]
+        return leaf_nodes(x, self.block)
 
 
 class TracedRun:
@@ -94,7 +84,7 @@ class TracedRun:
         """Return unit tangents of the marks, one for each differentiated number."""
         made = []
         for k, m in enumerate(self.all):
-            for e in np.eye(int(np.prod(m.shape))):
+            for e in np.eye(m.size):
                 parts = [e.reshape(m.shape) if j == k else np.zeros(other.shape) for j, other in enumerate(self.all)]
                 made.append(self.way([other.like(lift(self.g, x)) for other, x in zip(self.all, parts, strict=True)]))
         return made
@@ -128,7 +118,7 @@ class TracedRun:
         """Return a leaf of f's result without marks."""
         if not isinstance(x, Sym):
             return x
-        return Sym(self.g, np.array(self.plain([int(i) for i in x.nodes.ravel()]), np.int64).reshape(x.shape))
+        return leaf_of_nodes(self.g, self.plain(x.node_list), x.shape)
 
     def value(self) -> Any:
         return tree_map(self.unmarked, self.out)
@@ -152,11 +142,14 @@ class TracedRun:
     def summed(self, seeds: list[tuple[int, int]]) -> list[Sym]:
         """Return the same gradient from tangents in all directions."""
         g, slopes = self.g, []
-        for t in self.units:
+        for t in self.units or ():
             tangents(g, [o for o, _ in seeds], t)
-            slopes.append(functools.reduce(lambda total, pair, t=t: g.add(total, g.mul(pair[1], t[pair[0]])), seeds, g.zero))
+            slope = g.zero
+            for o, bar in seeds:
+                slope = g.add(slope, g.mul(bar, t[o]))
+            slopes.append(slope)
         rest = iter(self.plain(slopes))
-        return [Sym(g, np.array([next(rest) for _ in range(int(np.prod(m.shape)))], np.int64).reshape(m.shape)) for m in self.all]
+        return [leaf_of_nodes(g, [next(rest) for _ in range(m.size)], m.shape) for m in self.all]
 
     def pushed(self, t: dict) -> Any:
         """Return the tangent of f's result for the tangents t of the marks."""
@@ -166,9 +159,8 @@ class TracedRun:
             y = self.numbers(x)
             if y is None:
                 return None
-            nodes = [int(i) for i in y.nodes.ravel()]
-            tangents(g, nodes, t)
-            return Sym(g, np.array(self.plain([t[i] for i in nodes]), np.int64).reshape(y.shape))
+            tangents(g, y.node_list, t)
+            return leaf_of_nodes(g, self.plain([t[i] for i in y.node_list]), y.shape)
 
         return tree_map(leaf, self.out)
 
@@ -277,7 +269,7 @@ class Derivatives:
                     c = lift(r.g, c)
                     if c.shape != y.shape:
                         raise ShapeError(f"pullback: the cotangent has shape {c.shape}, the value has shape {y.shape}")
-                    seeds += zip([int(i) for i in y.nodes.ravel()], [int(i) for i in as_real_symbol(c).nodes.ravel()], strict=True)
+                    seeds += zip(y.node_list, as_real_symbol(c).node_list, strict=True)
             return r.as_arguments(r.pulled(seeds))
 
         return r.value(), pullback
@@ -302,7 +294,7 @@ class Derivatives:
         def ours(*args: Any, **kwargs: Any) -> Any:
             r = self.run("jacobian", f, argnums, args, kwargs)
             outputs = [r.numbers(y) for y in leaves(r.out)]
-            n_in, n_out = sum(int(np.prod(m.shape)) for m in r.all), sum(y.size for y in outputs if y is not None)
+            n_in, n_out = sum(m.size for m in r.all), sum(y.size for y in outputs if y is not None)
             by_columns = mode == "forward" or (mode == "auto" and n_in < n_out)
             blocks = iter(forward_columns(r) if by_columns else reverse_rows(r, outputs))
             return tree_map(lambda y: None if y is None else r.as_arguments(next(blocks)), r.out)
@@ -330,7 +322,7 @@ def reverse_rows(r: TracedRun, outputs: list) -> list:
     made = []
     for y in outputs:
         if y is not None:
-            swept = [r.pulled([(int(i), r.g.one)]) for i in y.nodes.ravel()]
+            swept = [r.pulled([(i, r.g.one)]) for i in y.node_list]
             made.append([stacked_blocks(r, [s[k] for s in swept], y.shape + m.shape) for k, m in enumerate(r.all)])
     return made
 
@@ -341,7 +333,7 @@ def forward_columns(r: TracedRun) -> list:
     found: list = []
     ways = iter(r.unit_ways() if r.units is None else r.units)
     for m in r.all:
-        found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(int(np.prod(m.shape)))])
+        found.append([[x for x in leaves(r.pushed(next(ways))) if x is not None] for _ in range(m.size)])
     made: list[Any] = []
     for n, y in enumerate([y for y in [r.numbers(x) for x in leaves(r.out)] if y is not None]):
         made.append([])

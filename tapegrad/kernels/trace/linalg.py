@@ -11,14 +11,13 @@ import scipy.linalg
 
 from ..graph.lengths import length_node
 from .array_functions import symbolic_sum
-from .symbolic import COMPOSED, Sym, as_real_symbol, graph_of, implements_symbolic, large, lift, symbolic_where
+from .symbolic import COMPOSED, Sym, as_real_symbol, graph_of, implements_symbolic, large, lift, lifted, symbolic_where
 
 
 @implements_symbolic(np.linalg.cholesky)
 def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
-    g = graph_of(a)
-    a = lift(g, a)
-    n = len(a)
+    (a,) = lifted(a)
+    g, n = a.g, len(a)
     if g.limits.large(a.size):
         L = Sym(g, g.names(g.cholesky(g.pack(a.ids)), a.shape))
         return L.T if upper else L
@@ -32,8 +31,8 @@ def symbolic_cholesky(a: Any, upper: bool = False) -> Sym:
 
 
 def symbolic_solve_triangular(a: Any, b: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> Sym:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
+    a, b = lifted(a, b)
+    g = a.g
     transpose = trans in (1, "T", 2, "C")
     if g.limits.large(a.size) or large(g, b.ids):
         right = b.reshape(-1, 1) if b.ndim == 1 else b
@@ -70,9 +69,8 @@ def _eliminated(a: Sym, b: Sym) -> tuple[Sym, Sym, Sym]:
 
 @implements_symbolic(np.linalg.solve)
 def symbolic_solve(a: Any, b: Any) -> Sym:
-    g = graph_of(a, b)
-    a, b = lift(g, a), lift(g, b)
-    n = len(a)
+    a, b = lifted(a, b)
+    g, n = a.g, len(a)
     if n == 1:
         return b / a[0, 0]
     if n == 2:
@@ -136,7 +134,7 @@ def symbolic_slogdet(a: Any) -> Any:
 
 @implements_symbolic(np.linalg.norm)
 def symbolic_norm(x: Any) -> Sym:
-    x = as_real_symbol(lift(graph_of(x), x)).reshape(-1)
+    x = as_real_symbol(*lifted(x)).reshape(-1)
     return Sym(x.g, length_node(x.g, *([x.g.pack(x.ids)] if x.size and large(x.g, x.ids) else x.nodes.tolist())))
 
 

@@ -60,7 +60,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     array([3.375, 8.   ])
     """
     t = OPEN.tracer
-    known = n.constant() if isinstance(n, Sym) else n
+    known: Any = n.constant() if isinstance(n, Sym) else n
     if known is not None and max_steps is not None and known > max_steps:
         raise ArgumentError(f"loop: n = {known} is above max_steps = {max_steps}")
     if t is None or (known is not None and int(known) <= (SHORT if len(t.regions) == 1 else SHORT_INSIDE)):
@@ -69,7 +69,7 @@ def loop(n: Any, body: Callable, carry: Any, max_steps: int | None = None) -> An
     steps = as_real_symbol(lift(g, n))
     if steps.size != 1:
         raise KernelError("loop(n, body, carry): n must be one number for each sample")
-    node = g.node("floor", int(steps.nodes.ravel()[0]))  # int(n) steps, as in plain Python
+    node = g.node("floor", steps.node_list[0])  # int(n) steps, as in plain Python
     if known is not None:
         forget = t.attempt()
         try:
@@ -169,8 +169,8 @@ class LoopRequest:
         given = lambda: self.build([made.carry[kept.index(k)] for k in leader])
         with t.step(made.id) as region:
             condition, counter = g.bool(True), g.input("i", made.id, 0)
-            if self.cond is not None:
-                condition = contribution_bool(g, t.twice(lambda: self.cond(given()), self.of))
+            if (cond := self.cond) is not None:
+                condition = contribution_bool(g, t.twice(lambda: cond(given()), self.of))
             region.going = self.going(g, condition, counter, gate)[1]
             after = flatten_nodes(g, t.twice(lambda: self.body(counter, given()), self.of))[0]
             t.varying([condition, *after])
@@ -228,4 +228,4 @@ def contribution_bool(g: Graph, x: Any) -> int:
     x = lift(g, x)
     if x.size != 1:
         raise KernelError("the condition of while_loop must be one value for each sample")
-    return int(truth(x).nodes.ravel()[0])
+    return truth(x).node_list[0]

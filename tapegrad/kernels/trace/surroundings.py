@@ -3,7 +3,6 @@
 The function's code runs unchanged; only its globals and closure differ. Functions of the user that it calls
 are rebuilt when they are first looked up. Captured numbers and arrays are constants of the kernel."""
 
-import contextlib
 import functools
 import math
 import operator
@@ -19,13 +18,13 @@ import scipy.linalg
 import scipy.special
 
 from ... import stats
-from ..._capture import is_foreign
-from ..._capture.builtin import ModuleGlobals
-from ..._capture.dependencies import UNSEEN, words
-from ..._capture.kinds import slots_of
-from ..._capture.objects import parts_of
+from ..._capture import ModuleGlobals, Shadow, is_foreign
+from ..._capture.kinds import is_user_class
+from ..._capture.objects import kind_of
+from ..._core.arrays import IMMUTABLE, is_array
 from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
+from ..._core.variable import Variable
 from ..graph.nodes import Graph
 from .array_functions import symbolic_astype, symbolic_full
 from .captured import CapturedState
@@ -45,6 +44,7 @@ MATH = {
 }  # fmt: skip
 
 
+DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
 CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
 
 
@@ -79,20 +79,22 @@ class Float64(np.float64, metaclass=Float64Type):
     pass
 
 
-class Rebuilder:
-    """Rebuilds functions for one trace into the graph `g`."""
+class Rebuilder(Shadow):
+    """The shadow of what the functions of one trace into the graph `g` capture: its arrays are constants, and
+    nothing is handed back."""
 
     def __init__(self, g: Graph):
-        self.g, self.captured = g, CapturedState()
-        self.seen: dict[Any, Any] = {}
-        self.hold: list[Any] = []
+        super().__init__(None, [])
+        self.begin()
+        self.g, self.captured_state = g, CapturedState()
+        self.inside = False  # of an object?  There a `Const` stays one.
         self.numpy = ModuleOverlay(np, self._creation())
         self.math = ModuleOverlay(math, {n: self._of_math(n) for n in dir(math) if callable(getattr(math, n))})
         self.numpy.own["random"] = RandomStandIn()
         self.modules = {np: self.numpy, math: self.math, scipy: ModuleOverlay(scipy, {"stats": Densities()}), np.random: RandomStandIn()}
         self.modules[random] = RandomStandIn()
         for m in (scipy.linalg, scipy.special):
-            self.modules[m] = ModuleOverlay(m, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(m, f.__name__, None) is f})
+            self.modules[m] = overlay(m)
 
     def _creation(self) -> dict:
         g = self.g
@@ -138,71 +140,51 @@ class Rebuilder:
     def __call__(self, x: Any) -> Any:
         """Return the stand-in for x inside the kernel function."""
         x = counterpart(x)
-        kind = type(x)
+        kind: Any = type(x)
+        if kind in IMMUTABLE or is_array(x) or isinstance(x, (Sym, Variable)):
+            return x
         if isinstance(x, types.ModuleType):
-            return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x, x)
+            return Densities() if x.__name__ == "scipy.stats" else self.modules.get(x) or (x if is_foreign(x.__name__) else self.module(x))
         if kind.__module__.startswith("scipy.stats"):
             return density(x)
-        if isinstance(x, (np.random.Generator, np.random.RandomState, random.Random)):
+        if isinstance(x, DRAWN):
             return RandomStandIn()
-        if kind is types.BuiltinFunctionType and getattr(math, x.__name__, None) is x:
-            return getattr(self.math, x.__name__)
+        name: Any = getattr(x, "__name__", None)
+        if kind is types.BuiltinFunctionType and getattr(math, name, None) is x:
+            return getattr(self.math, name)
         if kind is Const:
-            return self(x.value)
+            return x if self.inside else self(x.value)
         try:
             if x in FOREIGN:
                 return FOREIGN[x]
         except (TypeError, ValueError):  # unhashable
             pass
-        if getattr(x, "__module__", None) == "numpy" and self.numpy.own.get(getattr(x, "__name__", "")) and getattr(np, x.__name__) is x:
-            return self.numpy.own[x.__name__]
-        if kind is types.FunctionType and (not is_foreign(x.__module__) or "users" in x.__dict__):
-            return self.function(x)
-        if kind is types.MethodType and not is_foreign(x.__func__.__module__):
-            return types.MethodType(self.function(x.__func__), x.__self__)
-        if hasattr(x, "py_func") and isinstance(x.py_func, types.FunctionType):
-            return self.function(x.py_func)
-        if kind is functools.partial:
-            return functools.partial(self(x.func), *x.args, **x.keywords)
-        call = vars(kind).get("__call__")
-        if isinstance(call, types.FunctionType) and not is_foreign(kind.__module__):
-            return self.caller(x, self.function(call))
-        return x
-
-    def caller(self, x: Any, call: types.FunctionType) -> Any:
-        """Return an object like x whose call is `call`."""
-        kind = type(x)
-        if type(kind) is not type or any("__init_subclass__" in vars(c) for c in kind.__mro__[:-1]) or not hasattr(x, "__dict__"):
-            return types.MethodType(call, x)
-        new = object.__new__(type(kind.__name__, (kind,), {"__call__": call, "__module__": kind.__module__}))
-        new.__dict__ = x.__dict__
-        for slot in slots_of(kind).values():
-            with contextlib.suppress(AttributeError):
-                slot.__set__(new, slot.__get__(x))
+        if getattr(x, "__module__", None) == "numpy" and name in self.numpy.own and getattr(np, name) is x:
+            return self.numpy.own[name]
+        if isinstance(getattr(x, "py_func", None), types.FunctionType):
+            return self(x.py_func)
+        users = is_user_class(x if isinstance(x, type) else kind)
+        if not users and kind is not types.FunctionType and kind_of(x) is None:
+            return x
+        before, self.inside = self.inside, kind is not types.FunctionType
+        new = super().__call__(x)
+        self.inside = before
         return new
 
     def function(self, f: types.FunctionType) -> types.FunctionType:
-        found = self.seen.get(id(f))
-        if found is not None:
-            return found
-        if type(f.__globals__) is ModuleGlobals and f.__globals__.shadow is self:
+        space = f.__globals__
+        if (is_foreign(f.__module__) and "users" not in f.__dict__) or (type(space) is ModuleGlobals and space.shadow is self):
             return f
-        cells = None
-        if f.__closure__ is not None:
-            cells = tuple([types.CellType() for _ in f.__closure__])
-        new = types.FunctionType(f.__code__, ModuleGlobals(f.__globals__, self), f.__name__, f.__defaults__, cells)
-        new.__kwdefaults__ = f.__kwdefaults__
-        new.__dict__.update(f.__dict__)
-        self.seen[id(f)] = new
-        self.hold.append(f)
-        for ours, theirs in zip(cells or (), f.__closure__ or (), strict=True):
-            for value in parts_of(theirs):
-                ours.cell_contents = self(value)
-        if f.__defaults__:
-            new.__defaults__ = tuple([self(d) for d in f.__defaults__])
-        if not UNSEEN.isdisjoint(words(f.__code__)):
-            new.__globals__.fill()
-        return new
+        return self.rebuilt(f, self.globals_of(space))
+
+    def method(self, m: Any) -> Any:
+        return m if isinstance(m.__self__, DRAWN) else super().method(m)  # (the trace notices draws)
+
+    def globals_of(self, space: dict) -> dict:
+        return self.own_globals(space)
+
+    def noted(self, x: Any) -> None:
+        """(A kernel compares by itself what its functions capture.)"""
 
 
 def rebuilt_with(f: Any, users: Any = None) -> types.FunctionType:
@@ -247,8 +229,14 @@ class ModuleOverlay:
             return self.own[name]
         value = getattr(self.module, name)
         if isinstance(value, types.ModuleType) and value.__name__ in ("scipy.linalg", "scipy.special"):
-            return ModuleOverlay(value, {f.__name__: ours for f, ours in FOREIGN.items() if getattr(value, f.__name__, None) is f})
+            return overlay(value)
         return value
+
+
+def overlay(m: Any) -> ModuleOverlay:
+    """A module whose functions are symbolic where they have a counterpart."""
+    named = [(f.__name__, f, ours) for f, ours in FOREIGN.items() if f is not None]
+    return ModuleOverlay(m, {name: ours for name, f, ours in named if getattr(m, name, None) is f})
 
 
 def origin(f: Any) -> str:

@@ -55,6 +55,7 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     # `isinstance` asks for it; a symbol answers as what it stands for, as a Variable does
     __class__ = property(lambda self: np.ndarray if self.ndim or self.zero_d else np.bool_ if self.is_bool else np.float64)
     nodes = property(lambda self: self.g.nodes_of(self.ids))  # a node for each element, also of blocks
+    node_list = property(lambda self: self.nodes.ravel().tolist())
     shape = property(lambda self: self.ids.shape)
     ndim = property(lambda self: self.ids.ndim)
     size = property(lambda self: self.ids.size)
@@ -83,25 +84,18 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
     def copy(self, order: str = "C") -> "Sym":
         return Sym(self.g, self.ids.copy())
 
-    def __copy__(self):
-        return self.copy()
+    __copy__ = copy
 
     def astype(self, dtype: Any, copy: bool = True) -> "Sym":
         if np.dtype(dtype).kind == "f":
             return as_real_symbol(self)
         raise KernelError(f"a kernel computes with real numbers: astype({np.dtype(dtype)}) cannot be traced")
 
-    def reshape(self, *shape: Any) -> "Sym":
-        return Sym(self.g, self.ids.reshape(*shape))
+    def _as_move(name):
+        return lambda self, *args: Sym(self.g, getattr(self.ids, name)(*args))
 
-    def ravel(self) -> "Sym":
-        return Sym(self.g, self.ids.ravel())
-
-    def flatten(self) -> "Sym":
-        return Sym(self.g, self.ids.flatten())
-
-    def transpose(self, *axes: Any) -> "Sym":
-        return Sym(self.g, self.ids.transpose(*axes))
+    reshape, ravel, flatten, transpose = map(_as_move, ("reshape", "ravel", "flatten", "transpose"))
+    del _as_move
 
     def _as_function(name):
         f = getattr(np, name)
@@ -134,8 +128,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _chosen(self, keys: tuple) -> "Sym":
         """Return x[i] with i known at run time, by a chain of selects over the axis; nan out of range."""
-        at, axis = _symbolic_axis(self, keys)
-        x, n, out = as_real_symbol(self), self.shape[axis], np.nan
+        at = _symbolic_axis(keys)
+        x, n, out = as_real_symbol(self), self.shape[at], np.nan
         i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         for k in range(n):
             out = symbolic_where(equal(i, k), Sym(self.g, x.ids[keys[:at] + (k,) + keys[at + 1 :]]), out)
@@ -147,8 +141,8 @@ class Sym(np.lib.mixins.NDArrayOperatorsMixin):
         if not any(isinstance(k, Sym) for k in keys):
             self.ids[keys] = self._as_member(value).ids
             return
-        at, axis = _symbolic_axis(self, keys)
-        n = self.shape[axis]
+        at = _symbolic_axis(keys)
+        n = self.shape[at]
         i = symbolic_where(keys[at] < 0, keys[at] + n, keys[at])
         value, lost = self._as_member(value), False
         if not self.is_bool:  # out of range the array becomes nan, as the written value is lost
@@ -342,8 +336,7 @@ class Operation:
         self.inside = (*inside, prim)
         self.n = prim.scalar[1] if isinstance(prim.scalar, tuple) else self.inputs
         self.logical = (0,) if prim.scalar == "select" else ()  # the boolean inputs
-        self._partials: dict = {}
-        self._pulls: dict = {}
+        self.partial, self.pull = functools.cache(self._partial), functools.cache(self._pull)
         self._gated: dict = {}  # input -> does its rule use a gated product?
 
     def value(self, *c: float) -> Any:
@@ -371,19 +364,13 @@ class Operation:
         """Return the number of instructions that the expansion adds."""
         return 0 if self.form is None else len(self.form.steps) - 1
 
-    def partial(self, k: int) -> Recipe:
+    def _partial(self, k: int) -> Recipe:
         """Return the derivative with respect to input k as a function of (node, *inputs)."""
-        found = self._partials.get(k)
-        if found is None:
-            found = self._partials[k] = Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
-        return found
+        return Recipe(lambda g, *x: self._pulled(g, k, g.one, *x), 1 + self.n, self._after(1))
 
-    def pull(self, k: int) -> Recipe:
+    def _pull(self, k: int) -> Recipe:
         """Return the pullback to input k as a function of (cotangent, node, *inputs)."""
-        found = self._pulls.get(k)
-        if found is None:
-            found = self._pulls[k] = Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
-        return found
+        return Recipe(lambda g, *x: self._pulled(g, k, *x), 2 + self.n, self._after(2))
 
     def _after(self, n: int) -> tuple:
         return tuple([n + k for k in self.logical])
@@ -445,11 +432,11 @@ def constant_index(k: Any) -> Any:
     return k
 
 
-def _symbolic_axis(x: Sym, keys: tuple) -> tuple[int, int]:
+def _symbolic_axis(keys: tuple) -> int:
     at = [n for n, k in enumerate(keys) if isinstance(k, Sym)]
     if len(at) > 1 or any(k is Ellipsis or k is None for k in keys):
         raise KernelError("one run-time index at a time: write x[i][j]")
-    return at[0], at[0]
+    return at[0]
 
 
 def constants(g: Graph, value: Any) -> np.ndarray:
@@ -475,6 +462,22 @@ def lift(g: Graph, value: Any) -> Sym:
     if isinstance(value, (list, tuple)) and any(isinstance(e, (Sym, list, tuple)) for e in value):
         return Sym(g, np.array([x.ids for x in with_one_dtype([lift(g, e) for e in value])], dtype=np.int64))
     return Sym(g, constants(g, value))
+
+
+def lifted(*x: Any) -> list[Sym]:
+    """Convert values to symbols of the graph that one of them has."""
+    g = graph_of(*x)
+    return [lift(g, v) for v in x]
+
+
+def leaf_nodes(x: Sym, block: bool) -> list[int]:
+    """Return the nodes of an array: one block, or a node for each element."""
+    return [x.g.pack(x.ids)] if block else x.node_list
+
+
+def leaf_of_nodes(g: Graph, nodes: list[int], shape: tuple, block: bool = False) -> Sym:
+    """Return the array of this shape with such nodes."""
+    return Sym(g, g.names(nodes[0], shape) if block else np.array(nodes, np.int64).reshape(shape))
 
 
 def with_one_dtype(x: list) -> list:
@@ -519,17 +522,12 @@ def operand_node(g: Graph, ids: np.ndarray) -> int:
     return first if first < ELEMENT and (ids == first).all() else g.pack(ids)
 
 
-def blockwise(g: Graph, op: str, *ids: np.ndarray) -> Sym:
-    """Apply an elementwise operation to whole blocks."""
-    return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in ids]), ids[0].shape))
-
-
 def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
     x = [lift(g, v) for v in x]
-    x = [truth(v) if op in LOGIC else as_real_symbol(v) for v in x]
+    x = [truth(v) if op in LOGIC or (op == "select" and k == 0) else as_real_symbol(v) for k, v in enumerate(x)]
     arrays = np.broadcast_arrays(*[v.ids for v in x]) if len(x) > 1 else [x[0].ids]
     if large(g, *arrays):
-        return blockwise(g, op, *arrays)
+        return Sym(g, g.names(g.node(op, *[operand_node(g, a) for a in arrays]), arrays[0].shape))
     arrays = [g.nodes_of(a) for a in arrays]
     out = np.empty(arrays[0].shape, np.int64)
     square = op == "mul" and out.ndim == 2 and out.shape[0] == out.shape[1]
@@ -545,21 +543,11 @@ def broadcast_instruction(g: Graph, op: str, *x: Any) -> Sym:
 
 
 def symbolic_where(c: Any, a: Any, b: Any) -> Any:
-    g = graph_of(c, a, b)
-    c, a, b = lift(g, c), lift(g, a), lift(g, b)
-    c, (a, b) = truth(c), with_one_dtype([a, b])
-    if a.is_bool:
-        return broadcast_instruction(
-            g, "or", broadcast_instruction(g, "and", c, a), broadcast_instruction(g, "and", broadcast_instruction(g, "not", c), b)
-        )
-    cs, xs, ys = np.broadcast_arrays(c.ids, a.ids, b.ids)
-    if large(g, cs, xs, ys):
-        return blockwise(g, "select", cs, xs, ys)
-    cs, xs, ys = g.nodes_of(cs), g.nodes_of(xs), g.nodes_of(ys)
-    out = np.empty(cs.shape, np.int64)
-    for k in np.ndindex(cs.shape):
-        out[k] = g.select(int(cs[k]), int(xs[k]), int(ys[k]))
-    return Sym(g, out)
+    c, a, b = lifted(c, a, b)
+    if not with_one_dtype([a, b])[0].is_bool:
+        return broadcast_instruction(c.g, "select", c, a, b)
+    both = [broadcast_instruction(c.g, "and", *pair) for pair in ((c, a), (broadcast_instruction(c.g, "not", c), b))]
+    return broadcast_instruction(c.g, "or", *both)
 
 
 def equal(a: Any, b: Any) -> Sym:

@@ -26,7 +26,7 @@ from ..graph.program import KernelProgram, ProgramLoop
 from .captured import UnstableTrace
 from .derivatives import Derivatives
 from .surroundings import Rebuilder, line_of, origin
-from .symbolic import Sym, as_real_symbol, lift
+from .symbolic import Sym, as_real_symbol, leaf_nodes, leaf_of_nodes, lift
 
 
 @dataclass
@@ -46,7 +46,7 @@ class Tracer:
     def __init__(self, limits: Limits = LIMITS, budget: float = math.inf) -> None:
         self.g = Graph(limits, budget)
         self.rebuild, self.derivatives = Rebuilder(self.g), Derivatives(self)
-        self.g.captured = self.rebuild.captured
+        self.g.captured = self.rebuild.captured_state
         self.regions = [Region(0, self.g.bool(True))]  # the last one is being traced
         self.hoists = True  # loop-invariant inner loops are moved out
         self.repeats = False  # is a trace being repeated?
@@ -111,7 +111,7 @@ class Tracer:
             self.repeats = False
         if not same_node_trees(g, first, found):
             g.captured.refuse_draws(origin(f))
-            self.varying([int(i) for x in leaves(first) if isinstance(x, Sym) for i in x.nodes.ravel()])
+            self.varying([i for x in leaves(first) if isinstance(x, Sym) for i in x.node_list])
             raise (KernelError if g.captured.is_steady() else UnstableTrace)(
                 f"{origin(f)} gives something else when it runs again: it changes what it reads itself (a counter, an attribute, an "
                 "iterator, an array made outside of it). A kernel runs it once, for all samples and steps: pass such state as an argument, "
@@ -121,7 +121,7 @@ class Tracer:
 
     def run(self, f: Callable, *args: Any) -> Any:
         """Trace f(*args); f gets copies, which it may write."""
-        self.rebuild.captured.root(f)
+        self.rebuild.captured_state.root(f)
         self.g.refusal = None
         try:
             with changed(tracer=self, inside=self.derivatives):
@@ -147,7 +147,7 @@ class Tracer:
         if kind == "th" and g.limits.large(n):
             g.wide[first] = g.input(kind, loop, first, shape)
             return self.sym(g.names(g.wide[first]))
-        return self.sym(np.array([g.input(kind, loop, first + k) for k in range(n)], np.int64).reshape(shape))
+        return leaf_of_nodes(g, [g.input(kind, loop, first + k) for k in range(n)], shape)
 
 
 def writable_argument(x: Any) -> Any:
@@ -238,15 +238,13 @@ def flatten_nodes(g: Graph, tree: Any) -> tuple[list[int], Any]:
     for x in found:
         block = g.limits.large(x.size, some)
         places.append((len(nodes), x.shape, block))
-        nodes.extend([g.pack(x.ids)] if block else [int(i) for i in x.nodes.ravel()])
+        nodes.extend(leaf_nodes(x, block))
 
     def build(ids, s=shape):
         if isinstance(s[1], list):
             return rebuilt(s[0], [build(ids, m) for m in s[1]])
         first, dims, block = places[s[0]]
-        if block:
-            return Sym(g, g.names(ids[first], dims))
-        return Sym(g, np.array(ids[first : first + element_total(dims)], np.int64).reshape(dims))
+        return leaf_of_nodes(g, ids[first : first + (1 if block else element_total(dims))], dims, block)
 
     return nodes, build
 
@@ -260,11 +258,11 @@ def contribution(g: Graph, x: Any, f: Any) -> int:
     x = as_real_symbol(lift(g, x))
     if x.size != 1:
         raise KernelError(f"{origin(f)} must return one number for each datum, and returned shape {x.shape}; use np.sum")
-    return int(x.nodes.ravel()[0])
+    return x.node_list[0]
 
 
 def handed_out(g: Graph, x: Any) -> list[int]:
-    return [int(i) for i in as_real_symbol(lift(g, x)).nodes.ravel()]
+    return as_real_symbol(lift(g, x)).node_list
 
 
 def datum(t: Tracer, loop: int, rows: int) -> Sym:
@@ -279,9 +277,9 @@ def gate_missing(t: Tracer, loop: int, rows: int) -> tuple[int, Sym]:
 
     Results from a replacement are not used, but a nan there would reach derivatives as 0 * nan."""
     g, y = t.g, datum(t, loop, rows)
-    absent = [g.isnan(int(i)) for i in y.ids.ravel()]
-    filled = [g.select(a, g.const(STAND_IN), int(i)) for a, i in zip(absent, y.ids.ravel(), strict=True)]
-    return functools.reduce(g.either, absent, g.bool(False)), t.sym(np.array(filled, np.int64).reshape(y.ids.shape))
+    absent = [g.isnan(i) for i in y.node_list]
+    filled = [g.select(a, g.const(STAND_IN), i) for a, i in zip(absent, y.node_list, strict=True)]
+    return functools.reduce(g.either, absent, g.bool(False)), leaf_of_nodes(g, filled, y.shape)
 
 
 def shortest(trace: Callable) -> Callable:
@@ -492,7 +490,7 @@ def trace_map(t: Tracer, f: Callable, shapes: list[tuple], place: list[int]) -> 
         if is_node(x):
             return rebuilt(x, [note(m) for m in children(x)])
         x = as_real_symbol(lift(t.g, x))
-        shape.append((x.shape, [t.g.pack(x.ids)] if t.g.limits.large(x.size) else [int(i) for i in x.nodes.ravel()]))
+        shape.append((x.shape, leaf_nodes(x, t.g.limits.large(x.size))))
         return len(shape) - 1
 
     tree = note(out)

@@ -188,7 +188,7 @@ class SelectedElements(np.lib.mixins.NDArrayOperatorsMixin):
         if f is np.mean:
             count = np.sum(np.broadcast_to(mask, shape(self.full)), axis=axes)
             return self.reduced(np.sum, axis) / count
-        none = NONE[f]
+        none: float | None = NONE[f]
         if none is None:
             none = -np.inf if f in (np.max, np.amax) else np.inf
             # NumPy raises if no element is selected

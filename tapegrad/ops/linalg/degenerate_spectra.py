@@ -29,7 +29,7 @@ import numpy as np
 
 from ..._core.arrays import xp_of
 from ..._core.forward import Dual
-from ..._core.primitive import EndedTrace, layout_of, live, primal_of, values_of
+from ..._core.primitive import TransparentTrace, layout_of, live, primal_of, values_of
 from ..._core.reverse import Tape
 from ..._core.variable import Variable, View, variable
 from ..declare import ndim, primitive, rules
@@ -46,12 +46,11 @@ class EmptyRecords(list):
         pass
 
 
-class SplittingTrace(Dual, EndedTrace):
+class SplittingTrace(Dual, TransparentTrace):
     """Forward mode in eta, below every transform. As with an ended transform, results are read without
     eta."""
 
     __slots__ = ()
-    over = False
 
     def apply(self, prim, args, params):
         if prim is quotient.prim:
@@ -64,12 +63,11 @@ class SplittingTrace(Dual, EndedTrace):
         return Dual.apply(self, prim, args, params)
 
 
-class GaugeTrace(Dual, EndedTrace):
+class GaugeTrace(Dual, TransparentTrace):
     """Forward mode in eps, a rotation of the vectors of equal eigenvalues, below every transform and
     below eta."""
 
     __slots__ = ()
-    over = False
 
     def apply(self, prim, args, params):
         if prim is steady.prim:

@@ -171,7 +171,7 @@ def special_function(f: Any, *partials: Callable | str, body: Callable | None = 
     """Declare scipy.special's f. `body`: the function that computes it, if not f itself. `name`: for an f
     that is not in SciPy."""
     n = len(partials)
-    name = name or name_in(scipy.special, f)
+    name = str(name or name_in(scipy.special, f))
     run = BODIES[n](library_function(f) if body is None else of_arrays(name, body))
     run.__name__ = run.__qualname__ = name
     entry = primitive(*(() if f is None else (f,)))(run)

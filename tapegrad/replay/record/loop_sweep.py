@@ -18,7 +18,7 @@ import numpy as np
 from numpy import ndarray
 
 from ..._core.arrays import copy_with_layout, is_array, is_scalar, same_bits
-from ..._core.primitive import ADD_AT, ASSIGN, READ, Primitive
+from ..._core.primitive import ADD_AT, ASSIGN, READ, EndedTrace, Primitive
 from ..._core.reverse import PART as ONE_OF_SEVERAL
 from ..._core.reverse import REGION, AdaptedRule, RecordMark, ShapeStandIn, primitive_of
 from ..._core.variable import HANDLES
@@ -434,7 +434,7 @@ def put_more(at: Any, x: Any, y: Any) -> Any:
 def sweep(below: Any, records: list, G: list, owned: set, top: int, run: Callable) -> None:
     """All of a tape over the recording `below`, from the record `top` on."""
     simple = top < SWEEP_RECORDS or FORM_SHARE * sum([type(record[2]) is RecordMark for record in records]) < top
-    if not (simple or below.over or below.same or below.weak):
+    if not (simple or isinstance(below, EndedTrace) or below.same or below.weak):
         base = len(below.known)
         for start, period, trips in repeated_runs(record_codes(records[: top + 1])):
             stop = start + period * trips

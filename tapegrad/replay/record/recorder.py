@@ -123,6 +123,7 @@ class Record(Trace):
         self.looks: list = []
         self.guards: dict = {}
         self.asked = 0  # how often values were asked for
+        self.pulled = False  # was a tape over it swept?
         self.adopted: list = []  # (handle, its array, number of the input)
         self.written: list = []
         self.constants = frozenset(map(id, constants))

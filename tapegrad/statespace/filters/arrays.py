@@ -9,7 +9,7 @@ Invariant: the structure (observed elements, dependence on a diffuse start) is d
 anything is differentiated. The arithmetic never branches on a value."""
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import numpy
@@ -87,13 +87,15 @@ class ForecastResult:
 
 @dataclass
 class Path:
-    """Means and covariances before each observation, and the innovations.
+    """Means and covariances before and after each observation, and the innovations.
 
     An innovation is (step, v, F), with F the variance of one element or a covariance. With a matrix mean (m,
     k), v has a further axis k: see `filters.augmented`."""
 
     mean: list[Any] = field(default_factory=list)
     cov: list[Any] = field(default_factory=list)
+    filtered_mean: list[Any] = field(default_factory=list)
+    filtered_cov: list[Any] = field(default_factory=list)
     innovations: list[tuple[int, Any, Any]] = field(default_factory=list)
 
     def whitened(self) -> list[tuple[numpy.ndarray, Any, Any]]:
@@ -138,16 +140,19 @@ class Moments:
     """The moments of each step.
 
     They are mean (n, m, k) and covariance (n, m, m) of the state before the observation, log det 2 pi F (n,),
-    and the innovations in units of F, (n, p, k), zero where missing. k is 1, and more for a diffuse start."""
+    and the innovations in units of F, (n, p, k), zero where missing. Mean and covariance after the observation
+    are `filtered_mean` and `filtered_cov`. k is 1, and more for a diffuse start."""
 
     mean: Any
     cov: Any
     size: Any
     white: Any
+    filtered_mean: Any
+    filtered_cov: Any
 
     def first(self, steps: int) -> "Moments":
         """Return the first steps."""
-        return Moments(self.mean[:steps], self.cov[:steps], self.size[:steps], self.white[:steps])
+        return Moments(*[getattr(self, x.name)[:steps] for x in fields(self)])
 
     def rows(self, begin: int, end: int) -> Any:
         """Return the innovations of these steps, (N, k)."""
@@ -179,7 +184,8 @@ class ArrayFilter:
         place[place == self.data.count] = rows
         size = np.concatenate([*(size for _, size, _ in found), s.xp.zeros(1)])[step]
         white = np.concatenate([*(white.reshape((-1, k)) for *_, white in found), s.xp.zeros((1, k))])[place]
-        return Moments(np.stack(path.mean).reshape((n, -1, k)), np.stack(path.cov), size, white)
+        means, last = [np.stack(x).reshape((n, -1, k)) for x in (path.mean, path.filtered_mean)], np.stack(path.filtered_cov)
+        return Moments(means[0], np.stack(path.cov), size, white, means[1], (last + np.swapaxes(last, -1, -2)) * 0.5)
 
     def weights(self, L: Any, u: Any, W: Any) -> tuple[Any, Any]:
         """Return r <- u + L' r and N <- W + L' N L of each step, from zeros after the last."""
@@ -213,6 +219,8 @@ def run_recursion(s: ModelMatrices, data: Observations, joseph: bool, a: Any, P:
             y = y if unit is None else y * unit if count == 1 else np.outer(y, unit)
             a, P, v, F = update(a, P, Z, H, y, None, eye) if count == 1 else _update_block(a, P, Z, H, y, eye, t)
             path.innovations.append((t, v, F))
+        path.filtered_mean.append(a)
+        path.filtered_cov.append(P)
         if t + 1 < end:
             a, P = predict(t + 1 if s.predict_first else t, a, P)
     return path
@@ -318,9 +326,9 @@ def _sum_of_terms(v: list[Any], F: list[Any], steps: list[int], count: int) -> A
     total = -0.5 * LOG_2PI * count
     if not v:
         return total
-    v, F = np.stack(v), np.stack(F)
-    require_positive(steps, F)
-    return total - 0.5 * np.sum(np.log(F) + v * v / F)
+    e, spread = np.stack(v), np.stack(F)
+    require_positive(steps, spread)
+    return total - 0.5 * np.sum(np.log(spread) + e * e / spread)
 
 
 def is_known_number(x: Any, number: float) -> bool:
@@ -334,7 +342,7 @@ def scalar_loglik(model: LinearGaussian, data: Observations) -> Any:
     A local level takes 7 operations a step. A diffuse level without a factor is the first observation."""
     field, m = checked_fields(model, data)
     mean, cov, mark = checked_start(model.start, m, data)
-    n, first, unknown = data.steps, model.start.predict_first, mark.any()
+    n, first, unknown = data.steps, model.start.predict_first, bool(mark.any())
     if m > 1 or getattr(field["R"], "shape", (1, 1))[-1] > 1:
         return None
     T, Z, Q, H, c, d = (scalar_series(field[x], n, 1 if x in "cd" else 2) for x in "TZQHcd")

@@ -22,6 +22,7 @@ W, so that number is to be small."""
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import numpy
@@ -126,7 +127,7 @@ def _conditioned(R: numpy.ndarray, least: float) -> Any:
     """Return whether the smallest scaled singular value of R (..., r, r) exceeds this part of the largest."""
     size = numpy.linalg.norm(R, axis=-2, keepdims=True)
     scaled = R / numpy.where(size > 0, size, 1.0)
-    good = numpy.isfinite(scaled).all(axis=(-2, -1))
+    good: Any = numpy.isfinite(scaled).all(axis=(-2, -1))
     found = numpy.linalg.svd(numpy.where(good[..., None, None], scaled, numpy.eye(R.shape[-1])), compute_uv=False)
     return found[..., -1] >= least * found[..., 0]
 
@@ -180,6 +181,12 @@ class DiffuseStart:
         """Return the number of steps after which there are as many rows as elements, if there ever are."""
         return int(self.at[min(self.rank, len(self.at)) - 1, 0]) + 1
 
+    @cached_property
+    def condition(self) -> float:
+        """Return the condition number of the first rows that are as many as the elements."""
+        return condition(self.rows[: self.rank])
+
+    @cached_property
     def independent(self) -> numpy.ndarray:
         """Return the first linearly independent rows, (rank, 2): step and element of each."""
         basis = numpy.zeros((self.rank, self.rank))
@@ -244,7 +251,7 @@ def start_of(s: ModelMatrices, data: Observations, placed: bool = True) -> Diffu
     if known is None or key is None or known[0] != key:
         known = data.start = key, diffuse_estimate(s, data)
     if placed and known[1].centre is None:
-        known = data.start = key, _placed(s, data, known[1])
+        known = data.start = key, _placed(data, known[1])
     return known[1]
 
 
@@ -261,7 +268,7 @@ def diffuse_estimate(s: ModelMatrices, data: Observations) -> DiffuseStart:
     return DiffuseStart(A, r, X @ turned[:, q - r :], at, _dropped(s, data.steps, A[:, r:]), s.names)
 
 
-def _placed(s: ModelMatrices, data: Observations, start: DiffuseStart) -> DiffuseStart:
+def _placed(data: Observations, start: DiffuseStart) -> DiffuseStart:
     """With the constant on delta that brings the first column near the data, and the finite variance that
     these suggest."""
     r, q = start.rank, start.columns.shape[1]

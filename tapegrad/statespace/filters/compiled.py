@@ -17,7 +17,7 @@ from ...kernels.launch import stored
 from .._model import LinearGaussian, ModelMatrices, Observations, call_data, system
 from .arrays import ArrayFilter, FilterResult, ForecastResult, Moments, NotCompiled, first_state, observed_moments, with_noise
 from .augmented import LostDigits, at_estimate, start_of
-from .data_rows import field_vector, kernel_data_rows
+from .data_rows import codes_of_series, field_vector, form_of_codes, kernel_data_rows
 from .diffuse_start import begin_of, loglik_on_arrays, moments_by_kernel
 from .gains import delta_of, filtered
 from .host import brought, on_processor
@@ -29,7 +29,6 @@ from .step_kernel import (
     compile_layout,
     constant_codes,
     field_sizes,
-    kernel_form,
     starts,
     triangle_places,
     weights,
@@ -293,19 +292,10 @@ def _form(s: ModelMatrices, data: Observations, joseph: bool) -> tuple[KernelFor
                     code[s.zeros[name]] = 0
             elif name in "QH":  # a variance is always a number of its own: it may differ at the next call
                 code[host[place] != 0] = OWN
-    if s.varying:
-        codes = numpy.concatenate([_codes_of_series(s, name, data) if name in s.varying else codes[at[name]] for name in LETTERS])
-    else:
-        codes = codes[m + m * m :]
-    return kernel_form(m, p, data.count < data.steps * p, joseph, s.varying, codes.tobytes()), x
-
-
-def _codes_of_series(s: ModelMatrices, name: str, data: Observations) -> numpy.ndarray:
-    x = getattr(s, name)
-    if is_tracked(x):
-        return numpy.full(x[0].size, OWN, numpy.int8)
-    x = seen(x)[: data.steps].reshape(data.steps, -1)
-    return constant_codes(x[0], (x != x[0]).any(axis=0))
+    if not s.varying:
+        return form_of_codes(s, data, joseph, [codes[m + m * m :]]), x
+    series = {name: codes_of_series(s, name, data.steps) for name in s.varying}
+    return form_of_codes(s, data, joseph, [series[name] if name in series else codes[at[name]] for name in LETTERS]), x
 
 
 def _pays(form: KernelForm, use: str, steps: int) -> bool:

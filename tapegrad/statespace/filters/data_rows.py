@@ -5,10 +5,10 @@ from typing import Any
 import numpy
 
 from ... import numpy as np
-from ..._core.primitive import is_tracked
+from ..._core.primitive import is_tracked, seen
 from ..._transforms.tape import value
 from .._model import ModelMatrices, Observations
-from .step_kernel import KernelForm, triangle_places
+from .step_kernel import OWN, KernelForm, constant_codes, kernel_form, triangle_places
 
 
 def field_vector(x: Any, size: int) -> Any:
@@ -28,6 +28,21 @@ def at_steps(s: ModelMatrices, name: str, first: int, steps: int) -> Any:
     return x.reshape((steps - first, -1))
 
 
+def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
+    """Return the codes (`constant_codes`) of a field that varies over time."""
+    x = getattr(s, name)
+    if is_tracked(x):
+        return numpy.full(x[0].size, OWN, numpy.int8)
+    x = seen(x)[:steps].reshape(steps, -1)
+    return constant_codes(x[0], (x != x[0]).any(axis=0))
+
+
+def form_of_codes(s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]) -> KernelForm:
+    """Return the form of a model with these codes of its fields LETTERS."""
+    gaps = data.count < data.steps * data.width
+    return kernel_form(len(s.diffuse), data.width, gaps, joseph, s.varying, numpy.concatenate(codes).tobytes())
+
+
 def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
     """Return the observations after the first steps, one row for each element.
 
@@ -45,7 +60,6 @@ def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, ste
         rows, _ = data_rows(data, steps, form.layout.gaps)
         series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
-    known = data.lines
-    if known is None or known[0] != (steps, form.layout.gaps):
-        known = data.lines = (steps, form.layout.gaps), numpy.stack(data_rows(data, steps, form.layout.gaps)[0])
-    return known[1]
+    if data.lines is None:
+        data.lines = numpy.stack(data_rows(data, 0, form.layout.gaps)[0])
+    return data.lines[:, steps:]

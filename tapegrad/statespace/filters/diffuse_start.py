@@ -4,7 +4,6 @@ If the first observations are as many as the diffuse elements and determine them
 an affine map of the model's numbers (`Constants`). Otherwise the augmented filter (`filters.augmented`) runs
 until it may be collapsed."""
 
-import math
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
 from .._model import LinearGaussian, ModelMatrices, Observations, system
-from .arrays import ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
+from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
 from .data_rows import kernel_data_rows, upper
 from .step_kernel import KernelForm, path_of, triangle_places
@@ -63,12 +62,13 @@ def moments_by_kernel(
     """Return the moments of steps begin to end, from the state before them.
 
     `numbers` are those of the kernel after the first state."""
-    m, p, columns = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1
-    theta = np.concatenate([upper(mean, cov), numbers])
-    x = path_of(form.layout, columns).path(theta, kernel_data_rows(form, s, data, begin)[:, : end - begin]).T
-    cuts = numpy.cumsum([1, p * columns, m * columns])
-    white, mean = x[:, 1 : cuts[1]].reshape((end - begin, p, columns)), x[:, cuts[1] : cuts[2]].reshape((end - begin, m, columns))
-    return Moments(mean, x[:, cuts[2] :][:, triangle_places(m)[1]], x[:, 0], white)
+    m, p, columns, n = form.layout.states, form.layout.width, mean.shape[-1] if mean.ndim > 1 else 1, end - begin
+    theta, (pairs, full) = np.concatenate([upper(mean, cov), numbers]), triangle_places(m)
+    x = path_of(form.layout, columns, True).path(theta, kernel_data_rows(form, s, data, begin)[:, :n]).T
+    first, width = 1 + p * columns, m * columns + pairs.size
+    states = [x[:, at : at + width] for at in (first, first + width)]
+    means, covs = [z[:, : -pairs.size].reshape((n, m, columns)) for z in states], [z[:, -pairs.size :][:, full] for z in states]
+    return Moments(means[0], covs[0], x[:, 0], x[:, 1:first].reshape((n, p, columns)), means[1], covs[1])
 
 
 def loglik_on_arrays(model: LinearGaussian, data: Observations, joseph: bool = False, s: ModelMatrices | None = None) -> Any:
@@ -116,7 +116,7 @@ def begin_of(s: ModelMatrices, data: Observations, moving: bool, joseph: bool, a
 def constants_of(s: ModelMatrices, data: Observations, moving: bool) -> "Constants | None":
     """Return the first steps if as many observations as diffuse elements determine the start, otherwise
     None."""
-    return Constants(s, data, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
+    return Constants(s, start_of(s, data, placed=False)) if is_determined(s, data, moving) else None
 
 
 def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
@@ -124,7 +124,7 @@ def is_determined(s: ModelMatrices, data: Observations, moving: bool) -> bool:
     start = start_of(s, data, placed=False)
     if start is None or moving or data.width > 1 or s.predict_first or not start.rank or data.xp is not numpy:
         return False
-    return condition(start.rows[: start.rank]) <= COLLAPSE
+    return start.condition <= COLLAPSE
 
 
 def last_step(s: ModelMatrices, data: Observations, start: DiffuseStart, joseph: bool) -> int:
@@ -159,11 +159,11 @@ class Constants:
     is T^k A delta plus a sum over the inputs. An input w with covariance W contributes X w with covariance X
     W X'."""
 
-    def __init__(self, s: ModelMatrices, data: Observations, start: DiffuseStart):
+    def __init__(self, s: ModelMatrices, start: DiffuseStart):
         m, r = len(s.diffuse), start.rank
         self.steps = n = start.least
         rows, at = start.rows[:r], start.at[:r, 0]
-        self.loglik = -0.5 * r * math.log(2 * math.pi) - float(numpy.linalg.slogdet(rows)[1])
+        self.loglik = -0.5 * r * LOG_2PI - float(numpy.linalg.slogdet(rows)[1])
         A = start.columns[:, :r]
         for t in range(n):
             A = s.host(t, "T") @ A

@@ -1,4 +1,4 @@
-"""Gains and updated states from the moments of a filter, for all steps at once.
+"""Gains and states from the moments of a filter, for all steps at once.
 
 For a diffuse start this includes the states given the rows so far."""
 
@@ -19,14 +19,12 @@ from .diffuse_start import begin_of, is_determined
 
 @dataclass(frozen=True)
 class Gains:
-    """The gain K = U' F^-1 of each step, with U = Z P, and its ingredients.
+    """The gain K = P Z' F^-1 of each step, and its ingredients.
 
-    Z and H treat a missing element as zero with an error of variance 1. The innovations are v (n, p, k). T
+    Z and F treat a missing element as zero with an error of variance 1. The innovations are v (n, p, k). T
     leads out of the step. `here` marks the present elements, or is None for all."""
 
     Z: Any
-    H: Any
-    U: Any
     F: Any
     K: Any
     v: Any
@@ -44,16 +42,6 @@ class Gains:
         """T (I - K Z)."""
         return self.T - (self.T @ self.K) @ self.Z
 
-    def updated(self, x: Moments, joseph: bool) -> tuple[Any, Any]:
-        """Return mean and covariance after the observations."""
-        K = self.K
-        if joseph:
-            G = numpy.eye(x.cov.shape[-1]) - K @ self.Z
-            P = G @ x.cov @ np.swapaxes(G, -1, -2) + K @ self.H @ np.swapaxes(K, -1, -2)
-        else:
-            P = x.cov - K @ self.U
-        return x.mean + K @ self.v, (P + np.swapaxes(P, -1, -2)) * 0.5
-
 
 def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int) -> Gains:
     """Return the gains of steps begin to end."""
@@ -70,7 +58,7 @@ def gains(s: ModelMatrices, data: Observations, x: Moments, begin: int, end: int
     F = U @ np.swapaxes(Z, -1, -2) + H
     K = np.swapaxes(U / F if data.width == 1 else np.linalg.solve(F, U), -1, -2)
     T = s.T[numpy.minimum(numpy.arange(begin, end) + s.predict_first, data.steps - 1)] if "T" in s.varying else s.T
-    return Gains(Z, H, U, F, K, seen - Z @ x.mean, T, here)
+    return Gains(Z, F, K, seen - Z @ x.mean, T, here)
 
 
 @dataclass(frozen=True)
@@ -98,22 +86,20 @@ def filtered(of: Any) -> tuple[StateMoments, Any, Any]:
     k = max(start.least if is_determined(s, data, moving) else begin_of(s, data, moving, of.joseph).steps, dropped)
     x = of.moments(*first_state(s, start), 0, min(k + 1, n))
     head = x.first(k)
-    estimate, root, minus, free, logs, partial = rows_so_far(head, start, numpy.array([len(rows) > 0 for rows in data.rows[:k]], bool))
+    factors, signs, free, logs, partial = rows_so_far(head, start, numpy.array([len(rows) for rows in data.rows[:k]], int))
 
     def marginal(mean: Any, cov: Any, at: slice) -> tuple[Any, Any]:
-        A = mean[..., 1:]
-        Y, D = A @ root[at], A @ minus[at]
-        cov = cov + Y @ np.swapaxes(Y, -1, -2) - D @ np.swapaxes(D, -1, -2)
-        return mean[..., 0] + (A @ estimate[at][:, :, None])[..., 0], cov
+        moved = mean[..., 1:] @ factors[at]
+        Y = moved[..., 1:]
+        return mean[..., 0] + moved[..., 0], cov + (Y * signs) @ np.swapaxes(Y, -1, -2)
 
-    updated = gains(s, data, head, 0, k).updated(head, of.joseph)
     before = slice(0, k)
     signal = marginal(*observed_moments(s, head.mean, head.cov, 0, k), before)
-    found = StateMoments(*marginal(head.mean, head.cov, before), *marginal(*updated, slice(1, k + 1)), *signal)
+    found = StateMoments(*marginal(head.mean, head.cov, before), *marginal(head.filtered_mean, head.filtered_cov, slice(1, k + 1)), *signal)
     terms = logs[:-1] - logs[1:] - 0.5 * head.size
     last = min(max(dropped, partial), k)  # a covariance is infinite up to here
-    factors = head.mean[:last, :, 1:] @ free[:last]
-    infinite = factors @ np.swapaxes(factors, -1, -2)
+    unseen = head.mean[:last, :, 1:] @ free[:last]
+    infinite = unseen @ np.swapaxes(unseen, -1, -2)
     if k == n:
         return found, terms, infinite
     later, more = _ordinary(of, *marginal(x.mean[k:], x.cov[k:], slice(k, k + 1)), k)
@@ -125,37 +111,50 @@ def _ordinary(of: Any, mean: Any, cov: Any, begin: int) -> tuple[StateMoments, A
     """Return states and terms from step `begin` on, with known mean and covariance."""
     m = cov.shape[-1]
     x = of.moments(mean.reshape((m,)), cov.reshape((m, m)), begin, of.data.steps)
-    g = gains(of.s, of.data, x, begin, of.data.steps)
-    mean, P = g.updated(x, of.joseph)
     signal, spread = observed_moments(of.s, x.mean, x.cov, begin, of.data.steps)
     square = np.sum(x.white * x.white, axis=(1, 2))
-    return StateMoments(x.mean[..., 0], x.cov, mean[..., 0], P, signal[..., 0], spread), -0.5 * (x.size + square)
+    return StateMoments(x.mean[..., 0], x.cov, x.filtered_mean[..., 0], x.filtered_cov, signal[..., 0], spread), -0.5 * (x.size + square)
 
 
 BLOCK = 16  # steps whose rows are factorised at once
 
 
-def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tuple[Any, ...]:
+def rows_so_far(x: Moments, start: DiffuseStart, numbers: numpy.ndarray) -> tuple[Any, ...]:
     """Return the regression of delta on the rows before each step, and on all rows.
 
-    Given these rows, delta is N(estimate, root root' - minus minus'), with infinite variance along `free` (q,
-    q). This is the limit of a start of covariance kappa I, along which there is no finite variance. The other
-    results are half the residual square, log |det R|, and the number of steps with too few rows. `observed`
-    marks the steps with rows.
+    Given these rows, delta is N(estimate, R S R') with factors [estimate, R] and signs S on the diagonal, and
+    with infinite variance along `free` (q, q). This is the limit of a start of covariance kappa I, along
+    which there is no finite variance. The other results are half the residual square plus log |det R|, and
+    the number of steps with too few rows. `numbers` counts the rows of each step.
 
     The first independent rows span all rows so far. While there are fewer than elements, delta is regressed
     in as many orthogonal directions. The others have rows of their own, so all steps of a block have one
-    shape."""
+    shape. As long as all rows are independent, they are equations, and the regression solves them."""
     r, q, xp = start.rank, start.centre.size, xp_of(layout_of(x.white))
-    picked, at = start.independent(), numpy.flatnonzero(observed)
+    picked, at = start.independent, numpy.flatnonzero(numbers)
     count = (picked[:, 0] <= at[:, None]).sum(axis=1)
     eye, centre, c = xp.eye(q), xp.asarray(start.centre[:, None]), len(picked)
     plain = U = eye[:, :c]
     if (count < r).any():
         U = np.concatenate([np.linalg.qr(x.white[picked[:, 0], picked[:, 1], 1 : r + 1].T)[0], xp.zeros((q - r, c))])
-    each, above, square = numpy.arange(c), xp.zeros((0, 1 + q)), 0.0
+    each, above, square = numpy.arange(c), x.white[picked[:, 0], picked[:, 1]], 0.0
     tables, logs = [np.concatenate([-centre, xp.zeros((q, c)), eye], axis=1)[None]], [xp.zeros(1)]
-    for k in range(0, at.size, BLOCK):
+
+    def add(basis: Any, used: Any, estimate: Any, root: Any) -> None:
+        free = eye - (basis * used) @ np.swapaxes(basis, -1, -2)
+        tables.append(np.concatenate([basis @ estimate - free @ centre, basis @ (root * used), free], axis=2))
+
+    solved = int((numpy.cumsum(numbers[at]) == count).sum())
+    if solved:
+        known = count[:solved, None]
+        used, basis = xp.asarray((1.0 * (each < known))[:, None]), np.where(xp.asarray(known < r)[:, :, None], U, plain)
+        rows = above * np.swapaxes(used, -1, -2)
+        equations = xp.eye(c) * (1.0 - used) - rows[:, :, 1:] @ basis * used
+        root = np.linalg.inv(equations)
+        add(basis, used, root @ rows[:, :, :1], root)
+        logs.append(np.linalg.slogdet(equations)[1])
+    above = above[: count[solved - 1] if solved else 0]
+    for k in range(solved, at.size, BLOCK):
         now, known = at[k : k + BLOCK], count[k : k + BLOCK, None]
         n, used = now.size, 1.0 * (each < known)
         here = numpy.repeat(numpy.tril(numpy.ones((n, n))), x.white.shape[1], axis=1)
@@ -167,23 +166,14 @@ def rows_so_far(x: Moments, start: DiffuseStart, observed: numpy.ndarray) -> tup
         rows = np.concatenate([above, x.white[now].reshape((-1, 1 + q))]) * here
         white = np.concatenate([rows[:, :, :1], rows[:, :, 1:] @ basis * used], axis=2)
         part = diffuse_regression(np.concatenate([white, xp.asarray(others)], axis=1), c, c)
-        back = np.swapaxes(basis, -1, -2)
-        free = eye - (basis * used) @ back
-        tables.append(np.concatenate([basis @ part.estimate[:, :, None] - free @ centre, basis @ (part.root * used), free], axis=2))
+        add(basis, used, part.estimate[:, :, None], part.root)
         logs.append(0.5 * (part.square + square) + part.log_det)
-        above = np.concatenate([part.u[-1][:, None], -(part.R[-1] * used[-1].T) @ back[-1]], axis=1)
+        above = np.concatenate([part.u[-1][:, None], -(part.R[-1] * used[-1].T) @ basis[-1].T], axis=1)
         square = square + part.square[-1]
-    step = numpy.concatenate([[0], numpy.cumsum(observed)])
+    step = numpy.concatenate([[0], numpy.cumsum(numbers > 0)])
     table, partial = np.concatenate(tables)[step], (numpy.concatenate([[0], count])[step] < r).sum()
-    free = table[:, :, 1 + c :]
-    return (
-        table[:, :, 0],
-        table[:, :, 1 : 1 + c],
-        free * xp.asarray(numpy.sqrt(start.spread)),
-        free,
-        np.concatenate(logs)[step],
-        int(partial),
-    )
+    sizes, signs = [xp.asarray(numpy.concatenate([numpy.ones(n), x])) for n, x in ((1 + c, numpy.sqrt(start.spread)), (c, -numpy.ones(q)))]
+    return table * sizes, signs, table[:, :, 1 + c :], np.concatenate(logs)[step], int(partial)
 
 
 def delta_of(x: Moments, start: DiffuseStart | None) -> DiffuseRegression | None:

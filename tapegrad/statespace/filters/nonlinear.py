@@ -25,9 +25,8 @@ from ..._transforms.transforms import jacobian
 from ...kernels.generated.kernel import Recursion, recursion
 from ...kernels.trace.surroundings import rebuilt_with
 from .._model import Observations, Start
-from .arrays import FilterResult
+from .arrays import LOG_2PI, FilterResult
 
-LOG_2PI = math.log(2 * math.pi)
 ADVICE = "A covariance, of the observation or of the state, is not positive definite, or the model's functions gave nan"
 
 

@@ -202,7 +202,7 @@ def _smoothed_means(of: Any, start: DiffuseStart | None, y: numpy.ndarray) -> nu
     s, data, (n, _, draws) = of.s, of.data, y.shape
     x = of.moments(*first_state(s, start), 0, n)
     g = gains(s, data, x, 0, n)
-    columns, P = g.updated(x, False)
+    columns, P = x.filtered_mean, x.filtered_cov
     y = y if g.here is None else numpy.where(g.here[:, :, None] > 0, y, 0.0)
     means, behind = numpy.empty((n, P.shape[1], draws)), numpy.empty((n, P.shape[1], draws + columns.shape[2] - 1))
     a, r = numpy.zeros(means.shape[1:]), numpy.zeros(behind.shape[1:])

@@ -77,7 +77,7 @@ def smooth(model: LinearGaussian, y: Any, joseph: bool = False) -> SmootherResul
         start.require_determined("smooth", n - 1)
     x = of.moments(*first_state(s, start), 0, n)
     g = gains(s, of.data, x, 0, n)
-    mean, P = g.updated(x, joseph)
+    mean, P = x.filtered_mean, x.filtered_cov
     r, N = of.weights(g.L, np.swapaxes(g.Y, -1, -2) @ g.v, np.swapaxes(g.Z, -1, -2) @ g.Y)
     last = s.xp.zeros((1, *P.shape[1:]))
     r, N = np.concatenate([r[1:], last[:, :, :1] + s.xp.zeros((1, 1, r.shape[2]))]), np.concatenate([N[1:], last])

@@ -52,9 +52,9 @@ def compile_layout(layout: EntryLayout) -> Recursion:
 
 
 @functools.lru_cache(maxsize=64)
-def path_of(layout: EntryLayout, columns: int) -> Recursion:
+def path_of(layout: EntryLayout, columns: int, after: bool = False) -> Recursion:
     """Return the kernel of the augmented filter; its `path` returns what `augmented` describes."""
-    return named_recursion(f"{cache_key(layout)} augmented {columns}", *augmented(layout, columns))
+    return named_recursion(f"{cache_key(layout)} augmented {columns} {after}", *augmented(layout, columns, after))
 
 
 OWN = len(CONSTANTS)
@@ -149,9 +149,8 @@ def kernel_form(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str
 def triangle_places(m: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the flat places of the upper triangle of an m x m matrix, and each entry's place among them."""
     upper = np.flatnonzero(np.triu(np.ones((m, m), bool)))
-    number = np.zeros(m * m, np.int64)
-    number[upper] = np.arange(upper.size)
-    number = number.reshape(m, m)
+    number = np.zeros((m, m), np.int64)
+    number.flat[upper] = np.arange(upper.size)
     return upper, np.triu(number) + np.triu(number, 1).T
 
 
@@ -177,22 +176,22 @@ def definition(layout: EntryLayout) -> tuple[Callable, Callable]:
     def init(theta: Any) -> Any:
         return theta[:m], theta[m:first][full]
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)[:2]
+        return observation.observation_step(*carry, T, Q, Z, errors, e, seen, layout.apart, c, joseph)
 
     return init, step
 
 
-def augmented(layout: EntryLayout, columns: int) -> tuple[Callable, Callable]:
+def augmented(layout: EntryLayout, columns: int, after: bool) -> tuple[Callable, Callable]:
     """The same where the mean is a matrix (m, columns), of which the first column alone sees the data, and
     the others zeros.
 
         theta   the mean, the upper triangle of the covariance, then the other numbers
 
     A step hands out the log of the determinant of 2 pi F, the innovations in units of F (p, columns), and
-    mean and upper triangle of the covariance before the observation."""
+    mean and upper triangle of the covariance before the observation. With `after`, those after it follow."""
     m, p, gaps, read = layout.states, layout.width, layout.gaps, reader(layout)
     full, pairs, k = triangle_places(m)[1], np.triu_indices(m), m * columns
     first = k + m * (m + 1) // 2
@@ -203,13 +202,14 @@ def augmented(layout: EntryLayout, columns: int) -> tuple[Callable, Callable]:
     def beside(x: Any) -> Any:
         return np.concatenate([x[:, None], np.zeros((x.shape[0], columns - 1))], axis=1)
 
-    def step(carry: Any, theta: Any, row: Any) -> Any:
+    def step(carry: tuple[Any, Any], theta: Any, row: Any) -> Any:
         T, Q, Z, errors, e, c = read(theta[first:], row)
         seen = row[p : 2 * p] > 0.5 if gaps else None
-        after, size, white = observation.whitened_step(*carry, T, Q, Z, errors, beside(e), seen, layout.apart, beside(c), layout.joseph)
-        return after, np.concatenate(
-            [np.reshape(size, (1,)), np.reshape(white, (p * columns,)), np.reshape(carry[0], (k,)), carry[1][pairs]]
-        )
+        a, P, size, v, g = observation.measured(*carry, Z, errors, beside(e), seen, layout.apart, layout.joseph)
+        states = [carry, (a, P)] if after else [carry]
+        found = [np.reshape(size, (1,)), np.reshape(observation.whitened(v, g), (p * columns,))]
+        found += [part for mean, cov in states for part in (np.reshape(mean, (k,)), cov[pairs])]
+        return observation.predicted(a, P, T, Q, beside(c)), np.concatenate(found)
 
     return init, step
 

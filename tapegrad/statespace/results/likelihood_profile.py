@@ -110,7 +110,8 @@ def likelihood_limits(fit: Any, name: str, alpha: float) -> tuple[float, float]:
     if direction is None:
         return numpy.nan, numpy.nan
     direction = direction / numpy.sqrt(direction @ H @ direction)
-    return tuple(_fallen(objective, target, fit, side * numpy.sqrt(2 * fall) * direction, fall) for side in (-1, 1))
+    low, high = [_fallen(objective, target, fit, side * numpy.sqrt(2 * fall) * direction, fall) for side in (-1, 1)]
+    return low, high
 
 
 def _fallen(objective: Objective, target: _Target, fit: Any, move: numpy.ndarray, fall: float) -> float:

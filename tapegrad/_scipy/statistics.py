@@ -1,0 +1,207 @@
+"""Statistics of samples, tests of hypotheses and estimated densities, under the names of scipy.stats.
+
+They are SciPy's own Python code, followed.  What is compiled in it has a rule here."""
+
+import functools
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.stats
+from scipy.stats import _axis_nan_policy, _morestats, _stats, _stats_pythran
+
+from .._core.errors import NoRuleError
+from .._core.primitive import primal_of, values_of
+from .._dispatch.faces import is_function
+from ..ops import reductions as red
+from ..ops.declare import shape
+from ..ops.elementwise import arcsin, exp, log, log1p, select, sin, sqrt, square
+from ..ops.linalg.factorizations import solve_triangular
+from ..ops.names import WHY
+from ..ops.piecewise import maximum
+from ..ops.shaping import concatenate, stack
+from ..ops.sorting import sort
+from ..ops.special.bessel_relatives import ive
+from ..ops.special.error_functions import entr, ndtr, ndtri
+from ..ops.statistics import median
+from ..stats._families import CALLS
+from .followed import Follower
+from .namespaces import SciPyNamespace
+
+STATS = SciPyNamespace(scipy.stats, listed=False)
+
+
+def blas_function(name: str, *_: Any) -> Any:
+    """`get_blas_funcs` of the one function that scipy.stats calls."""
+    if name != "trsm":
+        raise NoRuleError(f"scipy.linalg.blas.{name} has no derivative rule in tapegrad")
+    return lambda alpha, a, b, side=0, lower=0: alpha * solve_triangular(a, b, 0, bool(lower))
+
+
+def entropy_term(p: Any) -> Any:
+    """`entr` of a density: where that vanishes, so does its part of the derivative of the entropy."""
+    positive = primal_of(p) > 0
+    return select(positive, entr(select(positive, p, 1.0)), 0.0 * p)
+
+
+class StatisticsFollower(Follower):
+    def face(self, x: Any) -> Any:
+        """The laws have SciPy's private methods, too."""
+        ours = super().face(x)
+        return followed_law(ours) if hasattr(type(ours), "theirs") else ours
+
+
+# (shapes are no arrays, and lie on no device)
+FOLLOWED = StatisticsFollower(
+    "scipy.stats", get_blas_funcs=blas_function, entr=entropy_term, _broadcast_shapes=_axis_nan_policy._broadcast_shapes
+)
+
+# --- what is compiled in SciPy's code ---
+
+ROYSTON = (  # polynomials, by the lowest power first: Royston, Applied Statistics 44, 1995
+    (0.0, 0.221157, -0.147981, -2.07119, 4.434685, -2.706056),
+    (0.0, 0.042981, -0.293762, -1.752461, 5.682633, -3.582633),
+    (0.544, -0.39978, 0.025054, -6.714e-4),
+    (1.3822, -0.77857, 0.062767, -0.0020322),
+    (-1.5861, -0.31082, -0.083751, 0.0038915),
+    (-0.4803, -0.082676, 0.0030302),
+)
+
+
+def royston_weights(n: int) -> np.ndarray:
+    """Of the order statistics: those of the scores of a normal sample, with the outermost by two
+    polynomials."""
+    if n == 3:
+        return math.sqrt(0.5) * np.array([-1.0, 0.0, 1.0])
+    m = np.asarray(ndtri((np.arange(1, n + 1) - 0.375) / (n + 0.25)))
+    size, u = m @ m, 1.0 / math.sqrt(n)
+    a = m.copy()
+    a[-1] = m[-1] / math.sqrt(size) + np.polyval(ROYSTON[0][::-1], u)
+    if n > 5:
+        a[-2] = m[-2] / math.sqrt(size) + np.polyval(ROYSTON[1][::-1], u)
+    outer = 2 if n > 5 else 1
+    kept = (size - 2.0 * m[-outer:] @ m[-outer:]) / (1.0 - 2.0 * a[-outer:] @ a[-outer:])
+    a[outer:-outer] = m[outer:-outer] / math.sqrt(kept)
+    a[:outer] = -a[-outer:][::-1]
+    return a
+
+
+def shapiro(x: Any) -> tuple:
+    """The statistic of Shapiro and Wilk, and its p-value."""
+    n = shape(x)[0]
+    if n < 3:
+        raise ValueError("Data must be at least length 3.")
+    e = sort(x) - red.mean(x)
+    w = square(red.sum(royston_weights(n) * e)) / red.sum(square(e))
+    if n == 3:
+        return w, maximum(6.0 / math.pi * (arcsin(sqrt(w)) - math.asin(math.sqrt(0.75))), 0.0)
+    z = log1p(-w)
+    if n <= 11:
+        z, at = -log(0.459 * n - 2.273 - z), n
+    else:
+        at = math.log(n)
+    mean, deviation = [np.polyval(c[::-1], at) for c in (ROYSTON[2:4] if n <= 11 else ROYSTON[4:])]
+    return w, ndtr(-(z - mean) / math.exp(deviation))
+
+
+def repeated_medians(y: Any, x: Any, method: str) -> tuple:
+    """`siegelslopes`: slope and intercept."""
+    apart = np.subtract.outer(*[np.asarray(values_of(x))] * 2) != 0
+    others = [np.nonzero(row)[0] for row in apart]
+    slope = median(stack([median((y[k] - y[j]) / (x[k] - x[j])) for j, k in enumerate(others)]))
+    if method == "hierarchical":
+        return slope, median(y - slope * x)
+    return slope, median(stack([median((y[k] * x[j] - y[j] * x[k]) / (x[j] - x[k])) for j, k in enumerate(others)]))
+
+
+def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> Any:
+    """`gaussian_kernel_estimate_log` of points (n, d), values (n, p), places (m, d) and a Cholesky factor."""
+    d = shape(factor)[0]
+    u, v = [solve_triangular(factor, x.T, 0, True).T for x in (points, places)]
+    front = red.sum(log(red.sum(factor * np.eye(d), 1))) + 0.5 * d * math.log(2.0 * math.pi)
+    far = -0.5 * red.sum(square(v[:, None] - u), 2) - front
+    return red.logsumexp(far[:, :, None] + log(values), 1)
+
+
+def von_mises_cdf(kappa: Any, x: Any) -> Any:
+    """By the Fourier series of the density; from kappa = 50 on by a normal law, as SciPy has it."""
+    wide, turns = np.asarray(values_of(kappa)) >= 50.0, np.round(values_of(x) / (2.0 * math.pi))
+    x = x - 2.0 * math.pi * turns
+    n, k, t = np.arange(1.0, 90.0), select(wide, 1.0, kappa)[..., None], x[..., None]
+    series = 0.5 + (x + 2.0 * red.sum(ive(n, k) / ive(0.0, k) * sin(n * t) / n, -1)) / (2.0 * math.pi)
+    return turns + select(wide, ndtr(math.sqrt(2.0 / math.pi) / ive(0.0, kappa) * sin(0.5 * x)), series)
+
+
+def poisson_binomial(k: np.ndarray, p: Any, kind: str) -> Any:
+    """The coefficients of the product of 1 - p + p t, or their sums."""
+    y, zero = np.ones((1, *shape(p)[1:])), np.zeros((1, *shape(p)[1:]))
+    for j in range(shape(p)[0]):
+        y = concatenate(y * (1.0 - p[j]), zero) + concatenate(zero, y * p[j])
+    return (red.cumsum(y, 0) if kind == "cdf" else y)[k, np.arange(len(k))]
+
+
+FOLLOWED.leaf(scipy.stats.shapiro.__wrapped__, lambda x: _morestats.ShapiroResult(*shapiro(x)))
+FOLLOWED.leaf(_stats_pythran.siegelslopes, repeated_medians)
+FOLLOWED.leaf(_stats.gaussian_kernel_estimate, lambda *args: exp(log_kernels(*args)))
+FOLLOWED.leaf(_stats.gaussian_kernel_estimate_log, log_kernels)
+FOLLOWED.leaf(_stats.von_mises_cdf, von_mises_cdf)
+if hasattr(_stats_pythran, "_poisson_binom"):
+    FOLLOWED.leaf(_stats_pythran._poisson_binom, poisson_binomial)
+
+
+# --- what is followed ---
+
+OF_FUNCTIONS = {
+    "binned_statistic", "binned_statistic_2d", "binned_statistic_dd", "cramervonmises", "ks_1samp", "kstest", "median_abs_deviation"
+}  # fmt: skip
+for _name in dir(scipy.stats):
+    _f = getattr(scipy.stats, _name)
+    if _name in WHY["scipy.stats"]:
+        STATS.refuse(WHY["scipy.stats"][_name], "", _f)
+    elif is_function(_f):
+        STATS.rule(_f, of_functions=_name in OF_FUNCTIONS)(FOLLOWED.function(_f))
+STATS.rule(scipy.stats.gaussian_kde)(FOLLOWED.klass(scipy.stats.gaussian_kde))
+STATS.rules[scipy.stats.gaussian_kde]._plain_by_library = True
+for _name in ("Normal", "Uniform", "Binomial", "Logistic", "Mixture"):
+    if hasattr(scipy.stats, _name):
+        _f = getattr(scipy.stats, _name)
+        STATS.rule(_f)(FOLLOWED.klass(_f))
+
+
+# --- the methods of laws that have no rule ---
+
+
+def raw_moment(law: Any, library: Callable, order: int, *args: Any, **given: Any) -> Any:
+    """E[X**order].  SciPy's own method asks whether loc is 0, and then has no derivative with respect to it."""
+    shapes, loc, scale = law._parse_args(*args, **given)
+    moments = [1.0, *[library(law, k, *shapes) for k in range(1, order + 1)]]
+    return sum([math.comb(order, k) * loc ** (order - k) * scale**k * m for k, m in enumerate(moments)])
+
+
+def followed_law(family: Any) -> Any:
+    """The law of SciPy's with its own Python code, followed.  The functions that have a rule are ours."""
+    new = FOLLOWED.instance(family.theirs())
+    kind = type(new)
+    if "_family" not in vars(kind):
+        kind._family = family
+        calls = [name for name, f in inspect.getmembers(type(family)) if getattr(f, "ours", False) and family.knows(name)]
+        formulas = getattr(family, "functions", {})
+        for name, f in [*[(n, getattr(family, n)) for n in calls], *[(f"_{n}", formulas[n]) for n in CALLS if n in formulas]]:
+            setattr(kind, name, staticmethod(f))
+        if hasattr(kind, "moment"):
+            kind.moment = functools.partialmethod(raw_moment, kind.moment)
+    return new
+
+
+def frozen_law(family: Any, args: tuple, given: dict) -> Any:
+    """A frozen law whose parameters may be tracked."""
+    law, dist = family.theirs(), followed_law(family)
+    if not isinstance(law, (scipy.stats.rv_continuous, scipy.stats.rv_discrete)):
+        return FOLLOWED.klass(type(law).__call__.__globals__[f"{family.name}_frozen"])(*args, **given)
+    kind = type(law).freeze.__globals__[f"rv_{'discrete' if isinstance(law, scipy.stats.rv_discrete) else 'continuous'}_frozen"]
+    new = object.__new__(FOLLOWED.klass(kind))
+    vars(new).update(args=tuple(args), kwds=given, dist=dist)
+    new.a, new.b = dist._get_support(*dist._parse_args(*args, **given)[0])
+    return new
