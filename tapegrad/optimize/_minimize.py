@@ -291,7 +291,7 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
     result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
     if name == "trust-constr":
-        given = options.pop("options") or {}
+        given = options.pop("options", None) or {}
 
         def again(x: np.ndarray, more: dict) -> OptimizeResult:
             return scipy.optimize.minimize(fun, x, jac=jac, method=method, options={**given, **more}, **derivatives, **options)
