@@ -46,8 +46,7 @@ class ArrayCapture(Capture):
         """A Variable of an outer transform stays what it is, and is remembered: `Back` must not take it for
         one made inside.  (One that a transform has left behind that ended is plain afterwards.)"""
         if not isinstance(x._trace, EndedTrace):
-            self.seen[id(x)] = x
-            self.hold.append(x)
+            self.remember(x, x)
             if type(x) is View:
                 self(x._base)
         if OPEN.hiding and not any([x is v for _, v in self.given]):

@@ -1,5 +1,5 @@
-"""`functools.lru_cache` seen from a rebuilt function: the user's own cache answers, so the same object comes
-each time."""
+"""`functools.lru_cache` in a rebuilt function.  The user's own cache answers, so each call gives the same
+object."""
 
 import gc
 import types
@@ -15,10 +15,12 @@ from .routes import altered, leads, walk
 
 
 class CacheCapture:
-    """Values that the transform knows nothing of are asked of the user's cache, and what it holds is shadowed
-    like anything else captured.  A call with a Variable, or of a function that may read what has been written
-    in this call, runs rebuilt, and is forgotten: a cache keeps no Variable.  What the user's function alters
-    when it runs for the cache must not be known yet."""
+    """Stands for the cache of a function.
+
+    The user's cache is asked if all arguments are the user's own objects, and what it gives is shadowed.  The
+    rebuilt function runs instead if an argument is a Variable, or if the function may read what this call has
+    written.  Such a result is kept for this call only: a cache keeps no Variable.  A function that runs for the
+    cache must not change what the shadow has met."""
 
     def __init__(self, cache: Any, shadow: Any):
         self.cache, self.shadow = cache, shadow

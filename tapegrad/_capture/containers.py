@@ -75,8 +75,7 @@ class ContainerCapture(Capture):
     def as_it_is(self, x: Any) -> Any:
         """A container of numbers and strings, remembered: when it is met again it may hold Variables."""
         self.changes.append((Contents, x, x, None))
-        self.seen[id(x)] = x
-        self.hold.append(x)
+        self.remember(x, x)
         self.noted(x)
         return x
 
@@ -111,8 +110,7 @@ class ContainerCapture(Capture):
         if c is kind and kind is base.kind and IMMUTABLE.issuperset(map(type, (*flat, *base.settings(x)))) and not dict_of(x):
             return self.as_it_is(x)
         new = base.kind.__new__(c)
-        self.hold.append(x)
-        self.seen[id(x)] = new
+        self.remember(x, new)
         base.kind.__init__(new, *[self(v) for v in base.settings(x)])
         self.attributes_of(x, new)
         base.put(new, [self(v) for v in flat])
@@ -133,8 +131,7 @@ class ContainerCapture(Capture):
 
     def replaced(self, x: Any, new: Any, flat: list) -> Any:
         """x by `new`, which gets the shadows of its parts."""
-        self.seen[id(x)] = new
-        self.hold.append(x)
+        self.remember(x, new)
         kind = kind_of(new)
         kind.put(new, self.each(flat))
         self.changes.append((Contents, x, new, kind.parts(new)))
@@ -154,8 +151,7 @@ class ContainerCapture(Capture):
             return x
         new = kind.make(x, shadows)
         if rest:
-            self.seen[id(x)] = new
-            self.hold.append(x)
+            self.remember(x, new)
             self.attributes_of(x, new, **dict_of(new))
         return new
 
@@ -169,8 +165,7 @@ class ContainerCapture(Capture):
         if c is kind and all(map(operator.is_, parts, shadows)):
             return x
         new = base.__new__(c, shadows if parts else x)
-        self.seen[id(x)] = new
-        self.hold.append(x)
+        self.remember(x, new)
         if kind is not c:
             self.attributes_of(x, new)
         return new

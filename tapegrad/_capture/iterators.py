@@ -1,13 +1,15 @@
-"""Iterators made outside, seen from f: the user's own gives its items, so it stands afterwards where a plain
-call leaves it, and each item is shadowed like anything else captured.
+"""Iterators that were made outside of the function.
 
-Where no code of the user's runs for an item, that is right by construction, and the iterator is no other way
-to an array.  What is left is a list or dict that an iterator walks along: f alters its shadow, and the
-iterator does not see it (`Shadow.walked`, which routes.py judges).  Generators and other iterators with code
-are left alone as well: what that code reads is found afterwards.
+The user's own iterator gives its items, so afterwards it stands where a plain call leaves it.  Each item is
+shadowed like anything else that is captured.
 
-`map` and `filter` keep nothing but a function and iterators, so they are made anew; so are the views of a
-dict."""
+If no code of the user runs for an item, the iterator is no other way to an array.  What remains is a list or
+dict that it walks along: f changes the shadow of that, and the iterator does not see it.  `Shadow.walked`
+keeps these containers, and routes.py judges them.  Generators and other iterators with code are left alone
+too: what their code reads is found at the end.
+
+`map`, `filter` and the views of a dict keep nothing but their parts, so they are rows of the table of kinds
+(objects.py)."""
 
 import copy
 import gc

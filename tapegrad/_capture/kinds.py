@@ -90,6 +90,11 @@ class Capture:
     objects_of: Any
     noted: Any
 
+    def remember(self, x: Any, new: Any) -> None:
+        """x became `new`."""
+        self.seen[id(x)] = new
+        self.hold.append(x)
+
 
 class Holder:
     """A kind of what holds objects and is replaced for a call.  What was replaced is a change, a tuple (kind,

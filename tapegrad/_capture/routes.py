@@ -1,22 +1,21 @@
-"""What a shadow left alone: other ways to the memory of captured arrays, which it does not follow, cannot be
-silent.
+"""Other ways to the memory of captured arrays.  A shadow does not follow them, and they must not be silent.
 
-All that a followed object holds is followed or left alone.  So a way to a captured array that the engine does
-not see passes through an object left alone, and the search starts from these only (`Shadow.left`: mostly none
-that could hold anything).  It goes on by what Python's own collector says of each object, which holds for
-containers of C, iterators, generators and caches that nobody listed.  Three things are found:
+Everything that a followed object holds is followed or left alone.  So a way that the engine does not see passes
+through an object left alone, and the search starts from these (`Shadow.left`; mostly none of them holds
+anything).  It goes on by what Python's garbage collector shows, so containers of C, iterators, generators and
+caches need no list.  The search finds three things:
 
-- memory of an array that f wrote, reached at the end through an object left alone: what f read there was old (`finding`);
-- a holder (an object, a list, a module, a cell ...) into which f put other things, or somebody else did past its shadow, reached
-  in the same way (`altered`);
-- captured memory that changed under the engine: its checksum is taken when the array is first written, or when it is met
-  behind an object left alone, and compared at the end.
+- Memory of an array that f wrote, reached through an object left alone.  What f read there was old (`finding`).
+- A holder (an object, a list, a module, a cell) that was changed by f, or past its shadow, reached in the same
+  way (`altered`).
+- Captured memory that changed under the engine.  Its checksum is taken when the array is first written, or is
+  met behind an object left alone.  It is compared at the end.
 
-An object left alone is looked into once when it is met too (`leave_unshadowed`), not deeper than `GLANCE`
-objects, for an iterator or a queue may have given away by the end what it held.  Where f has stored Variables
-there, `strays` finds them: they become plain.
+An object left alone is also looked into when it is met (`leave_unshadowed`), up to `GLANCE` objects: an
+iterator or a queue may have given away what it held by the end.  Variables that f has stored there are found by
+`strays` and become plain.
 
-Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array`, `first_write`, which note;
+Reading order: `walk` and `contents`; `leave_unshadowed`, `capture_array` and `first_write`, which take notes;
 `finding`, which judges; the words."""
 
 import array
@@ -347,8 +346,8 @@ def finding(shadow: Any) -> RouteError | None:
         if before is not None and checksum(a) != before:
             return RouteError(
                 f"{describe_place(shadow, a)} was changed while the function ran, by a way that tapegrad does not see (an extension "
-                f"module, a pointer, an object that is left alone): what the function read of it may be old. {KEPT} Write it "
-                "through its own "
+                f"module, a pointer, an object that is left alone): what the function read of it may be old. {KEPT} "
+                "Write it through its own "
                 "name, or give the function tg.Const(array.copy()) of what is only read"
             )
     return None
@@ -413,9 +412,8 @@ def two_ways(shadow: Any, x: Any, way: list) -> RouteError:
     what = f"the {type(x).__name__} {spelled(own) if own else ''}".rstrip()
     return RouteError(
         f"{function_name(shadow)}: {what} was given other contents, and the function can reach it as {way_of(shadow, way)} too, a way that "
-        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: through "
-        "its name, an "
-        "attribute, a list or a dict"
+        f"is not followed: what it reads by the one is not what it stored by the other. {KEPT} Reach the object by one way: "
+        "through its name, an attribute, a list or a dict"
     )
 
 

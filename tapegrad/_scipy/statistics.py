@@ -127,7 +127,7 @@ def log_kernels(points: Any, values: Any, places: Any, factor: Any, *_: Any) -> 
 
 def von_mises_cdf(kappa: Any, x: Any) -> Any:
     """By the Fourier series of the density; from kappa = 50 on by a normal law, as SciPy has it."""
-    wide, turns = np.asarray(values_of(kappa)) >= 50.0, np.round(values_of(x) / (2.0 * math.pi))
+    wide, turns = primal_of(kappa) >= 50.0, np.rint(primal_of(x) / (2.0 * math.pi))
     x = x - 2.0 * math.pi * turns
     n, k, t = np.arange(1.0, 90.0), select(wide, 1.0, kappa)[..., None], x[..., None]
     series = 0.5 + (x + 2.0 * red.sum(ive(n, k) / ive(0.0, k) * sin(n * t) / n, -1)) / (2.0 * math.pi)
