@@ -10,7 +10,7 @@ from typing import Any
 import numpy as plain_np
 
 from .. import numpy as np
-from .._core.arrays import xp_of
+from .._core.arrays import is_differentiable, xp_of
 from .._core.errors import ArgumentError, ConvergenceError, NotPositiveDefiniteError
 from .._core.pickling import PickledByCall
 from .._core.primitive import is_tracked, layout_of
@@ -22,6 +22,7 @@ from .._transforms.tape import ravel
 from .._transforms.transforms import grad
 from ..replay.form import METHODS
 from ..replay.prepared import prepare
+from ..replay.signature import tree_of
 from ._cholesky import applied, cholesky_solution, logdet_derivative, no_directions, sparse_logdet
 from ._elimination import analysis_of
 from ._ldl import Factor
@@ -197,6 +198,18 @@ class Laplace(PickledByCall):
     def _made(self) -> tuple:
         return Laplace, self.given
 
+    def is_of_form(self, theta: Any) -> bool:
+        """Return whether theta is a tree like the prepared one, with the same shapes and constants."""
+        if tree_of(theta) != tree_of(self.given[1]):
+            return False
+        for x, known in zip(leaves(theta), leaves(self.given[1]), strict=True):
+            now, then = layout_of(x), layout_of(known)
+            if is_differentiable(now) != is_differentiable(then):
+                return False
+            if plain_np.shape(now) != plain_np.shape(then) if is_differentiable(now) else not plain_np.array_equal(x, known):
+                return False
+        return True
+
     def followed_energy(self, z: Any, t: Any) -> Any:
         """Return the negative log-joint; a transform, with a tangent of zero, follows the user's function."""
         zero = plain_np.zeros(self.mode.shape, layout_of(z).dtype)
@@ -205,8 +218,8 @@ class Laplace(PickledByCall):
     def __call__(self, theta: Any, has_aux: bool = False) -> Any:
         """Return the marginal log-likelihood; with `has_aux` also (the mode, its standard errors)."""
         t = ravel(theta)[0]
-        if layout_of(t).shape != layout_of(ravel(self.given[1])[0]).shape:
-            raise ArgumentError(f"{self.name}: theta has {layout_of(t).shape[0]} numbers, and another count when it was prepared")
+        if not self.is_of_form(theta):
+            raise ArgumentError(f"{self.name}: theta differs from that of prepare_laplace in its tree, its shapes or its constants")
         z = self.star(t)
         H, a = self.mode.entries(z, t), self.mode.analysis
         try:

@@ -197,8 +197,13 @@ def test_failures_are_loud():
         tg.grad(lambda y: tg.laplace(gaussian, THETA, np.zeros(12), y))(Y)
     with pytest.raises(ArgumentError, match="no number"):
         tg.laplace(gaussian, THETA, np.zeros(0), Y)
-    with pytest.raises(ArgumentError, match="another count"):
+    with pytest.raises(ArgumentError, match="its shapes"):
         tg.sparse.prepare_laplace(gaussian, THETA, np.zeros(12), Y)(THETA[:2])
+    named = tg.sparse.prepare_laplace(lambda th, z: -(th["a"] ** th["k"]) * ((z - th["b"]) ** 2).sum(), {"a": 1.0, "b": 2.0, "k": 2}, z)
+    assert abs(named({"a": 3.0, "b": 1.0, "k": 2}) - 1.5 * np.log(np.pi / 9)) < 1e-12
+    for other in ({"b": 2.0, "a": 1.0, "k": 2}, {"a": 1.0, "b": 2.0, "k": 3}, {"a": 1.0, "b": 2.0, "k": 2.0}, [1.0, 2.0, 2]):
+        with pytest.raises(ArgumentError, match="theta differs"):
+            named(other)
     with pytest.raises(ArgumentError, match="vmap and recording"):
         tg.vmap(lambda th: tg.laplace(gaussian, th, np.zeros(12), Y))(THETA[None])
     with pytest.raises(ArgumentError, match="open transform"):
