@@ -11,8 +11,8 @@ Arrays of NumPy or CuPy and Variables are taken alike and broadcast.  Outside th
 -inf, with derivative zero.  A scale of zero or less gives nan.  `norm(loc, scale)` is a frozen distribution,
 whose parameters may be tracked.
 
-All other names are SciPy's own: functions and methods that run on plain values and raise NoRuleError for a
-tracked one.  Inside a transform a call that gets no tracked value is SciPy's, too."""
+All other names are SciPy's own Python code, followed (`_scipy.statistics`).  What is compiled there and has no
+rule raises NoRuleError for a tracked value.  Inside a transform a call that gets no tracked value is SciPy's, too."""
 
 import functools
 from typing import Any
