@@ -197,8 +197,11 @@ class Trace:
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""
 
-    def loss(self) -> Exception | None:
-        """Why nobody knows the derivatives of its Variables; None where the trace does."""
+    def loss(self) -> AnyFunction | None:
+        """What makes the error that says why nobody knows the derivatives of its Variables; None where the
+        trace does.
+
+        (An error counts as raised from the moment it is made.)"""
         return None
 
     def adopt(self, x: Variable) -> None:

@@ -359,8 +359,8 @@ def lowered_leaf(y: Any, trace: Trace) -> AnyTuple:
         y = live(y)
         if y._trace is trace:
             return y._value, y._slot
-        if y._trace is not None and (error := y._trace.loss()) is not None:
-            raise error
+        if y._trace is not None and (loss := y._trace.loss()) is not None:
+            raise loss()
         return (frozen(y) if y._trace is not None else bottom(y)), None
     return y, None
 

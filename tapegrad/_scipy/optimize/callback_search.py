@@ -57,7 +57,7 @@ class SearchTrace(Trace):
 
     def step(self, prim: Any, args: Any, inputs: Any, slots: Any, params: dict) -> Any:
         if self.lost and prim is not READ:
-            raise self.loss()
+            raise self.loss()()
         out = bind(prim, inputs if prim.writes else [primal_of(v) for v in inputs], params)
         if prim.jvp is None:
             return tuple([handle(o) for o in out]) if type(out) is tuple else handle(out)
@@ -80,7 +80,8 @@ class SearchTrace(Trace):
     def loss(self) -> Any:
         if not self.lost:
             return None
-        return refusal_text(
+        return functools.partial(
+            refusal_text,
             f"what a function kept while {self.name} ran",
             "the points at which it is asked move with the parameters, and nobody knows how",
             "what it returns, and compute the rest of that",
