@@ -35,11 +35,17 @@ DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
 CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
 
 
+# in a kernel that a function under a transform makes
+TWINS = {
+    "tapegrad.numpy": np, "tapegrad.scipy": scipy, "tapegrad.scipy.linalg": scipy.linalg, "tapegrad.scipy.special": scipy.special,
+}  # fmt: skip
+
+
 def counterpart(x: Any) -> Any:
-    """Return NumPy's or SciPy's counterpart of a CuPy module or function, otherwise x; symbols have no
-    library."""
+    """Return NumPy's or SciPy's counterpart of a module of tapegrad or CuPy, or of a function of CuPy,
+    otherwise x; symbols have no library."""
     if isinstance(x, types.ModuleType):
-        return CUPY.get(x.__name__, x)
+        return CUPY.get(x.__name__) or TWINS.get(x.__name__, x)
     if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
         return x
     pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]
