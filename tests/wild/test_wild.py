@@ -42,7 +42,8 @@ def test_calls_are_right_or_refused(program):
 def row(program, found):
     kind, _, package = program.partition("_")
     right = [v for _, v in found if v.outcome == "right"]
-    cost = f"{statistics.median([v.cost for v in right]):.0f}" if right else ""
+    costs = [v.cost for v in right if v.cost == v.cost]  # (nan: not timed)
+    cost = f"{statistics.median(costs):.0f}" if costs else ""
     causes = {}
     for name, v in found:
         if v.outcome == "refused":
@@ -61,7 +62,7 @@ def write_table():
         print(rows[-1], flush=True)
     right = [v for _, v in every if v.outcome == "right"]
     unseen = [v.outcome == "right" for name, v in every if name.startswith("unseen")]
-    costs = sorted([v.cost for v in right])
+    costs = sorted([v.cost for v in right if v.cost == v.cost])  # (nan: not timed)
     compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
     wrong = sum(v.outcome == "wrong" for _, v in every)
     lines = [
