@@ -46,6 +46,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import interop as interop
     from . import kernels as kernels
     from . import numpy as numpy
+    from . import ode as ode
     from . import operators as operators
     from . import optimize as optimize
     from . import scipy as scipy

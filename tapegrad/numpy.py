@@ -24,9 +24,13 @@ from ._dispatch.faces import array_class as _array_class
 from ._dispatch.faces import faces_of as _faces_of
 from ._dispatch.faces import fill_module as _fill
 from ._dispatch.random import random as random
+from .ops.zero_derivative import declare_testing as _declare_testing
 
 linalg = _faces_of("tapegrad.numpy.linalg", _numpy.linalg)
 fft = _faces_of("tapegrad.numpy.fft", _numpy.fft)
+emath = _faces_of("tapegrad.numpy.emath", _numpy.emath)
+_strides = _faces_of("tapegrad.numpy.lib.stride_tricks", _numpy.lib.stride_tricks)
+lib = _faces_of("tapegrad.numpy.lib", _numpy.lib)
 ndarray = _array_class(_numpy.ndarray)
 r_, c_ = _Joined(_numpy.r_, 0, 1, -1), _Joined(_numpy.c_, -1, 2, 0)
 _fill(globals(), _numpy)
@@ -34,6 +38,10 @@ _of_faces = globals()["__getattr__"]  # it was filled in
 
 
 def __getattr__(name: str) -> _Any:
+    if name == "testing":  # loaded on first use
+        _declare_testing()
+        globals()[name] = _faces_of("tapegrad.numpy.testing", _numpy.testing)
+        return globals()[name]
     if name not in ("polynomial", "poly1d"):
         return _of_faces(name)
     made = _load("tapegrad._scipy.polynomial")

@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .._core.scope import OPEN
+from .._dispatch.numbers import NUMBER_TYPES
 from .classes import metaclass
 from .kinds import EMPTY, Holder, original
 from .type_queries import hasattr_, memoryview_, type_
@@ -272,6 +273,7 @@ def import_module(name, package=None):
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is ModuleGlobals:
         body.__globals__.touch(body.__code__)
+    bases = tuple([original(b) if b in NUMBER_TYPES else b for b in bases])
     if bases and (meta := metaclass(bases, options.get("metaclass"))) is not None:
         options["metaclass"] = meta
     return builtins.__build_class__(body, name, *bases, **options)
@@ -303,18 +305,27 @@ def eval_(source, globals=None, locals=None, /):
     return builtins.eval(*scope(sys._getframe(1), source, "eval", globals, locals))
 
 
-def super_(*args):
+class SuperType(type):
     """`super` from the class that the user wrote: behind it, not behind its shadow, comes what it would find
     in a plain call."""
-    if args:
-        return builtins.super(original(args[0]), *args[1:])
-    frame = sys._getframe(1)
-    code, names = frame.f_code, frame.f_locals
-    if not code.co_argcount:
-        raise RuntimeError("super(): no arguments")
-    if "__class__" not in names:
-        raise RuntimeError("super(): __class__ cell not found")
-    return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+
+    def __call__(cls, *args):
+        if args:
+            return builtins.super(original(args[0]), *args[1:])
+        frame = sys._getframe(1)
+        code, names = frame.f_code, frame.f_locals
+        if not code.co_argcount:
+            raise RuntimeError("super(): no arguments")
+        if "__class__" not in names:
+            raise RuntimeError("super(): __class__ cell not found")
+        return builtins.super(original(names["__class__"]), names[code.co_varnames[0]])
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, super)
+
+
+class super_(metaclass=SuperType):
+    """(Its attributes are those of `super`: `super.__setattr__(self, name, value)`.)"""
 
 
 def real_kinds(kinds: Any) -> Any:
@@ -346,6 +357,8 @@ BUILTINS = BuiltinStandIns(
     type=type_,
     hasattr=hasattr_,
     memoryview=memoryview_,
+    float=NUMBER_TYPES[float],
+    complex=NUMBER_TYPES[complex],
 )
 LIBRARY = {importlib: PatchedModule(importlib, import_module=import_module), sys: PatchedModule(sys, modules=ModuleTable())}
 FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`

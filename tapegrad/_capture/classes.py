@@ -216,10 +216,10 @@ class ClassCapture:
             if name in SPECIAL:
                 continue
             before[name] = shadow = self(value)
-            type.__setattr__(new, name, shadow)
+            put_member(new, name, shadow)
         self.changes.append((Members, c, new, bases, before))
         for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
-            type.__setattr__(new, name, self(value))
+            put_member(new, name, self(value))
             before[name] = new.__dict__[name]
         return new
 
@@ -241,8 +241,9 @@ class ClassCapture:
         kind = self(type(m))
         if kind is type(m) and all(a is b for a, b in zip(parts, shadows, strict=True)):
             return m
-        new = kind.__new__(kind)
-        property.__init__(new, *shadows)
+        base = next(b for b in (property, staticmethod, classmethod) if isinstance(m, b))
+        new = base.__new__(kind)
+        base.__init__(new, *shadows)
         self.seen[id(m)] = new
         self.hold.append(m)
         put_state(new, {k: self(v) for k, v in state_of(m).items()})
@@ -306,11 +307,30 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     return new
 
 
+def put_member(c: type, name: str, value: Any) -> None:
+    """Bind an attribute of a shadow class, or delete it (`EMPTY`), past a property of its metaclass."""
+    meta = type(c)
+    hidden = any([hasattr(type(m.__dict__[name]), "__set__") for m in mro_of(meta) if name in m.__dict__])
+    if hidden:
+        CLASS_OF.__set__(c, ShadowMeta)
+    try:
+        if value is EMPTY:
+            type.__delattr__(c, name)
+        else:
+            type.__setattr__(c, name, value)
+    finally:
+        if hidden:
+            CLASS_OF.__set__(c, meta)
+
+
+CLASS_OF: Any = object.__dict__["__class__"]
+
+
 def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
     for name in [n for n in new.__dict__ if n not in SPECIAL]:
-        type.__delattr__(new, name)
+        put_member(new, name, EMPTY)
     if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
         return
     free = c.__dict__[POOL]

@@ -219,7 +219,7 @@ class FunctionCapture(Capture):
     def ufunc(self, u: np.ufunc) -> Any:
         """One made by `numpy.frompyfunc` calls the shadow of its function."""
         face = stand_ins.function_stand_in(u)
-        if face is not None or "O" not in u.types[0]:
+        if face is not None or "O" not in "".join(u.types[:1]):
             return face or u
         f = next((part for part in gc.get_referents(u) if callable(part)), None)
         g = self(f)

@@ -4,6 +4,7 @@ import argparse
 import collections
 import contextlib
 import functools
+import inspect
 import itertools
 import sys
 import threading
@@ -23,7 +24,8 @@ FOREIGN = NUMERIC | sys.stdlib_module_names | {
 # Classes of the standard library that hold the user's objects as attributes, and nothing else that matters.
 HELD = frozenset((
     types.SimpleNamespace, threading.local, argparse.Namespace, collections.ChainMap, collections.UserDict, collections.UserList,
-    functools.partialmethod, functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
+    inspect.Signature, inspect.Parameter, functools.partialmethod,
+    functools.cached_property, functools.singledispatchmethod, contextlib.nullcontext,
 ))  # fmt: skip
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds

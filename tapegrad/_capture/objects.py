@@ -16,6 +16,7 @@ import gc
 import itertools
 import random
 import types
+import typing
 import weakref
 from collections.abc import Callable
 from contextvars import ContextVar
@@ -82,6 +83,13 @@ def fill(c: Any, parts: list) -> None:
         del c.cell_contents
 
 
+def generic_alias(x: Any, parts: list) -> Any:
+    """A generic class of `typing` with other parameters."""
+    new = object.__new__(type(x))
+    vars(new).update(vars(x), __origin__=parts[0], __args__=tuple(parts[1:]))
+    return new
+
+
 class Reference:
     """What answers like a weak reference.  (A function would be bound to an instance where it is an attribute
     of a class.)"""
@@ -115,6 +123,8 @@ KINDS = (
     kind(classmethod, "{0}.__func__,", make=lambda x, parts: classmethod(*parts)),
     kind(types.MappingProxyType, "referents({0})[:1]", make=lambda x, parts: types.MappingProxyType(*parts)),
     kind(weakref.ref, "{0}(), {0}.__callback__", make=lambda x, parts: Reference(*parts)),
+    kind(types.GenericAlias, "{0}.__origin__, *{0}.__args__", make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:]))),
+    kind(type(typing.List[int]), "{0}.__origin__, *{0}.__args__", make=generic_alias),  # noqa: UP006
     kind(types.MethodType, "{0}.__func__, {0}.__self__", make=lambda x, parts: types.MethodType(*parts)),
     kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),

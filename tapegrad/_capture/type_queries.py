@@ -12,14 +12,17 @@ from .._core.errors import DroppedDerivativeError
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._core.variable import HANDLES
+from .._dispatch.numbers import NUMBER_TYPES
 from ..numpy import ndarray
 
 METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
+MEANT = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these mean there
+
 
 def queried_class(x: Any) -> type:
     kind = x.__class__ if type(x) in HANDLES else type(x)
-    return ndarray if kind is np.ndarray else METAS.get(kind, kind)  # what the name means there
+    return MEANT.get(kind) or METAS.get(kind, kind)
 
 
 def hasattr_(x: Any, name: str, /) -> bool:

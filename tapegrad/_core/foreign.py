@@ -25,7 +25,7 @@ ARRAY_LIKE = ("__array__", "__array_interface__", "__cuda_array_interface__", "_
 REMEDIES = {
     "torch": "t.detach().cpu().numpy()", "jax": "numpy.asarray(a)", "jaxlib": "numpy.asarray(a)", "tensorflow": "t.numpy()",
     "mxnet": "a.asnumpy()", "xarray": "a.to_numpy()", "polars": "s.to_numpy()", "pyarrow": "a.to_numpy()", "dask": "a.compute()",
-    "pint": "q.magnitude", "astropy": "q.value", "sparse": "a.todense()", "pytensor": "a.eval()", "autograd": "a._value",
+    "astropy": "q.value", "sparse": "a.todense()", "pytensor": "a.eval()", "autograd": "a._value",
 }  # fmt: skip
 NEUTRAL = frozenset(
     "__new__ __init__ __array_finalize__ __module__ __qualname__ __doc__ __dict__ __weakref__ __slots__ __repr__ __str__ __reduce__ "

@@ -35,7 +35,8 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = (
-    "cupy", "implicit", "interop", "kernels", "numpy", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing", "tree",
+    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing",
+    "tree",
 )  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
@@ -107,6 +108,7 @@ LOADED: dict[str, AnyTuple] = {
     # slow to import
     "llvmlite.binding": ("replay.interpreter.machine_code",),
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
+    "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
     **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
     "tapegrad.replay": ("__init__", "optimize._minimize"),

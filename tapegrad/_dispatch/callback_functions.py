@@ -20,6 +20,8 @@ class vectorize(np.vectorize):
     """`numpy.vectorize`, whose function may get tracked numbers."""
 
     def __call__(self, *args, **kwargs):
+        if self.signature is not None and not (kwargs or self.excluded) and holds_variable(args):
+            return self.on_parts(args)
         plain = not isinstance(self.pyfunc, type(np.sin)) and callable(self.pyfunc)
         if kwargs or self.signature is not None or self.excluded or not plain or not args:
             return super().__call__(*args, **kwargs)
@@ -39,6 +41,17 @@ class vectorize(np.vectorize):
         if type(found[0]) is tuple:
             return tuple([laid_alike(column, whole, each) for column in zip(*found, strict=True)])
         return laid_alike(found, whole, each)
+
+    def on_parts(self, args):
+        """The call by a signature: of the last axes of each argument."""
+        cores = self._in_and_out_core_dims[0]
+        arrays = [asarray(a) for a in args]
+        parts = [shape(a)[len(shape(a)) - len(core) :] for a, core in zip(arrays, cores, strict=True)]
+        lead = np.broadcast_shapes(*[shape(a)[: len(shape(a)) - len(core)] for a, core in zip(arrays, cores, strict=True)])
+        each = [views.broadcast_to(a, lead + part) for a, part in zip(arrays, parts, strict=True)]
+        found = [self.pyfunc(*[a[at] for a in each]) for at in np.ndindex(lead)]
+        joined = lambda ys: shaping.reshape(shaping.nested_to_array(list(ys)), to=lead + shape(ys[0]))
+        return tuple([joined(ys) for ys in zip(*found, strict=True)]) if isinstance(found[0], tuple) else joined(found)
 
 
 class ndenumerate(np.ndenumerate):

@@ -29,6 +29,7 @@ from ..ops.declare import ndim
 from ..ops.indexing.gathering import concatenate
 from ..ops.linalg.factorizations import finite_checked
 from ..ops.protocols import ADAPTERS, MISTAKES, as_the_library, call, function_for, ufunc_at, ufunc_call
+from .numbers import NUMBER_TYPES
 
 
 def variable_of(x: Any) -> Any:
@@ -297,6 +298,8 @@ def fill_module(space: dict, real: ModuleType, keys: ModuleType | None = None, d
             return x
         if isinstance(x, ModuleType):
             x = STAND_INS.get(x, x)
+        elif isinstance(x, type):
+            x = NUMBER_TYPES.get(x, x)
         elif is_function(x):
             key = x if keys is None else getattr(keys, old.get(name, name), x)
             x = FACES.get(x) or FACES.setdefault(x, face(x, key, device))

@@ -7,6 +7,7 @@ from typing import Any
 from .._core.foreign import name_in
 from .._core.registry import load
 from .cupy_kernels import KINDS
+from .numbers import MODULES, NUMBER_TYPES, OPERATORS
 
 STAND_INS = {
     "numpy": "tapegrad.numpy",
@@ -17,7 +18,7 @@ STAND_INS = {
 }
 
 
-ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx"))
+ROOTS = frozenset(("numpy", "cupy", "scipy", "cupyx", *MODULES))
 FOUND: dict = {}  # module name -> its stand-in
 
 
@@ -32,7 +33,7 @@ def module_stand_in(name: str) -> Any:
                     return None
                 ours = getattr(ours, part, None)
             return ours
-    return None
+    return MODULES.get(name)
 
 
 def module(m: ModuleType) -> Any:
@@ -51,7 +52,7 @@ def function_stand_in(f: Any) -> Any:
 
 
 NONE = None, None
-FACES: dict = {}  # id of a function -> (function, its face)
+FACES: dict = {id(f): (f, ours) for f, ours in (NUMBER_TYPES | OPERATORS).items()}  # id of a function -> (function, its face)
 
 
 def face_of(f: Any) -> Any:

@@ -31,7 +31,7 @@ from ..ops.nondifferentiable import at_users_line
 from .array_api import array_api
 from .device import lenient, numpy_on_device, plain_on_device, there
 from .namespaces import Carrier, CarrierType, RefusingType, bare, holds_tracked, on_a_device, plain_argument, refusal_text, unchanged
-from .standard_library import MATH, MODULES, NUMBERS
+from .standard_library import MODULES, NUMBERS
 
 
 def is_private(f: types.FunctionType) -> bool:
@@ -246,8 +246,8 @@ class Follower:
             return self.constant(x)
         if not callable(x):
             return self.instance(x) if self.is_instance(x) else x
-        if getattr(x, "__module__", None) in MATH:
-            return getattr(MATH[x.__module__], x.__name__)
+        if getattr(x, "__module__", None) in NUMBERS:
+            return stand_ins.function_stand_in(x)
         private = kind is types.FunctionType and self.is_home(x.__module__) and is_private(x)
         ours = None if private else self.face(x)
         if (ours is None or ours is x) and kind is types.FunctionType and (x.__module__ or "").partition(".")[0] in NUMERIC:
@@ -273,8 +273,6 @@ class Follower:
         key = id(real)
         if key not in self.seen:
             self.seen[key] = real, ModuleGlobals(real, self)
-            for name in NUMBERS.keys() - real.keys():
-                dict.__setitem__(self.seen[key][1], name, NUMBERS[name])
         return self.seen[key][1]
 
     def function(self, f: Any) -> Callable:
@@ -470,7 +468,7 @@ class DeviceRules(DeviceFollower):
         if kind is types.FunctionType and is_rule(x):
             return self.rebuilt(x)
         if kind is types.ModuleType:
-            return x if x.__name__ in MATH else super().stand_in(x, kind)
+            return x if x.__name__ in MODULES else super().stand_in(x, kind)
         return face_there(x) or (self.face(x) if (getattr(x, "__module__", None) or "").partition(".")[0] == "scipy" else None) or x
 
     def klass(self, c: type) -> type:

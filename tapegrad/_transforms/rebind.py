@@ -53,7 +53,7 @@ class Rebind(Shadow):
         if not isinstance(x, Variable):
             kind = type(x)
             make = Rebind.drawn if is_iterator(kind) else REPLACED.get(kind, Rebind.carried if hasattr(kind, "_handed_back") else None)
-            if make is not None and id(x) not in self.seen and kind_of(x) is None:
+            if make is not None and id(x) not in self.seen and kind_of(x) is None and not isinstance(x, type):
                 self.hold.append(x)
                 self.seen[id(x)] = make(self, x)
             if id(x) not in self.seen and isinstance(x, np.vectorize):

@@ -640,7 +640,7 @@ def value(x: Any) -> Any:
     np.float64(3.0)
     """
     if not isinstance(x, Variable):
-        return x
+        return x if OPEN.inside is None else OPEN.inside.primal(x)
     x = primal_of(x)
     return frozen(x) if isinstance(x, Variable) else owned(x) if is_array(x) else x
 

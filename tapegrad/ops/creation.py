@@ -191,8 +191,12 @@ def require(a, dtype=None, requirements=None, *, like=None):
     return copy(x, order) if ("O" in wanted and type(x) is View) or ("W" in wanted and not x.flags.writeable) else x
 
 
+IF_NEEDED: dict = {np._CopyMode.ALWAYS: True, np._CopyMode.IF_NEEDED: None, np._CopyMode.NEVER: False}
+
+
 def array_with_copy(a: Any, dtype: Any, wanted: bool | None, ndmin: int, like: Any = None) -> Any:
     """`wanted`: copy always (True), or only if needed (None, False)."""
+    wanted = IF_NEEDED.get(wanted, wanted)
     if dtype is not None and np.dtype(dtype) == OBJECTS and nests_variable(a):
         return objects(a, ndmin)
     if isinstance(a, (list, tuple)) and nests_variable(a):

@@ -605,6 +605,8 @@ rules(tan, lambda g, out, x: g * (1.0 + out * out), jvp=same)
 @primitive()
 def other_leg(x):
     """sqrt(1 - x) sqrt(1 + x), not sqrt(1 - x^2): this has the branch of arcsin in the complex plane."""
+    if getattr(x, "dtype", F8).kind == "c":  # the sign of zero chooses the side of a cut, and 1 - x has not that of x
+        return sqrt(-(x - 1.0)) * sqrt(-(-x - 1.0))
     return sqrt(1.0 - x) * sqrt(1.0 + x)
 
 

@@ -10,9 +10,9 @@ registry."""
 CONSTANT = {
     "numpy": """
         bartlett base_repr binary_repr blackman busday_count busday_offset datetime_as_string datetime_data diag_indices
-        format_float_positional format_float_scientific from_dlpack fromfile fromregex fromstring get_include get_printoptions
+        from_dlpack fromfile fromregex fromstring get_include get_printoptions
         getbufsize hamming hanning info is_busday isdtype issubdtype mask_indices mintypecode nested_iters packbits printoptions
-        promote_types save savetxt savez savez_compressed set_printoptions setbufsize show_config show_runtime test tril_indices
+        promote_types set_printoptions setbufsize show_config show_runtime test tril_indices
         triu_indices typename unpackbits frompyfunc""",
     "numpy.fft": "fftfreq rfftfreq",
     "scipy.fft": """

@@ -16,7 +16,8 @@ from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError
 from .._core.primitive import layout_of, primal_of, seen, values_of
 from .._core.registry import load
-from .declare import ComposedScalar, dtype, implements, primitive, rules, same
+from .._core.variable import Variable
+from .declare import NUMPY, ComposedScalar, dtype, implements, primitive, rules, same
 from .elementwise import (
     LN2,
     arcsinh,
@@ -96,7 +97,7 @@ def _hypot_part(g, out, x, y):
 
 rules(hypot, lambda g, out, x, y: _hypot_part(g, out, x, y), lambda g, out, x, y: _hypot_part(g, out, y, x), jvp=same)
 
-rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(1.0 + x * x)), jvp=same)
+rules(arcsinh, lambda g, out, x: over0(g, hypot(x, 1.0) if dtype(x).kind == "f" else sqrt(-(-(x * x) - 1.0))), jvp=same)
 
 # --- the angle, whose derivative at the origin is set to zero too ---
 
@@ -415,3 +416,35 @@ rules(nan_to_num, lambda g, out, x, copy, nan, posinf, neginf: select(isfinite(x
 def angle(z, deg=False):
     a = arctan2(imag(z), real(z))
     return a * (180.0 / math.pi) if deg else a
+
+
+# --- numpy.emath: complex where the result is not real ---
+
+
+def in_domain(x: Any, outside: Callable) -> Any:
+    """x as a complex array if the condition holds for any element."""
+    x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
+    found = outside(primal_of(x))
+    return x + 0j if dtype(x).kind != "c" and bool(found if isinstance(found, bool) else found.any()) else x
+
+
+def of_domain(name: str, outside: Callable) -> None:
+    def run(x):
+        return NUMPY[getattr(np, name)](in_domain(x, outside))
+
+    implements(getattr(np.emath, name))(run)
+
+
+for _names, _outside in (("sqrt log log2 log10", lambda x: x < 0), ("arccos arcsin arctanh", lambda x: abs(x) > 1)):
+    for _name in _names.split():
+        of_domain(_name, _outside)
+
+
+@implements(np.emath.logn)
+def emath_logn(n, x):
+    return NUMPY[np.emath.log](x) / NUMPY[np.emath.log](n) if isinstance(n, Variable) else NUMPY[np.emath.log](x) / np.emath.log(n)
+
+
+@implements(np.emath.power)
+def emath_power(x, p):
+    return in_domain(x, lambda x: x < 0) ** in_domain(p, lambda p: p != p)

@@ -411,9 +411,21 @@ def ufunc_at(ufunc: Any, x: Any, at: Any, y: Any = None) -> None:
     if ufunc in (np.maximum, np.minimum) and y is not None:
         late.write_value(x, with_extremes(x, y, library.asarray(n), ufunc is np.maximum), Ellipsis)
         return None
-    if library.unique(n).size != n.size:
-        raise NoRuleError(f"numpy.{ufunc.__name__}.at with repeated indices has no derivative rule in tapegrad, as add.at has")
-    x[at] = entry(x[at]) if y is None else entry(x[at], y)
+    places, order = n.ravel(), library.argsort(n.ravel(), kind="stable")
+    ranked = places[order]
+    turn = library.empty_like(places)  # how often the place was met before
+    turn[order] = library.arange(n.size) - library.searchsorted(ranked, ranked)
+    y = (
+        None
+        if y is None
+        else NUMPY[np.broadcast_to](y, n.shape).reshape(-1)
+        if isinstance(y, Variable)
+        else np.broadcast_to(y, n.shape).ravel()
+    )
+    for k in range(int(turn.max()) + 1 if n.size else 0):
+        chosen = library.flatnonzero(turn == k)
+        where = library.unravel_index(places[chosen], x.shape)
+        x[where] = entry(x[where]) if y is None else entry(x[where], y[chosen])
     return None
 
 

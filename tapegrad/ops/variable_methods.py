@@ -8,6 +8,7 @@ arrive (ops/protocols.py)."""
 import abc
 import dis
 import functools
+import itertools
 import math
 import operator
 import sys
@@ -317,12 +318,30 @@ def _dropping(name: str, run: Callable, lent: bool = False, of: str = " of a tra
 
 
 V.__float__ = _dropping(
-    "a plain number made of a tracked value, by float(x), complex(x), math.f(x) or storing it in a plain array "
+    "a plain number made of a tracked value, by float(x) or math.f(x) in code that is not followed, '%f' % x (write f\"{x}\") or "
+    "storing it in a plain array "
     "(numpy.zeros(n, like=x) makes one that keeps derivatives),", float, of="",
 )  # fmt: skip
 V.__complex__ = _dropping("complex(x)", complex)
-V.item = _dropping("x.item()", lambda a, *i: a.item(*i))
-V.tolist = _dropping("x.tolist()", lambda a: a.tolist())
+
+
+def _item(x, *at):
+    """One element as a number; a tracked one stays tracked."""
+    layout = layout_of(x)
+    if layout.dtype.kind not in "fc" or not is_tracked(x):
+        return values_of(x).item(*at)
+    one = np.arange(layout.size).reshape(layout.shape).item(*at)  # or NumPy's error
+    y = x.reshape(-1)[one] if is_array(layout) else x
+    return creation.cast(y, np.dtype(complex if layout.dtype.kind == "c" else float))
+
+
+def _tolist(x):
+    if not is_tracked(x):
+        return values_of(x).tolist()
+    return [_tolist(v) for v in x] if shape(x) else _item(x)
+
+
+V.item, V.tolist = _item, _tolist
 V.tobytes = _dropping("x.tobytes()", lambda a, *i, **k: a.tobytes(*i, **k))
 V.tofile = _dropping("x.tofile()", lambda a, *i, **k: a.tofile(*i, **k))
 V.dump = _dropping("x.dump()", lambda a, *i: a.dump(*i))
@@ -344,6 +363,9 @@ def array_method(x, dtype=None, copy=None):
             "those of one sample: make it inside, numpy.zeros(n, int), or loop over the samples" + asked_by()
         )
     if is_tracked(x):
+        frame = sys._getframe(1)
+        if calls_method(frame.f_code, frame.f_lasti, "__array__"):  # not NumPy's own call
+            return call(np.array, (x,), {"dtype": dtype, "copy": copy})
         raise DroppedDerivativeError(
             "numpy.asarray(x), or storing x in a plain array, would drop the derivative of a tracked value in silence; "
             "use tapegrad.numpy.asarray, make the array with numpy.zeros(n, like=x), or write tapegrad.value(x)" + asked_by()
@@ -359,13 +381,17 @@ STORES = frozenset(dis.opmap[name] for name in ("STORE_SUBSCR", "STORE_SLICE") i
 
 
 @functools.lru_cache(999)
+def calls_method(code: Any, at: int, name: str) -> bool:
+    """Is the instruction a call of the method `name`? (A call and the method that it calls begin at the same
+    source position.)"""
+    line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
+    named = [i.positions for i in dis.get_instructions(code) if i.argval == name]
+    return (line, column) in [(p.lineno, p.col_offset) for p in named]
+
+
 def is_store(code: Any, at: int) -> bool:
-    """Is the instruction a store, or a call of `a.fill`? (A call and the method that it calls begin at
-    the same source position.)"""
-    if code.co_code[at] in STORES:
-        return True
-    begins = {i.offset: (*(i.positions or (0,))[:3:2], i.argval) for i in dis.get_instructions(code)}
-    return (*begins[at][:2], "fill") in begins.values()
+    """Is the instruction a store, or a call of `a.fill`?"""
+    return code.co_code[at] in STORES or calls_method(code, at, "fill")
 
 
 def _stored(convert: Callable, what: str) -> Callable:

@@ -27,7 +27,9 @@ OF_LAYOUT = (
     "tril_indices_from", "triu_indices_from", "diag_indices_from", "min_scalar_type", "isscalar", "broadcast_shapes",
     "einsum_path", "isfortran",
 )  # fmt: skip
-OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices")
+OF_VALUES = ("nonzero", "flatnonzero", "argwhere", "array_repr", "array_str", "array2string", "indices") + (
+    "format_float_positional", "format_float_scientific", "save", "savez", "savez_compressed", "savetxt",
+)  # fmt: skip
 OF_PRIMALS = (
     "all", "any", "count_nonzero", "array_equal", "array_equiv", "allclose", "isclose", "iscomplex", "isreal", "isneginf", "isposinf",
     "isin", "digitize", "argmax", "argmin", "nanargmax", "nanargmin", "argsort", "argpartition", "lexsort", "searchsorted", "isnan",
@@ -166,6 +168,15 @@ for _names, _of in ((OF_LAYOUT, layout_of), (OF_VALUES, values_of), (OF_PRIMALS,
         _f = getattr(np, _name)
         if _f not in NUMPY:
             NUMPY[_f] = zero_derivative_of(_f, _of)
+
+
+def declare_testing() -> None:
+    """The functions of `numpy.testing`, a module that is loaded on first use."""
+    for name, f in vars(np.testing).items():
+        if name.startswith("assert_"):
+            NUMPY[f] = zero_derivative_of(f, values_of)
+
+
 NUMPY[np.iterable] = lambda y: bool(shape(y)) if isinstance(y, Variable) else np.iterable(y)
 argsort, argpartition, searchsorted, any_of, lies_in, argmax = [
     NUMPY[f] for f in (np.argsort, np.argpartition, np.searchsorted, np.any, np.isin, np.argmax)

@@ -14,6 +14,7 @@ CHANGING_RECORDINGS = 2  # recordings that changed what the function reads, befo
 FREE_RECORDINGS = 4  # recordings of new ways in a row, before calls run as they are in between
 VAIN_RECORDINGS = 7  # such recordings, before the function runs as it is
 REPLAYS_PER_RECORDING = 4  # replays that pay for a recording
+CALLS_NAMED = 5  # operations that a report names, of those that Python does
 COMPARED_ELEMENTS = 64  # elements of a constant that is compared with others
 
 # Memory.
@@ -45,7 +46,7 @@ ALIGNED_ELEMENTS = 64  # of a value that begins at such a line
 BANDED_UNKNOWNS = 20  # unknowns from which bands are searched
 BAND_DIAGONALS = 4  # diagonals on each side of the middle one
 MATRIX_UNKNOWNS = 4  # unknowns of a system that is written out
-MATRIX_COLUMNS = 16  # its right-hand sides
+WRITTEN_OUT_PRODUCTS = 4096  # about how many products of a system are written out
 PROBED_ELEMENTS = 64  # of the operand of a linear operation that is written out
 
 # Loops of rows that repeat.

@@ -31,6 +31,8 @@ from .contraction import product_text
 from .costs import (
     BLOCK_ELEMENT_NS,
     BLOCK_ROW_NS,
+    CALL_NS,
+    CALLS_NAMED,
     COLUMNS,
     GROUP_SHARE_NS,
     GROUPED_ELEMENTS,
@@ -41,7 +43,8 @@ from .costs import (
     TEXT_ELEMENT_NS,
 )
 from .interpreter.arena import Arena
-from .interpreter.blocks import InstructionBlock, block_ranges, is_whole
+from .interpreter.blocks import InstructionBlock, is_all
+from .interpreter.instruction_kinds import InstructionKinds, block_ranges
 from .interpreter.loop_rerolling import is_rolled, repeated_instructions, reroll_blocks
 from .program import GROUP, HEARD, LAID, PART, Instruction, Program, copy_with_strides, guard_holds, setting_of
 from .record.instructions import is_pure, ufunc_of
@@ -72,7 +75,7 @@ class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
     have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True):
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True):
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
@@ -109,7 +112,8 @@ class EmittedProgram:
         self.fresh: set = set()  # what blocks left: copies that nobody else has
         self.moved: set = set()  # values whose name another one has now
         self.dying: dict = {}
-        self.emit()
+        self.called: collections.Counter = collections.Counter()  # names of what Python calls
+        self.emit(rolled and compiled)
 
     @property
     def blocks(self) -> int:
@@ -216,7 +220,7 @@ class EmittedProgram:
         self.space[name] = what
         return name
 
-    def emit(self) -> None:
+    def emit(self, rolled: bool) -> None:
         program = self.program
         for k, n in self.last.items():
             if n is not END:
@@ -224,8 +228,9 @@ class EmittedProgram:
         watched: Any = None
         for k in (*program.arguments, *[k for k, _ in program.captured]):
             self.guard(k)
-        found = block_ranges(program) if self.in_blocks else []
-        self.found, self.rolling = found, self.compiled and is_rolled(program, found)
+        kinds = InstructionKinds(program)
+        found = block_ranges(program, kinds) if self.in_blocks else []
+        self.found, self.rolling = found, rolled and is_rolled(program, found)
         self.arena, blocks, stopped = Arena(program, self.last, self.rolling), dict(found), 0
         self.within = within = {n for start, stop in found for n in range(start, stop)}
         self.outside = {a for n, (_, i) in enumerate(program.code) if n not in within for a in i.args}
@@ -235,7 +240,7 @@ class EmittedProgram:
                 continue
             if n in blocks:
                 stopped = blocks[n]
-                self.block(n, stopped)
+                self.block(n, stopped, kinds)
                 continue
             if i.prim is GROUP:
                 self.group(n, i)
@@ -244,6 +249,7 @@ class EmittedProgram:
                 setting = self.given(setting_of(i.watched), "S")
                 self.lines += ([] if watched is not None else ["before = now()", "try:"]) + [f"put({setting})"]
                 watched = i.watched
+            self.called[str(i.prim)] += 1
             self.instruction(n, k, i)
             self.guard(k)
         names = [f"v{k}" for k in program.arguments]
@@ -295,8 +301,8 @@ class EmittedProgram:
             return name
         return f"{name}.copy()" if self.is_packed(k) else f"{self.given(owned, 'f')}({name})"
 
-    def block(self, start: int, stop: int) -> None:
-        block = InstructionBlock(self.arena, start, stop, self.outside)
+    def block(self, start: int, stop: int, kinds: InstructionKinds) -> None:
+        block = InstructionBlock(self.arena, start, stop, self.outside, kinds)
         self.made.append(block)
         self.inside += stop - start
         call = f"{self.given(block, 'b')}({', '.join(['M', *[self.name[k] for k in block.given]])})"
@@ -480,7 +486,7 @@ class EmittedProgram:
         if i.prim is ADD_AT and not path and at is Ellipsis and self.shown[base] == self.shown[i.args[1]]:
             self.storage[k] = Storage(k, self.last.get(k, -1))  # to all of it, in one step
             self.lines.append(f"{self.target(k)} = {args[0]} + {args[1]}")
-        elif i.prim is ASSIGN and is_whole(path, at) and self.is_given_up(i.args[1], base, n):
+        elif i.prim is ASSIGN and is_all(path, at) and self.is_given_up(i.args[1], base, n):
             self.join(k, i.args[1])  # what is written becomes the buffer
             self.name[k] = args[1]
             self.moved.add(i.args[1])
@@ -492,7 +498,7 @@ class EmittedProgram:
         else:
             self.storage[k] = Storage(k, self.last.get(k, -1))
             x = self.target(k)
-            unread = i.prim is ASSIGN and is_whole(path, at) and self.shown[base][0]
+            unread = i.prim is ASSIGN and is_all(path, at) and self.shown[base][0]
             self.lines.append(
                 f"{x} = {self.given(room_like, 'u')}({args[0]})" if unread else f"{x} = {self.given(copy_with_layout, 'u')}({args[0]})"
             )
@@ -521,7 +527,7 @@ class EmittedProgram:
 
 def with_groups(program: Program) -> tuple:
     """The program with groups in it; the groups; what is in none."""
-    found = block_ranges(program)
+    found = block_ranges(program, InstructionKinds(program))
     within = {k for start, stop in found for k, _ in program.code[start:stop]}
     looped = {k for start, stop in found if is_rolled(program, [(start, stop)]) for k, _ in program.code[start:stop]}
     reader = load("tapegrad.replay.fusion.groups").read_groups(program, looped, within)
@@ -532,7 +538,27 @@ def with_groups(program: Program) -> tuple:
     return program, reader.groups, reader.alone
 
 
+def compiled_program(program: Program) -> EmittedProgram:
+    """The text with groups and rolled loops in it.  Places are laid out for loops only where there are some."""
+    made = EmittedProgram(program, True)
+    if made.rolling and not made.loops:
+        refused = made.refused
+        made = EmittedProgram(program, True, rolled=False)
+        made.refused = refused
+    return made
+
+
 VIEWS = {shaping.transpose.prim: "transpose", shaping.reshape.prim: "reshape"}
+
+
+def describe_calls(emitted: EmittedProgram) -> str:
+    """What stays with Python in a program with blocks, and about what it costs."""
+    names = [f"{n} {name}" for name, n in emitted.called.most_common(CALLS_NAMED)]
+    if not emitted.made or not names:
+        return ""
+    more = ", ..." if len(emitted.called) > CALLS_NAMED else ""
+    microseconds = emitted.called.total() * CALL_NS / 1000
+    return f"; {count_phrase('call', emitted.called.total())} of Python, about {microseconds:.0f} us: {', '.join(names)}{more}"
 
 
 def describe_program(emitted: EmittedProgram) -> str:

@@ -258,6 +258,10 @@ class TransformForm:
             reason = unkept or f"each of the last {self.vain} recordings took another way, and none was replayed"
         if reason is None and self.recordings > 2 * PROGRAMS_KEPT + self.replays // REPLAYS_PER_RECORDING:
             reason = f"it was recorded {self.recordings} times for {self.replays} replays"
+            if owner.on_change == "record":
+                many = f"its calls differ in more than {PROGRAMS_KEPT} ways in turn; it is run as it is from now on"
+                told = f"{self.name}: {reason}, for {many}. Prepare it once for each shape, or pad the arrays to a few shapes"
+                warnings.warn(ReplayWarning(told), stacklevel=5)
         reason = reason or unkept
         if reason is not None:
             self.stop(reason)
@@ -394,6 +398,11 @@ class CachedProgram:
 
     def write(self) -> None:
         """The text; with groups once the replays so far have cost as much as compiling them might."""
+        with scope_block():
+            CollectorPause()
+            self.written()
+
+    def written(self) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
         if self.emitted is None and not wanted:
@@ -403,9 +412,7 @@ class CachedProgram:
             wanted = self.replays >= after
         self.due = math.inf if wanted or self.compile is False else max(after, EMITTED_REPLAY)
         if wanted:
-            with scope_block():
-                CollectorPause()
-                self.emitted = emitter.EmittedProgram(program, True)
+            self.emitted = emitter.compiled_program(program)
 
     def refuse(self) -> None:
         """Values that are not finite, and of which a plain call does not warn, would be worked out twice at
@@ -477,6 +484,7 @@ class CachedProgram:
             "as bound calls"
             if self.emitted is None
             else f"as one text of Python with {self.emitted.inside} of them in {self.emitted.blocks} blocks"
+            + load(EMITTER).describe_calls(self.emitted)
         )
         way = "as one CUDA graph" if self.graph is not None else way
         way += f" (no CUDA graph: {self.graphless})" if self.graphless else ""

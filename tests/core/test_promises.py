@@ -43,14 +43,12 @@ X = np.array([0.7, -0.4])
 # --- 1: right, or an exception ---
 
 DROPPING = {
-    "float": lambda x: float(x[0]) * x[0],
-    "item": lambda x: x[0].item() * x[0],
-    "tolist": lambda x: x.tolist()[0] * x[0],
+    "hex": lambda x: float.fromhex(x[0].hex()) * x[0],
+    "percent": lambda x: float("%f".__mod__(x[0])) * x[0],
     "tobytes": lambda x: np.frombuffer(x.tobytes())[0] * x[0],
     "no rule": lambda x: np.histogram_bin_edges(x, 3)[0],
     "buffer protocol": lambda x: memoryview(x)[0] * x[0],
     "dlpack": lambda x: np.from_dlpack(x)[0] * x[0],
-    "string": lambda x: float(str(x[0])) * 0 + x.tolist()[0],
 }
 
 

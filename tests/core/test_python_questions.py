@@ -21,13 +21,13 @@ MODES = {
     "recorded": lambda f: tg.prepare(f, X).value(X),
     "batched": lambda f: tg.vmap(f)(np.stack([X, X])),
 }
+PLAIN = tg.Const(complex)
 HIDING = ("recorded", "batched")  # values are not shown: an error that says so is an answer
 
 # What is deliberately otherwise: "question | value that is asked", and why.
 DIFFERENT = {
-    r"(float|complex|__float__\(\)|__complex__\(.*\)) \|": "a plain number made of a tracked value drops its derivative: an error",
+    r"(float|complex|\.item\(.*\)|__float__\(\)|__complex__\(.*\)) \|": "numpy.float64, numpy.complex128; by the method an error",
     r"(bytes|bytearray|memoryview|__dlpack__\(\)|__buffer__\(.*\)) \|": "memory in other hands drops the derivative: an error",
-    r"\.item\(.*\) \|": "drops the derivative, whatever else is wrong with the call",
     r"ascii \|": "repr shows that a value is tracked",
     r"(__getnewargs__|__setstate__|__getformat__)\(.*\) \|": "of pickling",
     r"hasattr mT \|": "hasattr asks the class; of a vector NumPy's raises ValueError",
@@ -56,7 +56,7 @@ def form(x):
         kind = "ndarray" if isinstance(x, np.ndarray) else x.__class__.__name__
         if v.dtype.kind not in "fc":
             return kind, v.dtype, v.shape, v.tobytes()
-        return kind, v.dtype, v.shape, [None if e != e else complex(np.round(e, 3)) for e in v.ravel().astype(complex)]
+        return kind, v.dtype, v.shape, [None if e != e else PLAIN(np.round(e, 3)) for e in v.ravel().astype(complex)]
     if isinstance(x, (set, frozenset)):
         return type(x).__name__, sorted(map(repr, map(form, x)))
     if isinstance(x, (tuple, list)):

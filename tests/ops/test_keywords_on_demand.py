@@ -89,11 +89,7 @@ def test_defaults_are_those_of_the_library():
 @pytest.mark.parametrize(
     "call",
     [
-        lambda x: scipy.stats.circmean(x, axis=0, keepdims=True),
-        lambda x: scipy.stats.ttest_1samp(x, 0.1, keepdims=True)[0],
-        lambda x: scipy.stats.gmean(x, dtype=np.float32),
         lambda x: scipy.linalg.solve_circulant(x, x, caxis=0),
-        lambda x: scipy.stats.tmean(x, (0.1, 2.0), (False, True)),
         lambda x: scipy.sparse.linalg.spsolve_triangular(scipy.sparse.csr_array(x), np.ones(3)),
     ],
 )
@@ -101,6 +97,22 @@ def test_what_is_not_read_is_refused(call):
     x = np.array([[1.1, 0.4, 0.3], [0.2, 1.3, 0.5], [0.6, 0.7, 1.9]])
     with pytest.raises(ArgumentError):
         tg.jvp(call, (x,), (x,))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda s, x: s.circmean(x, axis=0, keepdims=True),
+        lambda s, x: s.ttest_1samp(x, 0.1, keepdims=True)[0],
+        lambda s, x: s.gmean(x, dtype=np.float64),
+        lambda s, x: s.tmean(x, (0.1, 2.0), (False, True)),
+        lambda s, x: s.skew(np.where(x > 1.5, np.nan, x), nan_policy="omit"),
+    ],
+)
+def test_settings_of_statistics_are_followed(call):
+    x = np.array([[1.1, 0.4, 0.3], [0.2, 1.3, 0.5], [0.6, 0.7, 1.9]])
+    np.testing.assert_allclose(tg.jvp(lambda x: call(scipy.stats, x), (x,), (x,))[0], call(scipy.stats, x), rtol=1e-12)
+    tg.testing.check_grads(lambda x: call(tg.stats, x), (x,), order=1)
 
 
 def test_the_dtype_of_diagonals():

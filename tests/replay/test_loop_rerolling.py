@@ -234,7 +234,7 @@ def test_auto_compiles_a_loop_once_that_pays(monkeypatch):
 def program(seed):
     """A loop with arrays in it, some written in place."""
     rng = np.random.default_rng(seed)
-    n, steps = int(rng.integers(1, 5)), int(rng.integers(9, 30))
+    n, steps = int(rng.integers(1, 4)), int(rng.integers(9, 30))  # NumPy has other functions for longer lines
     M, y = rng.normal(size=(n, n)) * 0.4, rng.normal(size=(steps + 4, n))
     body = [int(k) for k in rng.integers(0, 14, size=rng.integers(2, 7))]
     numbers = rng.uniform(0.2, 0.9, size=len(body))

@@ -7,7 +7,7 @@ import pytest
 
 import tapegrad as tg
 from tapegrad.kernels.launch.cpu import function_address
-from tapegrad.replay.interpreter import blocks
+from tapegrad.replay.interpreter import instruction_kinds
 from tapegrad.replay.interpreter.banded import BAND_DIAGONALS, BANDED_UNKNOWNS, TEXT, workspace_size
 
 NAMES = ("xi", "xk", "yk", "yj", "m", "n", "p")
@@ -102,7 +102,7 @@ def programs():
 @np.errstate(all="ignore")
 def test_replays_whose_matrix_is_banded_or_is_not(f, A, n, monkeypatch):
     """The same program, at matrices of other widths, and at values that are not finite."""
-    monkeypatch.setattr(blocks, "TRANSFER_ROWS", 0)
+    monkeypatch.setattr(instruction_kinds, "TRANSFER_ROWS", 0)
     rng = np.random.default_rng(n)
     A, u = A.copy(), rng.normal(size=(n, n))
     g = lambda u: f(A, u)

@@ -691,3 +691,13 @@ def test_a_call_within_a_transform_does_not_alter_its_arguments():
     wanted = 8.0 * x * np.array([1.0, 2.0, 2.0]) + 10.0
     for g in (tg.grad(around)(x), tg.vmap(tg.grad(around))(np.stack([x, x]))[1], tg.prepare(around, x).grad(x)):
         np.testing.assert_allclose(g, wanted)
+
+
+def test_a_ninth_shape_in_turn_warns_once():
+    """Each call would be recorded anew; after some of them the function runs as it is."""
+    p = tg.prepare(lambda x: (x * x).sum(), np.ones(3))
+    with pytest.warns(tg.errors.ReplayWarning, match="more than 8 ways in turn") as told:
+        for _ in range(4):
+            for n in range(1, 10):
+                np.testing.assert_array_equal(p.grad(np.ones(n)), 2 * np.ones(n))
+    assert len(told) == 1 and told[0].filename == __file__ and "run as it is" in p.report()

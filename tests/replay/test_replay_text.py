@@ -13,7 +13,7 @@ RNG = np.random.default_rng(0)
 
 @pytest.fixture(autouse=True)
 def without_blocks(monkeypatch):
-    monkeypatch.setattr(emitted, "block_ranges", lambda program: [])
+    monkeypatch.setattr(emitted, "block_ranges", lambda *_: [])
 
 
 def replayed(f, *args):

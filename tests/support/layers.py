@@ -32,7 +32,7 @@ FLOORS = [
         "kernels",
     ],
     ["optimize.", "replay.", "_scipy."],
-    ["operators", "sparse.", "_debug.", "statespace.", "interop."],
+    ["operators", "sparse.", "_debug.", "statespace.", "ode.", "interop."],
     ["__init__"],
     ["__main__"],
 ]

@@ -84,10 +84,10 @@ MISTAKES = [
     m("a generator", "tg.grad(generator)(x)", NotScalarError, "generator", "real scalar"),
     m("the Hessian of an array", "tg.hessian(lambda x: x * x)(x)", NotScalarError, "hessian(<lambda>)", "hessian needs", "`y.sum()`"),
     # inside the function
-    m("functions of `math`", "tg.grad(lambda x: math.sin(x))(1.0)", DroppedDerivativeError, "`math.sin(x)`", "numpy.sin(x)"),
-    m("float(x)", "tg.grad(lambda x: float(f(x)))(x)", DroppedDerivativeError, "`float(f(x))`", "tapegrad.value(x)"),
-    m(".item()", "tg.grad(lambda x: x[0].item())(x)", DroppedDerivativeError, "`x[0].item()`", "tapegrad.value(x)"),
-    m(".tolist(), for JSON say", "tg.grad(lambda x: len(json.dumps(x.tolist())))(x)", DroppedDerivativeError, "`x.tolist()`", "value(x)"),
+    m("`%` of a text", "tg.grad(lambda x: float('%f' % f(x)))(x)", DroppedDerivativeError, "`'%f' % f(x)`", "f\"{x}\""),
+    m("code not followed", "tg.grad(tg.Const(lambda x: math.sin(x)))(1.0)", DroppedDerivativeError, "`math.sin(x)`", "numpy.sin(x)"),
+    m(".hex()", "tg.grad(lambda x: x[0].hex())(x)", DroppedDerivativeError, "`x[0].hex()`", "tapegrad.value(x)"),
+    m(".tobytes(), for a file say", "tg.grad(lambda x: len(x.tobytes()))(x)", DroppedDerivativeError, "`x.tobytes()`", "value(x)"),
     m("pickling", "tg.grad(lambda x: len(pickle.dumps(x)))(x)", DroppedDerivativeError, "`pickle.dumps(x)`", "tapegrad.value(x)"),
     m("an array of integers filled", "tg.grad(into_integers)(x)", DroppedDerivativeError, "`a[:] = x`", "numpy.zeros(n, like=x)"),
     m("a plotted value", "tg.grad(lambda x: plot(x) or f(x))(x)", DroppedDerivativeError, "`plot(x)`", "ax.plot(tapegrad.value(x))"),
@@ -95,7 +95,7 @@ MISTAKES = [
     m("pandas inside, of a Series", "tg.grad(lambda x: pd.Series(x).rolling(2).mean().sum())(x)", Exception, "this came from pandas"),
     m("a function of SciPy without derivative", "tg.grad(lambda x: bootstrap((x,), np.mean).standard_error)(x)", NoRuleError,
       "scipy.stats.bootstrap", "tapegrad.rule"),
-    m("a file written", "tg.grad(lambda x: np.save('x.npy', x) or f(x))(x)", NoRuleError, "numpy.save", "save(tapegrad.value(x))"),
+    m("a file written", "tg.grad(lambda x: x.tofile('x.bin') or f(x))(x)", DroppedDerivativeError, "`x.tofile('x.bin')`", "value(x)"),
     m("a count that is followed", "tg.grad(lambda x: sum([x[0] for _ in range(x[1])]))(x)", TypeError, "numpy.float64", "integer"),
     m("a condition on an array", "tg.grad(lambda x: f(x) if x > 0 else 0.0)(x)", ValueError, "a.any() or a.all()"),
     m("a condition under vmap", "tg.vmap(lambda x: x if x > 2 else -x)(x)", BatchError, "mistake.py:1", "numpy.where"),
@@ -134,7 +134,7 @@ def set_shape(x):
     return x.sum()
 def catches(x):
     try:
-        return float(x[0])
+        return float("%f" % x[0])
     except TypeError:
         return x[0] * 0
 def two_ways(x):

@@ -27,9 +27,10 @@ from typing import Any
 import numpy as np
 
 from ..._core.errors import KernelError
-from .nodes import LEAVES, Congruence, Graph
+from .nodes import LEAVES, WITHOUT_DERIVATIVE, Congruence, Graph
 from .program import KernelProgram, OuterNodes, ProgramLoop, copies, nested_loops, relate, stages
 
+PASSES_NONE = LEAVES | WITHOUT_DERIVATIVE
 FACTORED = frozenset(("cholesky", "trisolve", "lusolve", "logdet", "det"))
 
 
@@ -103,7 +104,7 @@ def dependents(g: Graph, outs: list[int], on: set[int]) -> set[int]:
     """Return the nodes under outs that depend on one of `on`; comparisons pass no derivative."""
     found = set()
     for i in g.reach(outs, stop=on):
-        if i in on or (g.op[i] not in LEAVES and any(j in found for j in g.args[i])):
+        if i in on or (g.op[i] not in PASSES_NONE and any(j in found for j in g.args[i])):
             found.add(i)
     return found
 

@@ -1,8 +1,9 @@
-"""The product of a tangent with a derivative that may be nan where the tangent is zero.
+"""Operations that have a meaning for derivatives only: `times0` and `primal`.
 
-An example is the derivative of x**n with respect to n where x < 0, for a direction that does not change n.
-The product remains one operation until all derivatives have been taken (`expanded`), because a zero tangent
-may have a nonzero derivative."""
+`times0` is the product of a tangent with a derivative that may be nan where the tangent is zero. An example
+is the derivative of x**n with respect to n where x < 0, for a direction that does not change n. The product
+remains one operation until all derivatives have been taken (`expanded`), because a zero tangent may have a
+nonzero derivative."""
 
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,18 @@ from typing import Any
 
 def gate_zero(g: Any, a: int, value: int) -> int:
     return g.select(g.compare("eq", a, g.zero), g.zero, value)
+
+
+class Primal:
+    """`primal(x)`: x without its derivatives; it is x again once all derivatives have been taken."""
+
+    length, singular = 0, False
+
+    def value(self, c: float) -> float:
+        return c
+
+    def form(self, g: Any, x: int) -> int:
+        return x
 
 
 class Times0:

@@ -24,16 +24,17 @@ from dataclasses import dataclass
 from typing import Any
 
 from .blocks import LIMITS, MOVES, WHOLE, Blocks, Limits, element_total
-from .gated import Times0
+from .gated import Primal, Times0
 from .lengths import Length, OverLength
 
 LEAVES = frozenset(("in", "const", "bool", "array", "mark"))
 COMPARE = {"lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!="}
 BOOLS = frozenset((*COMPARE, "and", "or", "not", "isnan", "bool"))
 # and those that ops/ declares (trace/symbolic.py)
-OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0()}
-# not NumPy functions; piecewise constant with steps that depend on the dtype
-STEPS = frozenset(("scale", "unscale"))
+OPERATIONS: dict = {"length": Length(), "over_length": OverLength(), "times0": Times0(), "primal": Primal()}
+# operations that pass no derivative and are not NumPy functions; the steps of the first two depend on the dtype
+STEPS = frozenset(("scale", "unscale", "primal"))
+WITHOUT_DERIVATIVE = BOOLS | STEPS
 PER_STEP = frozenset(("y", "e", "i", "c"))
 NAN = math.nan
 
@@ -426,7 +427,7 @@ class Graph(Blocks):
             return self.pulled_moves(i, bar)
         if op in WHOLE:
             return OPERATIONS[op].pulled(self, i, bar if not self.shape[i] else self.spread(bar, self.shape[i]))
-        if op in BOOLS or op in STEPS:
+        if op in WITHOUT_DERIVATIVE:
             return []
         pull = OPERATIONS[op].pull
         shares = [pull(k)(self, bar, i, *x) for k in range(len(x))]
@@ -437,7 +438,7 @@ class Graph(Blocks):
     def pushed(self, i: int, t: dict) -> int:
         """Return the tangent of node i, given those of its operands."""
         op, x = self.op[i], self.args[i]
-        if op in BOOLS or op in STEPS or all([t[j] == self.zero for j in x]):
+        if op in WITHOUT_DERIVATIVE or all([t[j] == self.zero for j in x]):
             return self.zero
         if op in MOVES:
             return self.pushed_moves(i, t)

@@ -20,7 +20,7 @@ from ..._transforms.call import user_name
 from ..._transforms.transforms import Transform
 from ..graph.adjoint import Adjoints, dependents, forward_loops, tangents
 from ..graph.program import nested_loops
-from .symbolic import Sym, as_real_symbol, leaf_nodes, leaf_of_nodes, lift
+from .symbolic import Sym, as_real_symbol, broadcast_instruction, leaf_nodes, leaf_of_nodes, lift
 
 
 class MarkedArgument:
@@ -231,6 +231,10 @@ class Derivatives:
     def run(self, name: str, f: Any, argnums: Any, args: tuple, kwargs: dict) -> TracedRun:
         f = self.tracer.rebuild(plain_function(f))
         return TracedRun(self.tracer, f"{name}({user_name(f)})", f, argnums, args, kwargs, name == "jvp")
+
+    def primal(self, x: Any) -> Any:
+        """Return x without its derivatives (`tapegrad.value`)."""
+        return broadcast_instruction(x.g, "primal", x) if isinstance(x, Sym) and not x.is_bool else x
 
     def value_and_grad(self, f: Callable, argnums: Any = 0, has_aux: bool = False) -> Callable:
         def ours(*args: Any, **kwargs: Any) -> tuple:

@@ -5,7 +5,6 @@ are rebuilt when they are first looked up. Captured numbers and arrays are const
 
 import functools
 import math
-import operator
 import random
 import sys
 import types
@@ -25,34 +24,28 @@ from ..._core.arrays import IMMUTABLE, is_array
 from ..._core.errors import KernelError, steps_of
 from ..._core.trees import Const
 from ..._core.variable import Variable
+from ..._dispatch.numbers import MATH
 from ..graph.nodes import Graph
 from .array_functions import symbolic_astype, symbolic_full
 from .captured import CapturedState
 from .composite_functions import FOREIGN
 from .symbolic import Sym, UnsupportedFunction, as_real_symbol, as_symbol_array, graph_of, lift
 
-# functions of math that NumPy has under the same name, with the same arguments
-SAME = (
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "degrees", "exp", "exp2", "expm1", "floor",
-    "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "pow", "radians", "sin", "sinh", "sqrt", "tan", "tanh", "trunc",
-)  # fmt: skip
-MATH = {
-    **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln, "gamma": scipy.special.gamma,
-    "erf": scipy.special.erf, "erfc": scipy.special.erfc, "log": lambda x, base=math.e: np.log(x) / np.log(base),
-    "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
-    "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
-}  # fmt: skip
-
-
 DRAWN = (np.random.Generator, np.random.RandomState, random.Random)
 CUPY = {"cupy": np, "cupy.linalg": np.linalg, "cupyx.scipy.linalg": scipy.linalg, "cupyx.scipy.special": scipy.special}
 
 
+# in a kernel that a function under a transform makes
+TWINS = {
+    "tapegrad.numpy": np, "tapegrad.scipy": scipy, "tapegrad.scipy.linalg": scipy.linalg, "tapegrad.scipy.special": scipy.special,
+}  # fmt: skip
+
+
 def counterpart(x: Any) -> Any:
-    """Return NumPy's or SciPy's counterpart of a CuPy module or function, otherwise x; symbols have no
-    library."""
+    """Return NumPy's or SciPy's counterpart of a module of tapegrad or CuPy, or of a function of CuPy,
+    otherwise x; symbols have no library."""
     if isinstance(x, types.ModuleType):
-        return CUPY.get(x.__name__, x)
+        return CUPY.get(x.__name__) or TWINS.get(x.__name__, x)
     if not (callable(x) and (getattr(x, "__module__", None) or type(x).__module__).startswith("cupy")):
         return x
     pairs = [(vars(sys.modules[name]), ours) for name, ours in CUPY.items() if name in sys.modules]

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..._core.arrays import in_order_of_memory, is_array, may_share_memory
+from ..._core.arrays import in_order_of_memory, is_array, may_share_memory, overlaps
 from ..._core.errors import ArgumentError
 from ..._core.primitive import READ, bind, handle, hook, layout_of, values_of, view
 from ..._core.registry import late
@@ -336,6 +336,19 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
         raise ArgumentError("sliding_window_view: writeable=True, whose elements share memory with each other: write the array itself")
     ix.windows(np.broadcast_to(np.int8(0), dim(x)), size, axis)  # raises as NumPy does
     return view(x, ("windows", (size, axis)))
+
+
+@implements(np.lib.stride_tricks.as_strided, layout="own")
+def as_strided(x, shape=None, strides=None, subok=False, writeable=True):
+    x = array_like(x)
+    layout = layout_source(x)
+    shape, strides = layout.shape if shape is None else axis_sizes(shape), layout.strides if strides is None else axis_sizes(strides)
+    steps = tuple([s // layout.itemsize for s in strides])
+    last = sum([(n - 1) * s for n, s in zip(shape, steps, strict=True) if n])
+    if not layout.flags.c_contiguous or min(strides, default=0) < 0 or any([s % layout.itemsize for s in strides]) or last >= layout.size:
+        raise ArgumentError("as_strided of a tracked array: it is in C order, steps are positive and stay in it; else use x[i]")
+    y = view(x, ("sliding" if overlaps(shape, strides, layout.itemsize) else "window", (shape, 0, steps)))
+    return y if writeable else view(y, ("broadcast", shape))
 
 
 @implements(np.linalg.diagonal, layout="own")

@@ -186,7 +186,7 @@ class Arena:
 
     def form_of(self, at: np.ndarray) -> Any:
         """(shape, strides in bytes) of places that lie as the elements of a view do; else False."""
-        if id(at.base) in self.counting:  # an integer takes as much memory as a number
+        if id(at.base) in self.counting or not any(at.strides):  # an integer takes as much memory as a number
             return at.shape, at.strides
         if at.size < BOX_ELEMENTS:
             return False

@@ -5,7 +5,7 @@ is made by running the operation on these integers.  A write goes to new places 
 afterwards."""
 
 import collections
-import functools
+import ctypes
 import itertools
 import math
 from typing import Any
@@ -15,128 +15,29 @@ import numpy as np
 from ..._core.arrays import F8
 from ..._core.primitive import ADD_AT, ASSIGN, READ
 from ...ops.indexing.regions import region
-from ...ops.shaping import copy
 from ..costs import (
     BLAS_MATRIX_PRODUCTS,
     BLAS_VECTOR_PRODUCTS,
-    BLOCK_ELEMENTS,
-    BLOCK_MATRICES,
-    BLOCK_PRODUCTS,
-    BLOCK_ROWS,
     BOX_ELEMENTS,
-    BUFFER_ELEMENTS,
-    COPIED_ELEMENTS,
     LINE_ELEMENTS,
     PAIRED_ELEMENTS,
-    TRANSFER_ROWS,
     TRANSPOSED_ELEMENTS,
     TRANSPOSED_PRODUCTS,
-    TRIP_ELEMENTS,
 )
-from ..program import GROUP, LAID, PART, Instruction, Program, copy_with_strides
+from ..program import LAID, PART, Instruction, copy_with_strides
 from .arena import INDEX_BYTES, Arena, ArenaMemory, zero_strides
 from .banded import workspace_size
-from .element_rows import rows_of
-from .foreign_calls import LOOPS, blas_matrix, gemm, gemv, loop_fields, vector_of
+from .foreign_calls import CALL_ARGUMENTS, LOOPED, blas_matrix, gemm, gemv, kept_plan, ufunc_loop, vector_of
+from .instruction_kinds import InstructionKinds, is_exact, is_move
+from .line_layouts import in_calls, in_lines
 from .loop_rerolling import ListedRows
-from .machine_code import IN_LINES, NUMBER, PAIRED, ROW, SINGLE, SUMMED, interpreter
+from .machine_code import NUMBER, PAIRED, ROW, SINGLE, interpreter
+from .placed_arrays import run_placed
 from .small_matrices import way
 
 FIRST = frozenset(("mul", "add", "sub"))
 END = math.inf
-UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
-NUMBERS = frozenset((float, int))
-
-
 SINGLE_ROW = {name: row for row, name in SINGLE.items()}
-
-
-@functools.lru_cache(4096)
-def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
-    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
-    numbers of lines, for each of these the steps of result and operands).  `forms`: (shape, strides) of the
-    places of the result and the operands, None of one place.  None where it does not go, or lines are
-    short."""
-    steps = [[0] * len(shape) if form is None else broadcast(*form, len(shape)) for form in forms]
-    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
-    axes.sort(key=lambda axis: axis[1:], reverse=True)
-    joined: list = []  # axes, those that are one line together joined
-    for size, *step in axes:
-        if joined and joined[-1][1:] == [size * s for s in step]:
-            size *= joined.pop()[0]
-        joined.append([size, *step])
-    best: Any = None
-    for axis in joined:
-        size, to, *others = axis
-        if to == 1 and {0, 1}.issuperset(others):
-            row = f"{name} {''.join(map(str, others))}"
-        elif to == 0 and name in SUMMED and set(others) == {1}:
-            row = SUMMED[name]
-        else:
-            continue
-        if name in LOOPS and others == [1]:
-            row = "called"
-        if (row in IN_LINES or row == "called") and (best is None or size > best[1][0]):
-            best = row, axis
-    if best is None or len(joined) > 3:
-        return None
-    row, axis = best
-    outer = [other for other in joined if other is not axis]
-    if axis[0] < LINE_ELEMENTS and outer:
-        return None
-    outer += [[1, *[0] * len(forms)]] * (2 - len(outer))
-    return NUMBER[row], axis[0], (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
-
-
-def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
-    """Steps in places along the axes of a result."""
-    return [0] * (rank - len(shape)) + [0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)]
-
-
-class InstructionKinds:
-    """Which instructions of a program the interpreter can do."""
-
-    def __init__(self, program: Program):
-        self.program, self.shown = program, program.shown
-        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
-
-    def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
-        layout = self.shown[k]
-        size = self.sizes.get(id(layout))
-        if size is None:
-            numpys, shape, _, dtype, _ = layout
-            if dtype is None:
-                return type(self.program.constants.get(k)) in NUMBERS
-            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
-        return size <= most
-
-    def is_truth(self, k: int) -> bool:
-        numpys, shape, _, dtype, _ = self.shown[k]
-        return numpys is not False and dtype == np.bool_ and math.prod(shape) <= BUFFER_ELEMENTS
-
-    def can(self, k: int, i: Instruction) -> bool:
-        prim, args = i.prim, i.args
-        if prim is PART or prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
-            return False
-        floats = all([self.is_float(a) for a in args])
-        if prim is READ or prim is ASSIGN or prim is ADD_AT:
-            return floats and self.is_float(k) and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
-        if prim is LAID or is_move(prim) or prim.reduces == "add":
-            return floats and self.is_float(k)
-        if prim.reduces == "products":
-            return floats and self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
-        fits = all([self.is_float(a) or self.is_truth(a) for a in args]) and (self.is_float(k, BLOCK_ELEMENTS) or self.is_truth(k))
-        found = rows_of(i, self.shown) if fits else None
-        if found is not None:
-            return found[1] == self.is_truth(k)
-        return fits and floats and way(i, [self.shown[a][1] for a in args]) is not None
-
-    def products(self, args: tuple) -> int:
-        x, y = [self.shown[a][1] for a in args]
-        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
-            return BLOCK_PRODUCTS + 1
-        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
-        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
 
 
 class InstructionBlock:
@@ -147,13 +48,13 @@ class InstructionBlock:
 
     listed: Any = None
 
-    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any):
-        self.arena, self.guards = arena, {}
+    def __init__(self, arena: Arena, start: int, stop: int, wanted: Any, kinds: InstructionKinds):
+        self.arena, self.guards, self.kinds = arena, {}, kinds
         self.rows: list = []
         self.along = 0  # rows of lines
         self.listed = ListedRows() if arena.rolling else None
-        # for interpreter.small_matrices.py
-        self.nothing, self.number, self.temporary = arena.nothing, arena.number, arena.temporary
+        # for interpreter.small_matrices.py and placed_arrays.py
+        self.nothing, self.number, self.temporary, self.constant = arena.nothing, arena.number, arena.temporary, arena.taken_for_ever
         program = arena.program
         arena.release(start - 1)
         code = program.code[start:stop]
@@ -175,6 +76,7 @@ class InstructionBlock:
         self.second = collections.Counter([i.args[1] for k, i in code if i.reduces == "products" and len(arena.shown[k][1]) == 2])
         self.single = {} if arena.rolling else self.read_once(code, start, wanted)
         self.pending: dict = {}  # value -> (operation, its operands): what its only reader does as well
+        self.counts = [n for n, k in enumerate(self.given) if kinds.kind(k) == "i"]
         self.taking = [(arena.at[k].shape, arena.view_of(arena.at[k])) for k in self.given]
         for n, (k, i) in enumerate(code, start):
             self.instruction(n, k, i)
@@ -204,31 +106,99 @@ class InstructionBlock:
         if to.size == 1:
             places = [at.item() for at in operands]
             self.rows.append((NUMBER[SINGLE_ROW[name]], 1, to.item(), *places, *[0] * (3 - len(places))))
+        elif to.size > LINE_ELEMENTS and name in LOOPED and self.call(LOOPED[name], to, operands):
+            self.along += 1
         elif to.size and (to.size <= LINE_ELEMENTS or not self.lines(name, to, operands)):
             places = [self.arena.indices(at, to.shape) for at in operands]
             self.rows.append((NUMBER[name], to.size, self.arena.indices(to, to.shape), *places, *[0] * (3 - len(places))))
 
+    def forms(self, places: tuple) -> Any:
+        """What `joined_axes` takes; None where some do not lie in lines."""
+        forms = [None if at.size == 1 else self.arena.form_of(at) for at in places]
+        return None if False in forms else forms
+
     def lines(self, name: str, to: Any, operands: tuple) -> bool:
-        first, forms = [], []
-        for at in (to, *operands):
-            form = None if at.size == 1 else self.arena.form_of(at)
-            if form is False:
-                return False
-            first.append(at.item(0))
-            forms.append(form)
-        found = in_lines(name, to.shape, *forms)
+        forms = self.forms((to, *operands))
+        found = in_lines(name, to.shape, *forms) if forms is not None else None
         if found is None:
             return False
         number, size, (m, l), (over, beyond) = found
-        first += loop_fields(name) if name in LOOPS else []
+        first = [at.item(0) for at in (to, *operands)]
         rest, none = [0] * (4 - len(first)), [0] * (4 - len(over))
         self.rows.append((number, size, *first, *rest, m, *over, *none, l, *beyond, *none))
         self.along += 1
         return True
 
+    def called(self, ufunc: Any, to: Any, *operands: Any) -> None:
+        """A ufunc, element by element; a result of which all steps are 0 gathers them."""
+        if self.listed is not None:
+            self.listed.outside("called", *operands)
+        if not to.size or self.call(ufunc, to, operands):
+            return
+        packed = [self.temporary(*to.shape) if any(at.strides) else at for at in (to, *operands)]
+        for at, v in zip(packed[1:], operands, strict=True):
+            if at is not v:
+                self.row("copy", at, v)
+        self.call(ufunc, packed[0], packed[1:])
+        if packed[0] is not to:
+            self.row("copy", to, packed[0])
+
+    def call(self, ufunc: Any, to: Any, operands: Any) -> bool:
+        loop, forms = ufunc_loop(ufunc), self.forms((to, *operands))
+        found = in_calls(to.shape, *forms) if loop is not None and forms is not None else None
+        if found is None:
+            return False
+        size, (step, *steps), counts, outer = found
+        plan = kept_plan(*loop, size, tuple([8 * s for s in (*steps, step)]))
+        self.call_row(plan, size if step else 1, [*operands, to], len(operands), counts, [[*o[1:], o[0]] for o in outer])
+        return True
+
+    def indexed(self, name: str, to: Any, x: Any, at: Any) -> None:
+        """Lines of which one is read, or written, at indices that are values."""
+        if self.listed is not None:
+            self.listed.outside(name, x, at, to)
+        lines = [self.arena.view_of(v) for v in (to, x, at)]
+        if lines[1] is None:
+            packed = self.temporary(*x.shape)
+            self.row("copy", packed, x)
+            x, lines[1] = packed, self.arena.view_of(packed)
+        if lines[2] is None or lines[2][1] != (INDEX_BYTES,):
+            packed = self.temporary(*at.shape)
+            self.row("copy", packed, at)
+            lines[2] = self.arena.view_of(packed)
+        size, steps = len(to if name == "scattered" else x), [line[1][0] // INDEX_BYTES for line in lines[:2]]
+        if len(at):
+            self.rows.append((NUMBER[name], len(at), *[line[0] for line in lines], size, *steps, *[0] * (ROW - 8)))
+
+    def of_matrices(self, ufunc: Any, results: Any, *operands: Any) -> None:
+        """A generalized ufunc of matrices.  The last result tells whether it was found."""
+        if self.listed is not None:
+            self.listed.outside("called", *operands)
+        places = []
+        for at in operands:
+            places.append(at if self.arena.view_of(at) is not None else self.temporary(*at.shape))
+            if places[-1] is not at:
+                self.row("copy", places[-1], at)
+        places += results
+        steps = [self.arena.view_of(at)[1] for at in places]
+        core = (len(operands[0]), *operands[-1].shape[1:]) if len(operands) > 1 else (len(operands[0]),)
+        plan = kept_plan(*ufunc_loop(ufunc), 1, (8,) * len(places), tuple(steps), core)
+        self.call_row(plan, results[-1].size, places, len(places) - 1, (1, 1), ((), ()))
+
+    def call_row(self, plan: Any, checked: int, places: Any, out: int, counts: tuple, outer: Any) -> None:
+        first, *rest = [[*some, *[0] * (CALL_ARGUMENTS - len(some))] for some in ([at.item(0) for at in places], *outer)]
+        address = np.array([ctypes.addressof(plan)], np.int64).view(np.int32).tolist()
+        self.rows.append((NUMBER["called"], checked, *first, counts[0], *rest[0], counts[1], *rest[1], *address, out))
+
     def instruction(self, n: int, k: int, i: Instruction) -> None:
         at = [self.arena.at[a] for a in i.args]
-        if i.prim is LAID or i.prim is READ or is_move(i.prim):
+        if i.prim is not LAID and i.prim is not PART and i.prim.multi:
+            self.several, self.arena.at[k] = (i, at), at[0]
+            self.arena.hold(k, self.arena.held[i.args[0]])
+        elif i.prim is PART:
+            self.arena.place(k)
+            self.placed(self.arena.at[k], *self.several, i.params)
+        elif i.prim is LAID or i.prim is READ or is_move(i.prim):
             self.moved(k, i, at)
         elif i.prim is ASSIGN or i.prim is ADD_AT:
             self.written(n, k, i, at)
@@ -258,7 +228,7 @@ class InstructionBlock:
         """A write: where the buffer lies, if nobody else reads it as it was, else in a copy."""
         prim, arena = i.prim, self.arena
         base, y = i.args
-        whole = is_whole(i.params["path"], i.params["at"])
+        whole = is_all(i.params["path"], i.params["at"])
         if whole and prim is ASSIGN and self.is_given_up(y, at, n):
             arena.at[k] = at[1]  # what is written becomes the buffer
             arena.hold(k, arena.held[y])
@@ -285,7 +255,7 @@ class InstructionBlock:
         prim, arena = i.prim, self.arena
         arena.place(k)
         to = arena.at[k]
-        name = self.name(i)
+        name = self.name(k, i)
         if name:
             if k in self.single and not self.is_paired(i):
                 self.pending[k] = name, at
@@ -293,11 +263,13 @@ class InstructionBlock:
             elif not self.pair(name, to, i, at):
                 self.row(name, to, *at)
             return
-        if prim.reduces == "add":
+        kinds = [self.kinds.kind(a) for a in i.args]
+        whole = "i" in kinds or "b" in kinds
+        if prim.reduces == "add" and not whole:
             self.summed(to, i, at)
             return
-        found = rows_of(i, arena.shown)
-        if prim.reduces == "products":
+        found = self.kinds.rows(k, i)
+        if prim.reduces == "products" and not whole:
             self.matmul(to, *at)
         elif found is not None:
             made: list = []
@@ -305,13 +277,23 @@ class InstructionBlock:
                 made.append(to if len(made) == len(found[0]) - 1 else self.temporary(*to.shape))
                 self.row(row, made[-1], *[self.number(a) if type(a) is float else at[a] if a >= 0 else made[~a] for a in operands])
         else:
-            way(i, [arena.shown[a][1] for a in i.args])(self, to, i, at, arena.shown[i.args[0]])
+            by_rows = way(i, [arena.shown[a][1] for a in i.args]) if not whole else None
+            if by_rows is None:
+                self.placed(to, i, at)
+            else:
+                by_rows(self, to, i, at, arena.shown[i.args[0]])
         arena.free_temporaries()
 
-    def name(self, i: Instruction) -> str:
+    def placed(self, to: Any, i: Instruction, at: list, part: int | None = None) -> None:
+        """The body on places.  `part`: of several results only this one is wanted."""
+        made = run_placed(self, i, at, [self.kinds.kind(a) for a in i.args])
+        self.row("copy", to, (made if part is None else made[part]).at.reshape(to.shape))
+        self.arena.free_temporaries()
+
+    def name(self, k: int, i: Instruction) -> str:
         """That of the row which is an elementwise instruction; empty where it is several, or of other
         operands."""
-        found = rows_of(i, self.arena.shown)
+        found = self.kinds.rows(k, i)
         if found is None or len(found[0]) > 1 or found[0][0][1] != (*range(len(i.args)),):
             return ""
         return found[0][0][0]
@@ -349,14 +331,16 @@ class InstructionBlock:
     def read_once(self, code: list, start: int, wanted: Any) -> dict:
         """Products, sums and differences of which one instruction of the block is the only reader, and can do
         them as well: value -> (number of the instruction, itself)."""
-        readers: dict = {}
-        for n, (k, i) in enumerate(code, start):
-            for a in i.args:
-                readers.setdefault(a, []).append((n, k, i))
         found, shown, guards = {}, self.arena.shown, self.arena.program.guards
-        for k, i in code:
-            first, shape = self.name(i), shown[k][1]
-            if first not in FIRST or k in wanted or k in guards or len(readers.get(k, ())) != 1 or math.prod(shape) < PAIRED_ELEMENTS:
+        large = [(k, i) for k, i in code if math.prod(shown[k][1]) >= PAIRED_ELEMENTS and k not in wanted and k not in guards]
+        readers: dict = {k: [] for k, _ in large}
+        for n, (k, i) in enumerate(code, start) if large else ():
+            for a in i.args:
+                if a in readers:
+                    readers[a].append((n, k, i))
+        for k, i in large:
+            first, shape = self.name(k, i), shown[k][1]
+            if first not in FIRST or len(readers[k]) != 1:
                 continue
             n, reader, other = readers[k][0]
             if self.arena.last[k] > n:  # another block reads it
@@ -364,7 +348,7 @@ class InstructionBlock:
             if other.reduces == "add":
                 fits = first == "mul"
             else:
-                second = self.name(other)
+                second = self.name(reader, other)
                 second = f"r{second}" if second == "sub" and other.args[1] == k else second
                 fits = f"{first}_{second}" in PAIRED and shown[reader][1] == shape
             if fits:
@@ -428,7 +412,7 @@ class InstructionBlock:
             *([x.item(0), y.item(0), 0] if of_vector else [y.item(0), x.item(0), self.arena.room(workspace_size(y.shape[1]))]),
         ]
         if self.listed is not None:
-            self.listed.add(name, TRIP_ELEMENTS + 1, [np.resize(at, TRIP_ELEMENTS + 1) for at in (to, x, y)])
+            self.listed.outside(name, x, y)
         self.rows.append((NUMBER[name], to.size, *places, *integers, *[0] * (ROW - 6 - len(integers))))
 
     def laid_out(self, at: Any, form: Any) -> Any:
@@ -447,60 +431,32 @@ class InstructionBlock:
         self.rows = []
 
     def leaving(self, k: int) -> tuple:
-        """How a value leaves: (is it a number?, is it a truth?, its places)."""
-        numpys, _, strides, dtype, _ = self.arena.shown[k]
+        """How a value leaves: (is it a number?, its dtype, its places)."""
+        numpys, _, _, dtype, _ = self.arena.shown[k]
         at = self.arena.at[k]
-        return numpys is None, dtype == np.bool_, at if numpys else int(at)
+        return numpys is None, F8 if dtype is None else dtype, at if numpys else int(at)
 
     def __call__(self, memory: "ArenaMemory", *given: Any) -> Any:
         """The values left, or the guard that failed; None where a result was not finite."""
         places, ways = memory.of(self)
         for n, v in enumerate(given):
             places[n][...] = v
+        for n in self.counts:
+            if not is_exact(given[n]):
+                return None
         answer = self.run(*self.before, memory.address)
         if answer:
             return None if answer == 1 else self.guards[answer - 2]
         return tuple([leaving_value(memory.arena, *way) for way in ways])
 
 
-def leaving_value(arena: np.ndarray, number: bool, truth: bool, at: Any, view: Any) -> Any:
+def leaving_value(arena: np.ndarray, number: bool, dtype: Any, at: Any, view: Any) -> Any:
     if number:
-        v = arena[at]
-        return np.bool_(v) if truth else v
+        return dtype.type(arena[at])
     v = view.copy(order="K") if view is not None else arena[at]
-    return v.astype(bool) if truth else v
+    return v if dtype is F8 else v.astype(dtype)
 
 
-def is_whole(path: tuple, at: Any) -> bool:
+def is_all(path: tuple, at: Any) -> bool:
     """Is all of the buffer written?"""
     return not path and (at is Ellipsis or (type(at) is slice and at == slice(None)))
-
-
-def is_move(prim: Any) -> bool:
-    """Does the operation but move elements, whatever they are?"""
-    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
-
-
-def block_ranges(program: Program) -> list:
-    """(start, stop) of the instructions that are worth a block, in order."""
-    if interpreter() is None:
-        return []
-    kinds = InstructionKinds(program)
-    can = [kinds.can(k, i) for k, i in program.code]
-    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
-    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
-    outside.update(program.ends)
-    found, start = [], None
-    for n, ok in enumerate([*can, False]):
-        if ok and start is None:
-            start = n
-        elif not ok and start is not None:
-            code = program.code[start:n]
-            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
-            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
-            given |= {k for k, _ in code if k in outside}
-            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
-            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
-                found.append((start, n))
-            start = None
-    return found

@@ -1,11 +1,12 @@
 """The rows of the interpreter that call others: NumPy's own loop for a function along lines, and BLAS for
 products of matrices.
 
-The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show; it
-gives what NumPy gives, to the bit.  BLAS is SciPy's, which shows its functions to Cython.  Where either
-cannot be found, other rows do the work."""
+The loop of a ufunc for float64 is found in the object of the ufunc, whose layout NumPy's headers show.  It
+gives what NumPy gives, to the bit, for ufuncs of SciPy and for matrices too.  BLAS is SciPy's, which shows
+its functions to Cython.  Where either cannot be found, other rows do the work, or Python does."""
 
 import ctypes
+import functools
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,8 @@ from ..._core.registry import load
 from .banded import TEXT
 from .strided_rows import MANY, VECTOR_ELEMENTS, field, sum_code
 
-UFUNCS = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
+# rows that NumPy's loop does along lines
+LOOPED = {f.__name__: f for f in (np.exp, np.expm1, np.log, np.log1p, np.tanh, np.cosh)}
 BLAS = ("dgemm", "dgemv")
 NO, YES = 0x4E4E4E4E, 0x54545454  # "N" and "T" for BLAS: its matrices lie by columns
 
@@ -30,37 +32,50 @@ class UfuncHeader(ctypes.Structure):
 
 
 INNER = ctypes.PYFUNCTYPE(None, *[ctypes.c_void_p] * 4)
+SAMPLES = np.linspace(0.1, 0.9, 11)  # at which a loop is tried
+MATRIX = np.array([[2.0, 0.5], [0.5, 3.0]])
+CALL_ARGUMENTS = 4  # of a ufunc that a row calls, results included
+STEPS_AT, SIZES_AT = 2, 14  # numbers of a `call_plan` before the steps, and before the sizes
 
 
-def loop_of(f: Any) -> Any:
-    """The address of (function, its data) of the loop of a ufunc of one number; None where what is found
-    there is not that."""
-    seen = UfuncHeader.from_address(id(f) + object.__basicsize__)
-    counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, f.ntypes) == (1, 1, 2, len(f.types))
-    if not counts or "d->d" not in f.types or seen.name != f.__name__.encode():
+@functools.cache
+def ufunc_loop(f: Any) -> tuple | None:
+    """The addresses of the loop of a ufunc for float64, and of its data; None where what is found there is not
+    that."""
+    if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__ or f.nargs > CALL_ARGUMENTS:
         return None
-    k = f.types.index("d->d")
-    held = (ctypes.c_void_p * 2)(seen.functions[k], seen.data[k])
-    x, y = np.linspace(0.1, 0.9, 11), np.zeros(11)
-    places, steps = (ctypes.c_void_p * 2)(x.ctypes.data, y.ctypes.data), (ctypes.c_ssize_t * 2)(8, 8)
-    INNER(held[0])(places, ctypes.byref(ctypes.c_ssize_t(11)), steps, held[1])
-    return held if np.array_equal(y, f(x)) else None
+    seen, kind = UfuncHeader.from_address(id(f) + object.__basicsize__), f"{'d' * f.nin}->{'d' * f.nout}"
+    counts = (seen.nin, seen.nout, seen.nargs, seen.ntypes) == (f.nin, f.nout, f.nargs, len(f.types))
+    if not counts or kind not in f.types or seen.name != f.__name__.encode():
+        return None
+    k = f.types.index(kind)
+    found = seen.functions[k], seen.data[k] if seen.data else None
+    if found[0] is None:
+        return None
+    x = [SAMPLES] * f.nin if f.signature is None else [MATRIX, MATRIX[0]][: f.nin] if "(m)->" in f.signature else [MATRIX] * f.nin
+    want = f(*x)
+    want = want if type(want) is tuple else (want,)
+    y = [np.zeros_like(v) for v in want]
+    arrays = [*x, *y]
+    cores = [v.strides if f.signature else () for v in arrays]
+    plan = call_plan(*found, 11 if f.signature is None else 1, (8,) * f.nargs, cores, x[0].shape if f.signature else ())
+    places, address = (ctypes.c_void_p * f.nargs)(*[v.ctypes.data for v in arrays]), ctypes.addressof(plan)
+    INNER(plan[0])(places, address + 8 * SIZES_AT, address + 8 * STEPS_AT, plan[1])
+    return found if all([np.array_equal(a, b) for a, b in zip(y, want, strict=True)]) else None
 
 
-def ufunc_loops() -> dict:
-    """name -> its loop."""
-    if object.__basicsize__ + ctypes.sizeof(UfuncHeader) > np.ufunc.__basicsize__:
-        return {}
-    found = {name: loop_of(f) for name, f in UFUNCS.items()}
-    return {name: held for name, held in found.items() if held is not None}
+@functools.cache
+def kept_plan(*plan: Any) -> Any:
+    return call_plan(*plan)
 
 
-LOOPS = ufunc_loops()
-
-
-def loop_fields(name: str) -> list:
-    """Where the loop is, as two fields of a row."""
-    return np.array([ctypes.addressof(LOOPS[name])], np.int64).view(np.int32).tolist()
+def call_plan(code: int, data: int, size: int, steps: tuple, cores: Any = (), core: tuple = ()) -> Any:
+    """How a loop is called: its address, that of its data, the steps in bytes, the sizes.  `cores`: strides of
+    the matrices of a generalized ufunc; `core`: their sizes."""
+    steps = (*steps, *[s for strides in cores for s in strides])
+    plan = (ctypes.c_int64 * (SIZES_AT + 3))(code, data or 0, *steps)
+    plan[SIZES_AT : SIZES_AT + 1 + len(core)] = [size, *core]
+    return plan
 
 
 def blas() -> dict:
@@ -112,61 +127,111 @@ end:
 
 
 class UfuncCall:
-    """A function along lines, by NumPy's loop: fields 4 and 5 of the row tell where (its address, its data)
-    are."""
+    """A ufunc along lines, by its loop.  Fields 2 to 5 tell where operands and result begin, in the order of the
+    ufunc; 7 to 10 and 12 to 15 the steps between lines, and lines of them.  Fields 16 and 17 tell where the
+    `call_plan` is.  Of the argument in field 18 as many elements are checked as field 1 says."""
 
     name = "l_called"
 
     def text(self) -> str:
-        fields = ((1, "n"), (2, "d"), (3, "a"), (6, "m"), (7, "od"), (8, "oa"), (11, "l"), (12, "ud"), (13, "ua"))
+        fields = [(1, "n"), (6, "m"), (11, "l"), (18, "out")]
+        fields += [(start + k, f"{name}{k}") for start, name in ((2, "a"), (7, "o"), (12, "u")) for k in range(CALL_ARGUMENTS)]
+        outer = [f"%v{k} = mul i64 %k, %u{k}\n  %b{k} = add i64 %a{k}, %v{k}\n  " for k in range(CALL_ARGUMENTS)]
+        inner = [
+            f"%w{k} = mul i64 %j, %o{k}\n  %c{k} = add i64 %b{k}, %w{k}\n  %p{k} = getelementptr double, ptr %arena, i64 %c{k}\n  "
+            f"%q{k} = getelementptr ptr, ptr %args, i64 {k}\n  store ptr %p{k}, ptr %q{k}\n  "
+            for k in range(CALL_ARGUMENTS)
+        ]
         return f"""{FINITE}
 define internal i64 @{self.name}(ptr %row, ptr %arena) {{
 entry:
-  %args = alloca [2 x ptr]
-  %second = getelementptr ptr, ptr %args, i64 1
-  %size = alloca i64
-  %steps = alloca [2 x i64]
-  %step2 = getelementptr i64, ptr %steps, i64 1
-  store i64 8, ptr %steps
-  store i64 8, ptr %step2
-  {"".join([field(k, name) for k, name in fields])}store i64 %n, ptr %size
-  %held_p = getelementptr i32, ptr %row, i64 4
-  %held = load ptr, ptr %held_p, align 4
-  %code = load ptr, ptr %held
-  %data_p = getelementptr ptr, ptr %held, i64 1
+  %args = alloca [{CALL_ARGUMENTS} x ptr]
+  {"".join([field(k, name) for k, name in fields])}%plan_p = getelementptr i32, ptr %row, i64 16
+  %plan = load ptr, ptr %plan_p, align 4
+  %code = load ptr, ptr %plan
+  %data_p = getelementptr ptr, ptr %plan, i64 1
   %data = load ptr, ptr %data_p
+  %steps = getelementptr i64, ptr %plan, i64 {STEPS_AT}
+  %sizes = getelementptr i64, ptr %plan, i64 {SIZES_AT}
+  %result = getelementptr ptr, ptr %args, i64 %out
   br label %third
 third:
   %k = phi i64 [ 0, %entry ], [ %k1, %third_end ]
   %bad3 = phi i64 [ 0, %entry ], [ %bad1, %third_end ]
-  %udk = mul i64 %k, %ud
-  %d3 = add i64 %d, %udk
-  %uak = mul i64 %k, %ua
-  %a3 = add i64 %a, %uak
-  br label %second_line
-second_line:
-  %j = phi i64 [ 0, %third ], [ %j1, %second_line ]
-  %bad = phi i64 [ %bad3, %third ], [ %bad1, %second_line ]
-  %odj = mul i64 %j, %od
-  %d2 = add i64 %d3, %odj
-  %oaj = mul i64 %j, %oa
-  %a2 = add i64 %a3, %oaj
-  %to = getelementptr double, ptr %arena, i64 %d2
-  %from = getelementptr double, ptr %arena, i64 %a2
-  store ptr %from, ptr %args
-  store ptr %to, ptr %second
-  call void %code(ptr %args, ptr %size, ptr %steps, ptr %data)
+  {"".join(outer)}br label %second
+second:
+  %j = phi i64 [ 0, %third ], [ %j1, %second ]
+  %bad = phi i64 [ %bad3, %third ], [ %bad1, %second ]
+  {"".join(inner)}call void %code(ptr %args, ptr %sizes, ptr %steps, ptr %data)
+  %to = load ptr, ptr %result
   %worse = call i64 @finite(ptr %to, i64 %n)
   %bad1 = or i64 %bad, %worse
   %j1 = add i64 %j, 1
   %again = icmp slt i64 %j1, %m
-  br i1 %again, label %second_line, label %third_end
+  br i1 %again, label %second, label %third_end
 third_end:
   %k1 = add i64 %k, 1
   %anew = icmp slt i64 %k1, %l
   br i1 %anew, label %third, label %end
 end:
   ret i64 %bad1
+}}
+"""
+
+
+class IndexedLine:
+    """A line read at indices that are values: to[j] = x[at[j]], or (`scattered`) to[at[j]] += x[j].  Fields 2 to
+    4 tell where `to`, x and the indices begin, 6 and 7 the steps of `to` and x, 5 how many places there are.
+    An index beyond them gives 1."""
+
+    def __init__(self, scattered: bool):
+        self.scattered, self.name = scattered, f"l_{'scattered' if scattered else 'gathered'}"
+
+    def text(self) -> str:
+        fields = ((1, "n"), (2, "d"), (3, "a"), (4, "b"), (5, "size"), (6, "sd"), (7, "sa"))
+        to, x = ("%at", "%j") if self.scattered else ("%j", "%at")
+        made = (
+            """%old = load double, ptr %to
+  %r = fadd double %old, %x
+  %zero = fsub double %r, %r
+  %finite = fcmp oeq double %zero, 0.0
+  """
+            if self.scattered
+            else "%r = bitcast double %x to double\n  %finite = icmp eq i64 0, 0\n  "
+        )
+        return f"""
+define internal i64 @{self.name}(ptr %row, ptr %arena) {{
+entry:
+  {"".join([field(k, name) for k, name in fields])}br label %body
+body:
+  %j = phi i64 [ 0, %entry ], [ %j1, %next ]
+  %k = add i64 %b, %j
+  %kp = getelementptr double, ptr %arena, i64 %k
+  %index = load double, ptr %kp
+  %low = fptosi double %index to i64
+  %negative = icmp slt i64 %low, 0
+  %high = add i64 %low, %size
+  %at = select i1 %negative, i64 %high, i64 %low
+  %within = icmp ult i64 %at, %size
+  br i1 %within, label %move, label %bad
+move:
+  %dk = mul i64 {to}, %sd
+  %d1 = add i64 %d, %dk
+  %to = getelementptr double, ptr %arena, i64 %d1
+  %ak = mul i64 {x}, %sa
+  %a1 = add i64 %a, %ak
+  %from = getelementptr double, ptr %arena, i64 %a1
+  %x = load double, ptr %from
+  {made}store double %r, ptr %to
+  br i1 %finite, label %next, label %bad
+next:
+  %j1 = add i64 %j, 1
+  %more = icmp slt i64 %j1, %n
+  br i1 %more, label %body, label %end
+end:
+  ret i64 0
+bad:
+  ret i64 1
 }}
 """
 

@@ -27,13 +27,13 @@ from ..costs import (
     TRIP_ROWS_LEAST,
     TRIP_ROWS_MOST,
 )
-from ..program import LAID, Instruction, Program
-from .machine_code import BODIES, CHECKED, NUMBER, ROW, TANH_SLOPE, compile_text
+from ..program import Instruction, Program
+from .machine_code import BODIES, CHECKED, NUMBER, OUTSIDE, ROW, TANH_SLOPE, compile_text
 
 NAME = {NUMBER[name]: name for name in (*BODIES, "guard")}
 READS = {n: [c for c, x in enumerate(("%old", "%x", "%y", "%z")) if x in BODIES.get(name, "%x")] for n, name in NAME.items()}
-# (never within a loop: heavier than those may be)
-READS |= {NUMBER[name]: [1, 2] for name in ("dgemm", "dgemv")}
+# (never within a loop: calls of others)
+READS |= {NUMBER[name]: [0] for name in OUTSIDE}
 WRITES = frozenset((ASSIGN, ADD_AT))
 # of what is not finite comes what is not
 PASSING = frozenset(("add", "sub", "mul", "sqrt", "addto", "muladd"))
@@ -88,7 +88,7 @@ def instruction_cost(program: Program, k: int, i: Instruction) -> int:
     """About how many operations an instruction is."""
     if i.prim in WRITES:
         return math.prod(program.shown[i.args[1]][1])
-    if i.prim is READ or i.prim is LAID or i.prim.batch == "moves":
+    if i.prim is READ or type(i.prim) is str or i.prim.batch == "moves":
         return 0
     n = math.prod(program.shown[k][1])
     return n * program.shown[i.args[0]][1][-1] if i.reduces == "products" else n
@@ -151,6 +151,9 @@ class RerolledLoop:
         rows = self.code[self.start : self.stop].reshape(self.trips, self.period, -1)
         fine = np.ones(max(self.trips - 2, 0), bool)
         self.places: list = []
+        outside = [name for name in OUTSIDE if (rows[0, :, 0] == NUMBER[name]).any()]
+        if outside:
+            raise NotALoop(f"a trip calls other functions ({outside[0]})")
         if rows[0, :, 1].sum() > TRIP_ELEMENTS:
             raise NotALoop(f"a trip takes {rows[0, :, 1].sum()} elements")
         for j in range(self.period):
@@ -375,6 +378,11 @@ class ListedRows:
             self.table.append(at.ravel())
             self.length += at.size
         self.rows.append((*fields, *[0] * (6 - len(fields))))
+
+    def outside(self, name: str, *operands: Any) -> None:
+        """A call of others, which reads these."""
+        at = np.concatenate([v.ravel() for v in operands])
+        self.add(name, at.size, [at])
 
     def settle(self) -> tuple:
         return np.array(self.rows, np.int64).reshape(-1, 6), np.concatenate([*self.table, np.zeros(1, np.int64)])

@@ -18,7 +18,7 @@ from typing import Any
 from ..._core.registry import load
 from ...kernels.emit import elementary
 from ...kernels.emit.llvm_builder import Builder
-from .foreign_calls import BlasCall, UfuncCall, blas
+from .foreign_calls import BlasCall, IndexedLine, UfuncCall, blas
 from .strided_rows import FIELDS, MANY, VECTOR_ELEMENTS, RowFunction, field
 
 LIBM = ("exp", "expm1", "log", "log1p", "sin", "cos", "tanh", "cosh")
@@ -71,12 +71,15 @@ PAIRED = {
     for second in seconds
 }
 IN_LINES |= {f"{name} {way}": RowFunction(name, body, way, False, True) for name, body in PAIRED.items() for way in ("111", "110", "101")}
-OUTSIDE = {"called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv")}
+OUTSIDE: dict = {
+    "called": UfuncCall(), "dgemm": BlasCall("dgemm"), "dgemv": BlasCall("dgemv"),
+    "gathered": IndexedLine(False), "scattered": IndexedLine(True),
+}  # fmt: skip
 FUNCTIONS = IN_LINES | OUTSIDE  # rows that are a function of the row and the arena
 NUMBER = {name: n for n, name in enumerate((*OPERATIONS, *SINGLE, *FUNCTIONS, "loop"))}
 # A row: operation, elements (of a guard: the truth), where the result and the operands are; of lines what
 # interpreter.strided_rows.py says.
-ROW, SHORT_ROW = 16, 6  # fields of rows of FUNCTIONS and of loops; of others
+ROW, SHORT_ROW, CALL_ROW = 16, 6, 19  # fields of rows of FUNCTIONS and of loops; of others; of calls of ufuncs
 # (The operand y of a guard is its number.  Of a loop: the trips; y is the number of its first row; the
 # addresses of its code and of its bases follow from field 6 on.)
 
@@ -228,7 +231,7 @@ def interpreter_text() -> str:
             body, answer = f"{body}%answer_{n} = call i64 @o_{name}(i64 %n, {given}, ptr %arena)", f"%answer_{n}"
         code += f"do_{n}:\n  {body}\n  br label %done\n"
         answers.append(f"[ {answer}, %do_{n} ]")
-        widths.append(f"[ {ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
+        widths.append(f"[ {CALL_ROW if name == 'called' else ROW if name in FUNCTIONS or name == 'loop' else SHORT_ROW}, %do_{n} ]")
     functions = [
         *[checked_operation(name, body) for name, body in BODIES.items()],
         TANH_SLOPE,

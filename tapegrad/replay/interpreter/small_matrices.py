@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from ...ops.linalg import factorizations
-from ...ops.linalg.hermitian import alike_each, folded, mirrored, tolerance
-from ..costs import MATRIX_COLUMNS, MATRIX_UNKNOWNS, PROBED_ELEMENTS
+from ...ops.linalg.hermitian import folded, mirrored
+from ..costs import PROBED_ELEMENTS
 from ..record.settings_keys import settings_key
 
 COEFFICIENTS: dict = {}
@@ -43,8 +43,8 @@ def laid_like(flat: np.ndarray, shape: tuple, strides: tuple) -> np.ndarray:
     return fresh
 
 
-def cholesky_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
-    a, n = at[0], len(to)
+def cholesky_code(b: Any, to: Any, a: Any) -> None:
+    n = len(to)
     b.row("copy", to, b.nothing)
     for j in range(n):
         column, product = b.temporary(n - j), b.temporary(n - j)
@@ -74,19 +74,18 @@ def eliminated(b: Any, x: Any, factors: Any, row: Any) -> None:
     b.row("sub", x, x, product)
 
 
-def triangular(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
-    trans = factorizations.TRANS[i.params["trans"]]
-    b.row("copy", to, at[1])
-    a = at[0].T if trans else at[0]
-    substitution_code(b, a, to if to.ndim == 2 else to[:, None], bool(i.params["lower"]) != bool(trans), bool(i.params["unit_diagonal"]))
+def triangular(b: Any, to: Any, a: Any, y: Any, trans: Any = 0, lower: bool = False, unit_diagonal: bool = False, **_: Any) -> None:
+    trans = factorizations.TRANS[trans]
+    b.row("copy", to, y)
+    substitution_code(b, a.T if trans else a, to if to.ndim == 2 else to[:, None], bool(lower) != bool(trans), bool(unit_diagonal))
 
 
-def solve_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
+def solve_code(b: Any, to: Any, a: Any, y: Any) -> None:
     """By elimination; the larger of two candidates becomes the pivot."""
-    n = len(at[0])
+    n = len(a)
     w, x = b.temporary(n, n), to if to.ndim == 2 else to[:, None]
-    b.row("copy", w, at[0])
-    b.row("copy", to, at[1])
+    b.row("copy", w, a)
+    b.row("copy", to, y)
     for j in range(n):
         for k in range(j + 1, n):
             sizes, larger = b.temporary(2), b.temporary()
@@ -105,52 +104,9 @@ def solve_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
     substitution_code(b, w, x, False, False)
 
 
-def is_symmetric_code(b: Any, to: Any, i: Any, at: list, layout: tuple) -> None:
-    """Is the matrix symmetric to rounding, and not diagonal?"""
-    x, n = at[0], len(at[0])
-    made = [b.temporary(n, n) for _ in range(8)]
-    same, filled, gap, size, root, beyond, scale, close = made
-    b.row("eq", same, x, x.T)
-    b.row("ne", filled, x, b.nothing)
-    b.row("sub", gap, x, x.T)
-    b.row("abs", gap, gap)
-    b.row("abs", size, x)
-    roots = b.temporary(n)
-    b.row("sqrt", roots, size.diagonal())
-    b.row("mul", root, roots[:, None], roots)
-    b.row("lt", beyond, size, root)
-    b.row("select", scale, beyond, root, size)
-    b.row("mul", scale, scale, b.number(tolerance(np.zeros((n, n)))))
-    b.row("le", close, gap, scale)
-    b.row("mul", close, close, filled)
-    b.row("mul", close, close, filled.T)
-    b.row("select", close, same, same, close)
-    sums = b.temporary(2)
-    b.row("copy", sums, b.nothing)
-    b.row("addto", np.broadcast_to(sums[0], close.shape), close)
-    beside = filled[~np.eye(n, dtype=bool)]
-    b.row("addto", np.broadcast_to(sums[1], beside.shape), beside)
-    b.row("eq", sums[:1], sums[:1], b.number(float(n * n)))
-    b.row("lt", sums[1:], b.nothing, sums[1:])
-    b.row("mul", to.ravel(), sums[:1], sums[1:])
-
-
-MATRICES = {
-    factorizations.cholesky_lower.prim: cholesky_code,
-    factorizations.solve_triangular.prim: triangular,
-    factorizations.solve_matrix.prim: solve_code,
-    alike_each.prim: is_symmetric_code,
-}
-
-
 def way(i: Any, shapes: list) -> Any:
     """The function that writes this operation out, for operands of these shapes; None if there is none."""
     prim, a = i.prim, shapes[0] if shapes else ()
-    if prim in MATRICES:
-        fits = len(a) == 2 and 0 < a[0] == a[1] <= MATRIX_UNKNOWNS
-        for to in shapes[1:]:
-            fits = fits and 0 < len(to) < 3 and to[0] == a[0] and (len(to) == 1 or 0 < to[1] <= MATRIX_COLUMNS)
-        return MATRICES[prim] if fits else None
     if not (prim.linear or ((prim is folded.prim or prim is mirrored.prim) and type(i.params["alike"]) is bool)):
         return None
     return linear_code if len(shapes) == 1 and 0 < math.prod(a) <= PROBED_ELEMENTS and is_known(i.params) else None

@@ -1,0 +1,166 @@
+"""Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
+
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff]
+
+G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
+relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
+tapegrad's gradient at them. diffrax's functions are jitted and compiled before they are timed; its adjoint is
+that of the steps (RecursiveCheckpointAdjoint)."""
+
+import _harness as bench
+import numpy as np
+import scipy.integrate
+
+import tapegrad as tg
+
+RNG = np.random.default_rng(0)
+SPAN = np.linspace(0.0, 10.0, 11)
+
+
+def diffrax():
+    try:
+        import diffrax
+    except ImportError:
+        return None
+    return diffrax
+
+
+def predator_prey(np):
+    return lambda t, y, k: np.stack([k[0] * y[0] - k[1] * y[0] * y[1], k[2] * y[0] * y[1] - k[3] * y[1]])
+
+
+def robertson(np):
+    def f(t, y, k):
+        a, b, c = k[0] * y[0], k[1] * y[1] * y[2], k[2] * y[1] ** 2
+        return np.stack([-a + b, a - b - c, c])
+
+    return f
+
+
+def network(np):
+    """Twenty species in a ring: flows from each to the next, and reactions of neighbours."""
+
+    def f(t, y, k):
+        flow = k * y
+        return np.roll(flow, 1) - flow + 0.1 * (np.roll(y, 2) * np.roll(y, -1) - y * np.roll(y, 1))
+
+    return f
+
+
+class Problem:
+    """An equation, its start, its parameters, and the sum of squares of the last states of all samples."""
+
+    def __init__(self, make, y0, k, times, method, rtol, atol, count=None, steps=4096):
+        self.make, self.times, self.method, self.rtol, self.atol, self.steps = make, times, method, rtol, atol, steps
+        self.y0, self.k = np.array(y0), np.array(k)
+        if count is not None:
+            self.k = self.k[:, None] * np.exp(0.1 * RNG.standard_normal((len(k), count)))
+            self.y0 = self.y0[:, None] * np.ones(count)
+
+    def tapegrad(self, rtol=None, atol=None):
+        f, settings = self.make(np), {"rtol": rtol or self.rtol, "atol": atol or self.atol, "max_steps": self.steps}
+        solve = tg.ode.solver(f, self.method, save_at=self.times, **settings)
+        loss = lambda k: (solve(self.y0, k).y[:, -1] ** 2).sum()
+        return loss, tg.value_and_grad(loss)
+
+    def scipy(self, method, rtol=None, atol=None):
+        f, span = self.make(np), (self.times[0], self.times[-1])
+        given = {"rtol": rtol or self.rtol, "atol": atol or self.atol, "t_eval": self.times}
+        return lambda k: (scipy.integrate.solve_ivp(f, span, self.y0, method, args=(k,), **given).y[:, -1] ** 2).sum()
+
+    def diffrax(self, solver):
+        """The jitted value and gradient, of a batch by vmap."""
+        dr, jax = diffrax(), bench.jax()
+        f = self.make(jax.numpy)
+        term, save = dr.ODETerm(f), dr.SaveAt(ts=jax.numpy.asarray(self.times))
+        control = dr.PIDController(rtol=self.rtol, atol=self.atol)
+
+        def one(y0, k):
+            ends = self.times[0], self.times[-1], None
+            return dr.diffeqsolve(term, solver, *ends, y0, k, saveat=save, stepsize_controller=control, max_steps=4096).ys[-1]
+
+        def loss(k):
+            y = one(self.y0, k) if k.ndim == 1 else jax.vmap(one, 1, 1)(jax.numpy.asarray(self.y0), k)
+            return (y**2).sum()
+
+        both, k = jax.jit(jax.value_and_grad(loss)), jax.numpy.asarray(self.k)
+        return lambda: jax.block_until_ready(both(k))
+
+
+def by_differences(f, k):
+    h = 1e-6 * k
+    return f(k), np.stack([(f(k + e) - f(k - e)) / (2 * e.sum()) for e in np.diag(h)])
+
+
+def error(answer, exact):
+    gradient, scale = bench.flat(answer)[1:], np.abs(exact).max()
+    return float(np.abs(gradient - np.ravel(exact)).max() / scale)
+
+
+def timed(report, title, jobs, exact, goals=()):
+    errors = {name: error(job(), exact) for name, job in jobs.items() if not isinstance(job, bench.Absent)}
+    t = bench.measure(jobs, seconds=0.5 if report.quick else 3.0, compare=False, rtol=1e-6)
+    for name in jobs:
+        report.row(title, name, bench.times(t[name], 1e3), errors.get(name, "-"), bench.ratio(t[name], t["tapegrad"]))
+    for text, figure, bound in goals:
+        report.goal(text, figure(t), bound)
+
+
+def of_diffrax(problem, solver):
+    dr = diffrax()
+    return bench.NOT_INSTALLED if dr is None else problem.diffrax(getattr(dr, solver)())
+
+
+def table(report, title):
+    report.table(title, ["problem", "system", "ms", "error", "time / tapegrad"])
+
+
+def one(report):
+    table(report, "One gradient: Lotka-Volterra, four parameters, rtol 1e-6")
+    p = Problem(predator_prey, [5.0, 1.5], [1.0, 0.4, 0.2, 0.8], SPAN, "tsit5", 1e-6, 1e-8)
+    loss, both = p.tapegrad()
+    exact = p.tapegrad(1e-11, 1e-13)[1](p.k)[1]
+    prepared, scipys = tg.prepare(loss, p.k), p.scipy("RK45")
+    of_scipy, of_prepared = tg.value_and_grad(scipys), tg.prepare(scipys, p.k)
+    jobs = {
+        "tapegrad": lambda: both(p.k),
+        "tapegrad, prepared": lambda: prepared.value_and_grad(p.k),
+        "tapegrad, solve_ivp": lambda: of_scipy(p.k),
+        "tapegrad, solve_ivp prepared": lambda: of_prepared.value_and_grad(p.k),
+        "SciPy, differences": lambda: by_differences(p.scipy("RK45"), p.k),
+        "diffrax Tsit5": of_diffrax(p, "Tsit5"),
+    }
+    goals = [("G10: a gradient by tg.ode.solver, ms", lambda t: 1e3 * t["tapegrad"], 0.2)]
+    timed(report, "Lotka-Volterra", jobs, exact, goals)
+
+
+def many(report):
+    table(report, "Many gradients: Lotka-Volterra, rtol 1e-6, each with parameters of its own")
+    for count in (100,) if report.quick else (100, 1000, 10_000):
+        p = Problem(predator_prey, [5.0, 1.5], [1.0, 0.4, 0.2, 0.8], SPAN, "tsit5", 1e-6, 1e-8, count)
+        both, exact = p.tapegrad()[1], p.tapegrad(1e-11, 1e-13)[1](p.k)[1]
+        jobs = {"tapegrad": lambda both=both, p=p: both(p.k), "diffrax Tsit5, vmap": of_diffrax(p, "Tsit5")}
+        share = lambda t: bench.ratio(t["tapegrad"], t["diffrax Tsit5, vmap"])
+        timed(report, f"{count} samples", jobs, exact, [("G10: share of diffrax's time", share, 0.1)])
+
+
+def stiff(report):
+    table(report, "Stiff equations, rtol 1e-6")
+    rates = 10.0 ** RNG.uniform(-2, 3, 20)
+    times = np.array([0.0, 0.4, 40.0, 4e4])
+    for title, make, y0, k, ends, atol, counts in (
+        ("Robertson", robertson, [1.0, 0.0, 0.0], [0.04, 1e4, 3e7], times, 1e-10, (None, 100) if report.quick else (None, 100, 1000)),
+        ("20 species", network, np.ones(20), rates, np.array([0.0, 5.0, 10.0]), 1e-9, (None,) if report.quick else (None, 100)),
+    ):
+        for count in counts:
+            p = Problem(make, y0, k, ends, "rodas5p", 1e-6, atol, count)
+            both, exact = p.tapegrad()[1], p.tapegrad(1e-10, 1e-14)[1](p.k)[1]
+            jobs = {"tapegrad": lambda both=both, p=p: both(p.k), "diffrax Kvaerno5": of_diffrax(p, "Kvaerno5")}
+            if count is None:
+                jobs["SciPy Radau, differences"] = lambda p=p: by_differences(p.scipy("Radau"), p.k)
+            share = lambda t: bench.ratio(t["tapegrad"], t["diffrax Kvaerno5"])
+            timed(report, f"{title}, {count or 1}", jobs, exact, [("share of diffrax's time", share, 0.05)])
+
+
+if __name__ == "__main__":
+    bench.start(__doc__).run(one, many, stiff)

@@ -1,0 +1,188 @@
+"""`float`, `complex`, `math`, `cmath`, `statistics` and `json` for tracked numbers.
+
+Python's own are compiled and take a plain number from a tracked one, which drops its derivative.  In code
+that is followed these stand for them.  They call Python's own function unless a number is tracked, and where
+the values may be seen also then, so that its errors are raised."""
+
+import cmath
+import copyreg
+import functools
+import json
+import math
+import operator
+import statistics
+import types
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.special
+
+from .._core.primitive import any_tracked, is_tracked, layout_of, seen, values_of
+from .._core.trees import REAL, nested
+from .._core.variable import FLOAT, HANDLES
+from ..ops.creation import cast
+from ..ops.shaping import nested_to_array
+
+# functions of math that NumPy has under the same name, with the same arguments
+SAME = (
+    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "degrees", "exp", "exp2",
+    "expm1", "floor", "fmod", "isfinite", "isinf", "isnan", "log10", "log1p", "log2", "modf", "pow", "radians", "sin", "sinh", "sqrt",
+    "tan", "tanh", "trunc",
+)  # fmt: skip
+# Each function of `math` as one of arrays and of the symbols of kernels.
+MATH = {
+    **{name: getattr(np, name) for name in SAME}, "fabs": np.abs, "lgamma": scipy.special.gammaln, "gamma": scipy.special.gamma,
+    "erf": scipy.special.erf, "erfc": scipy.special.erfc,
+    "log": lambda x, base=None: np.log(x) if base is None else np.log(x) / np.log(base),
+    "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
+    "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
+    "sumprod": lambda p, q: sum([a * b for a, b in zip(p, q, strict=True)]),
+    "ldexp": lambda x, i: x * 2.0**i, "remainder": lambda x, y: x - y * round(x / y),
+}  # fmt: skip
+CMATH = {
+    **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")}, "log": MATH["log"],
+    "phase": np.angle, "polar": lambda z: (np.abs(z), np.angle(z)), "rect": lambda r, phi: r * np.exp(1j * phi),
+}  # fmt: skip
+
+
+def of_list(f: Callable) -> Callable:
+    return lambda xs, **settings: f(nested_to_array(xs), **settings)
+
+
+STATISTICS = {
+    "mean": of_list(np.mean), "fmean": of_list(lambda xs, weights=None: np.average(xs, weights=weights)), "median": of_list(np.median),
+    "pvariance": of_list(np.var), "variance": of_list(lambda xs: np.var(xs, ddof=1)), "pstdev": of_list(np.std),
+    "stdev": of_list(lambda xs: np.std(xs, ddof=1)), "geometric_mean": of_list(lambda xs: np.exp(np.mean(np.log(xs)))),
+    "harmonic_mean": of_list(lambda xs: 1 / np.mean(1 / xs)),
+}  # fmt: skip
+OF_VALUES = frozenset(("ceil", "floor", "trunc", "isfinite", "isinf", "isnan", "isclose", "dump", "dumps"))  # these have derivative zero
+
+
+OF_SEQUENCES = frozenset(("dist", "fsum", "prod", "sumprod", *STATISTICS))
+
+
+def number(x: Any, to: type = float) -> Any:
+    """A tracked array or number as a tracked number of Python's type `to`."""
+    if type(x) is FLOAT and to is float:
+        return x
+    layout = layout_of(x)
+    to(np.ones(layout.shape, layout.dtype))  # NumPy's error, or warning, for an array
+    return cast(x.reshape(()) if layout.ndim else x, np.dtype(to))[()]
+
+
+@nested
+def tracked_number(x: Any) -> Any:
+    return number(x, complex if layout_of(x).dtype.kind == "c" else float) if type(x) in HANDLES and is_tracked(x) else x
+
+
+@nested
+def seen_values(x: Any) -> Any:
+    """The values of x; raises LookupError where they may not be seen."""
+    if type(x) in HANDLES and (x := seen(x)) is None:
+        raise LookupError
+    return x
+
+
+def on_numbers(f: Callable, ours: Callable | None) -> Callable:
+    """A function of the library, which calls `ours` if a number is tracked."""
+
+    @functools.wraps(f)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if f.__name__ in OF_SEQUENCES:
+            args = tuple([list(a) for a in args])
+        if not any_tracked(args):
+            return f(*args, **kwargs)
+        if ours is None:
+            return f(*plain_values(args) if f.__name__ in OF_VALUES else args, **kwargs)
+        args = tracked_number(args)
+        try:
+            exact = f(*seen_values(args), **kwargs)
+        except LookupError:
+            return ours(*args, **kwargs)
+        y = ours(*args, **kwargs)
+        return y + (exact - seen(y)) if f is math.fsum else y
+
+    return run
+
+
+plain_values = nested(values_of)
+
+
+def complex_first(f: Callable) -> Callable:
+    """A function of cmath: of a real number it may be complex."""
+    return lambda z, *more: f(z + 0j, *more)
+
+
+def stand_in(module: types.ModuleType, table: dict) -> types.ModuleType:
+    """The module with functions of `table` for its own; other names mean what they mean in the module now."""
+    new = types.ModuleType(module.__name__, module.__doc__)
+    known = [name for name in (*table, *OF_VALUES) if type(getattr(module, name, None)) in FUNCTIONS]
+    vars(new).update({name: on_numbers(getattr(module, name), None if name in OF_VALUES else table[name]) for name in known})
+    vars(new)["__getattr__"] = functools.partial(getattr, module)
+    return new
+
+
+FUNCTIONS = (types.FunctionType, types.BuiltinFunctionType)
+MODULES = {
+    "math": stand_in(math, MATH),
+    "cmath": stand_in(cmath, {name: f if name == "rect" else complex_first(f) for name, f in CMATH.items()}),
+    "statistics": stand_in(statistics, STATISTICS),
+    "json": stand_in(json, {}),
+}
+
+
+class NumberType(type):
+    """A stand-in for a type of numbers: called, it keeps what is tracked; otherwise it is that type."""
+
+    theirs: Any
+
+    def __call__(cls, *args, **kwargs):
+        if not any_tracked(args):
+            return cls.theirs(*args, **kwargs)
+        x, *more = args
+        if cls.theirs is complex and more:
+            return tracked_number(x) + 1j * tracked_number(more[0])
+        if cls.theirs in (float, complex):
+            return number(x, cls.theirs)
+        return cast(nested_to_array(x) if type(x) in (list, tuple) else x, np.dtype(cls.theirs))
+
+    def __instancecheck__(cls, x):
+        return isinstance(x, cls.theirs)
+
+    def __subclasscheck__(cls, c):
+        return issubclass(c, cls.theirs)
+
+    def __eq__(cls, other):
+        return True if other is cls or other is cls.theirs else NotImplemented
+
+    def __hash__(cls):
+        return hash(cls.theirs)
+
+    def __repr__(cls):
+        return repr(cls.theirs)
+
+    def _handed_back(cls):
+        return cls.theirs
+
+
+def of_type(f: Any) -> Callable:
+    """A method of the type `float` or `complex`, such as `float.__mul__`, which takes a number that stands for one."""
+    return lambda x, *more: getattr(x, f.__name__)(*more) if any_tracked((x, *more)) else f(x, *more)
+
+
+SLOTS = [f for kind in (float, complex) for f in vars(kind).values() if type(f) is types.WrapperDescriptorType]
+OPERATORS = {f: of_type(f) for f in SLOTS if f.__name__.strip("_") in dir(operator) or f.__name__.startswith("__r")}
+
+
+def number_type(real: Any) -> Any:
+    space = {"__slots__": (), "__module__": real.__module__, "theirs": real, REAL: real}
+    if real.__module__ == "builtins":
+        space |= {f.__name__: ours for f, ours in OPERATORS.items() if f.__objclass__ is real}
+        space["dtype"] = np.dtype(real)  # by which NumPy takes the class for this dtype
+    return NumberType(real.__name__, (real,), space)
+
+
+NUMBER_TYPES = {real: number_type(real) for real in (float, complex, np.float64, np.float32, np.complex128, np.complex64)}
+pickled: Any = lambda c: (type, (c.theirs(),))
+copyreg.pickle(NumberType, pickled)

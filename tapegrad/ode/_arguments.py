@@ -1,0 +1,174 @@
+"""Arguments of a solver: states, parameters and times as the arrays of a kernel."""
+
+import inspect
+import math
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+
+from .. import numpy as np
+from .._core.arrays import xp_of
+from .._core.errors import ArgumentError, DataError, ShapeError
+from .._core.primitive import layout_of
+from .._core.trees import leaves, tree_map
+from .._transforms.tape import value
+
+FLOAT64 = plain_np.dtype(float)
+
+
+class ArgumentLayout:
+    """How the arguments of one trajectory are made of its numbers.
+
+    Leaves that hold no real number, such as integers and functions, are constants of the code."""
+
+    def __init__(self, args: tuple, single: bool):
+        self.shapes: list = []  # of each leaf of one sample; None: a constant
+        self.constants: list = []
+        self.tree = tree_map(lambda x: self._added(x, single), args)
+        self.key = f"{self.tree!r} {self.shapes}"
+
+    def _added(self, x: Any, single: bool) -> int:
+        shape = tuple(layout_of(x).shape) if hasattr(x, "shape") else ()
+        self.shapes.append((shape if single else shape[:-1]) if is_real(x) else None)
+        self.constants.append(None if is_real(x) else x)
+        return len(self.shapes) - 1
+
+    def has_constants_of(self, other: "ArgumentLayout") -> bool:
+        """Return whether the constants are the same objects, or equal numbers or texts."""
+        pairs = zip(self.constants, other.constants, strict=True)
+        return all([a is b or (type(a) is type(b) and isinstance(a, (int, str)) and a == b) for a, b in pairs])
+
+    def restored(self, numbers: Any) -> Any:
+        """Return the arguments, with the numbers in place."""
+        sizes = [0 if s is None else math.prod(s) for s in self.shapes]
+        ends = plain_np.cumsum(sizes)
+
+        def leaf(k: int) -> Any:
+            shape, last = self.shapes[k], ends[k]
+            if shape is None:
+                return self.constants[k]
+            return numbers[last - sizes[k] : last].reshape(shape) if shape else numbers[last - 1]
+
+        return tree_map(leaf, self.tree)
+
+
+def is_real(x: Any) -> bool:
+    """Return whether an argument is a number or array of the kernel: floats, and arrays of integers."""
+    return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "i", "u", "c")
+
+
+def real_array(x: Any) -> Any:
+    """Return an argument as an array of float64."""
+    if not hasattr(x, "dtype"):
+        x = np.asarray(x)
+    dtype = layout_of(x).dtype
+    if dtype.kind not in "fiu":
+        raise ArgumentError(f"ode.solver: states, arguments and times are real; one has dtype {dtype}")
+    return x if dtype is FLOAT64 else x.astype(FLOAT64)
+
+
+def kernel_rows(y0: Any, args: tuple) -> tuple:
+    """Return y0 and the arguments as rows, (numbers,) or (numbers, B), and the number of states."""
+    y0 = real_array(y0)
+    shape = layout_of(y0).shape
+    if len(shape) not in (1, 2):
+        raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,), or (n, B) for B trajectories")
+    xp = xp_of(layout_of(y0))
+    arrays = [y0, *[in_library(xp, real_array(a)) for a in leaves(args) if is_real(a)]]
+    if len(shape) == 2:
+        return stacked_samples(arrays), shape[0]
+    return np.concatenate([np.reshape(x, (-1,)) for x in arrays]), shape[0]
+
+
+def in_library(xp: Any, x: Any) -> Any:
+    """Return x in the library of the state, if it is a plain array of NumPy."""
+    return xp.asarray(x) if xp is not plain_np and isinstance(x, (plain_np.ndarray, plain_np.generic)) else x
+
+
+def stacked_samples(arrays: list) -> Any:
+    """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
+    shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
+    counts = [s[-1] for s in shapes]
+    batch = counts[0] if counts[0] != 1 else max(counts)
+    for s in shapes:
+        if s[-1] not in (1, batch):
+            raise ShapeError(
+                f"ode.solver: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
+                "last axis of each array is that of the samples; give an array that all share as theta[..., None]"
+            )
+    rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
+    return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
+
+
+class Intervals:
+    """The intervals between the saved times and the times of doses.
+
+    A datum is the start and the end of an interval, and what is added to the state at its start."""
+
+    def __init__(self, save_at: Any, t0: Any, doses: Any = None, n: int = 0):
+        if save_at is None:
+            raise ArgumentError("ode.solver: give the times of the result, save_at=, to solver or call")
+        ends = np.reshape(real_array(save_at), (-1,))
+        first = ends[:1] if t0 is None else np.reshape(real_array(t0), (1,))
+        self.times = plain_times(ends)
+        self.saved: Any = None  # the intervals that end at a saved time, if not all do
+        check_order(plain_times(first), self.times)
+        if doses is None:
+            self.data = np.stack([np.concatenate([first, ends[:-1]]), ends])
+        else:
+            self.data = self._with_doses(first, ends, n, *doses)
+
+    def _with_doses(self, first: Any, ends: Any, n: int, at: Any, amounts: Any) -> Any:
+        at, amounts = np.reshape(real_array(at), (-1,)), real_array(amounts)
+        shape, where = tuple(layout_of(amounts).shape), plain_times(at)
+        count = len(where)
+        if shape[:2] != (n, count) or len(shape) > 3:
+            raise ShapeError(
+                f"ode.solver: doses=(times, amounts): amounts have shape {shape}; for {count} times they are "
+                f"({n}, {count}), or ({n}, {count}, B)"
+            )
+        way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
+        if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
+            raise DataError(f"ode.solver: a dose at {where} is not finite, or before the time of y0")
+        order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
+        order = order[: int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1]  # up to the last saved time
+        self.saved = plain_np.flatnonzero(order < len(self.times))
+        number = plain_np.concatenate([[count], order[:-1] - len(self.times)])  # of the dose at the start; else `count`
+        number = plain_np.where(number < 0, count, number)
+        added = np.concatenate([amounts, plain_np.zeros((n, 1, *shape[2:]))], 1)[:, number]
+        grid = np.concatenate([ends, at])[order]
+        limits = np.stack([np.concatenate([first, grid[:-1]]), grid])
+        if len(shape) == 3:
+            limits = np.broadcast_to(limits[:, :, None], (2, len(order), shape[2]))
+        return np.concatenate([limits, added])
+
+
+def plain_times(times: Any) -> Any:
+    """Return a copy of the times without derivatives."""
+    times = plain_np.array(value(times))
+    times.flags.writeable = False
+    return times
+
+
+def check_order(first: Any, times: Any) -> None:
+    """Raise if the times do not rise or fall from the first one."""
+    lengths = plain_np.diff(times, prepend=first)
+    ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
+    if not ordered or not plain_np.isfinite(lengths).all():
+        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")
+
+
+def fills_first(f: Callable, count: int, name: str) -> bool:
+    """Return whether f is f(dy, t, y, ...), which fills dy, and not f(t, y, ...)."""
+    try:
+        signature = inspect.signature(f)
+    except (TypeError, ValueError):
+        return False
+    for given, found in ((2 + count, False), (3 + count, True)):
+        try:
+            signature.bind(*[None] * given)
+        except TypeError:
+            continue
+        return found
+    raise ArgumentError(f"ode.solver: {name} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call")

@@ -1,0 +1,146 @@
+"""Which instructions of a program the interpreter can do, and which runs of them are worth a block."""
+
+import collections
+import itertools
+import math
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import F8
+from ..._core.primitive import ADD_AT, ASSIGN, READ
+from ...ops.shaping import copy
+from ..costs import (
+    BLOCK_ELEMENTS,
+    BLOCK_MATRICES,
+    BLOCK_PRODUCTS,
+    BLOCK_ROWS,
+    BUFFER_ELEMENTS,
+    COPIED_ELEMENTS,
+    TRANSFER_ROWS,
+)
+from ..program import GROUP, LAID, PART, Instruction, Program
+from .element_rows import rows_of
+from .machine_code import interpreter
+from .placed_arrays import FLOAT_BITS, KINDS, is_placed
+from .small_matrices import way
+
+UNMOVED = frozenset(("real", "imag", "einsum"))  # steps of a path that are not made on integers
+NUMBERS = frozenset((float, int))
+
+
+class InstructionKinds:
+    """Which instructions of a program the interpreter can do."""
+
+    def __init__(self, program: Program):
+        self.program, self.shown = program, program.shown
+        self.sizes: dict = {}  # id of a layout -> elements, if they are float64
+        self.known: dict = {}  # value -> its kind
+        self.written_out: dict = {}  # value -> its rows
+        # several values of which the next instruction reads one, and nobody another: value -> its instruction
+        self.several = {k: i for (k, i), (_, j) in itertools.pairwise(program.code) if j.prim is PART and j.args == (k,)}
+        if self.several:
+            readers = collections.Counter([*program.ends, *[a for _, i in program.code for a in i.args]])
+            self.several = {k: i for k, i in self.several.items() if readers[k] == 1}
+
+    def is_float(self, k: int, most: int = BUFFER_ELEMENTS) -> bool:
+        layout = self.shown[k]
+        size = self.sizes.get(id(layout))
+        if size is None:
+            numpys, shape, _, dtype, _ = layout
+            if dtype is None:
+                return type(self.program.constants.get(k)) in NUMBERS
+            size = self.sizes[id(layout)] = math.prod(shape) if numpys is not False and dtype == F8 else BUFFER_ELEMENTS + 1
+        return size <= most
+
+    def kind(self, k: int) -> str:
+        """That of the dtype of a value that the arena can hold; else "-"."""
+        found = self.known.get(k)
+        if found is None:
+            found = self.known[k] = self.kind_of(k)
+        return found
+
+    def kind_of(self, k: int) -> str:
+        constant = self.program.constants.get(k)
+        if self.is_float(k):
+            return "i" if type(constant) is int and is_exact(constant) else "f"
+        numpys, shape, _, dtype, _ = self.shown[k]
+        kind = KINDS.get(dtype, "-") if numpys is not False and math.prod(shape) <= BUFFER_ELEMENTS else "-"
+        return "-" if kind == "i" and constant is not None and not is_exact(constant) else kind
+
+    def can(self, k: int, i: Instruction) -> bool:
+        prim, args = i.prim, i.args
+        if prim is GROUP or "under" in i.watched or any([not g.truth for g in self.program.guards.get(k, ())]):
+            return False
+        if prim is PART:
+            several = self.several.get(args[0])
+            return several is not None and self.is_float(k) and self.can(args[0], several)
+        kinds = tuple([self.kind(a) for a in args])
+        if type(prim) is not str and prim.multi:
+            return k in self.several and "-" not in kinds and is_placed(k, i, self.shown, ("-", *kinds))
+        kinds = (self.kind(k), *kinds)
+        if "-" in kinds:
+            return False
+        alike, floats = len({*kinds}) == 1, "i" not in kinds[1:] and "b" not in kinds[1:]
+        if prim is READ or prim is ASSIGN or prim is ADD_AT:
+            fit = kinds[:2] == ("f", "f") or (alike and prim is not ADD_AT)
+            return fit and UNMOVED.isdisjoint([kind for kind, _ in i.params["path"]])
+        if prim is LAID or (is_move(prim) and alike):
+            return alike
+        if prim.reduces == "add" and floats:
+            return kinds[0] == "f"
+        if prim.reduces == "products" and floats:
+            return self.is_float(k, BLOCK_ELEMENTS) and self.products(args) <= BLOCK_PRODUCTS
+        if math.prod(self.shown[k][1]) > BLOCK_ELEMENTS:
+            return False
+        found = self.rows(k, i)
+        if found is not None:
+            return found[1] == (kinds[0] == "b")
+        return (floats and way(i, [self.shown[a][1] for a in args]) is not None) or is_placed(k, i, self.shown, kinds)
+
+    def rows(self, k: int, i: Instruction) -> Any:
+        """Those of an elementwise operation that gives floats or truths."""
+        if k not in self.written_out:
+            self.written_out[k] = None if KINDS.get(self.shown[k][3]) == "i" else rows_of(i, self.shown)
+        return self.written_out[k]
+
+    def products(self, args: tuple) -> int:
+        x, y = [self.shown[a][1] for a in args]
+        if not x or not y or (len(x) == 1 or len(y) == 1) and len(x) + len(y) > 3:
+            return BLOCK_PRODUCTS + 1
+        count = math.prod(np.broadcast_shapes(x[:-2], y[:-2]))
+        return count * math.prod(x[-2:]) * (y[-1] if len(y) > 1 else 1) if count <= BLOCK_MATRICES else BLOCK_PRODUCTS + 1
+
+
+def is_exact(v: Any) -> bool:
+    """Are whole numbers the same as floats?"""
+    return bool(np.all((v > -(2**FLOAT_BITS)) & (v < 2**FLOAT_BITS)))
+
+
+def is_move(prim: Any) -> bool:
+    """Does the operation but move elements, whatever they are?"""
+    return prim is not LAID and prim is not PART and prim is not READ and (prim.batch == "moves" or prim is copy.prim)
+
+
+def block_ranges(program: Program, kinds: InstructionKinds) -> list:
+    """(start, stop) of the instructions that are worth a block, in order."""
+    if interpreter() is None:
+        return []
+    can = [kinds.can(k, i) for k, i in program.code]
+    of_blocks = {k for (k, _), ok in zip(program.code, can, strict=True) if ok}
+    outside = {a for (_, i), ok in zip(program.code, can, strict=True) if not ok for a in i.args}
+    outside.update(program.ends)
+    found, start = [], None
+    for n, ok in enumerate([*can, False]):
+        if ok and start is None:
+            start = n
+        elif not ok and start is not None:
+            code = program.code[start:n]
+            views = sum([i.prim is READ or is_move(i.prim) for _, i in code])
+            given = {a for _, i in code for a in i.args if a not in of_blocks and a not in program.constants}
+            given |= {k for k, _ in code if k in outside}
+            moved = sum([1 + kinds.sizes.get(id(program.shown[k]), 0) / COPIED_ELEMENTS for k in given])
+            if n - start - views >= BLOCK_ROWS + TRANSFER_ROWS * moved:
+                found.append((start, n))
+            start = None
+    return found

@@ -1,0 +1,68 @@
+"""How an operation goes along lines of the arena: which axes of its places are one line, and the steps."""
+
+import functools
+import operator
+from typing import Any
+
+from ..costs import LINE_ELEMENTS
+from .arena import INDEX_BYTES
+from .machine_code import IN_LINES, NUMBER, SUMMED
+
+
+def joined_axes(shape: tuple, forms: tuple) -> list:
+    """[elements, steps of the result and the operands] of each axis, those that are one line together joined.
+    `forms`: (shape, strides) of the places of the result and the operands, None of one place."""
+    steps = [[0] * len(shape) if form is None else broadcast(form[0], form[1], len(shape)) for form in forms]
+    axes = [[shape[k], *[step[k] for step in steps]] for k in range(len(shape)) if shape[k] > 1]
+    axes.sort(key=lambda axis: axis[1:], reverse=True)
+    joined: list = []
+    for size, *step in axes:
+        if joined and joined[-1][1:] == [size * s for s in step]:
+            size *= joined.pop()[0]
+        joined.append([size, *step])
+    return joined
+
+
+def outer_axes(joined: list, axis: list) -> tuple:
+    """(numbers of lines, for each of these the steps of result and operands), where a line goes along `axis`."""
+    outer = [other for other in joined if other is not axis]
+    outer += [[1, *[0] * (len(axis) - 1)]] * (2 - len(outer))
+    return (outer[0][0], outer[1][0]), (outer[0][1:], outer[1][1:])
+
+
+@functools.lru_cache(4096)
+def in_lines(name: str, shape: tuple, *forms: Any) -> tuple | None:
+    """How an operation with a result of this shape goes along lines: (number of the row, elements of a line,
+    the `outer_axes`).  None where it does not go, or lines are short."""
+    joined = joined_axes(shape, forms)
+    best: Any = None
+    for axis in joined:
+        size, to, *others = axis
+        if to == 1 and {0, 1}.issuperset(others):
+            row = f"{name} {''.join(map(str, others))}"
+        elif to == 0 and name in SUMMED and set(others) == {1}:
+            row = SUMMED[name]
+        else:
+            continue
+        if row in IN_LINES and (best is None or size > best[1][0]):
+            best = row, axis
+    if best is None or len(joined) > 3:
+        return None
+    row, axis = best
+    if axis[0] < LINE_ELEMENTS and len(joined) > 1:
+        return None
+    return NUMBER[row], axis[0], *outer_axes(joined, axis)
+
+
+@functools.lru_cache(4096)
+def in_calls(shape: tuple, *forms: Any) -> tuple | None:
+    """How a ufunc goes along lines: (elements of a line, the steps of result and operands, the `outer_axes`).
+    Results lie one by one, or are one."""
+    joined = joined_axes(shape, forms) or [[1, *[1] * len(forms)]]
+    axis = max([axis for axis in joined if axis[1] in (0, 1)], key=operator.itemgetter(0), default=None)
+    return None if axis is None or len(joined) > 3 else (axis[0], axis[1:], *outer_axes(joined, axis))
+
+
+def broadcast(shape: tuple, strides: tuple, rank: int) -> list:
+    """Steps in places along the axes of a result."""
+    return [0] * (rank - len(shape)) + [0 if n == 1 else s // INDEX_BYTES for n, s in zip(shape, strides, strict=True)]

@@ -1,0 +1,469 @@
+"""Bodies of operations as rows of the interpreter: a body runs once on arrays of places.
+
+A `PlacedArray` acts as an array of NumPy.  Views, reshapes and broadcasts give other places.  A ufunc, a
+reduction or a scan becomes a row, or a call of NumPy's own loop (interpreter.foreign_calls.py).  A body that
+asks for a value, or calls what is not here, raises `NotPlaced`.  The operation then stays with Python."""
+
+import math
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ..._core.arrays import F8
+from ..._core.registry import load
+from ...ops import piecewise, products, reductions, sorting
+from ...ops.einsum import contract
+from ...ops.linalg import factorizations, hermitian
+from ...ops.linalg.hermitian import tolerance
+from ..costs import BUFFER_ELEMENTS, MATRIX_UNKNOWNS, WRITTEN_OUT_PRODUCTS
+from ..record.instructions import is_pure
+from ..record.settings_keys import settings_key
+from .foreign_calls import ufunc_loop
+from .small_matrices import cholesky_code, solve_code, triangular
+
+# ufuncs that are a row: its name
+ROWS = {
+    np.add: "add", np.subtract: "sub", np.multiply: "mul", np.divide: "div", np.negative: "neg", np.absolute: "abs",
+    np.sqrt: "sqrt", np.less: "lt", np.less_equal: "le", np.equal: "eq", np.not_equal: "ne",
+}  # fmt: skip
+# ufuncs that are other ones
+SPELT: dict = {
+    np.greater: lambda x, y: np.less(y, x),
+    np.greater_equal: lambda x, y: np.less_equal(y, x),
+    np.isnan: lambda x: x != x,
+    np.isfinite: lambda x: abs(x) < np.inf,
+    np.isinf: lambda x: abs(x) == np.inf,
+    np.square: lambda x: x * x,
+    np.reciprocal: lambda x: 1.0 / x,
+    np.positive: lambda x: x,
+    np.conjugate: lambda x: x,
+    np.logical_not: lambda x: x == 0.0,
+    np.invert: lambda x: of_truths(x) == 0.0,
+    np.logical_and: lambda x, y: of_truths(x) * of_truths(y),
+    np.logical_or: lambda x, y: of_truths(x) + of_truths(y),
+    np.bitwise_and: lambda x, y: of_truths(x) * of_truths(y),
+    np.fabs: abs,
+}
+
+
+def of_truths(x: Any) -> Any:
+    if x.dtype != bool:
+        raise NotPlaced("bits of numbers")
+    return x
+
+
+TRUTHS = frozenset(("lt", "le", "eq", "ne"))
+# exponents for which NumPy's operator ** is another ufunc
+POWERS = {1.0: np.positive, 2.0: np.square, 0.5: np.sqrt, -1.0: np.reciprocal}
+MOVES = (np.reshape, np.transpose, np.moveaxis, np.swapaxes, np.squeeze, np.expand_dims, np.broadcast_to, np.ravel, np.flip)
+KINDS = {F8: "f", np.dtype(bool): "b", np.dtype(np.int64): "i"}
+EXTREMES = (np.maximum, np.minimum)
+# rows that give whole numbers of whole numbers
+EXACT_OF_WHOLE = frozenset(("add", "sub", "mul", "neg", "abs"))
+FLOAT_BITS = 53  # whole numbers of fewer bits are floats
+
+
+class NotPlaced(TypeError):
+    """What the body asks for is known only when the program runs, or is no row."""
+
+
+class PlacedArray(np.lib.mixins.NDArrayOperatorsMixin):
+    """Places of the arena, as an array of NumPy.  `b`: the block that gets the rows; `kind`: that of the
+    dtype."""
+
+    def __init__(self, b: Any, at: Any, kind: str = "f"):
+        self.b, self.at, self.kind = b, at, kind
+
+    shape = property(lambda self: self.at.shape)
+    ndim = property(lambda self: self.at.ndim)
+    size = property(lambda self: self.at.size)
+    dtype = property(lambda self: F8 if self.kind == "f" else np.dtype(bool if self.kind == "b" else np.int64))
+    real = property(operator.pos)
+    T = property(lambda self: self.moved(np.transpose))
+
+    def moved(self, f: Callable, *args: Any, **kwargs: Any) -> "PlacedArray":
+        return PlacedArray(self.b, np.asarray(f(self.at, *args, **kwargs)), self.kind)
+
+    def __getitem__(self, key: Any) -> "PlacedArray":
+        return self.moved(operator.getitem, key)
+
+    def __len__(self) -> int:
+        return len(self.at)
+
+    def reshape(self, *shape: Any) -> "PlacedArray":
+        return self.moved(np.ndarray.reshape, *shape)
+
+    def transpose(self, *axes: Any) -> "PlacedArray":
+        return self.moved(np.ndarray.transpose, *axes)
+
+    def squeeze(self, axis: Any = None) -> "PlacedArray":
+        return self.moved(np.squeeze, axis)
+
+    def copy(self, order: str = "C") -> "PlacedArray":
+        return self
+
+    def astype(self, dtype: Any, copy: bool = True) -> "PlacedArray":
+        kind = KINDS.get(np.dtype(dtype), "-")
+        if kind == "b" != self.kind:
+            return self != 0.0
+        if kind not in "f" + self.kind:
+            raise NotPlaced(f"astype({dtype})")
+        return PlacedArray(self.b, self.at, kind)
+
+    def sum(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return reduced(np.add, self, axis, keepdims)
+
+    def max(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return reduced(np.maximum, self, axis, keepdims)
+
+    def any(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return self.astype(bool).sum(axis, keepdims) > 0
+
+    def all(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return np.logical_not((self == 0.0).any(axis, keepdims))
+
+    def min(self, axis: Any = None, keepdims: bool = False) -> "PlacedArray":
+        return reduced(np.minimum, self, axis, keepdims)
+
+    def cumsum(self, axis: int) -> "PlacedArray":
+        return scanned(np.add, self, axis)
+
+    def __pow__(self, n: Any) -> Any:
+        return POWERS[n](self) if type(n) in (int, float) and n in POWERS else np.power(self, n)
+
+    def __bool__(self) -> bool:
+        raise NotPlaced("a condition on a value")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any:
+        raise NotPlaced("an array of NumPy")
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *x: Any, **kwargs: Any) -> Any:
+        if method == "reduce" and not kwargs.keys() - {"axis", "keepdims"}:
+            return reduced(ufunc, x[0], kwargs.get("axis", 0), kwargs.get("keepdims", False))
+        if method != "__call__" or kwargs:
+            raise NotPlaced(f"{ufunc.__name__}.{method}")
+        return SPELT[ufunc](*x) if ufunc in SPELT else computed(ufunc, *[placed(self.b, v) for v in x])
+
+    def __array_function__(self, f: Callable, types: Any, args: tuple, kwargs: dict) -> Any:
+        if f in MOVES:
+            return args[0].moved(f, *args[1:], **kwargs)
+        if f not in FUNCTIONS:
+            raise NotPlaced(f.__name__)
+        return FUNCTIONS[f](*args, **kwargs)
+
+
+def placed(b: Any, v: Any) -> PlacedArray:
+    """A value of a body, with its places."""
+    if isinstance(v, PlacedArray):
+        return v
+    v = np.asarray(v)
+    if v.dtype.kind not in "bif" or v.dtype.itemsize > F8.itemsize:
+        raise NotPlaced(f"a value of {v.dtype}")
+    return PlacedArray(b, b.number(float(v)) if not v.ndim else b.constant(v.astype(F8)), v.dtype.kind)
+
+
+def computed(ufunc: Any, *x: PlacedArray) -> PlacedArray:
+    """A ufunc, element by element."""
+    b, kinds = x[0].b, {v.kind for v in x}
+    name, kind = ROWS.get(ufunc), "f" if "f" in kinds else "i" if "i" in kinds else "b"
+    if name in TRUTHS:
+        kind = "b"
+    elif kind == "b" and (ufunc is np.add or ufunc is np.bitwise_or):
+        return chosen(x[0], *x)
+    elif kind == "b" and name == "mul":
+        kind = "b"
+    elif name == "div":
+        kind = "f"
+    elif kind != "f" and (kind == "b" or (name not in EXACT_OF_WHOLE and ufunc not in EXTREMES)):
+        raise NotPlaced(f"{ufunc.__name__} of whole numbers")
+    to = b.temporary(*np.broadcast_shapes(*[v.shape for v in x]))
+    if name is not None:
+        b.row(name, to, *[v.at for v in x])
+    elif ufunc.signature is None and ufunc.nout == 1 and ufunc_loop(ufunc) is not None:
+        b.called(ufunc, to, *[v.at for v in x])
+    else:
+        raise NotPlaced(ufunc.__name__)
+    if kind == "i":
+        check_exact(b, to)
+    return PlacedArray(b, to, kind)
+
+
+def check_exact(b: Any, at: Any) -> None:
+    """What floats do not count one by one is not finite after this, and the run ends."""
+    b.row("mul", b.temporary(*at.shape), at, b.number(2.0 ** (1024 - FLOAT_BITS)))
+
+
+def chosen(c: Any, x: Any, y: Any) -> PlacedArray:
+    b = next(v.b for v in (c, x, y) if isinstance(v, PlacedArray))
+    c, x, y = [placed(b, v) for v in (c, x, y)]
+    to, kinds = b.temporary(*np.broadcast_shapes(c.shape, x.shape, y.shape)), {x.kind, y.kind}
+    b.row("select", to, c.at, x.at, y.at)
+    return PlacedArray(b, to, "f" if "f" in kinds else "i" if "i" in kinds else "b")
+
+
+def joined(arrays: Any, axis: int = 0) -> PlacedArray:
+    b = next(v.b for v in arrays if isinstance(v, PlacedArray))
+    xs = [placed(b, v) for v in arrays]
+    if len({x.kind for x in xs}) > 1:
+        raise NotPlaced("concatenate of several kinds")
+    return PlacedArray(b, np.concatenate([x.at for x in xs], axis), xs[0].kind)
+
+
+def by_slices(x: PlacedArray, axis: Any) -> tuple:
+    """(the places with the axes that are reduced first, as one axis; the shape that is kept)"""
+    axes = tuple(range(x.ndim)) if axis is None else axis if type(axis) is tuple else (axis,)
+    axes = tuple([n % x.ndim for n in axes])
+    first = np.moveaxis(x.at, axes, tuple(range(len(axes))))
+    rest = first.shape[len(axes) :]
+    return first.reshape((-1, *rest)), tuple([1 if n in axes else size for n, size in enumerate(x.shape)])
+
+
+def reduced(ufunc: Any, x: PlacedArray, axis: Any = None, keepdims: bool = False) -> PlacedArray:
+    b, (slices, kept) = x.b, by_slices(x, axis)
+    to = b.temporary(*slices.shape[1:])
+    if ufunc is np.add:
+        b.row("copy", to, b.nothing)
+        b.row("addto", np.broadcast_to(to, slices.shape), slices)
+        if x.kind == "i":
+            check_exact(b, to)
+    elif ufunc in EXTREMES and x.kind != "b" and len(slices):
+        b.row("copy", to, slices[0])
+        if len(slices) > to.size:  # each along a line of its own
+            for place, line in zip(to.ravel(), slices[1:].reshape(len(slices) - 1, -1).T, strict=True):
+                fold = np.broadcast_to(place, line.shape)
+                b.called(ufunc, fold, fold, line)
+        else:
+            for line in slices[1:]:
+                b.called(ufunc, to, to, line)
+    else:
+        raise NotPlaced(f"{ufunc.__name__}.reduce")
+    return PlacedArray(b, to.reshape(kept) if keepdims else to, "f" if x.kind == "f" else "i")
+
+
+def scanned(ufunc: Any, x: PlacedArray, axis: int) -> PlacedArray:
+    b, to = x.b, x.b.temporary(*x.shape)
+    made, given = np.moveaxis(to, axis, 0), np.moveaxis(x.at, axis, 0)
+    if x.kind != "f":
+        raise NotPlaced(f"{ufunc.__name__}.accumulate of whole numbers")
+    b.row("copy", made[:1], given[:1])
+    for n in range(1, len(given)):
+        b.row(ROWS[ufunc], made[n], made[n - 1], given[n])
+    return PlacedArray(b, to)
+
+
+FUNCTIONS: dict = {
+    np.where: chosen,
+    np.concatenate: joined,
+    np.real: operator.pos,
+    np.ascontiguousarray: operator.pos,
+    np.any: lambda x, axis=None, keepdims=False: x.any(axis, keepdims),
+    np.all: lambda x, axis=None, keepdims=False: x.all(axis, keepdims),
+    np.searchsorted: lambda a, v, side="left": placed_searchsorted(a, v, side),
+    np.argsort: lambda x, axis=-1, kind=None: placed_argsort(x, axis, kind),
+    np.clip: lambda x, low, high: np.minimum(np.maximum(x, low), high),
+}
+
+
+# --- places that are found when the program runs ---
+
+
+def placed_searchsorted(a: Any, v: Any, side: str) -> PlacedArray:
+    """By counting the elements that are less."""
+    b = next(x.b for x in (a, v) if isinstance(x, PlacedArray))
+    a, v = placed(b, a), placed(b, v)
+    if a.ndim != 1 or a.size * v.size > WRITTEN_OUT_PRODUCTS or {a.kind, v.kind} != {"f"}:
+        raise NotPlaced("searchsorted")
+    check_ordered(a, v)
+    at = a.reshape((-1,) + (1,) * v.ndim)
+    return (at < v if side == "left" else at <= v).sum(0)
+
+
+def placed_argsort(x: PlacedArray, axis: int, kind: Any) -> PlacedArray:
+    """By the number of elements that come before each."""
+    n = x.size
+    if x.ndim != 1 or n * n > WRITTEN_OUT_PRODUCTS or not n or kind != "stable" or x.kind != "f":
+        raise NotPlaced("argsort")
+    check_ordered(x)
+    before = np.where(np.tri(n, k=-1, dtype=bool), x <= x[:, None], x < x[:, None])
+    return scattered(placed(x.b, np.arange(n)), before.sum(1), 0, (n,))
+
+
+def check_ordered(*x: PlacedArray) -> None:
+    """(nan is not less, nor is it equal: the run ends.)"""
+    for v in x:
+        v - v
+
+
+def gathered(x: Any, at: PlacedArray, axis: int) -> PlacedArray:
+    b, x = at.b, placed(at.b, x)
+    shape = [*x.shape]
+    shape[axis] = at.shape[axis]
+    to = b.temporary(*shape)
+    return by_indices(b, "gathered", to, x, at, axis, to)
+
+
+def scattered(x: PlacedArray, at: PlacedArray, axis: int, like: tuple) -> PlacedArray:
+    to = x.b.temporary(*like)
+    x.b.row("copy", to, x.b.nothing)
+    return by_indices(x.b, "scattered", to, x, at, axis, x.at)
+
+
+def by_indices(b: Any, name: str, to: Any, x: PlacedArray, at: PlacedArray, axis: int, beside: Any) -> PlacedArray:
+    """A row for each line along the axis.  `beside`: what lies as the indices do."""
+    if at.kind != "i" or at.shape != beside.shape:
+        raise NotPlaced("indices of another shape")
+    lines = [np.moveaxis(v, axis, -1) for v in (to, x.at, at.at)]
+    for k in np.ndindex(lines[0].shape[:-1]):
+        b.indexed(name, *[line[k] for line in lines])
+    return PlacedArray(b, to, x.kind)
+
+
+# --- operations whose bodies ask for values, or call a library ---
+
+
+def scale_of(x: Any, axis: Any) -> Any:
+    """(Another power of 2 than the body's, of which the quotient of scaled numbers has the same bits.)"""
+    top = abs(x).max(axis, True)
+    return np.where(top > 1e100, 2.0**-600, np.where(np.logical_not(top == 0.0) * (top < 1e-100), 2.0**600, 1.0))
+
+
+def part_of_hypot(x: Any, y: Any, r: Any) -> Any:
+    zero = r == 0.0
+    return np.where(zero, 0.0, x / np.where(zero, 1.0, r))
+
+
+def convolve_full(x: Any, y: Any) -> PlacedArray:
+    if len(x) < len(y):
+        x, y = y, x
+    b, to = x.b, x.b.temporary(len(x) + len(y) - 1)
+    b.row("copy", to, b.nothing)
+    for k in range(len(y)):
+        b.row("muladd", to[k : k + len(x)], x.at, y.at[k])
+    return PlacedArray(b, to)
+
+
+def contracted(*xs: PlacedArray, subscripts: str, optimize: Any) -> PlacedArray:
+    """einsum of one or two arrays."""
+    given, to_labels = subscripts.replace(" ", "").split("->")
+    labels = given.split(",")
+    b = next(x.b for x in xs if isinstance(x, PlacedArray))
+    xs = tuple([placed(b, x) for x in xs])
+    sizes = {label: n for x, names in zip(xs, labels, strict=True) for label, n in zip(names, x.shape, strict=True)}
+    order = [label for label in sizes if label not in to_labels] + [*to_labels]
+    shape = tuple([sizes[label] for label in order])
+    if len(xs) > 2 or "." in subscripts or math.prod(shape) > BUFFER_ELEMENTS or any([x.kind != "f" for x in xs]):
+        raise NotPlaced("einsum")
+    to, wide = b.temporary(*[sizes[label] for label in to_labels]), []
+    for x, names in zip(xs, labels, strict=True):
+        at = x.at.transpose([names.index(label) for label in order if label in names])
+        wide.append(np.broadcast_to(at.reshape([sizes[label] if label in names else 1 for label in order]), shape))
+    b.row("copy", to, b.nothing)
+    b.row("muladd" if len(xs) > 1 else "addto", np.broadcast_to(to, shape), *wide)
+    return PlacedArray(b, to)
+
+
+def symmetric(x: PlacedArray) -> PlacedArray:
+    """Is the matrix symmetric to rounding, and not diagonal?"""
+    n = len(x)
+    size, filled = abs(x), x != 0.0
+    root = np.sqrt(size[np.arange(n), np.arange(n)])
+    root = root[:, None] * root
+    gap = abs(x - x.T)
+    near = (gap <= np.where(size < root, root, size) * tolerance(np.zeros((n, n)))) * filled * filled.T
+    same = np.where(x == x.T, x == x.T, near).sum(None) == float(n * n)
+    return (same * (0.0 < filled[~np.eye(n, dtype=bool)].sum(0))).reshape(1, 1)
+
+
+def of_matrices(name: str, by_rows: Callable | None = None) -> Callable:
+    """A function of NumPy's of matrices: by rows for a few unknowns, else by its loop."""
+
+    def f(*x: Any, **settings: Any) -> Any:
+        b = next(v.b for v in x if isinstance(v, PlacedArray))
+        x = tuple([placed(b, v) for v in x])
+        n, columns = len(x[0]), x[-1].shape[1:]
+        if x[0].shape != (n, n) or not 0 < x[-1].ndim < 3 or not x[-1].size or len(x[-1]) != n:
+            raise NotPlaced(name)
+        made = [b.temporary(*(() if name == "slogdet" else x[-1].shape)) for _ in range(1 + (name == "slogdet"))]
+        if by_rows is not None and (not name or n <= MATRIX_UNKNOWNS) and n * x[-1].size <= WRITTEN_OUT_PRODUCTS:
+            by_rows(b, made[0], *[v.at for v in x], **settings)
+        else:
+            ufunc = getattr(load("numpy.linalg._umath_linalg"), f"{name}1" if len(x) > 1 and not columns else name, None)
+            if ufunc is None or ufunc_loop(ufunc) is None:
+                raise NotPlaced(name)
+            b.of_matrices(ufunc, made, *[v.at for v in x])
+        return PlacedArray(b, made[0]) if len(made) == 1 else tuple([PlacedArray(b, to) for to in made])
+
+    return f
+
+
+FUNCTIONS |= {
+    np.linalg.cholesky: of_matrices("cholesky_lo", cholesky_code),
+    np.linalg.solve: of_matrices("solve", solve_code),
+    np.linalg.inv: of_matrices("inv"),
+    np.linalg.slogdet: of_matrices("slogdet"),
+}
+TRANSLATED: dict = {
+    reductions.scale_of.prim: scale_of,
+    piecewise.part_of_hypot.prim: part_of_hypot,
+    products.convolve_full.prim: convolve_full,
+    hermitian.alike_each.prim: symmetric,
+    contract.prim: contracted,
+    sorting.taken_by.prim: gathered,
+    sorting.added_by.prim: scattered,
+    factorizations.solve_triangular.prim: of_matrices("", triangular),
+}
+
+
+# --- which operations they are ---
+
+NOT_PLACED: dict = {}  # (operation, settings, shapes and kinds) -> why its body is no rows, or None
+
+
+class NoRows:
+    """A block that gets rows and keeps none: only whether a body can be rows is asked."""
+
+    nothing = np.zeros((), np.int64)
+
+    def row(self, *args: Any) -> None: ...
+
+    called = of_matrices = indexed = row
+
+    def temporary(self, *shape: int) -> np.ndarray:
+        return np.zeros(shape, np.int64)
+
+    def number(self, v: float) -> np.ndarray:
+        return self.nothing
+
+    def constant(self, v: np.ndarray) -> np.ndarray:
+        return np.zeros(v.shape, np.int64)
+
+
+def run_placed(b: Any, i: Any, at: list, kinds: Any) -> Any:
+    """What the body gives of operands of these kinds."""
+    f = TRANSLATED.get(i.prim, i.prim.run)
+    return f(*[PlacedArray(b, v, kind) for v, kind in zip(at, kinds, strict=True)], **i.params)
+
+
+def is_placed(k: int, i: Any, shown: Any, kinds: tuple) -> bool:
+    """Can the body of an instruction run on places?  `kinds`: of the result and the operands."""
+    if not is_pure(i.prim) or i.prim.writes:
+        return False
+    shapes = tuple([shown[a][1] for a in (k, *i.args)])
+    try:
+        key = i.prim, settings_key(i.params), shapes, kinds
+        if key not in NOT_PLACED:
+            NOT_PLACED[key] = why_not_placed(i, *shapes, kinds=kinds)
+        return NOT_PLACED[key] is None
+    except TypeError:  # of the key
+        return False
+
+
+def why_not_placed(i: Any, shape: tuple, *shapes: tuple, kinds: tuple) -> str | None:
+    try:
+        made = run_placed(NoRows(), i, [np.zeros(s, np.int64) for s in shapes], kinds[1:])
+        fits = i.prim.multi or (made.size == math.prod(shape) and made.kind == kinds[0])
+        return None if fits else f"it gives {made.shape} of kind {made.kind}"
+    except Exception as error:
+        return f"{type(error).__name__}: {error}"

@@ -1,0 +1,310 @@
+"""Calls of tapegrad.ode: arguments, batches, transforms, failures, errors."""
+
+import numpy as np
+import pytest
+from _cuda_host import array_library  # noqa: F401
+
+import tapegrad as tg
+from tapegrad import ode
+from tapegrad.errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError, TapegradError
+
+TIMES = np.array([0.0, 1.0, 2.0])
+Y0, RATES = np.array([1.0, 0.5]), np.array([0.8, 0.3])
+
+
+def growth(t, y, k):
+    return k * y * (1 - y / (1 + t))
+
+
+def solver(f=growth, **settings):
+    return ode.solver(f, **{"save_at": TIMES, "rtol": 1e-9, "atol": 1e-11, **settings})
+
+
+def last(k, y0=Y0, **settings):
+    return (solver(**settings)(y0, k).y[:, -1] ** 2).sum()
+
+
+def differences(g, x, v, h=1e-4):
+    return (8 * (g(x + h * v) - g(x - h * v)) - (g(x + 2 * h * v) - g(x - 2 * h * v))) / (12 * h)
+
+
+# --- arguments ---
+
+
+@pytest.mark.smoke
+def test_a_batch_is_its_trajectories():
+    solve, rng = solver(rtol=1e-6, atol=1e-8), np.random.default_rng(0)
+    Y, K = Y0[:, None] * rng.uniform(0.5, 2, 13), RATES[:, None] * rng.uniform(0.5, 2, 13)
+    many = solve(Y, K)
+    assert many.y.shape == (2, 3, 13) and many.success.all() and many.success.shape == (13,)
+    for b in range(13):
+        one = solve(Y[:, b].copy(), K[:, b].copy())
+        assert one.y.shape == (2, 3) and one.success
+        np.testing.assert_allclose(many.y[..., b], one.y, rtol=1e-13)
+        assert (one.accepted, one.rejected) == (many.accepted[b], many.rejected[b])
+
+
+def test_the_first_column_is_the_start():
+    found = solver()(Y0, RATES)
+    np.testing.assert_array_equal(found.y[:, 0], Y0)
+    np.testing.assert_array_equal(found.t, TIMES)
+    assert repr(found) == f"<Solution y (2, 3): {found.accepted:.0f} steps, {found.rejected:.0f} rejected>"
+
+
+def test_forms_of_the_right_hand_side():
+    def filling(dy, t, y, k):
+        for i in range(2):
+            dy[i] = k[i] * y[i] * (1 - y[i] / (1 + t))
+
+    def separate(t, y, a, b):
+        return [a * y[0] * (1 - y[0] / (1 + t)), b * y[1] * (1 - y[1] / (1 + t))]
+
+    def named(t, y, tree):
+        return growth(t, y, np.stack([tree["a"], tree["b"][0]]) * tree["n"])
+
+    expected = solver()(Y0, RATES).y
+    np.testing.assert_array_equal(solver(filling)(Y0, RATES).y, expected)
+    np.testing.assert_array_equal(solver(separate)(Y0, *RATES).y, expected)
+    tree = {"a": 0.8, "b": np.array([0.3]), "n": 1}
+    np.testing.assert_array_equal(solver(named)(Y0, tree).y, expected)
+    slope = tg.grad(lambda x: solver(named)(Y0, {**tree, "b": x}).y[1, -1])(np.array([0.3]))
+    np.testing.assert_allclose(slope, tg.grad(lambda k: solver()(Y0, k).y[1, -1])(RATES)[1:], rtol=1e-12)
+
+
+def test_right_hand_sides_without_arguments_or_without_the_state():
+    np.testing.assert_allclose(solver(lambda t, y: -y)(Y0).y[:, -1], Y0 * np.exp(-2), rtol=1e-8)
+    np.testing.assert_allclose(solver(lambda t, y: [1.0, 2 * t])(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12)
+    np.testing.assert_allclose(solver(lambda t, y: [1.0, 2 * t], method="rodas5p")(Y0).y[:, -1], Y0 + [2, 4], rtol=1e-12)
+
+
+def test_numbers_are_shared_and_arrays_have_the_samples_last():
+    solve = solver(lambda t, y, k, c: -c * k * y)
+    y = solve(np.ones((1, 3)), np.array([1.0, 2.0, 3.0]), 0.5).y[0, -1]
+    np.testing.assert_allclose(y, np.exp(-np.array([1.0, 2.0, 3.0])), rtol=1e-7)
+    both = solver(lambda t, y, k: -k[0] * k[1] * y)
+    np.testing.assert_allclose(both(np.ones((1, 3)), np.array([1.0, 0.5])[:, None]).y[0, -1], np.exp(-1), rtol=1e-7)
+    with pytest.raises(ShapeError, match=r"theta\[..., None\]"):
+        both(np.ones((1, 3)), np.array([1.0, 0.5]))
+
+
+def test_a_tolerance_for_each_state():
+    """A component of size 1e-8 beside one of size 1."""
+    y0, f = np.array([1.0, 1e-8]), lambda t, y: np.stack([-y[0], y[1] * np.cos(3 * t)])
+    exact = y0 * np.exp([-2.0, np.sin(6.0) / 3])
+    error = lambda atol: np.abs(solver(f, rtol=1e-9, atol=atol)(y0).y[:, -1] / exact - 1)
+    assert error(np.array([1e-9, 1e-17])).max() < 1e-7
+    with pytest.raises(ShapeError, match=r"atol has shape \(3,\)"):
+        solver(f, atol=np.ones(3))(y0)
+
+
+def test_the_state_that_f_writes_is_its_own():
+    def doubled(t, y, k):
+        y *= 2.0
+        return k * y
+
+    np.testing.assert_allclose(solver(doubled)(Y0, RATES).y[:, -1], Y0 * np.exp(4 * RATES), rtol=1e-7)
+
+
+def test_captured_numbers_are_read_anew():
+    k = np.array([1.0])
+    solve = solver(lambda t, y: -k * y)
+    assert abs(solve(np.ones(1)).y[0, -1] - np.exp(-2)) < 1e-8
+    k[0] = 2.0
+    assert abs(solve(np.ones(1)).y[0, -1] - np.exp(-4)) < 1e-8
+
+
+def test_backwards_in_time_and_from_another_time():
+    solve = solver()
+    y = solve(Y0, RATES).y
+    np.testing.assert_allclose(solve(y[:, -1].copy(), RATES, save_at=TIMES[::-1]).y[:, ::-1], y, rtol=1e-7)
+    np.testing.assert_allclose(solve(Y0, RATES, save_at=[2.0], t0=0.0).y[:, 0], y[:, -1], rtol=1e-7)
+    assert solve(Y0, RATES, save_at=[1.0, 1.0, 1.0]).y.std(1).max() == 0.0
+
+
+# --- derivatives ---
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_first_and_second_derivatives(method):
+    f = lambda k: last(k, method=method)
+    g, v = tg.grad(f), np.array([0.6, -1.1])
+    np.testing.assert_allclose(g(RATES) @ v, differences(f, RATES, v), rtol=1e-7)
+    np.testing.assert_allclose(tg.jvp(f, (RATES,), (v,))[1], g(RATES) @ v, rtol=1e-10)
+    expected = differences(g, RATES, v)
+    np.testing.assert_allclose(tg.hvp(f, RATES, v), expected, rtol=1e-6)
+    np.testing.assert_allclose(tg.jvp(g, (RATES,), (v,))[1], expected, rtol=1e-6)
+    np.testing.assert_allclose(tg.hessian(f)(RATES) @ v, expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_derivatives_by_times(method):
+    """y' = -t y: the times of the start, between, of an interval without length, and of the end."""
+    solve = ode.solver(lambda t, y: -t * y, method, rtol=1e-9, atol=1e-12)
+    exact = lambda a, b: np.exp((a**2 - b**2) / 2)
+    end = lambda ts: solve(np.ones(1), save_at=ts[1:], t0=ts[0]).y[0]
+    ts = np.array([0.5, 0.5, 0.9, 1.6])
+    J = tg.jacobian(end)(ts)
+    expected = np.zeros((3, 4))
+    for i, b in enumerate(ts[1:]):
+        expected[i, 0], expected[i, i + 1] = 0.5 * exact(0.5, b), -b * exact(0.5, b)
+    np.testing.assert_allclose(J, expected, atol=1e-7)
+    H = tg.hessian(lambda a, b: solve(np.ones(1), save_at=[b], t0=a).y[0, 0], (0, 1))(0.5, 1.6)
+    value = exact(0.5, 1.6)
+    np.testing.assert_allclose(H, value * np.array([[1 + 0.25, -0.8], [-0.8, 1.6**2 - 1]]), atol=1e-6)
+
+
+def test_the_gradient_of_a_batch_and_shared_arguments():
+    Y = Y0[:, None] * np.array([0.5, 1.0, 2.0])
+    g = tg.grad(lambda k: last(k[:, None] * np.ones(3), Y))(RATES)
+    np.testing.assert_allclose(g, sum(tg.grad(last)(RATES, y) for y in Y.T.copy()), rtol=1e-8)
+    shared = tg.grad(lambda k: last(k[:, None], Y))(RATES)
+    np.testing.assert_allclose(shared, g, rtol=1e-12)
+
+
+def test_vmap_and_prepare():
+    K = np.stack([RATES, 1.3 * RATES, 0.7 * RATES])
+    each = np.array([last(k) for k in K])
+    np.testing.assert_allclose(tg.vmap(last)(K), each, rtol=1e-12)
+    np.testing.assert_allclose(tg.vmap(tg.grad(last))(K), [tg.grad(last)(k) for k in K], rtol=1e-10)
+    p = tg.prepare(last, RATES)
+    for k in K:
+        np.testing.assert_allclose(p.value(k), last(k), rtol=1e-13)
+        np.testing.assert_allclose(p.grad(k), tg.grad(last)(k), rtol=1e-12)
+        np.testing.assert_allclose(p.hvp(k, k), tg.hvp(last, k, k), rtol=1e-10)
+
+
+def test_sizes_of_steps_have_no_derivative():
+    """y' = k: each step is exact, so any derivative of a size would show in the second digit or not at all."""
+    solve = solver(lambda t, y, k: k + 0.0 * y, first_step=0.3, rtol=1e-3)
+    assert tg.grad(lambda k: solve(np.zeros(1), k).y[0, -1])(1.7) == pytest.approx(2.0, abs=1e-15)
+    assert tg.grad(tg.grad(lambda k: solve(np.zeros(1), k).y[0, -1]))(1.7) == 0.0
+
+
+# --- failures ---
+
+BLOWS = np.array([[0.1, 1.0, 0.2, 2.0]])  # y' = y^2 ends at t = 1 / y0
+
+
+def test_a_failure_names_sample_and_time():
+    with pytest.raises(ConvergenceError, match=r"sample 1 of 4 \(2 failed\).*until t = 1(\.0*)?: the step size fell"):
+        solver(lambda t, y: y * y, rtol=1e-6)(BLOWS)
+    with pytest.raises(ConvergenceError, match=r"until t = 0\.61370.*not finite"):
+        solver(lambda t, y: -1 - np.sqrt(y))(np.ones(1))
+    with pytest.raises(ConvergenceError, match=r"max_steps=50 .*rodas5p"):
+        solver(lambda t, y: -1e6 * (y - np.cos(t)), max_steps=50)(np.ones(1))
+    with pytest.raises(ConvergenceError, match=r"until t = 0: f is not finite"):
+        solver(lambda t, y: -y)(np.array([np.nan]))
+
+
+def test_other_samples_survive_a_failure():
+    solve = solver(lambda t, y: y * y, on_failure="nan")
+    found = solve(BLOWS)
+    np.testing.assert_array_equal(found.success, [True, False, True, False])
+    np.testing.assert_allclose(found.y[0, :, 0], 1 / (10 - TIMES), rtol=1e-7)
+    np.testing.assert_allclose(found.y[0, :, 3], [2.0, np.nan, np.nan])
+    g = tg.grad(lambda y: np.nansum(solve(y).y[0, -1]))(BLOWS)
+    np.testing.assert_allclose(g, [[1 / (1 - 0.2) ** 2, 0, 1 / (1 - 0.4) ** 2, 0]], rtol=1e-6)
+
+
+def test_bad_input():
+    rng = np.random.default_rng(0)
+    solve = solver()
+    for make, error, words in [
+        (lambda: solver(lambda t, y, k: y[0])(Y0, RATES), ShapeError, r"returned shape \(\) for a state of shape \(2,\)"),
+        (lambda: solver(lambda t, y, k: y[:1])(Y0, RATES), ShapeError, r"returned shape \(1,\)"),
+        (lambda: solver(lambda t, y: y + rng.normal())(Y0), KernelError, "random numbers"),
+        (lambda: solver(lambda t, y: y if y[0] > 0 else -y)(Y0), KernelError, r"np\.where"),
+        (lambda: solve(Y0), ArgumentError, "lacks an argument"),
+        (lambda: solve(Y0, RATES, RATES), ArgumentError, r"neither \(t, y\) nor \(dy, t, y\)"),
+        (lambda: solve(Y0 * 1j, RATES), ArgumentError, "complex128"),
+        (lambda: solve(np.ones((2, 1, 1)), RATES), ShapeError, r"\(n, B\)"),
+        (lambda: solve(Y0, RATES, save_at=[0.0, 2.0, 1.0]), DataError, "rise or fall"),
+        (lambda: solve(Y0, RATES, save_at=[0.0, 1.0], t0=0.5), DataError, "rise or fall"),
+        (lambda: solve(Y0, RATES, save_at=[0.0, np.inf]), DataError, "finite"),
+        (lambda: solve(Y0, RATES, save_at=[]), DataError, "rise or fall"),
+        (lambda: ode.solver(growth)(Y0, RATES), ArgumentError, "save_at="),
+        (lambda: ode.solver(growth, "rk4"), ArgumentError, r"\['tsit5', 'rodas5p'\]"),
+        (lambda: ode.solver(growth, rtol=0), ArgumentError, "rtol"),
+        (lambda: ode.solver(growth, on_failure="skip"), ArgumentError, "on_failure"),
+    ]:
+        with pytest.raises(error, match=words):
+            make()
+    np.testing.assert_array_equal(solve(Y0, RATES).y[:, 0], Y0)  # nothing was harmed
+
+
+def test_a_derivative_of_a_captured_number_is_not_lost_in_silence():
+    with pytest.raises(TapegradError):
+        tg.grad(lambda k: solver(lambda t, y: -k * y)(np.ones(1)).y[0, -1])(1.5)
+
+
+def test_no_samples():
+    assert solver()(np.ones((2, 0)), np.ones((2, 0))).y.shape == (2, 3, 0)
+
+
+# --- doses ---
+
+
+def decayed(t, doses, rate):
+    """y' = -rate y from 0: the sum of what is left of each dose given before t."""
+    times, amounts = doses
+    return sum((np.exp(-rate * (t - s)) * a if s < t else 0.0 * a) for s, a in zip(times, amounts.T, strict=True))
+
+
+def test_doses():
+    """One at the start, one at a saved time (saved before it), one between, two at once, one after the end."""
+    times, amounts = np.array([0.0, 1.0, 1.5, 1.5, 3.0]), np.arange(1.0, 11.0).reshape(2, 5)
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 1.0, 1.6, 2.5], rtol=1e-10, atol=1e-12)
+    found = solve(np.zeros(2), 0.7, doses=(times, amounts))
+    assert found.y.shape == (2, 4) and found.success
+    np.testing.assert_allclose(found.y.T, [decayed(t, (times, amounts), 0.7) for t in found.t], rtol=1e-8, atol=1e-12)
+    backwards = solve(found.y[:, -1], 0.7, save_at=[2.5, 1.6], doses=(np.array([1.9]), np.ones((2, 1))))
+    np.testing.assert_allclose(backwards.y[:, 1], found.y[:, -1] * np.exp(0.7 * 0.9) + np.exp(0.7 * 0.3), rtol=1e-8)
+
+
+def test_derivatives_by_doses():
+    times, amounts = np.array([0.0, 1.0, 1.5]), np.array([[2.0, 1.0, 3.0]])
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 2.0], rtol=1e-10, atol=1e-12)
+    end = lambda s, a, k: solve(np.zeros(1), k, doses=(s, a)).y[0, 1]
+    by_time, by_amount, by_rate = tg.grad(end, (0, 1, 2))(times, amounts, 0.7)
+    left = np.exp(-0.7 * (2.0 - times))
+    np.testing.assert_allclose(by_amount, left[None], rtol=1e-8)
+    np.testing.assert_allclose(by_time[1:], (0.7 * amounts[0] * left)[1:], rtol=1e-7)
+    np.testing.assert_allclose(by_rate, -((2.0 - times) * amounts[0] * left).sum(), rtol=1e-7)
+
+
+def test_doses_of_a_batch():
+    solve = ode.solver(lambda t, y, k: -k * y, save_at=[0.0, 2.0], rtol=1e-10, atol=1e-12)
+    amounts, rates = np.arange(6.0).reshape(1, 2, 3), np.array([0.3, 0.7, 1.1])
+    y = solve(np.zeros((1, 3)), rates, doses=([0.5, 1.0], amounts)).y[0, -1]
+    np.testing.assert_allclose(y, amounts[0, 0] * np.exp(-1.5 * rates) + amounts[0, 1] * np.exp(-rates), rtol=1e-7)
+    with pytest.raises(ShapeError, match=r"\(1, 2\), or \(1, 2, B\)"):
+        solve(np.zeros(1), 0.7, doses=([0.5, 1.0], np.ones(2)))
+    with pytest.raises(DataError, match="before the time of y0"):
+        solve(np.zeros(1), 0.7, doses=([-0.5], np.ones((1, 1))))
+
+
+# --- devices, and solvers made inside a transform ---
+
+
+@pytest.mark.parametrize("method", ["tsit5", "rodas5p"])
+def test_arrays_of_a_device(cupy, method):
+    """The kernel as CUDA C; its numbers are those of the processor."""
+    solve = solver(method=method, rtol=1e-6)
+    Y, K = Y0[:, None] * np.array([0.5, 1.0, 2.0]), RATES[:, None] * np.ones(3)
+    found = solve(cupy.asarray(Y), cupy.asarray(K))
+    np.testing.assert_allclose(found.y.get(), solve(Y, K).y, rtol=1e-12)
+    g = tg.grad(lambda k: (solve(cupy.asarray(Y), k).y[:, -1] ** 2).sum())(cupy.asarray(K))
+    np.testing.assert_allclose(g.get(), tg.grad(lambda k: (solve(Y, k).y[:, -1] ** 2).sum())(K), rtol=1e-12)
+
+
+def test_a_solver_made_inside_a_transform():
+    A = np.array([[-1.0, 0.5], [0.2, -0.7]])
+
+    def f(t, y, k):
+        return np.array([k * (A[0] @ y), np.linalg.norm(A[1]) * y[1]])
+
+    def inside(k):
+        return solver(f)(Y0, k).y[0, -1]
+
+    outside = solver(f)
+    assert tg.grad(inside)(0.7) == tg.grad(lambda k: outside(Y0, k).y[0, -1])(0.7)

@@ -1,0 +1,229 @@
+"""Bodies of operations on places of the arena, calls of NumPy's loops, whole numbers and indices in blocks."""
+
+import numpy as np
+import pytest
+import scipy.special
+from cases import all_cases
+from test_replay_operations import outcome
+
+import tapegrad as tg
+from tapegrad._core.trees import leaves
+from tapegrad.replay.interpreter import instruction_kinds
+from tapegrad.replay.interpreter.placed_arrays import NOT_PLACED, NoRows, NotPlaced, PlacedArray
+
+STEPS, SIZE = 12, 6
+SEED = np.random.default_rng(0)
+A = 0.3 * np.eye(SIZE) + 0.05 * SEED.normal(size=(SIZE, SIZE))
+X = SEED.random(SIZE) + 0.5
+GRID = np.linspace(-3.0, 3.0, 9)
+WEIGHTS = SEED.normal(size=(SIZE, SIZE, SIZE))
+
+
+@pytest.fixture
+def blocks_that_do_not_pay(monkeypatch):
+    monkeypatch.setattr(instruction_kinds, "TRANSFER_ROWS", 0)
+    monkeypatch.setattr(instruction_kinds, "BLOCK_ROWS", 0)
+
+
+def matrix(z):
+    return np.eye(SIZE) + 0.1 * np.outer(z, z)
+
+
+OPERATIONS = {
+    "norm": lambda z: z / np.linalg.norm(z),
+    "interp": lambda z: np.interp(z, GRID, np.sin(GRID)),
+    "clip": lambda z: np.clip(z, -2.0, 2.0),
+    "arctan2": lambda z: np.arctan2(z, 1.5),
+    "logsumexp": lambda z: z - scipy.special.logsumexp(z),
+    "logsumexp of rows": lambda z: scipy.special.logsumexp(A + z, axis=0),
+    "floor": lambda z: z - 0.1 * np.floor(3.0 * z),
+    "convolve": lambda z: np.convolve(z, [0.2, 0.5, 0.3], "same"),
+    "max": lambda z: z - z.max(),
+    "min of columns": lambda z: (A + z).min(axis=1) + z,
+    "maximum": lambda z: np.maximum(z, z[::-1]),
+    "cholesky": lambda z: np.linalg.cholesky(matrix(z)) @ z,
+    "cholesky of 3": lambda z: np.concatenate([np.linalg.cholesky(matrix(z)[:3, :3]) @ z[:3], z[3:]]),
+    "solve": lambda z: np.linalg.solve(matrix(z), z),
+    "solve of several": lambda z: np.linalg.solve(matrix(z), A).sum(0),
+    "inv": lambda z: np.linalg.inv(matrix(z)) @ z,
+    "slogdet": lambda z: z + 0.01 * np.linalg.slogdet(matrix(z))[1],
+    "sort": np.sort,
+    "logaddexp": lambda z: np.logaddexp(z, z[::-1]),
+    "power": lambda z: (z * z + 0.1) ** 1.5,
+    "hypot": lambda z: np.hypot(z, z[::-1]),
+    "mod": lambda z: np.mod(z, 0.7),
+    "cross": lambda z: np.concatenate((np.cross(z[:3], z[3:]), z[3:])),
+    "erf": scipy.special.erf,
+    "gammaln": lambda z: scipy.special.gammaln(z * z + 1.0),
+    "expit": scipy.special.expit,
+    "prod": lambda z: z + 0.01 * np.prod(z),
+    "std": lambda z: z / (1.0 + np.std(z)),
+    "einsum": lambda z: np.einsum("ijk,j->ik", WEIGHTS, z)[0] + np.einsum("i,ij->j", z, A),
+    "any": lambda z: np.where((A * z > 0.1).any(axis=1), z, 0.5 * z),
+    "count": lambda z: z / (1 + (z > 0.3).sum()),
+}  # fmt: skip
+
+
+def loop(operation):
+    def f(z):
+        for _ in range(STEPS):
+            z = np.tanh(A @ operation(z)) + X
+        return (z * z).sum()
+
+    return f
+
+
+def replayed(f, *args, method="value_and_grad", compile=False):
+    p = tg.prepare(f, *args, compile=compile)
+    for _ in range(3):
+        found = getattr(p, method)(*args)
+    return p, found
+
+
+@pytest.mark.parametrize("name", OPERATIONS)
+def test_a_loop_with_the_operation_is_one_block(name):
+    """The results are those of the plain call, whether rows are rolled or not; the report names no call of Python."""
+    f = loop(OPERATIONS[name])
+    for compile in (False, True):
+        p, _ = replayed(f, X, compile=compile)
+        for z in (X, X[::-1] - 0.4, -X):
+            for got, want in zip(p.value_and_grad(z), tg.value_and_grad(f)(z), strict=True):
+                np.testing.assert_allclose(got, want, 1e-13, 1e-14 * np.abs(want).max())
+        kept = p.forms["value_and_grad"].programs[0]
+        assert not kept.failures and kept.emitted.blocks == 1 and kept.emitted.inside == len(kept.program.code)
+        assert "calls of Python" not in p.report()
+
+
+BITS = dict.fromkeys((np.arctan, np.floor, np.cbrt, np.exp2, np.log2, np.sinh, scipy.special.erf, scipy.special.expit, scipy.special.j0), 1)
+BITS |= dict.fromkeys((np.arctan2, np.hypot, np.power, np.maximum, np.minimum, np.fmod, np.remainder, np.copysign, np.logaddexp), 2)
+SPECIAL = np.array([0.0, -0.0, 1.0, -1.0, 0.5, np.pi, 1e300, -1e300, 5e-324, np.inf, -np.inf, np.nan])
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("ufunc", BITS, ids=lambda f: f.__name__)
+def test_ufuncs_have_the_bits_of_numpy(ufunc, blocks_that_do_not_pay):
+    """Signed zeros, infinities and nan included; along lines, across them, backwards, and for one number."""
+    rng = np.random.default_rng(0)
+    views = (lambda x: x, lambda x: x.T, lambda x: x[::-2], lambda x: x[..., 1::2], lambda x: x[:, :1], lambda x: x[0, 0])
+    f = lambda *args: tuple([ufunc(*[v(x) for x in args]) for v in views])
+    args = [rng.uniform(0.1, 2.0, (5, 12)) for _ in range(BITS[ufunc])]
+    p, _ = replayed(f, *args, method="value")
+    assert p.forms["value"].programs[0].emitted.blocks == 1
+    for low, high in ((-3, 3), (0, 1e-3), (1e200, 1e300)):
+        again = [rng.uniform(low, high, (5, 12)) for _ in args]
+        for x in (again, [SPECIAL + 0 * x for x in again], [x[:, :1] + SPECIAL[::k] for k, x in zip((1, -1), again, strict=False)]):
+            for got, want in zip(p.value(*x), f(*x), strict=True):
+                np.testing.assert_array_equal(got, want)
+                np.testing.assert_array_equal(np.signbit(got), np.signbit(want))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_some_operations_in_blocks(blocks_that_do_not_pay):
+    for case in all_cases()[::12]:
+        list(outcome(case))
+
+
+@pytest.mark.long
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("first", range(12))
+def test_all_operations_in_blocks(first, blocks_that_do_not_pay):
+    for case in all_cases()[first::12]:
+        list(outcome(case))
+
+
+# --- errors and warnings ---
+
+
+@pytest.mark.parametrize("name", ["cholesky", "solve", "inv"])
+def test_a_matrix_without_a_factor_raises_as_plainly(name):
+    f = {"cholesky": np.linalg.cholesky, "solve": lambda a: np.linalg.solve(a, np.ones(6)), "inv": np.linalg.inv}[name]
+    g = lambda a: (f(a * 1.0 + 0.0) * 2.0 - 1.0).sum()
+    p, _ = replayed(g, matrix(X))
+    assert p.forms["value_and_grad"].programs[0].emitted.blocks
+    for bad in (np.zeros((6, 6)), -np.ones((6, 6))):
+        with pytest.raises(np.linalg.LinAlgError) as plain:
+            tg.value_and_grad(g)(bad)
+        with pytest.raises(np.linalg.LinAlgError) as prepared:
+            p.value_and_grad(bad)
+        assert str(plain.value) == str(prepared.value)
+    np.testing.assert_allclose(p.grad(matrix(X)), tg.grad(g)(matrix(X)), 1e-15)
+
+
+def test_warnings_are_those_of_a_plain_call():
+    f = lambda x: (np.arctan2(np.log(x), 2.0) * np.hypot(x, 1.0) + x).sum()
+    p, _ = replayed(f, X)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        got = p.value(X * 0.0)
+    with pytest.warns(RuntimeWarning, match="divide by zero"):
+        assert got == f(X * 0.0)
+
+
+def test_errors_that_scipy_is_asked_to_raise():
+    f = lambda x: (scipy.special.gammaln(x) * 2.0 + x * x).sum()
+    p, _ = replayed(f, X, method="value")
+    with scipy.special.errstate(all="raise"), pytest.raises(scipy.special.SpecialFunctionError):
+        p.value(-np.ones(SIZE))
+    np.testing.assert_allclose(p.value(X), f(X), 1e-15)
+
+
+# --- whole numbers, and indices ---
+
+
+def test_whole_numbers_are_counted_one_by_one(blocks_that_do_not_pay):
+    """Beyond those that a float can be, the program runs without blocks."""
+
+    def f(x, n):
+        m = n * 2 - 1
+        for _ in range(3):
+            m = m + m
+        return x * 2.0 - 1.0, np.maximum(m, -m), m > n, m / 3, n.sum()
+
+    n = np.array([1, -2, 3, 0, 5, 6])
+    p, _ = replayed(f, X, n, method="value")
+    assert p.forms["value"].programs[0].emitted.inside > 6
+    for k in (0, 1, 7, 2**30, 2**49 + 1, 2**53 - 1, 2**53 + 1, 2**58 + 1):
+        for got, want in zip(leaves(p.value(X, n + k)), leaves(f(X, n + k)), strict=True):
+            np.testing.assert_array_equal(got, want)
+            assert got.dtype == want.dtype
+
+
+def test_indices_that_are_values(blocks_that_do_not_pay):
+    """Ties, places from the end, and places that are not there."""
+    f = lambda x: (np.sort(np.round(x * 3.0)) * X).sum() + (np.interp(x, GRID, np.cos(GRID)) * X).sum()
+    p, _ = replayed(f, X)
+    for x in (X, np.zeros(SIZE), np.array([1.0, -0.0, 0.0, 5.0, -5.0, 3.0]), GRID[:SIZE]):
+        for got, want in zip(p.value_and_grad(x), tg.value_and_grad(f)(x), strict=True):
+            np.testing.assert_allclose(got, want, 1e-15, 1e-15)
+    g = lambda x, at: np.take_along_axis(x * 2.0 + 1.0, at * 1, 0) * 3.0 - 1.0
+    p, _ = replayed(g, X, np.array([0, 5, 2]), method="value")
+    np.testing.assert_array_equal(p.value(X, np.array([-1, -6, 3])), g(X, np.array([-1, -6, 3])))
+    with pytest.raises(IndexError):
+        p.value(X, np.array([0, 6, 1]))
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_what_cannot_be_ordered_is_left_to_numpy(blocks_that_do_not_pay):
+    f = lambda x: (np.argsort(x * 1.0, kind="stable") * 2, np.searchsorted(GRID, x * 1.0) + 1, x * 2.0)
+    p, _ = replayed(f, X, method="value")
+    for x in (X, np.where(X > 0.9, np.nan, X), np.full(SIZE, -np.inf)):
+        for got, want in zip(p.value(x), f(x), strict=True):
+            np.testing.assert_array_equal(got, want)
+
+
+# --- what is refused ---
+
+
+@pytest.mark.parametrize("ask", [bool, float, int, np.asarray, np.linalg.eigvalsh, lambda x: x.tolist(), lambda x: np.divmod(x, x)])
+def test_a_body_that_asks_for_values_is_refused(ask):
+    with pytest.raises((NotPlaced, TypeError, AttributeError)):
+        ask(PlacedArray(NoRows(), np.zeros((2, 2), np.int64)))
+
+
+def test_what_stays_with_python_is_reported():
+    def f(x):
+        for _ in range(4):
+            x = np.linalg.eigvalsh(matrix(x)) * 0.1 + np.tanh(A @ x) * 2.0 - x
+        return x.sum()
+
+    p, _ = replayed(f, X)
+    assert "calls of Python, about " in p.report() and any([why is not None for why in NOT_PLACED.values()])

@@ -1,0 +1,82 @@
+"""Calls into scientific packages, as a user of these packages writes them: right, or refused with a cause.
+
+The programs were chosen before they were tried.  `pytest -m wild` compares what becomes of each with
+`refused.py`; `python tests/wild/test_wild.py` writes the table of docs/packages.md.  The packages are those
+of the extra `wild`."""
+
+import importlib
+import statistics
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE / "programs")]
+from judge import verdict  # noqa: E402
+from refused import COMPILED, REFUSED  # noqa: E402
+
+PROGRAMS = sorted(p.stem for p in (HERE / "programs").glob("*.py"))
+DOCUMENT = HERE.parents[1] / "docs" / "packages.md"
+
+
+def judged(program, timed=False):
+    """(name of the call, verdict) of each call of a file."""
+    with warnings.catch_warnings(action="ignore"):  # the packages' own
+        calls = importlib.import_module(program).CALLS
+        return [(f.__name__, verdict(f, x, timed)) for f, x in calls]
+
+
+@pytest.mark.wild
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_calls_are_right_or_refused(program):
+    pytest.importorskip(program, exc_type=ImportError)
+    found = judged(program)
+    assert {name: v.cause for name, v in found if v.outcome == "wrong"} == {}
+    assert {
+        f"{program}.{name}": v.cause for name, v in found if v.outcome == "refused" and f"{program}.{name}" not in {**REFUSED, **COMPILED}
+    } == {}
+
+
+def row(program, found):
+    kind, _, package = program.partition("_")
+    right = [v for _, v in found if v.outcome == "right"]
+    cost = f"{statistics.median([v.cost for v in right]):.0f}" if right else ""
+    causes = {}
+    for name, v in found:
+        if v.outcome == "refused":
+            key = f"{program}.{name}"
+            causes.setdefault(COMPILED.get(key) or REFUSED.get(key, v.cause), []).append(name)
+    told = "; ".join([f"{', '.join([f'`{n}`' for n in names])}: {cause}" for cause, names in causes.items()])
+    return f"| {package}{'' if kind == 'known' else ' *'} | {len(found)} | {len(right)} | {cost} | {told} |"
+
+
+def write_table():
+    rows, every = [], []
+    for program in PROGRAMS:
+        found = judged(program, timed=True)
+        every += [(f"{program}.{name}", v) for name, v in found]
+        rows.append(row(program, found))
+        print(rows[-1], flush=True)
+    right = [v for _, v in every if v.outcome == "right"]
+    unseen = [v.outcome == "right" for name, v in every if name.startswith("unseen")]
+    costs = sorted([v.cost for v in right])
+    compiled = sum(name in COMPILED for name, v in every if v.outcome == "refused")
+    wrong = sum(v.outcome == "wrong" for _, v in every)
+    lines = [
+        f"{len(every)} calls: {len(right)} right ({100 * len(right) / len(every):.0f} %), {wrong} wrong, {len(every) - len(right) - wrong} "
+        f"refused, {compiled} of these by compiled code. With a star: {sum(unseen)} of {len(unseen)} right. Value and gradient take "
+        f"{costs[len(costs) // 2]:.0f} times the plain call (median; 90 %: {costs[len(costs) * 9 // 10]:.0f}).",
+        "",
+        "| package | calls | right | cost | refused |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
+    text = DOCUMENT.read_text(encoding="utf-8")
+    head, _, _ = text.partition("<!-- table -->\n")
+    DOCUMENT.write_text(head + "<!-- table -->\n" + "\n".join(lines) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    write_table()
