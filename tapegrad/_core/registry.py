@@ -120,7 +120,7 @@ LOADED: dict[str, AnyTuple] = {
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats._families",),
     # optional: pandas for tables of pandas data, a drawing library on request
-    "pandas": ("statespace._labels",),
+    "pandas": ("statespace._labels", "statespace._panel", "statespace.results.archive", "statespace.results.forecast"),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
     "ipyopt": ("optimize._ipopt",),  # brings Ipopt
 }
