@@ -105,9 +105,9 @@ def test_what_cannot_be_loaded(tmp_path):
     with np.load(path) as file:
         arrays = dict(file)
     header = json.loads(str(arrays["header"]))
-    arrays["header"] = np.array(json.dumps(header | {"format": 99, "version": "9.0"}))
+    arrays["header"] = np.array(json.dumps(header | {"format": 99}))
     np.savez(tmp_path / "later.npz", **arrays)
-    with pytest.raises(ArgumentError, match="has format 99, of tapegrad 9.0"):
+    with pytest.raises(ArgumentError, match="has format 99, and this version of tapegrad reads up to 1"):
         ss.load(tmp_path / "later.npz")
     path.write_text("no fit")
     with pytest.raises(ArgumentError, match="no file that fit.save wrote"):

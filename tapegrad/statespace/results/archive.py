@@ -5,7 +5,6 @@ the maximum. What follows from these is computed anew."""
 
 import json
 from dataclasses import fields, is_dataclass
-from importlib.metadata import PackageNotFoundError, version
 from types import ModuleType
 from typing import Any
 
@@ -25,7 +24,7 @@ COUNTS = ("iterations", "newton_steps", "evaluations", "hessians", "products")
 def save_fit(fit: Any, path: Any) -> None:
     """Write a fit to a file."""
     arrays: list[numpy.ndarray] = []
-    header = {"format": FORMAT, "version": library_version(), "fit": _encoded(_described(fit), arrays)}
+    header = {"format": FORMAT, "fit": _encoded(_described(fit), arrays)}
     named: dict[str, Any] = {f"a{k}": x for k, x in enumerate(arrays)}
     with open(path, "wb") as file:
         numpy.savez_compressed(file, header=numpy.array(json.dumps(header)), **named)
@@ -42,18 +41,8 @@ def read_fit(path: Any, kinds: dict[str, type]) -> dict[str, Any]:
             raise
         raise ArgumentError(f"load: {path} is no file that fit.save wrote: {error}") from error
     if header["format"] > FORMAT:
-        raise ArgumentError(
-            f"load: {path} has format {header['format']}, of tapegrad {header['version']}; this version reads up to {FORMAT}"
-        )
+        raise ArgumentError(f"load: {path} has format {header['format']}, and this version of tapegrad reads up to {FORMAT}; update it")
     return _decoded(header["fit"], arrays, kinds)
-
-
-def library_version() -> str:
-    """Return the installed version."""
-    try:
-        return version("tapegrad")
-    except PackageNotFoundError:
-        return "unknown"
 
 
 def _described(fit: Any) -> dict[str, Any]:

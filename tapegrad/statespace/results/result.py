@@ -92,8 +92,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     fixed : dict of float
         Parameters that were not estimated, and their values.
 
-    The names of statsmodels are properties too: `llf`, `bse`, `zvalues`, `pvalues`, `resid`, `fittedvalues`,
-    `nobs`, `param_names`, and the method `cov_params()`.
+    The names of statsmodels are properties too: `llf`, `bse`, `pvalues`, `resid`, `fittedvalues`, ...
     """
 
     params: Any
@@ -229,8 +228,8 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     def extend(self, y: Any, exog: Any = None) -> "FitResult":
         """Return the fit on new observations alone, which start from the state that the data imply.
 
-        It is `append` without the rows before: forecasts and states are the same, and `loglik` is that of the
-        new observations given the others. The cost does not grow with the data before.
+        Forecasts and states are those of `append`, and `loglik` is that of the new observations given the
+        others.
         """
         return self._on(extended(self, y, exog), False)
 
@@ -242,7 +241,7 @@ class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
         return self._on(applied(self, y, exog), refit)
 
     def save(self, path: Any) -> None:
-        """Write the fit to a file without code, which `tapegrad.statespace.load` reads, in later versions too."""
+        """Write the fit to a file without code, which `tapegrad.statespace.load` reads."""
         save_fit(self, path)
 
     def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
