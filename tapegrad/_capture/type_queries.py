@@ -17,7 +17,7 @@ from ..numpy import ndarray
 
 METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
-MEANT = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these mean there
+MEANT: dict = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these mean there
 
 
 def queried_class(x: Any) -> type:

@@ -40,7 +40,7 @@ PUBLIC = (
 )  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
-    "graph": "tapegrad._debug.graph", "profile": "tapegrad._debug.profile",
+    "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
     "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
@@ -73,7 +73,12 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__", "optimize._flat", "optimize._minimize"),
+    "tapegrad.sparse": ("__init__",),
+    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt"),
+    # within a transform: it imports what stands for SciPy
+    "tapegrad.sparse._tracked": ("sparse._plan",),
+    "tapegrad.sparse._cholesky": ("sparse",),
+    "tapegrad.sparse._laplace": ("sparse",),
     **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},
     "tapegrad._scipy.followed": ("_scipy.namespaces",),
@@ -105,7 +110,8 @@ LOADED: dict[str, AnyTuple] = {
     "scipy.linalg.cython_blas": ("replay.interpreter.foreign_calls",),
     "numpy.linalg._umath_linalg": ("replay.interpreter.placed_arrays",),
     "tapegrad.kernels.launch.cpu": ("replay.interpreter.machine_code",),
-    **dict.fromkeys(ON_USE.values(), ("__init__",)),
+    **dict.fromkeys([name for name in ON_USE.values() if name != "tapegrad.sparse"], ("__init__",)),
+    "tapegrad.replay": ("__init__", "optimize._minimize"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
     # what a replayed program needs
@@ -114,8 +120,9 @@ LOADED: dict[str, AnyTuple] = {
     "numba": ("kernels.raw_code.kernel",),
     "scipy.stats": ("stats._families",),
     # optional: pandas for tables of pandas data, a drawing library on request
-    "pandas": ("statespace._labels",),
+    "pandas": ("statespace._labels", "statespace._panel", "statespace.results.archive", "statespace.results.forecast"),
     "matplotlib.pyplot": ("statespace.results.plots", "sparse._pictures"),
+    "ipyopt": ("optimize._ipopt",),  # brings Ipopt
 }
 
 # table or primitive -> the modules that add to it; a name that ends with a dot stands for the modules of

@@ -386,7 +386,7 @@ def calls_method(code: Any, at: int, name: str) -> bool:
     source position.)"""
     line, _, column, _ = next(itertools.islice(code.co_positions(), at // 2, None))
     named = [i.positions for i in dis.get_instructions(code) if i.argval == name]
-    return (line, column) in [(p.lineno, p.col_offset) for p in named]
+    return (line, column) in [(p.lineno, p.col_offset) for p in named if p is not None]
 
 
 def is_store(code: Any, at: int) -> bool:

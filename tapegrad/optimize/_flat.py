@@ -1,5 +1,4 @@
-"""Adapters between trees and the flat vectors of SciPy's optimisers: values, bounds, constraints,
-callbacks."""
+"""Adapters between trees and the flat vectors of SciPy's optimisers: values, bounds, callbacks."""
 
 import functools
 import inspect
@@ -9,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import scipy.optimize
+from scipy.sparse.linalg import LinearOperator
 
 from .._core.arrays import is_array, is_differentiable, is_scalar, to_host, xp_of
 from .._core.errors import ArgumentError
@@ -18,9 +18,10 @@ from .._core.registry import load
 from .._core.trees import Const, children, describe_tree, is_node, leaves, tree_map
 from .._core.variable import Variable
 from .._transforms.tape import ravel
-from .._transforms.transforms import hessian, jacobian
+from .._transforms.transforms import hessian, hvp, jacobian
 from ..ops import shaping
 
+FEW_UNKNOWNS = 50  # unknowns below which whole Hessians are dense matrices
 # SciPy's keywords for derivatives
 DIFFERENCES = ("jac", "hessp", "diff_step", "jac_sparsity", "Dfun", "fprime")
 
@@ -123,7 +124,8 @@ class Values:
             return flatten_result(f(restore(u), *rest, **more))
 
         self._f, self._jacobian = values, jacobian(values)
-        self._hessian = hessian(lambda u, v, *rest, **more: (v * values(u, *rest, **more)).sum())
+        self._weighted = lambda u, v, *rest, **more: (v * values(u, *rest, **more)).sum()
+        self._hessian = hessian(self._weighted)
         self._size = 1
 
     def __call__(self, u: np.ndarray) -> np.ndarray:
@@ -147,14 +149,55 @@ class Values:
     def sparse_jacobian(self, pattern: Any) -> Callable:
         """Return a function that computes the Jacobian as a sparse matrix."""
         f = self._f if not self.kwargs else functools.partial(self._f, **self.kwargs)
-        plan = load("tapegrad.sparse").Renewed("jacobian", f, self.args, pattern)
+        return self.planned(load("tapegrad.sparse._renewed").Renewed("jacobian", f, self.args, pattern))
 
-        def jacobian(u: np.ndarray) -> Any:
+    def planned(self, plan: Callable) -> Callable:
+        """Return a function of a vector, and of weights of the values, that calls the plan."""
+
+        def matrix(u: np.ndarray, *v: np.ndarray) -> Any:
             with np.errstate(all="ignore"):
-                J = plan(self.flat.place(u))
-            return (J if self.flat.xp is np else J.get()).astype(np.float64)
+                A = plan(self.flat.place(u), *[self.flat.place(w) for w in v])
+            return (A if self.flat.xp is np else A.get()).astype(np.float64, copy=False)
 
-        return jacobian
+        return matrix
+
+    def jacobian_of_form(self, sparse: bool) -> tuple[Callable, bool]:
+        """Return (the Jacobian, whether it is sparse): by a sparse plan if that pays, otherwise dense.
+
+        Without `sparse` the matrices are dense, and a plan only saves products."""
+        if not sparse:
+            return self.dense_jacobian, False
+        J = self.planned_jacobian
+        return (self.jacobian, False) if J is None else (J, True)
+
+    @functools.cached_property
+    def planned_jacobian(self) -> Callable | None:
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse("jacobian", self._f, self.flat.place(self.flat.start), rest=self.args)
+        return None if plan is None else self.planned(plan)
+
+    def dense_jacobian(self, u: np.ndarray) -> np.ndarray:
+        return self.jacobian(u) if u.size < FEW_UNKNOWNS or self.planned_jacobian is None else self.planned_jacobian(u).toarray()
+
+    def hessian_of_form(self) -> Callable:
+        """Return the Hessian of v times the values: sparse if that pays, dense if small, otherwise
+        products."""
+        start = self.flat.place(self.flat.start)
+        if start.size < FEW_UNKNOWNS:
+            return self.hessian
+        weights = self.flat.place(np.ones(self(self.flat.start).size))
+        plan = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._weighted, start, weights, rest=self.args)
+        return self.hessian_operator if plan is None else self.planned(plan)
+
+    def hessian_operator(self, u: np.ndarray, v: np.ndarray) -> LinearOperator:
+        """Return the products with the Hessian of v times the values."""
+        x, w = self.flat.place(u), self.flat.place(v)
+
+        def product(t: np.ndarray) -> np.ndarray:
+            with np.errstate(all="ignore"):
+                Ht = hvp(self._weighted, x, self.flat.place(t.reshape(-1)), (w, *self.args))
+            return host_result(Ht).astype(np.float64)
+
+        return LinearOperator((u.size, u.size), matvec=product, rmatvec=product, dtype=np.float64)
 
     def hessian(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Return the Hessian of v times the values."""
@@ -202,28 +245,6 @@ def _limits(call: str, path: str, tree: Any, given: Any) -> tuple[list, list]:
 
 def _limit(x: Any, default: float, shape: tuple) -> np.ndarray:
     return np.broadcast_to(np.asarray(default if x is None else host_result(x), float), shape).ravel()
-
-
-def constraints_of(call: str, flat: FlatStart, constraints: Any, second: bool) -> Any:
-    """Convert constraints on trees to SciPy's constraints on vectors.
-
-    Missing derivatives are exact ones. `second` adds Hessians, for methods that take them."""
-    if not isinstance(constraints, (list, tuple)):
-        return _constraint(call, flat, constraints, second)
-    return [_constraint(call, flat, c, second) for c in constraints]
-
-
-def _constraint(call: str, flat: FlatStart, given: Any, second: bool) -> Any:
-    if isinstance(given, dict) and callable(given.get("fun")):
-        g = Values(call, given["fun"], flat, given.get("args", ()))
-        made = {"type": given.get("type"), "fun": g}
-        return {**made, "jac": given["jac"], "args": given.get("args", ())} if callable(given.get("jac")) else {**made, "jac": g.jacobian}
-    if isinstance(given, scipy.optimize.NonlinearConstraint):
-        g = Values(call, given.fun, flat)
-        jac = given.jac if callable(given.jac) else g.jacobian
-        hess = given.hess if callable(given.hess) or not second else g.hessian
-        return scipy.optimize.NonlinearConstraint(g, given.lb, given.ub, jac, hess, given.keep_feasible)
-    return given
 
 
 def callback_of(flat: FlatStart, callback: Callable | None) -> Callable | None:

@@ -11,13 +11,17 @@ from .._core.errors import ArgumentError, ConvergenceError, NotScalarError
 from .._core.registry import load
 from .._core.scope import entry
 from .._transforms.transforms import hessian, hvp, value_and_grad
-from ._flat import FlatStart, callback_of, constraints_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._barrier import with_small_gap
+from ._constraints import Constraints
+from ._flat import FEW_UNKNOWNS, FlatStart, callback_of, flat_bounds, host_result, plain_call, refuse_derivatives
+from ._ipopt import IpoptProblem
 
 # The derivatives that each of SciPy's methods needs.
 WITH_GRADIENT = {"cg", "bfgs", "l-bfgs-b", "tnc", "slsqp"}
 WITH_PRODUCT = {"newton-cg", "trust-ncg", "trust-krylov", "trust-constr"}
 WITH_HESSIAN = {"dogleg", "trust-exact"}
 WITHOUT = {"nelder-mead", "powell", "cobyla", "cobyqa"}
+IPOPT = "ipopt"  # a method that SciPy does not have
 
 
 class Objective:
@@ -58,6 +62,10 @@ class Objective:
         self.evaluations = self.hessians = self.products = 0
         self._last: tuple[np.ndarray, float, np.ndarray] | None = None
         self.watch: Callable[[float], Any] | None = None  # called with every value
+
+    def record(self) -> None:
+        """Replay value and gradient from a recording."""
+        self._value_and_grad = load("tapegrad.replay").prepare(self._f, self.place(self.start), *self.args).value_and_grad
 
     def value(self, u: np.ndarray) -> float:
         """Compute the value without derivatives, by a plain call."""
@@ -103,7 +111,7 @@ class Objective:
     def sparse_hessian(self, u: np.ndarray) -> Any:
         """Compute the Hessian as a sparse matrix."""
         if self._sparse is None:
-            self._sparse = load("tapegrad.sparse").Renewed("hessian", self._f, self.args, None)
+            self._sparse = load("tapegrad.sparse._renewed").Renewed("hessian", self._f, self.args)
         self.hessians += 1
         with np.errstate(all="ignore"):
             H = self._sparse(self.place(u))
@@ -117,6 +125,28 @@ class Objective:
             self._at = u.copy(), self.sparse_hessian(u)
         self.products += 1
         return self._at[1] @ v
+
+    def second_derivatives(self, method: str, hess: str) -> dict[str, Any]:
+        """Return the second derivatives as keywords of `scipy.optimize.minimize`, in the form for the method.
+
+        With hess='auto', trust-constr gets a dense matrix if it is small, a sparse one if its plan pays,
+        otherwise products."""
+        if method in WITH_HESSIAN:
+            return {"hess": self.hessian}
+        if method not in WITH_PRODUCT:
+            return {}
+        if hess == "auto" and method == "trust-constr":
+            hess = "dense" if self.start.size < FEW_UNKNOWNS else "sparse" if self.found_sparse() else "product"
+        if hess == "dense":
+            return {"hess": self.hessian}
+        if hess == "sparse":  # SciPy's other methods take no sparse matrix
+            return {"hess": self.sparse_hessian} if method == "trust-constr" else {"hessp": self.sparse_product}
+        return {"hessp": self.product}
+
+    def found_sparse(self) -> bool:
+        """Return whether a sparse plan of the Hessian pays; keep it if so."""
+        self._sparse = load("tapegrad.sparse._renewed").plan_if_sparse("hessian", self._f, self.place(self.start), rest=self.args)
+        return self._sparse is not None
 
     def product(self, u: np.ndarray, v: np.ndarray) -> np.ndarray:
         """Compute the Hessian at u times v."""
@@ -157,11 +187,13 @@ def minimize(
     args : tuple, default ()
         Further arguments of f.
     method : str or callable, optional
-        Any method of SciPy. The default is 'trust-exact', with bounds 'L-BFGS-B', with constraints 'SLSQP'.
-        Methods of second order get Hessian-vector products, or the whole Hessian if they need it. Methods
-        without derivatives get values.
+        Any method of SciPy, or 'ipopt' if the package ipyopt is installed. The default is 'trust-exact', with
+        bounds 'L-BFGS-B', with constraints 'SLSQP'. Methods of second order get Hessian-vector products, or
+        the whole Hessian if they need it. Methods without derivatives get values. 'trust-constr' and 'ipopt'
+        get sparse Jacobians and Hessians where these pay, and suit many unknowns.
     hess : {'auto', 'dense', 'sparse'}, default 'auto'
-        'dense' passes the whole Hessian to methods that accept it, 'sparse' a sparse matrix.
+        'dense' passes the whole Hessian to methods that accept it, 'sparse' a sparse matrix, 'product'
+        products.
     bounds : sequence, scipy.optimize.Bounds or dict, optional
         As for SciPy, of the flat vector. If x0 is a dict: some of its names with (low, high).
     constraints : constraint or sequence, default ()
@@ -175,7 +207,9 @@ def minimize(
     -------
     scipy.optimize.OptimizeResult
         SciPy's result with `x` a tree like x0, `flat` the vector of shape (n,), and the counts `evaluations`,
-        `hessians` and `products`. As in SciPy, check `success`.
+        `hessians` and `products`. As in SciPy, check `success`. Ipopt adds `constr_violation`, `multipliers`
+        (an array for each constraint) and `bound_multipliers`. Its ``options={"warm_start": result}`` starts
+        at an earlier result.
 
     Raises
     ------
@@ -204,12 +238,36 @@ def minimize(
     objective = Objective(f, x0, args)
     if method is None:
         method = "SLSQP" if np.size(constraints) or isinstance(constraints, dict) else "trust-exact" if bounds is None else "L-BFGS-B"
+    if str(method).lower() == IPOPT:
+        return minimize_by_ipopt(objective, bounds, constraints, hess, tol, callback, options)
+    is_second = str(method).lower() == "trust-constr"
+    given = Constraints("minimize", objective.flat, constraints, is_second, is_second)
+    if is_second and given.sparse:
+        options = {"sparse_jacobian": True, **(options or {})}
     more = {
         "bounds": flat_bounds("minimize", objective.flat, bounds),
-        "constraints": constraints_of("minimize", objective.flat, constraints, str(method).lower() == "trust-constr"),
+        "constraints": given.given,
         "callback": callback_of(objective.flat, callback),
     }
     result = minimize_flat(objective, method, hess, tol=tol, options=options, **more)
+    result.x = objective.flat(result.flat)
+    return result
+
+
+def minimize_by_ipopt(
+    objective: Objective, bounds: Any, constraints: Any, hess: str, tol: float | None, callback: Any, options: dict | None
+) -> OptimizeResult:
+    """Run Ipopt with a recorded objective and exact sparse derivatives."""
+    if callback is not None or hess != "auto":
+        raise ArgumentError("minimize: method='ipopt' takes no callback=, and its Hessian is exact and sparse: leave hess away")
+    limits = bounds_object(flat_bounds("minimize", objective.flat, bounds))
+    start = moved_inside_bounds(objective.start, limits)
+    objective.record()
+    if not np.isfinite(objective(start)[0]):
+        raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
+    result = IpoptProblem(objective, limits, constraints).solved(start, tol, options)
+    result.flat = np.asarray(result.x)
+    result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, 0
     result.x = objective.flat(result.flat)
     return result
 
@@ -218,8 +276,10 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     """Run `minimize` on flat vectors."""
     name = "" if callable(method) else str(method).lower()
     known = WITH_GRADIENT | WITH_PRODUCT | WITH_HESSIAN | WITHOUT
-    if not callable(method) and name not in known:
-        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known))}")
+    if callable(method):
+        name = "dogleg"  # it gets the whole Hessian
+    elif name not in known:
+        raise ArgumentError(f"method={method!r}: wanted a method of scipy.optimize.minimize: {', '.join(sorted(known | {IPOPT}))}")
     if not isinstance(hess, str) or hess not in ("auto", "dense", "product", "sparse"):
         raise ArgumentError(f"hess={hess!r}: wanted 'auto', 'dense', 'product' or 'sparse'")
     if hess == "sparse" and name not in WITH_PRODUCT:
@@ -227,28 +287,32 @@ def minimize_flat(objective: Objective, method: str | Callable, hess: str = "aut
     start = moved_inside_bounds(objective.start, options.get("bounds"))
     if not np.isfinite(objective.value(start) if name in WITHOUT else objective(start)[0]):
         raise ConvergenceError(f"minimize: the function is not finite at the starting point {start}; start elsewhere")
-    derivatives: dict[str, Any] = {}
-    if name in WITH_HESSIAN or callable(method) or (name in WITH_PRODUCT and hess == "dense"):
-        derivatives["hess"] = objective.hessian
-    elif name in WITH_PRODUCT and hess == "sparse":
-        if name == "trust-constr":
-            derivatives["hess"] = objective.sparse_hessian
-        else:  # SciPy's other methods take no sparse matrix
-            derivatives["hessp"] = objective.sparse_product
-    elif name in WITH_PRODUCT:
-        derivatives["hessp"] = objective.product
+    derivatives = objective.second_derivatives(name, hess)
     fun, jac = (objective.value, None) if name in WITHOUT else (objective, True)
     result = scipy.optimize.minimize(fun, start, jac=jac, method=method, **derivatives, **options)
+    if name == "trust-constr":
+        given = options.pop("options", None) or {}
+
+        def again(x: np.ndarray, more: dict) -> OptimizeResult:
+            return scipy.optimize.minimize(fun, x, jac=jac, method=method, options={**given, **more}, **derivatives, **options)
+
+        result = with_small_gap(
+            result, again, options.get("constraints", ()), bounds_object(options.get("bounds")), given.get("maxiter", 1000)
+        )
     result.flat = np.asarray(result.x)
     result.evaluations, result.hessians, result.products = objective.evaluations, objective.hessians, objective.products
     return result
 
 
+def bounds_object(bounds: Any) -> Any:
+    """Return bounds as `scipy.optimize.Bounds`, or None."""
+    if bounds is None or isinstance(bounds, scipy.optimize.Bounds):
+        return bounds
+    low, high = zip(*bounds, strict=True)
+    return scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
+
+
 def moved_inside_bounds(start: np.ndarray, bounds: Any) -> np.ndarray:
     """Return the start moved between the bounds, as SciPy's methods with bounds do."""
-    if bounds is None:
-        return start
-    if not isinstance(bounds, scipy.optimize.Bounds):
-        low, high = zip(*bounds, strict=True)
-        bounds = scipy.optimize.Bounds([-np.inf if b is None else b for b in low], [np.inf if b is None else b for b in high])
-    return np.clip(start, bounds.lb, bounds.ub)
+    bounds = bounds_object(bounds)
+    return start if bounds is None else np.clip(start, bounds.lb, bounds.ub)

@@ -198,7 +198,8 @@ class DirectEntries:
             return False
         return rows.held[k] == rows.shape(k) and k not in rows.depends
 
-    def __call__(self, values: list) -> Any:
+    def __call__(self, values: list, out: Any = None) -> Any:
+        """Return the entries row by row, in `out` if its dtype fits; None if only products can compute them."""
         program = self.kept.program
         if not self.kept.is_apart(values):
             return None
@@ -217,11 +218,12 @@ class DirectEntries:
             state = self.pool.pop()
         except IndexError:
             state = CallMemory(self.part)
-        out = self.code.call(state, *[env[a] for a in self.given], *[None] * len(self.part.written))
+        place = None if out is None or out.dtype != self.part.dtype else out
+        made = self.code.call(state, *[env[a] for a in self.given], place, *[None] * (len(self.part.written) - 1))
         self.pool.append(state)
-        if out is None:
+        if made is None:
             return None
-        data, loose, *stored = out
+        data, loose, *stored = made
         if self.code.is_sum:
             data = np.bincount(self.loose, loose, data.size).astype(data.dtype, copy=False)
         elif self.twice:

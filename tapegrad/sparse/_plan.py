@@ -13,7 +13,7 @@ import scipy.sparse
 from .._core.arrays import is_array, xp_of
 from .._core.errors import ArgumentError, DenseWarning, GuardError
 from .._core.pickling import PickledByCall
-from .._core.primitive import is_tracked, live
+from .._core.primitive import is_tracked, live, seen
 from .._core.registry import load
 from .._core.scope import changed
 from .._core.trees import describe_tree, leaves
@@ -36,9 +36,10 @@ from ._rows import NotRowwise
 Format = Literal["csr", "csc", "coo"]
 FORMATS = ("csr", "csc", "coo")
 OF_JACOBIANS, OF_HESSIANS = KINDS[:3], KINDS[3:]
-HOLDS_NONE = "{}: a sparse matrix holds no derivatives; within another transform use tapegrad.jacobian or hessian"
+HIDDEN = "{}: vmap and recording hide the values that decide the pattern; prepare the plan before, and call it there"
 MOST_PLANS = 8  # plans for other memory layouts, at most
 AT_LEAST, EACH, COMPILING = 1e5, 1.0, 2e8  # ns: products, at least; a colour and entry; a compilation
+SPARSE_SHARE = 0.2  # of all entries, above which a dense matrix is cheaper
 SMALL_SYSTEM_UNKNOWNS = 16  # unknowns below which no check asks whether a sparse matrix pays
 
 
@@ -63,13 +64,14 @@ class FoundPattern:
         program = self.kept.program
         self.relied = [(array, array.copy(order="K")) for k, array in program.captured if k in carried.relied]
         self.asked = asked_of(program, sorted(carried.conditions))
+        self.branches = asked_of(program, sorted(carried.conditions), program.guards)
         self.conditions = [carried.value(k).copy() for k in sorted(carried.conditions)]
 
     def carried(self, args: tuple) -> DependencySets:
         return DependencySets(self.kept.program, self.values(args), self.scope)
 
     def values(self, args: tuple) -> list:
-        values = self.kept.values(args)
+        values = self.kept.signature.values(args)
         if values is None:
             raise GuardError(f"the call has {self.kept.signature.difference(args)}")
         return values
@@ -80,12 +82,19 @@ class FoundPattern:
             p = given_pattern(self.call, (p + p.T).tocsr(), p.shape)
         return p
 
-    def require(self, args: tuple) -> None:
-        """Raise GuardError if the pattern does not hold at this point."""
-        if self.asked is not None:
+    def depends_on_values(self) -> bool:
+        """Return whether the pattern may fail to hold at another point."""
+        return self.branches is not None or bool(self.relied)
+
+    def require(self, args: tuple, branches: bool = False) -> None:
+        """Raise GuardError if the pattern does not hold at this point.
+
+        A replay checks the branches of the function itself; `branches` checks them here."""
+        asked = self.branches if branches else self.asked
+        if asked is not None:
             values = self.values(args)
             try:
-                found = self.asked.run(values)
+                found = asked.run(values)
             except Exception:
                 return  # an operation raised; the products report it
             if type(found) is Guard or not all([guard_holds(a, b) for a, b in zip(found[0], self.conditions, strict=True)]):
@@ -93,6 +102,8 @@ class FoundPattern:
                     "a branch or an index differs from that at the point of the pattern, which has scope='local' (scope='global' is for "
                     "all branches of numpy.where)"
                     if self.scope == "local"
+                    else f"{found}"
+                    if type(found) is Guard
                     else "an index among the arguments differs from that at the point of the pattern"
                 )
         if not all([guard_holds(a, b) for a, b in self.relied]):
@@ -146,12 +157,12 @@ class Plan(PickledByCall):
             if second and self.found is None and (self.pattern != self.pattern.T).nnz:
                 raise ArgumentError(f"{call}: the pattern of a Hessian is symmetric; the one given is not")
             self.coloring = self.colored(settings["kind"], settings["order"])
-            self.warn_if_dense()
             self.entries = Entries(self.pattern, self.coloring, self.format)
             self.seeds = self.unit_sums()
             self.first = self.products(args)
             self.direct: Any = None if self.asks_directly() else "not asked for"  # or why there is none
             self.spent = 0.0
+            self.tracked: Any = None
             if settings["check"]:
                 _check.require_entries(self, args)
 
@@ -206,7 +217,7 @@ class Plan(PickledByCall):
         """Return a result of the prepared function; raise if it depends on an open transform."""
         y = self.prepared.forms[method](args)
         if is_tracked(y):
-            raise ArgumentError(HOLDS_NONE.format(self.call))
+            raise ArgumentError(f"{self.call}: f captures a value that an open transform follows; make it an argument of f")
         return y
 
     def products(self, args: tuple) -> Any:
@@ -225,27 +236,74 @@ class Plan(PickledByCall):
 
     def __call__(self, *args: Any) -> Any:
         """Return the matrix at this point."""
+        args = self.counted(args)
+        if any_variable(args) and any_variable(args := self.entered(args)):
+            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
+            return self.tracked.matrix(args)
+        entries, data = self.evaluated(args, None)
+        return entries.matrix(data, scipy.sparse if self.library is np else load("cupyx.scipy.sparse"))
+
+    def values(self, *args: Any, out: Any = None) -> Any:
+        """Return the entries at this point, without a matrix.
+
+        Parameters
+        ----------
+        *args : object
+            The point, as for a call of the plan.
+        out : array of shape (nnz,), optional
+            Where the entries are written.
+
+        Returns
+        -------
+        array of shape (nnz,)
+            What ``plan(x).data`` holds: row by row, or column by column with format 'csc'.
+
+        Examples
+        --------
+        >>> import numpy as np, tapegrad as tg
+        >>> plan = tg.sparse.prepare_jacobian(lambda x: np.diff(x) ** 2, np.ones(3))
+        >>> out = np.empty(plan.pattern.nnz)
+        >>> plan.values(np.array([1.0, 2.0, 4.0]), out=out) is out
+        True
+        >>> out
+        array([-2.,  2., -4.,  4.])
+        """
+        args = self.counted(args)
+        if any_variable(args) and any_variable(args := self.entered(args)):
+            if out is not None:
+                raise ArgumentError(f"{self.call}: out= takes no derivatives; leave it away within a transform")
+            self.tracked = self.tracked or load("tapegrad.sparse._tracked").TrackedEntries(self)
+            return self.tracked.values(args)
+        if out is not None and (xp_of(out) is not self.library or out.shape != (self.pattern.nnz,) or out.dtype.kind not in "fc"):
+            raise ArgumentError(f"{self.call}: out= must be an array of {self.pattern.nnz} floats")
+        return self.evaluated(args, out)[1]
+
+    def counted(self, args: tuple) -> tuple:
         if len(args) <= self.argnum:
             raise ArgumentError(f"{self.call}: the plan was prepared for more than {len(args)} arguments")
+        return args
+
+    def evaluated(self, args: tuple, out: Any) -> tuple:
+        """Return (the places of the entries, the entries), the latter in `out` if it is given."""
         with changed(depth=0):
             given, args = args, self.entered(args)
-            if any_variable(args):
-                raise ArgumentError(HOLDS_NONE.format(self.call))
             layouts = layouts_of(args)
             if layouts != self.layouts and layouts[0] == self.layouts[0]:
-                return self.alike(layouts, given)(*given)
+                return self.alike(layouts, given).evaluated(given, out)
             try:
                 if self.found is not None:
                     self.found.require(args)
-                entries = self.directly(args)
-                if entries is not None:
-                    return self.entries.matrix(self.entries.ordered(entries))
-                products = self.products(args)
+                data = self.directly(args, out)
+                if data is None:
+                    data = self.entries.values(self.products(args))
             except GuardError as error:
                 what = str(error).removeprefix(self.prepared.name).partition("; with on_change")[0]
                 what = what.partition(": ")[2] if what.startswith(".") else what
                 raise GuardError(f"{self.call}: {what}; the plan is for points where that is otherwise: prepare one for this") from error
-            return self.matrix(products)
+            if out is not None and data is not out:
+                out[...] = data
+                data = out
+            return self.entries, data
 
     # --- entries from a compiled loop ---
 
@@ -254,9 +312,8 @@ class Plan(PickledByCall):
         compile = self.given[-1]["compile"]
         return self.found is not None and self.library is np and compile is not False and self.pattern.nnz > 0
 
-    def directly(self, args: tuple) -> Any:
-        """Return the entries in row order without products, or None if that is impossible or does not pay
-        yet."""
+    def directly(self, args: tuple, out: Any) -> Any:
+        """Return the entries without products, or None if that is impossible or does not pay yet."""
         if type(self.direct) is str:
             return None
         x, *rest = args
@@ -270,7 +327,11 @@ class Plan(PickledByCall):
                 return None
         kept = self.direct.kept
         values = kept.values((x, self.direct.zeros, *rest))
-        return None if values is None or kept.surroundings.changed() else self.direct(values)
+        if values is None or kept.surroundings.changed():
+            return None
+        place = out if self.entries.order is None and out is not None and out.flags.c_contiguous and out.flags.writeable else None
+        data = self.direct(values, place)
+        return None if data is None else self.entries.ordered(data)
 
     def directed(self, form: Any, args: tuple) -> "DirectEntries | str":
         """Return the loop, or the reason for having none."""
@@ -299,6 +360,11 @@ class Plan(PickledByCall):
         module = scipy.sparse if self.library is np else load("cupyx.scipy.sparse")
         return self.entries.matrix(self.entries.values(products), module)
 
+    def pays(self) -> bool:
+        """Return whether the sparse matrix costs less than the dense one, in products and in memory."""
+        m, n = self.shape
+        return 2 * self.colors <= min(m, n) and self.pattern.nnz <= SPARSE_SHARE * m * n
+
     def warn_if_dense(self) -> None:
         m, n = self.shape
         full = int((2 * np.diff(self.pattern.indptr) >= n).sum())
@@ -323,24 +389,6 @@ class Plan(PickledByCall):
         matplotlib.axes.Axes
         """
         return plot_pattern(self.pattern, self.coloring, f"{self.pattern.nnz} entries, {self.colors} colours", ax)
-
-
-class Renewed:
-    """A plan for a solver that may meet other branches of the function; there it finds a new pattern."""
-
-    def __init__(self, what: Literal["jacobian", "hessian"], f: Callable, rest: tuple, pattern: Any):
-        self.prepare = prepare_jacobian if what == "jacobian" else prepare_hessian
-        self.f, self.rest, self.pattern = f, rest, pattern
-        self.plan: Plan | None = None
-
-    def __call__(self, x: Any) -> Any:
-        if self.plan is not None:
-            try:
-                return self.plan(x, *self.rest)
-            except GuardError:
-                pass
-        self.plan = self.prepare(self.f, x, *self.rest, pattern=self.pattern)
-        return self.plan(x, *self.rest)
 
 
 def argnum_of(call: str, argnum: Any, args: tuple) -> int:
@@ -383,8 +431,6 @@ def with_argument_first(f: Callable, argnum: int) -> Callable:
 
 
 def checked_input(call: str, x: Any) -> None:
-    if any_variable((x,)):
-        raise ArgumentError(HOLDS_NONE.format(call))
     if isinstance(x, np.ma.MaskedArray):
         raise ArgumentError(f"{call}: x is a masked array, and masks have no derivative; pass x.filled(v)")
     if x.dtype.kind not in "fc":
@@ -421,7 +467,9 @@ def make_plan(call: str, f: Callable, args: tuple, second: bool, settings: dict)
         raise ArgumentError(f"{call}: compile={settings['compile']!r}; it is True, False or 'auto'")
     if settings["check"] and settings["pattern"] is None:
         raise ArgumentError(f"{call}: check=True is for a pattern that is given; the one that is found needs no check")
-    return Plan(call, f, args, second, settings)
+    plan = Plan(call, f, plain_point_of(call, args), second, settings)
+    plan.warn_if_dense()
+    return plan
 
 
 def prepare_jacobian(
@@ -567,7 +615,23 @@ def at_once(call: str, f: Callable, args: tuple, second: bool, options: dict) ->
         if name not in OPTIONS or (second and name == "holomorphic"):
             raise ArgumentError(f"sparse.{call}({user_name(f)}): there is no option {name!r}; see sparse.prepare_{call}")
     plan = make_plan(call, f, args, second, settings_of(options))
-    return plan.matrix(plan.first)
+    return plan(*args) if any_variable(args) else plan.matrix(plan.first)
+
+
+def plain_point(x: Any) -> Any:
+    """Return the plain value of an argument, in C order, or None if a trace hides it."""
+    if not isinstance(x, Variable):
+        return x
+    plain = seen(x)
+    return plain if plain is None or isinstance(plain, np.generic) else np.ascontiguousarray(plain)
+
+
+def plain_point_of(call: str, args: tuple) -> tuple:
+    """Return the plain values of the arguments; raise where a trace hides them."""
+    point = tuple([plain_point(a) for a in args])
+    if any([a is None for a in point]):
+        raise ArgumentError(HIDDEN.format(call))
+    return point
 
 
 def jacobian(f: Callable, *args: Any, **options: Any) -> Any:
@@ -695,7 +759,7 @@ def pattern(
     if not args:
         raise ArgumentError(f"{call}: give x")
     k = argnum_of(call, argnum, args)
-    x, *rest = enter_arguments(args, k, None)
+    x, *rest = enter_arguments(plain_point_of(call, args), k, None)
     checked_input(call, x)
     args = (x, *rest) if k == 0 else (x, f, *rest)
     with changed(depth=0):

@@ -10,6 +10,7 @@ from ._constraints import positive as positive
 from ._constraints import stationary as stationary
 from ._constraints import unconstrained as unconstrained
 from ._fit import fit as fit
+from ._load import load as load
 from ._model import LinearGaussian as LinearGaussian
 from ._model import Observations as Observations
 from ._model import Start as Start

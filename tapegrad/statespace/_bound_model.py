@@ -4,10 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from ._fit import maximise
 from ._model import Observations
 from ._problem import Prior
-from .results.result import FitResult
+from .results.result import FitResult, maximise
 
 
 @dataclass(frozen=True)
@@ -30,8 +29,9 @@ class BoundModel:
         progress: bool | str = "auto",
         joseph: bool = False,
         prior: Any = None,
+        fixed: Mapping[str, Any] | None = None,
     ) -> FitResult:
-        """The maximum of the likelihood.  start, constraints, prior are dicts of some parameters; the rest as
-        in `ss.fit`."""
-        problem = self.model.problem(self.data, start, constraints, joseph, None if prior is None else Prior(prior))
+        """The maximum of the likelihood.  start, constraints, prior, fixed are dicts of some parameters; the
+        rest as in `ss.fit`."""
+        problem = self.model.problem(self.data, start, constraints, joseph, None if prior is None else Prior(prior), fixed)
         return maximise(problem, method, options=options, progress=progress)

@@ -12,7 +12,9 @@ from typing import Any
 import numpy
 
 from .. import numpy as np
+from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
+from .._transforms.tape import value
 
 
 @dataclass(frozen=True)
@@ -47,6 +49,16 @@ class Constraint:
         """Identify what `natural` computes, if it is one of the maps below."""
         f = getattr(self.natural, "func", self.natural)
         return f"{f.__name__} {getattr(self.natural, 'args', '')}" if f in MAPS else None
+
+    def end(self, u: float) -> float | None:
+        """Return a free number that is at the nearest bound to within rounding, None if that is unknown."""
+        natural: Any = self.natural
+        if getattr(natural, "func", None) is _completed_block:
+            natural = natural.args[0]
+        f = getattr(natural, "func", natural)
+        if f is exponential_constraint:
+            return u - 30.0
+        return float(numpy.copysign(15.0, u)) if f in (_from_interval, _stationary) else None
 
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
         """Return the unconstrained starting value; raise an error that names the parameter if it is
@@ -225,6 +237,29 @@ def invertible() -> Constraint:
     )
 
 
+def constraint_named(name: str) -> Constraint:
+    """Return one of the constraints above from its name."""
+    call, numbers = name.rstrip(")").split("(")
+    known = {f.__name__: f for f in (unconstrained, positive, correlation, interval, stationary, invertible)}
+    return known[call](*[float(x) for x in numbers.split(",") if x])
+
+
+def partly_fixed(rule: Constraint, known: numpy.ndarray, shape: tuple[int, ...], labels: list[str]) -> Constraint:
+    """Return the map from the free elements (k,) of a block to the whole block.
+
+    `known` has the other elements, and nan for these. A map that mixes elements cannot be split."""
+    free = numpy.isnan(known)
+    f = getattr(rule.natural, "func", rule.natural)
+    if free.any() and (f not in MAPS or f is _stationary):
+        raise ArgumentError(
+            f"fixed: {', '.join([x for x, moves in zip(labels, free, strict=True) if not moves])} belongs with "
+            f"{', '.join([x for x, moves in zip(labels, free, strict=True) if moves])} by {rule.name}: fix all of them, or give "
+            "the block unconstrained() in constraints"
+        )
+    natural = partial(_completed_block, rule.natural, numpy.nan_to_num(known), numpy.eye(known.size)[:, free], shape)
+    return Constraint(rule.name, rule.wanted, natural, rule.unconstrained, rule.inside)
+
+
 # The maps have module-level names, so that a constraint can be pickled.
 
 
@@ -242,6 +277,12 @@ def exponential_constraint(u: Any) -> Any:
 
 def logit_interval(low: float, high: float, x: numpy.ndarray) -> bool:
     return bool(((low < x) & (x < high)).all())
+
+
+def _completed_block(natural: Callable, known: numpy.ndarray, places: numpy.ndarray, shape: tuple[int, ...], u: Any) -> Any:
+    xp = xp_of(value(u))
+    whole = xp.asarray(known)
+    return (whole + xp.asarray(places) @ natural(u) if places.size else whole).reshape(shape)
 
 
 def _from_interval(middle: float, half: float, u: Any) -> Any:

@@ -1,28 +1,18 @@
-"""Maximum likelihood: an optimiser of SciPy with exact derivatives, then Newton steps to the last digit."""
+"""Maximum likelihood of a sum of components, or of a function that returns matrices."""
 
-import sys
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
 import numpy
 
-from .._core.arrays import to_host
-from .._core.errors import ArgumentError, ConvergenceError, DataError
+from .._core.errors import ArgumentError, DataError
 from .._core.scope import entry
 from ._model import LinearGaussian, Observations
 from ._parameters import Parameters
-from ._problem import FitProblem, Prior, Stop
-from ._search import SINGULAR, Curvature, holding, maximised
+from ._problem import FitProblem, Prior
 from ._structural import Structural
-from .filters.compiled import loglik
-from .results.result import FitResult, fit_result
-
-try:
-    from tqdm import tqdm
-except ImportError:
-    tqdm = None
+from .results.result import FitResult, maximise
 
 
 @entry
@@ -38,11 +28,13 @@ def fit(
     progress: bool | str = "auto",
     joseph: bool = False,
     prior: Any = None,
+    fixed: Mapping[str, Any] | None = None,
 ) -> FitResult:
     """Estimate a state space model by maximum likelihood.
 
     An optimiser is followed by Newton steps, until the gradient in the unconstrained parameters is below 1e-9
-    (or below 1e-12 of the log-likelihood if that is larger).
+    (or below 1e-12 of the log-likelihood if that is larger), or a step would gain less than 1e-8. Where a
+    search fails or ends at the bound of a constraint, others from other starts follow.
 
     Parameters
     ----------
@@ -65,6 +57,9 @@ def fit(
     prior : dict or callable, optional
         Log densities added to the log-likelihood: distributions of `tapegrad.stats` by name, or a function of
         all parameters.
+    fixed : dict of numbers, optional
+        Values of parameters that are not estimated, by their names or, for elements of arrays, those of
+        ``fit.names``.
 
     Returns
     -------
@@ -99,11 +94,11 @@ def fit(
         raise DataError(f"fit: all {data.steps} observations are missing (nan); there is nothing to fit")
     prior = None if prior is None else Prior(prior)
     if isinstance(build, Structural):
-        problem = build.problem(data, start, constraints, joseph, prior)
+        problem = build.problem(data, start, constraints, joseph, prior, fixed)
     elif start is None:
         raise ArgumentError("fit: start is missing; wanted a dict of the names of the parameters to numbers or arrays, or a vector")
     else:
-        problem = FitProblem(build, data, Parameters(start, constraints), joseph, prior)
+        problem = FitProblem(build, data, Parameters(start, constraints, fixed=fixed), joseph, prior)
         require_model("fit", build, problem.parameters, data.xp)
     return maximise(problem, method, hess, options, progress)
 
@@ -129,92 +124,3 @@ def require_model(call: str, build: Callable, parameters: Parameters, xp: Module
     if not isinstance(model, LinearGaussian):
         sums = f": a sum of parts has its parameters itself, ss.{call}({model}, y)" if hasattr(model, "parts") else ""
         raise ArgumentError(f"{call}: build returned a {type(model).__name__}; wanted a LinearGaussian, as local_level(...) gives{sums}")
-
-
-def maximise(
-    problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
-) -> FitResult:
-    """Return the maximum of a problem."""
-    stop = _from_each_start(problem, method, hess, options, progress)
-    _require_determined(problem, stop)
-    return fit_result(problem, stop)
-
-
-def _from_each_start(problem: FitProblem, *search: Any) -> Stop:
-    """Return where the search stops from the first start that leads to a maximum, or raise the first error.
-
-    A maximum below the value where another search failed is rejected."""
-    errors, inner = [], problem.quick or problem
-    for parameters in (problem.parameters, *problem.others):
-        try:
-            stop = _maximised(replace(inner, parameters=parameters), *search)
-        except (ConvergenceError, DataError) as error:
-            errors.append(error)
-            continue
-        for failed in errors:
-            if getattr(failed, "loglik", -numpy.inf) > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
-                failed.add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
-                raise failed
-        return stop
-    raise errors[0]
-
-
-def _require_determined(problem: FitProblem, stop: Stop) -> None:
-    """Raise if the log-likelihood is flat along a direction, and name the parameters there."""
-    count = problem.data.count
-    try:
-        if not stop.hessian.any():
-            raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
-        starts = [p.start for p in (problem.parameters, *problem.others)]
-        still = ~stop.hessian.any(axis=1) & (stop.gradient == 0) & numpy.any([stop.u == u for u in starts], axis=0)
-        if still.any():  # otherwise a parameter would run into a bound
-            names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
-            raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
-        Curvature(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, count, SINGULAR)
-    except DataError as error:
-        holding(error, problem.parameters, stop.u, stop.value)
-        raise
-
-
-def _maximised(problem: FitProblem, method: str, hess: str, options: Mapping[str, Any] | None, progress: bool | str) -> Stop:
-    objective = problem.objective()
-    if not numpy.isfinite(objective(objective.start)[0]):
-        _refuse_start(problem)
-    with _Bar(progress, method) as bar:
-        objective.watch = bar
-        return maximised(objective, problem.parameters, method, hess, options)
-
-
-def _refuse_start(problem: FitProblem) -> None:
-    """Raise the error that describes an invalid start."""
-    u = problem.data.xp.asarray(problem.parameters.start)
-    first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
-    raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
-
-
-class _Bar:
-    """A progress bar that counts evaluations and shows the log-likelihood."""
-
-    def __init__(self, progress: bool | str, label: str):
-        if progress not in (True, False, "auto"):
-            raise ArgumentError(f"progress={progress!r}: wanted True, False or 'auto'")
-        if progress is True and tqdm is None:
-            raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
-        self._bar = None
-        shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
-        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is disabled
-            quiet = {"delay": 2.0} if progress == "auto" else {}
-            self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
-
-    def __call__(self, value: float) -> None:
-        if self._bar is not None:
-            self._bar.set_postfix_str(f"log-likelihood {-value:.6f}", refresh=False)
-            self._bar.update()
-
-    def __enter__(self) -> "_Bar":
-        return self
-
-    def __exit__(self, *_: Any) -> None:
-        if self._bar is not None:
-            self._bar.refresh()
-            self._bar.close()

@@ -10,9 +10,11 @@ from typing import Any
 
 import numpy
 
-from .._core.errors import DataError
+from .._core.errors import ArgumentError, DataError
 from .._core.registry import load
 from ..ops.nondifferentiable import warn_user
+
+FARTHEST = 1_000_000  # steps in which a date is looked for
 
 
 class LibraryBound:
@@ -60,6 +62,50 @@ class Labels:
         if following is not None and not following.equals(index):
             asked, wanted = (" to ".join([date_text(x[k]) for k in (0, -1)]) for x in (index, following))
             raise DataError(f"forecast: exog is for {asked}, and the steps ahead are {wanted}")
+
+    def position(self, call: str, where: Any, n: int, end: bool = False) -> int:
+        """Return the number of the step at a place: a number, negative from the end, or a date, also after
+        the n data.
+
+        A date such as "1960" of monthly data is the first of its steps, or with `end` the last."""
+        if isinstance(where, (int, numpy.integer)) and not isinstance(where, bool):
+            found = int(where) + (n if where < 0 else 0)
+            if found < 0:
+                raise ArgumentError(f"{call}={where}: there are {n} steps")
+            return found
+        if not is_dates(self.index):
+            raise ArgumentError(f"{call}={where!r}: wanted the number of a step; y has no dates")
+        longer, more = self.index, max(n, 64)
+        try:
+            while longer.slice_locs(where, where)[1] >= len(longer) and len(longer) < FARTHEST:
+                following = _following(self.index, more)
+                if following is None:
+                    break
+                longer, more = self.index.append(following), 4 * more
+            first, last = longer.slice_locs(where, where)
+        except (TypeError, ValueError, KeyError) as error:
+            raise ArgumentError(f"{call}={where!r}: {error}; wanted a number or a date of the form of y's index") from error
+        if first >= last:
+            raise DataError(f"{call}={where!r}: no step has this date; y has {date_text(self.index[0])} to {date_text(self.index[-1])}")
+        return last - 1 if end else first
+
+    def continued(self, call: str, new: "Labels", steps: int) -> Any:
+        """Return the index of these rows and of the `steps` new ones; `DataError` unless these follow."""
+        if self.index is None:
+            return None
+        following = _following(self.index, steps)
+        if new.index is None or _is_count(new.index):
+            return self.index.append(self.after(len(self.index), steps) if following is None else following)
+        if following is None:
+            good = is_dates(new.index) == is_dates(self.index) and (not is_dates(self.index) or new.index[0] > self.index[-1])
+        else:
+            good = following.equals(new.index)
+        if not good:
+            asked = " to ".join([date_text(new.index[k]) for k in (0, -1)])
+            wanted = "" if following is None else f", and the next steps are {' to '.join([date_text(following[k]) for k in (0, -1)])}"
+            raise DataError(f"{call}: y is for {asked}; the data end at {date_text(self.index[-1])}{wanted}")
+        whole = self.index.append(new.index)
+        return type(whole)(whole, freq=following.freq) if is_dates(following) else whole
 
     def places(self, n: int) -> Any:
         """Return the positions of the n data on an axis: their dates, or 0 to n - 1."""

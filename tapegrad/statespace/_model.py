@@ -9,7 +9,7 @@ Series Analysis by State Space Methods, 2nd edition (2012), cited below as DK.
 """
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
 
@@ -302,10 +302,43 @@ class Observations(LibraryBound):
         gap = self.xp.full((steps, self.width), numpy.nan, value(self.raw).dtype)
         return Observations(np.concatenate([self.raw, gap]))
 
+    def followed_by(self, call: str, y: Any) -> "Observations":
+        """Return these data with new ones behind; their dates must follow."""
+        new = y if isinstance(y, Observations) else Observations(self.row_of(y))
+        if new.width != self.width:
+            raise ShapeError(f"{call}: y has {new.width} series, and the data have {self.width}")
+        index = self.labels.continued(call, new.labels, new.steps)
+        raw = np.concatenate([self.raw, new.raw])
+        return Observations(self.labels.frame(raw[:, 0] if self.labels.single else raw, index))
+
+    def row_of(self, y: Any) -> Any:
+        """Return y; one new row may be given as a number or, of several series, as a vector."""
+        if hasattr(y, "index") and not callable(y.index):
+            return y
+        if not self.labels.single and numpy.ndim(y) == 1 and len(y) == self.width:
+            return numpy.asarray(y, float)[None]
+        return numpy.asarray([y], float) if numpy.ndim(y) == 0 else y
+
+    def since(self, step: int) -> "Observations":
+        """Return the rows from a step on, with their dates."""
+        raw = self.raw[step:, 0] if self.labels.single else self.raw[step:]
+        return Observations(raw if self.labels.index is None else self.labels.frame(raw, self.labels.index[step:]))
+
     def in_form(self, values: Any, index: Any = None) -> Any:
         """Return values (n, p) on the host in the form of the data: (n,), (n, p), a Series or a DataFrame."""
         values = to_host(values)
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
+
+
+def model_after(model: LinearGaussian, steps: int, start: Start) -> LinearGaussian:
+    """Return the model without its first steps, with another start."""
+    cut: dict[str, Any] = {}
+    for name, axes in _FIELDS.items():
+        given = getattr(model, name)
+        x = None if given is None else _given(given)
+        if x is not None and x.ndim > axes:
+            cut[name] = x[steps:]
+    return replace(model, **cut, start=start)
 
 
 @dataclass

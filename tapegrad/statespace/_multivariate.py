@@ -16,7 +16,7 @@ from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
 from ._labels import LibraryBound
 from ._model import LinearGaussian, Observations, Start
-from ._parameters import ParameterBlock, parameters_of
+from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
 
@@ -187,14 +187,18 @@ class _Process(LibraryBound):
         labels = [f"beta.{x}.{name}" for name in self.columns for x in self.regressors]
         return {"beta": ParameterBlock(start, unconstrained(), labels)} if self.regressors else {}
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> FitProblem:
+    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None) -> FitProblem:
         blocks = self.start(to_host(value(data.raw)))
-        return FitProblem(self, data, parameters_of(self.title, blocks, start, constraints), joseph, prior, described=self)
+        return self.on(data, parameters_of(self.title, blocks, start, constraints, fixed), joseph, prior)
 
-    def extended(self, steps: int, exog: Any) -> Any:
-        """Return the model with regressors for the steps after the data."""
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+        """Return the problem of these data."""
+        return FitProblem(self, data, parameters, joseph, prior, described=self)
+
+    def extended(self, steps: int, exog: Any, keep: int | None = None) -> Any:
+        """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
         new = future_regressors(exog, [self.regressors] if self.regressors else [], steps)
-        return replace(self, X=numpy.concatenate([self.X, new[0]])) if new else self
+        return replace(self, X=numpy.concatenate([self.X[:keep], new[0]])) if new else self
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError, ConvergenceError, DataError, KernelError, ShapeError
+from .._core.registry import load
 from .._core.scope import entry
 from .._core.trees import Const
 from .._transforms.transforms import hvp, jvp, vjp
@@ -46,6 +47,8 @@ class ManyFits:
         Whether each search has converged.
     message : array of str, shape (k,)
         How each search ended.
+    series : list
+        Names of the series: the keys of a dict, the columns of a DataFrame, or 0 to k - 1.
     """
 
     names: list[str]
@@ -56,6 +59,19 @@ class ManyFits:
     unconstrained: numpy.ndarray
     message: numpy.ndarray
     way: str
+    series: list[Any]
+
+    @property
+    def failures(self) -> dict[Any, str]:
+        """The messages of the series that have not converged, by the names of the series."""
+        return {name: text for name, good, text in zip(self.series, self.converged, self.message, strict=True) if not good}
+
+    def frame(self) -> Any:
+        """Return a DataFrame with a row for each series: estimates, standard errors, log-likelihood, success."""
+        columns = dict(zip(self.names, self.estimates.T, strict=True))
+        columns |= {f"se({name})": x for name, x in zip(self.names, self.standard_errors.T, strict=True)}
+        columns |= {"loglik": self.loglik, "converged": self.converged}
+        return load("pandas").DataFrame(columns, index=self.series)
 
     def report(self) -> str:
         """Say how the likelihood was computed, and how many series have converged."""
@@ -77,8 +93,8 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     build : callable
         ``build(params)`` returns a `LinearGaussian`. It must be a function that `tapegrad.kernels.map`
         accepts: no ``if`` on a parameter.
-    Y : array of shape (k, T), or list of arrays of shape (T,)
-        The series, of any lengths in a list, nan where missing.
+    Y : array of shape (k, T), list or dict of arrays of shape (T,), or DataFrame
+        The series, of any lengths in a list or dict, nan where missing. In a DataFrame each column is one.
     start : dict or array
         Starting values for all series, as for `fit`.
     constraints : optional
@@ -130,13 +146,14 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
         found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
     for b in rest:
         fit_one_series(found, b, build, series[b], start, constraints)
-    return ManyFits(parameters.names, *found, way)
+    return ManyFits(parameters.names, *found, way, names_of_series(Y))
 
 
 def padded_series(Y: Any) -> numpy.ndarray:
     """Return (k, T), with nan after the end of shorter series."""
     try:
-        rows = [numpy.asarray(y, float) for y in (Y.values() if isinstance(Y, Mapping) else Y)]
+        named = isinstance(Y, Mapping) or hasattr(Y, "columns")
+        rows = [numpy.asarray(y, float) for y in ([Y[name] for name in Y] if named else Y)]
     except (TypeError, ValueError) as error:
         raise ArgumentError(
             f"fit_many: Y is a {type(Y).__name__}; wanted (k, T) numbers, a row for each series, or a list of series"
@@ -152,6 +169,11 @@ def padded_series(Y: Any) -> numpy.ndarray:
     for b in numpy.flatnonzero(numpy.isnan(made).all(axis=1))[:1]:
         raise DataError(f"fit_many: all observations of series {b} are missing (nan); there is nothing to fit")
     return made
+
+
+def names_of_series(Y: Any) -> list[Any]:
+    """Return the names of the series, or their numbers."""
+    return list(Y) if isinstance(Y, Mapping) or hasattr(Y, "columns") else list(range(len(Y)))
 
 
 def _nothing(k: int, parameters: Parameters) -> list[numpy.ndarray]:

@@ -1,6 +1,7 @@
 """The parameters of a fit: named blocks of numbers, and the free vector in which an optimiser moves."""
 
 from collections.abc import Mapping, Sequence
+from copy import copy
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,7 +10,7 @@ import numpy
 from .. import numpy as np
 from .._core.arrays import to_host
 from .._core.errors import ArgumentError
-from ._constraints import Constraint, unconstrained
+from ._constraints import Constraint, constraint_named, partly_fixed, unconstrained
 
 
 @dataclass
@@ -22,9 +23,12 @@ class ParameterBlock:
 
 
 class Parameters:
-    """Named blocks of parameters and their positions in the unconstrained vector."""
+    """Named blocks of parameters and their positions in the unconstrained vector.
 
-    def __init__(self, start: Any, constraints: Any, labels: Mapping[str, list[str]] | None = None):
+    Elements in `fixed`, by block or by element name, have a given value and no position: `names` leaves them
+    out."""
+
+    def __init__(self, start: Any, constraints: Any, labels: Mapping[str, list[str]] | None = None, fixed: Mapping[str, Any] | None = None):
         self.given = start
         self.keyed = isinstance(start, Mapping)
         blocks = dict(start) if self.keyed else _elements(start, constraints)
@@ -33,20 +37,75 @@ class Parameters:
         if not self.keyed and isinstance(constraints, Sequence):
             constraints = dict(zip(blocks, constraints, strict=True))
         constraint = _assigned(blocks, constraints)
-        self.blocks: list[tuple[str, int, tuple[int, ...], Constraint]] = []
-        self.names: list[str] = []
-        self.constraint_of: list[Constraint] = []
-        free = []
+        self._whole: list[tuple[str, numpy.ndarray, Constraint, list[str]]] = []
         for name, x in blocks.items():
             x = to_host(x)
             if x.dtype.kind not in "iuf":
                 raise ArgumentError(f"start of {name}: dtype {x.dtype}; wanted real numbers")
-            x = x.astype(float)
-            self.blocks.append((name, len(self.names), x.shape, constraint[name]))
-            free.append(constraint[name].start(name, x).reshape(-1))
-            self.names += (labels or {}).get(name) or [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
-            self.constraint_of += [constraint[name]] * x.size
-        self.start = numpy.concatenate(free)
+            own = (labels or {}).get(name) or [name + (f"[{', '.join(map(str, i))}]" if i else "") for i in numpy.ndindex(x.shape)]
+            self._whole.append((name, x.astype(float), constraint[name], own))
+        self._place(fixed or {})
+
+    def _place(self, fixed: Mapping[str, Any]) -> None:
+        """Give the elements that are not fixed their positions."""
+        known = self._values_of(fixed)
+        self.fixed: dict[str, float] = {}
+        self.blocks: list[tuple[str, int, tuple[int, ...], Constraint]] = []
+        self.names: list[str] = []
+        self.constraint_of: list[Constraint] = []
+        starts = []
+        for name, x, rule, labels in self._whole:
+            held = known[name]
+            free = numpy.isnan(held)
+            self.fixed |= {label: float(v) for label, v in zip(labels, held, strict=True) if not numpy.isnan(v)}
+            start, shape = x, x.shape
+            if not free.all():
+                rule, shape = partly_fixed(rule, held, x.shape, labels), (int(free.sum()),)
+                start = x.reshape(-1)[free]
+            self.blocks.append((name, len(self.names), shape, rule))
+            starts.append(rule.start(name, start).reshape(-1))
+            self.names += [label for label, moves in zip(labels, free, strict=True) if moves]
+            self.constraint_of += [rule] * start.size
+        self.start = numpy.concatenate(starts)
+        if not self.start.size:
+            raise ArgumentError("fixed: every parameter has a value, so that there is nothing to estimate; leave one out")
+
+    def _values_of(self, fixed: Mapping[str, Any]) -> dict[str, numpy.ndarray]:
+        """Return the fixed values of each block, nan where an element is free."""
+        known = {name: numpy.full(x.size, numpy.nan) for name, x, *_ in self._whole}
+        at = {label: (name, k) for name, _, _, labels in self._whole for k, label in enumerate(labels)}
+        for name, given in fixed.items():
+            x = numpy.asarray(given, float)
+            if not numpy.isfinite(x).all():
+                raise ArgumentError(f"fixed: {name} is {given}; wanted finite numbers")
+            if name in at and not x.ndim:
+                block, k = at[name]
+                known[block][k] = x
+            elif name in known and x.size in (1, known[name].size):
+                known[name][:] = x.reshape(-1)
+            elif name in known:
+                raise ArgumentError(f"fixed: {name} has {x.size} values; wanted {known[name].size}")
+            else:
+                raise ArgumentError(f"fixed: {name!r} is not a parameter; wanted one of {', '.join(at)}")
+        return known
+
+    def stored(self) -> dict[str, Any]:
+        """Return the parameters as plain data, for `parameters_from`."""
+        own = [rule.name for _, _, rule, _ in self._whole if rule.key is None]
+        if own:
+            raise ArgumentError(f"save: {own[0]} is a constraint of your own, which a file cannot hold")
+        blocks = [[name, x, rule.name, labels] for name, x, rule, labels in self._whole]
+        return {"keyed": self.keyed, "blocks": blocks, "fixed": self.fixed}
+
+    def moved(self, u: numpy.ndarray, fixed: Mapping[str, Any] | None = None) -> "Parameters":
+        """Return the same parameters with a start at u, and perhaps further ones fixed."""
+        there, values = copy(self), self.values(u)
+        there._whole = [(name, to_host(values[name]), rule, labels) for name, _, rule, labels in self._whole]
+        if fixed:
+            there._place({**self.fixed, **fixed})
+        else:
+            there.start = u
+        return there
 
     @property
     def bounded(self) -> numpy.ndarray:
@@ -54,7 +113,7 @@ class Parameters:
         return numpy.array([c.name != "unconstrained()" for c in self.constraint_of])
 
     def values(self, u: Any) -> dict[str, Any]:
-        """Return the constrained parameters, block by block."""
+        """Return the constrained parameters, block by block, with the fixed ones."""
         result = {}
         for name, at, shape, constraint in self.blocks:
             piece = u[at : at + int(numpy.prod(shape))].reshape(shape) if shape else u[at]
@@ -67,11 +126,29 @@ class Parameters:
         return values if self.keyed else np.stack(list(values.values()))
 
     def flat(self, u: Any) -> Any:
-        return np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
+        """Return the constrained parameters that are not fixed, in the order of `names`."""
+        whole = np.concatenate([x.reshape((-1,)) for x in self.values(u).values()])
+        return whole[self._free] if self.fixed else whole
+
+    @property
+    def _free(self) -> numpy.ndarray:
+        labels = [label for *_, labels in self._whole for label in labels]
+        return numpy.flatnonzero([label not in self.fixed for label in labels])
 
 
-def parameters_of(title: str, blocks: Mapping[str, ParameterBlock], start: Any, constraints: Any) -> Parameters:
-    """Return the parameters of a library model, with the user's starts and constraints."""
+def parameters_from(stored: dict[str, Any]) -> Parameters:
+    """Return parameters from plain data."""
+    blocks = stored["blocks"]
+    start, rules = {name: x for name, x, *_ in blocks}, {name: constraint_named(rule) for name, _, rule, _ in blocks}
+    found = Parameters(start, rules, {name: labels for name, *_, labels in blocks}, stored["fixed"])
+    found.keyed = stored["keyed"]
+    return found
+
+
+def parameters_of(
+    title: str, blocks: Mapping[str, ParameterBlock], start: Any, constraints: Any, fixed: Mapping[str, Any] | None
+) -> Parameters:
+    """Return the parameters of a library model, with the user's starts, constraints and fixed values."""
     given = dict(start or {})
     for name in given:
         if name not in blocks:
@@ -80,7 +157,7 @@ def parameters_of(title: str, blocks: Mapping[str, ParameterBlock], start: Any, 
         constraints = dict.fromkeys(blocks, constraints)
     rules = {name: block.constraint for name, block in blocks.items()} | dict(constraints or {})
     labels = {name: block.labels for name, block in blocks.items() if block.labels}
-    return Parameters({name: block.start for name, block in blocks.items()} | given, rules, labels)
+    return Parameters({name: block.start for name, block in blocks.items()} | given, rules, labels, fixed)
 
 
 def _elements(start: Any, constraints: Any) -> dict[str, Any]:

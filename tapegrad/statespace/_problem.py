@@ -2,14 +2,14 @@
 
 import pickle
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError
-from ._model import LinearGaussian, Observations
+from ._model import LinearGaussian, Observations, Start, model_after
 from ._objective import ModelObjective
 from ._parameters import Parameters
 
@@ -55,7 +55,9 @@ class FitProblem:
     `described` describes a library model. `offset` is added to the log-likelihood. The first `used_up`
     observations only begin differences and do not count. `quick` is the same function in a cheaper form, if
     any. `others` are starts for a search that fails from the first. `name` identifies everything that `build`
-    depends on, except for the parameters and the data; later processes find the kernel on disk under it."""
+    depends on, except for the parameters and the data; later processes find the kernel on disk under it. The
+    first `past` steps of `build` lie before the data, which then start from `begin`. All covariances are
+    proportional to the parameter `scale`, and means are linear in `linear`, if these are given."""
 
     build: Callable[[Any], LinearGaussian]
     data: Observations
@@ -68,6 +70,10 @@ class FitProblem:
     quick: "FitProblem | None" = None
     others: tuple[Parameters, ...] = ()
     name: str | None = None
+    past: int = 0
+    begin: Start | None = None
+    scale: str | None = None
+    linear: tuple[str, ...] = ()
 
     def __getstate__(self) -> dict[str, Any]:
         state = dict(self.__dict__)
@@ -78,10 +84,31 @@ class FitProblem:
                 state[name] = LostFunction(name)
         return state
 
+    def model(self, params: Any, described: Any = None) -> LinearGaussian:
+        """Return the model of the data at these parameters, or of data that `described` also covers."""
+        model = (described or self.build)(params)
+        return model if self.begin is None else model_after(model, self.past, self.begin)
+
+    def ahead(self, steps: int, exog: Any) -> Any:
+        """Return the description that covers the next steps too, None for a function of the user."""
+        if self.described is None:
+            if exog is not None:
+                raise ArgumentError("exog is for models of the library; let build return matrices for the steps ahead too")
+            return None
+        return self.described.extended(steps, exog)
+
+    def on(self, data: Observations, described: Any, u: numpy.ndarray) -> "FitProblem":
+        """Return the problem of other data, with the start u; `described` is None for a function of the
+        user."""
+        parameters = self.parameters.moved(u)
+        if described is None:
+            return replace(self, data=data, parameters=parameters, past=0, begin=None)
+        return described.on(data, parameters, self.joseph, self.prior)
+
     def objective(self) -> ModelObjective:
         """Return minus the log-likelihood and log prior as a function of the free parameters."""
         if self.quick is not None:
-            return self.quick.objective()
+            return replace(self.quick, parameters=self.parameters).objective()
         return ModelObjective(self.build, self.data, self.parameters, self.joseph, self.prior, self.offset, self.name)
 
     def scores(self, u: numpy.ndarray) -> numpy.ndarray:
@@ -110,10 +137,11 @@ class Stop(SearchEffort):
     """The point where the search stopped.
 
     It holds the free parameters u (k,), minus the log-likelihood (and log prior) with its first and second
-    derivatives, and how the likelihood was computed."""
+    derivatives, how the likelihood was computed, and from how many starts there were searches."""
 
     u: numpy.ndarray
     value: float
     gradient: numpy.ndarray
     hessian: numpy.ndarray
     way: str = ""
+    starts: int = 1

@@ -23,7 +23,7 @@ from ._bound_model import BoundModel
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._labels import LibraryBound
 from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, Start, arma, stationary_covariance
-from ._parameters import ParameterBlock, parameters_of
+from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
 from .filters.arrays import LOG_2PI
@@ -256,14 +256,21 @@ class Arima(LibraryBound):
         blocks["sigma2"] = ParameterBlock(var, positive())
         return blocks
 
-    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any) -> FitProblem:
-        parameters = parameters_of(self.title, self.start(data), start, constraints)
+    def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None) -> FitProblem:
+        return self.on(data, parameters_of(self.title, self.start(data), start, constraints, fixed), joseph, prior)
+
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+        """Return the problem of these data."""
         name = None if self.lost else self._name
-        whole = FitProblem(self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name)
-        if data.count < data.steps or not self.lost:
+        linear = (*self.trends.values(), *self.columns)
+        whole = FitProblem(
+            self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name, scale="sigma2", linear=linear
+        )
+        if data.count < data.steps or not 0 < self.lost < data.steps:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
-        return replace(whole, quick=FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name))
+        quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear)
+        return replace(whole, quick=quick)
 
     @property
     def _name(self) -> str | None:
@@ -366,10 +373,11 @@ class Arima(LibraryBound):
         offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
         return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
 
-    def extended(self, steps: int, exog: Any) -> "Arima":
-        """Return the model with regressors for the steps after the data."""
+    def extended(self, steps: int, exog: Any, keep: int | None = None) -> "Arima":
+        """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
+        keep = self.steps if keep is None else keep
         new = future_regressors(exog, [] if self.X is None else [self.columns], steps)
-        return replace(self, steps=self.steps + steps, X=numpy.concatenate([self.X, new[0]]) if new else None)
+        return replace(self, steps=keep + steps, X=numpy.concatenate([self.X[:keep], new[0]]) if new else None)
 
 
 def lag_product(a: Any, b: Any, s: int, sign: float, xp: ModuleType) -> Any:

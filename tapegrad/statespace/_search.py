@@ -1,12 +1,15 @@
 """The search for a maximum: an optimiser of SciPy with exact derivatives, then Newton steps to the last
 digit."""
 
+import contextlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy
 
+from .._core.arrays import to_host
 from .._core.errors import ConvergenceError, DataError
+from .._transforms.transforms import jacobian
 from ..optimize._minimize import minimize_flat
 from ._objective import ModelObjective
 from ._parameters import Parameters
@@ -15,31 +18,69 @@ from ._problem import Stop
 GRADIENT = 1e-9  # bound for the unconstrained gradient, for a log-likelihood up to 1000 in size
 NEAR_GRADIENT = 1e-3  # the same, where the Newton steps of method 'auto' begin
 FLAT_CURVATURE = 1e-5  # second derivative below which a constrained parameter runs into its bound
-MOST_NEWTON_STEPS = 50  # Newton steps, at most
+MOST_NEWTON_STEPS = 30  # Newton steps, at most
+GAIN = 1e-8  # expected gain in log-likelihood at which a search may rest
+TOWARDS_BOUND = 1e-2  # second derivative below which a constrained parameter is tried at its bound
 SINGULAR = 1e-10  # smallest scaled eigenvalue of second derivatives that counts as nonzero
+NEGATIVE = 1e-8  # scaled eigenvalues below minus this show a saddle point, and no rounding
+CANCELS = 1e-3  # share of the changes of the parameters left along a direction in which they cancel
 RIDGE = 1e-5  # the same after a failed search: a ridge that falls towards infinity always has some curvature
 
 
-class Curvature:
-    """The second derivatives of the parameters that are not at a bound, scaled to a unit diagonal.
+class Spectrum:
+    """A symmetric matrix scaled to a unit diagonal, as eigenvalues `sizes` and eigenvectors `directions`."""
 
-    `at` holds these parameters, `scale` the scales; eigenvalues and eigenvectors follow."""
+    def __init__(self, matrix: numpy.ndarray):
+        self.scale = numpy.sqrt(numpy.maximum(numpy.diag(matrix), 0.0))
+        self.positive = bool((self.scale > 0).all())
+        if self.positive:
+            self.sizes, self.directions = numpy.linalg.eigh(matrix / numpy.outer(self.scale, self.scale))
+            self.positive = not self.sizes.size or bool(self.sizes[0] > -NEGATIVE)
+
+    def inverse(self) -> numpy.ndarray:
+        """Return the inverse, without directions that are flat to within rounding."""
+        good = self.sizes > SINGULAR
+        half = self.directions[:, good] / self.scale[:, None]
+        return (half / self.sizes[good]) @ half.T
+
+
+class Curvature(Spectrum):
+    """The second derivatives of the parameters that are not at a bound; `at` holds these parameters."""
 
     def __init__(self, hessian: numpy.ndarray, bounded: numpy.ndarray):
         curvature = numpy.diag(hessian)
         self.at = numpy.flatnonzero((curvature > 0) & ~(bounded & (curvature < FLAT_CURVATURE)))
-        self.scale = numpy.sqrt(curvature[self.at])
-        self.sizes, self.directions = numpy.linalg.eigh(hessian[numpy.ix_(self.at, self.at)] / numpy.outer(self.scale, self.scale))
+        super().__init__(hessian[numpy.ix_(self.at, self.at)])
 
-    def require_determined(self, parameters: Parameters, count: int, least: float) -> None:
-        """Raise if the function is flat along some directions, and name the parameters there."""
-        if self.at.size and self.sizes[0] < least:
-            shares = numpy.linalg.norm(self.directions[:, self.sizes < least], axis=1)
+    def require_determined(self, parameters: Parameters, u: numpy.ndarray, count: int, least: float) -> None:
+        """Raise if the function is flat along some directions, and name the parameters there.
+
+        At a bound of stationary coefficients a direction of the free numbers can leave them all the same."""
+        flat = self.sizes < least
+        if flat.any():
+            J = to_host(jacobian(parameters.flat)(u))[:, self.at] / self.scale
+            left, parts = J @ self.directions, abs(J) @ abs(self.directions)
+            flat &= numpy.linalg.norm(left, axis=0) > CANCELS * numpy.linalg.norm(parts, axis=0)
+        if flat.any():
+            shares = numpy.linalg.norm(self.directions[:, flat], axis=1)
             names = [parameters.names[self.at[k]] for k in numpy.flatnonzero(shares >= min(0.05, numpy.sort(shares)[-2:][0]))]
             raise DataError(
                 f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on "
                 f"{', '.join(names[:-1])} and {names[-1]} one by one, only on some combination of them; leave one out, or give it a value"
             )
+
+
+def newton_step(hessian: numpy.ndarray, gradient: numpy.ndarray) -> tuple[numpy.ndarray, float]:
+    """Return the step to the minimum of a quadratic function, and by how much it falls: infinity if there is
+    none.
+
+    A direction that is flat to within rounding gets no step: at a bound, several free numbers can be one
+    parameter."""
+    s = Spectrum(hessian)
+    if not s.positive:
+        return numpy.zeros(gradient.size), numpy.inf
+    along = s.directions.T @ (gradient / s.scale)
+    return s.inverse() @ gradient, float(0.5 * (along**2 / numpy.maximum(s.sizes, NEGATIVE)).sum())
 
 
 class _Search:
@@ -48,7 +89,7 @@ class _Search:
 
     def __init__(self, objective: ModelObjective, parameters: Parameters):
         self.objective, self.u, self.taken = objective, objective.start, 0
-        self.bounded = parameters.bounded
+        self.bounded, self.constraints = parameters.bounded, parameters.constraint_of
         self.value, self.gradient = objective(self.u)
         self.hessian: Any = None
 
@@ -71,9 +112,11 @@ class _Search:
         A Hessian is reused while a step reduces the gradient to a fifth."""
         while self.taken <= MOST_NEWTON_STEPS:
             self.hessian = self.objective.hessian(self.u)
+            if self._to_bounds():
+                self.hessian = self.objective.hessian(self.u)
             if self.size <= self.wanted:
                 return True
-            if numpy.linalg.eigvalsh(self.hessian[numpy.ix_(self._moving, self._moving)])[0] <= 0:
+            if numpy.isinf(self._newton(self._moving)[1]):
                 return self.resting
             while self.size > self.wanted:
                 before = self.size
@@ -83,17 +126,56 @@ class _Search:
                     break
         return self.resting
 
+    def _newton(self, at: numpy.ndarray) -> tuple[numpy.ndarray, float]:
+        """Return the Newton step of some parameters, and its expected gain."""
+        step = numpy.zeros(self.u.size)
+        step[at], gain = newton_step(self.hessian[numpy.ix_(at, at)], self.gradient[at])
+        return step, gain
+
+    def _to_bounds(self) -> bool:
+        """Move the parameters to the bounds of their constraints that lie in flat directions, where the
+        function is not higher there, once the others have followed."""
+        moved = False
+        for i in numpy.flatnonzero(self.bounded & (abs(numpy.diag(self.hessian)) < TOWARDS_BOUND)):
+            end = self.constraints[i].end(float(self.u[i]))
+            if end is None or abs(self.u[i]) >= abs(end) or abs(self.hessian[i, i]) < FLAT_CURVATURE**2:
+                continue
+            before = self.u, self.value, self.gradient, self.hessian
+            self.u = numpy.where(numpy.arange(self.u.size) == i, end, self.u)
+            self._follow(int(i), before[1])
+            if self.value <= before[1] + GAIN / 10:
+                moved = True
+            else:
+                self.u, self.value, self.gradient, self.hessian = before
+        return moved
+
+    def _follow(self, i: int, wanted: float) -> None:
+        """Take a few Newton steps of all parameters but one."""
+        others = numpy.delete(numpy.arange(self.u.size), i)
+        self.value, self.gradient = self.objective(self.u)
+        for _ in range(5):
+            if self.value <= wanted + GAIN / 10 or not numpy.isfinite(self.value):
+                return
+            self.hessian = self.objective.hessian(self.u)
+            others = others[numpy.diag(self.hessian)[others] > FLAT_CURVATURE**2]
+            step, gain = self._newton(others)
+            value, gradient = self.objective(self.u - step)
+            if numpy.isinf(gain) or not value < self.value:
+                return
+            self.u, self.value, self.gradient = self.u - step, value, gradient
+
     @property
     def resting(self) -> bool:
-        """Return whether a Newton step would change the estimates by less than 1e-8 standard errors.
+        """Return whether a Newton step would gain less than `GAIN` of log-likelihood.
 
         Parameters at a bound are left out. Then only rounding keeps the gradient of a parameter of small unit
-        from falling."""
+        from falling. On a ridge, where steps go on without end, the gain must be far smaller."""
         free = ~(self.bounded & (numpy.diag(self.hessian) < FLAT_CURVATURE))
-        H, g = self.hessian[numpy.ix_(free, free)], self.gradient[free]
-        if abs(self.gradient[~free]).max(initial=0.0) > FLAT_CURVATURE or not free.any() or numpy.linalg.eigvalsh(H)[0] <= 0:
+        if abs(self.gradient[~free]).max(initial=0.0) > FLAT_CURVATURE or not free.any():
             return False
-        return bool(g @ numpy.linalg.solve(H, g) < 1e-16)
+        spectrum = Spectrum(self.hessian[numpy.ix_(free, free)])
+        ridge = not spectrum.positive or spectrum.sizes[0] < RIDGE
+        return self._newton(numpy.flatnonzero(free))[1] < (GAIN**2 if ridge else GAIN)
 
     @property
     def _moving(self) -> numpy.ndarray:
@@ -103,8 +185,7 @@ class _Search:
 
     def _step(self) -> bool:
         """Take one Newton step, halved until the gradient falls."""
-        step, moving = numpy.zeros(self.u.size), self._moving
-        step[moving] = numpy.linalg.solve(self.hessian[numpy.ix_(moving, moving)], self.gradient[moving])
+        step, _ = self._newton(self._moving)
         curvature = numpy.diag(self.hessian)
         # Near a bound the function falls as exp(-r u) with r = |second / first derivative|. A Newton step
         # moves only 1 / r, so such a parameter goes all the way at once.
@@ -185,6 +266,15 @@ def maximised(objective: ModelObjective, parameters: Parameters, method: str, he
     raise _nowhere(search, parameters, iterations, message)
 
 
+def near_maximum(objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray]:
+    """Return value and point where BFGS ends from a start."""
+    objective.start, objective.lowest = u, (numpy.inf, u)
+    gtol = NEAR_GRADIENT * max(1.0, abs(objective(u)[0]) / 1000)
+    with numpy.errstate(all="ignore"), contextlib.suppress(ConvergenceError):
+        minimize_flat(objective, "BFGS", options={"gtol": gtol})
+    return objective.lowest
+
+
 def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: str) -> Exception:
     """Return the error of a search that ended without a maximum; it holds the last parameters."""
     error: Exception = ConvergenceError(
@@ -196,7 +286,7 @@ def _nowhere(search: _Search, parameters: Parameters, iterations: int, message: 
     try:
         shape = search.on_a_ridge()
         if shape is not None:
-            shape.require_determined(parameters, search.objective.count, RIDGE)
+            shape.require_determined(parameters, search.u, search.objective.count, RIDGE)
     except ConvergenceError:  # no second derivatives there
         pass
     except DataError as known_together:

@@ -29,7 +29,7 @@ from ._components import (
 )
 from ._labels import LibraryBound
 from ._model import LinearGaussian, Observations, Start
-from ._parameters import ParameterBlock, parameters_of
+from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from .filters.arrays import is_known_number
 from .filters.compiled import loglik
@@ -358,7 +358,13 @@ class Structural:
         return " + ".join(part.title for part in self.parts)
 
     def problem(
-        self, data: Observations, start: Any = None, constraints: Any = None, joseph: bool = False, prior: Any = None
+        self,
+        data: Observations,
+        start: Any = None,
+        constraints: Any = None,
+        joseph: bool = False,
+        prior: Any = None,
+        fixed: Mapping[str, Any] | None = None,
     ) -> FitProblem:
         """What `fit` maximises for these data."""
         if data.width != 1:
@@ -372,8 +378,8 @@ class Structural:
         starts = [start]
         if not start:
             starts = _starts(whole, {name: block.start for name, block in blocks.items()}, data, joseph)
-        first, *others = [parameters_of(str(self), blocks, x, constraints) for x in starts]
-        return FitProblem(whole, data, first, joseph, prior, described=whole, others=tuple(others))
+        first, *others = [parameters_of(str(self), blocks, x, constraints, fixed) for x in starts]
+        return replace(whole.on(data, first, joseph, prior), others=tuple(others))
 
     def _completed(self, data: Observations) -> tuple[ModelComponent, ...]:
         """The parts with what they imply: noise first, a level under a slope, a range for the period of a
@@ -457,10 +463,11 @@ class AssembledModel(LibraryBound):
     """The parts as one state space model: called with parameters, it is what `fit` builds models with."""
 
     remarks = ()
+    stored = ("terms", "xp")
 
-    def __init__(self, parts: tuple[ModelComponent, ...], xp: ModuleType):
-        self.noise, *self.parts = parts
-        self.xp = xp
+    def __init__(self, terms: tuple[ModelComponent, ...], xp: ModuleType):
+        self.terms, self.xp = terms, xp
+        self.noise, *self.parts = terms
         self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
@@ -509,11 +516,15 @@ class AssembledModel(LibraryBound):
             return self.xp.asarray(scipy.linalg.block_diag(*blocks))
         return block_diag(*[self.xp.asarray(x) if type(x) is numpy.ndarray else x for x in blocks])
 
-    def extended(self, steps: int, exog: Any) -> "AssembledModel":
-        """The model with regressors for the steps after the data."""
+    def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
+        """The problem of these data."""
+        return FitProblem(self, data, parameters, joseph, prior, described=self)
+
+    def extended(self, steps: int, exog: Any, keep: int | None = None) -> "AssembledModel":
+        """The model with regressors for `steps` more, after the first `keep` (default: all)."""
         wanted = [p for p in self.parts if isinstance(p, RegressionComponent)]
         new = future_regressors(exog, [p.columns for p in wanted], steps)
-        longer = {id(p): replace(p, X=numpy.concatenate([p.X, X])) for p, X in zip(wanted, new, strict=True)}
+        longer = {id(p): replace(p, X=numpy.concatenate([p.X[:keep], X])) for p, X in zip(wanted, new, strict=True)}
         return AssembledModel((self.noise, *(longer.get(id(p), p) for p in self.parts)), self.xp)
 
     def components(self, fit: Any) -> dict[str, tuple[numpy.ndarray, numpy.ndarray]]:
@@ -526,13 +537,15 @@ class AssembledModel(LibraryBound):
             inside = slice(at, at + len(s.T))
             at = inside.stop
             for name, z in [] if part in self.offsets else part.readings(s):
-                z = numpy.broadcast_to(z, (len(mean), len(s.T)))
+                z = numpy.broadcast_to(z[fit.problem.past :] if numpy.ndim(z) == 2 else z, (len(mean), len(s.T)))
                 found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
         for part in self.offsets:
             places = [i for i, name in enumerate(fit.names) if name in part.labels]
+            X = part.X[fit.problem.past :]
+            free = X[:, [part.labels.index(fit.names[i]) for i in places]]
             found[part.name] = (
-                part.X @ params[part.name],
-                numpy.einsum("ti,ij,tj->t", part.X, fit.covariance[numpy.ix_(places, places)], part.X),
+                X @ params[part.name],
+                numpy.einsum("ti,ij,tj->t", free, fit.covariance[numpy.ix_(places, places)], free),
             )
         if self.noise.var != 0:
             left = to_host(value(fit.data.raw))[:, 0] - to_host(fit.smoothed.signal)[:, 0]
@@ -546,17 +559,20 @@ def future_regressors(exog: Any, columns: list[tuple[str, ...]], steps: int) -> 
     if not widths and exog is None:
         return []
     if not widths:
-        raise ArgumentError("forecast: exog is given, and the model has no regressors")
+        raise ArgumentError("exog is given, and the model has no regressors")
     if exog is None:
-        raise ArgumentError(f"forecast: the model has regressors; give their values at the steps ahead, exog=X of {steps} rows")
-    X, names = checked_regressors("forecast", exog)
+        named = ", ".join([name for part in columns for name in part])
+        raise ArgumentError(f"the model has regressors; give their values at the steps ahead, exog=X of {steps} rows: {named}")
+    X, names = checked_regressors("exog", exog)
     wanted = tuple([name for part in columns for name in part])
-    named = hasattr(exog, "columns") and not any(part == _numbered(len(part)) for part in columns)
-    if named and names != wanted and len(names) == len(wanted):
-        raise DataError(f"forecast: exog has the columns {', '.join(names)}, and the regressors are {', '.join(wanted)}")
+    if hasattr(exog, "columns") and not any(part == _numbered(len(part)) for part in columns):
+        absent = [name for name in wanted if name not in names]
+        if absent:
+            raise DataError(f"exog has the columns {', '.join(names)}, and the regressors are {', '.join(wanted)}: no {', '.join(absent)}")
+        X = X[:, [names.index(name) for name in wanted]]
     X = X.T if X.shape == (sum(widths), 1) and steps == 1 else X
     if X.shape != (steps, sum(widths)):
-        raise ShapeError(f"forecast: exog has shape {X.shape}; wanted ({steps}, {sum(widths)}), a row for each step ahead")
+        raise ShapeError(f"exog has shape {X.shape}; wanted ({steps}, {sum(widths)}), a row for each step")
     return numpy.split(X, numpy.cumsum(widths)[:-1], axis=1)
 
 

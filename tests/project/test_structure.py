@@ -12,7 +12,7 @@ SPEC.loader.exec_module(structure)
 
 MOST = {
     "private modules at the root": 0,
-    "nodes of the import graph (root modules, folders)": 29,
+    "nodes of the import graph (root modules, folders)": 30,
     "edges": 140,
     "longest path (-1: a circle)": 13,
     "modules in the largest folder": 25,

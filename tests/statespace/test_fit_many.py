@@ -1,6 +1,7 @@
 """fit_many against fit, series by series; gaps and lengths of their own; what fails alone; bad input."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from test_compiled_filter import level, structural
 
@@ -202,3 +203,24 @@ def test_bad_arguments():
         ss.fit_many(lambda p: (1.0, 2.0), Y, LEVEL)
     with pytest.raises(tg.errors.ArgumentError, match="start of noise is -1"):
         ss.fit_many(level, Y, {"noise": -1.0, "level": 1.0}, ss.positive())
+
+
+def test_series_have_names_and_failures_are_listed():
+    """A DataFrame has a series in each column, a dict under each key; a constant series fails alone."""
+    g = np.random.default_rng(6)
+    frame = pd.DataFrame(g.normal(size=(60, 3)).cumsum(axis=0) + g.normal(size=(60, 3)), columns=["a", "b", "c"])
+    settings = ({"v": 1.0, "w": 1.0}, ss.positive())
+
+    def build(p):
+        return ss.local_level(p["v"], p["w"])
+
+    fits = ss.fit_many(build, frame, *settings)
+    table = fits.frame()
+    assert list(table.index) == ["a", "b", "c"] and list(table.columns) == ["v", "w", "se(v)", "se(w)", "loglik", "converged"]
+    for name in frame:
+        one = ss.fit(build, frame[name], *settings)
+        np.testing.assert_allclose(table.loc[name, ["v", "w"]].astype(float), one.estimates, rtol=1e-6)
+        np.testing.assert_allclose(table.loc[name, "loglik"], one.loglik, rtol=1e-9)
+    fits = ss.fit_many(build, {"walk": frame["a"], "constant": np.ones(40)}, *settings)
+    assert list(fits.failures) == ["constant"] and fits.failures["constant"] and fits.converged.tolist() == [True, False]
+    assert np.isnan(fits.frame().loc["constant", "se(v)"])

@@ -61,7 +61,7 @@ def test_diagnostics_against_statsmodels(fitted):
 
 def test_diagnostics_where_there_is_little():
     d = diagnostics(np.array([np.nan, 0.3, -0.2, np.nan, 0.1, 0.5]))
-    assert np.isnan(d.ljung_box.statistic) and d.jarque_bera.p_value > 0.5 and d.heteroskedasticity.statistic > 0
+    assert d.ljung_box.statistic > 0 and d.jarque_bera.p_value > 0.5 and d.heteroskedasticity.statistic > 0
     d = diagnostics(np.array([0.1]))
     assert np.isnan([d.ljung_box.statistic, d.jarque_bera.statistic, d.heteroskedasticity.statistic]).all()
 
@@ -409,4 +409,4 @@ def test_a_maximum_lower_than_where_a_search_failed_is_not_shown():
     with pytest.raises(DataError, match="sigma2.cycle and damping.cycle one by one") as caught:
         ss.fit(ss.level() + ss.cycle(period=(3, 9)), YEARS[:30])
     assert any("a lower one" in note for note in caught.value.__notes__)
-    assert caught.value.loglik == pytest.approx(-187.8040, abs=1e-3)
+    assert caught.value.loglik == pytest.approx(-187.6445, abs=1e-3)

@@ -5,9 +5,19 @@ from cases import case, cnormal, normal, positive
 
 from tapegrad._scipy import linear_maps
 from tapegrad._scipy.sparse import products
+from tapegrad.sparse import _cholesky
+from tapegrad.sparse._elimination import analysis_of
 
 ROWS, COLS = np.array([0, 2, 1, 3, 3, 1]), np.array([1, 0, 2, 3, 0, 1])
 PATTERN = products.SparsityPattern(ROWS, COLS, (4, 4))
+SYMMETRIC = analysis_of(4, np.array([0, 2, 5, 8, 10], np.int32), np.array([0, 1, 0, 1, 2, 1, 2, 3, 2, 3], np.int32))
+
+
+def definite(d):
+    """A positive definite matrix of any entries."""
+    return d + d[SYMMETRIC.mirror] + 9.0 * (SYMMETRIC.rows == SYMMETRIC.indices)
+
+
 SMOOTH = linear_maps.AxisMap(lambda x: 0.5 * x + 0.3 * x[..., ::-1] + x.sum(-1, keepdims=True), 5)
 
 CASES = [
@@ -36,6 +46,31 @@ CASES = [
         lambda d, b: products.sparse_solution(d, b, pattern=PATTERN, back=True),
         *(positive(1, 6), normal(3, 4)),
         order=2,
+        numpy_only=True,
+    ),
+    case("sparse_logdet", lambda d: _cholesky.sparse_logdet(definite(d), analysis=SYMMETRIC), positive(10), numpy_only=True),
+    case(
+        "logdet_derivative",
+        lambda d, w: _cholesky.logdet_derivative(definite(d), w, analysis=SYMMETRIC),
+        *(positive(10), normal(1, 10)),
+        numpy_only=True,
+    ),
+    case(
+        "cholesky_solution",
+        lambda d, b: _cholesky.cholesky_solution(definite(d), b, analysis=SYMMETRIC),
+        *(positive(10), normal(3, 4)),
+        numpy_only=True,
+    ),
+    case(
+        "symmetric_product",
+        lambda d, x: _cholesky.symmetric_product(d, x, analysis=SYMMETRIC),
+        *(normal(10), normal(4, seed=1)),
+        numpy_only=True,
+    ),
+    case(
+        "symmetric_outer",
+        lambda g, x: _cholesky.symmetric_outer(g, x, analysis=SYMMETRIC),
+        *(normal(3, 4), normal(3, 4, seed=1)),
         numpy_only=True,
     ),
 ]

@@ -352,7 +352,7 @@ def sparse_matrix_power(A: Any, n: int) -> Any:
 
 MOVES = frozenset((
     "transpose", "tocsr", "tocsc", "todia", "asformat", "copy", "reshape", "getrow", "getcol", "swapaxes", "tobsr",
-    "sorted_indices",
+    "sorted_indices", "tocoo",
 ))  # fmt: skip
 ELEMENTWISE = frozenset((  # f(0) = 0
     "sqrt", "sin", "tan", "arcsin", "arctan", "sinh", "tanh", "arcsinh", "arctanh", "expm1", "log1p", "deg2rad", "rad2deg", "sign", "floor",

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 import numpy
 from scipy.special import chdtrc, fdtr, fdtrc
 
+from ..._core.errors import ArgumentError
+
 
 @dataclass(frozen=True)
 class Statistic:
@@ -35,14 +37,23 @@ def diagnostics(e: numpy.ndarray) -> Diagnostics:
 
 
 def ljung_box(e: numpy.ndarray, lags: list[int], used: int = 0) -> list[Statistic]:
-    """n (n + 2) sum r_k^2 / (n - k) over the first lags, chi-squared with as many degrees of freedom less
-    those `used` by estimates; nan beside missing values, where it is not defined."""
-    n, highest = e.size, max(lags)
-    if n <= highest or numpy.isnan(e).any():
+    """n (n + 2) sum r_k^2 / n_k over the first lags, with n_k the number of pairs: n - k without gaps.
+
+    It is chi-squared with as many degrees of freedom as lags, less those `used` by estimates.  With gaps it
+    is the statistic of D. S. Stoffer and C. M. C. Toloi, Statistics and Probability Letters 13 (1992)
+    391-396."""
+    seen, highest = ~numpy.isnan(e), max(lags)
+    n = int(seen.sum())
+    if n <= highest:
         return [Statistic(numpy.nan, numpy.nan)] * len(lags)
+    pairs = numpy.array([seen[k:] @ seen[: seen.size - k].astype(float) for k in range(1, highest + 1)])
     r = autocorrelations(e, highest)[1:]
-    sums = n * (n + 2) * numpy.cumsum(r**2 / (n - numpy.arange(1, highest + 1)))
-    return [Statistic(float(sums[k - 1]), float(chdtrc(k - used, sums[k - 1])) if k > used else numpy.nan) for k in lags]
+    sums = n * (n + 2) * numpy.cumsum(numpy.divide(r**2, pairs, out=numpy.zeros(highest), where=pairs > 0))
+    free = [int((pairs[:k] > 0).sum()) - used for k in lags]
+    return [
+        Statistic(float(sums[k - 1]), float(chdtrc(left, sums[k - 1])) if left > 0 else numpy.nan)
+        for k, left in zip(lags, free, strict=True)
+    ]
 
 
 def autocorrelations(e: numpy.ndarray, lags: int) -> numpy.ndarray:
@@ -64,15 +75,20 @@ def jarque_bera_of(e: numpy.ndarray) -> tuple[Statistic, float, float]:
     return Statistic(statistic, float(chdtrc(2, statistic))), S, K
 
 
-def heteroskedasticity(e: numpy.ndarray) -> Statistic:
-    """The sum of squares of the last third of the residuals over that of the first, F distributed;
-    two-sided."""
+def heteroskedasticity(e: numpy.ndarray, alternative: str = "two-sided") -> Statistic:
+    """The sum of squares of the last third of the residuals over that of the first, F distributed.
+
+    The alternative is that the variance is "increasing", "decreasing" (with the first third over the last)
+    or, "two-sided", either."""
+    if alternative not in ("two-sided", "increasing", "decreasing"):
+        raise ArgumentError(f"alternative={alternative!r}: wanted 'two-sided', 'increasing' or 'decreasing'")
     h = round(e.size / 3)
-    if h < 1:
-        return Statistic(numpy.nan, numpy.nan)
-    last, first = e[-h:][~numpy.isnan(e[-h:])], e[:h][~numpy.isnan(e[:h])]
+    last, first = (part[~numpy.isnan(part)] for part in (e[e.size - h :], e[:h]))
     if min(last.size, first.size) < 1:
         return Statistic(numpy.nan, numpy.nan)
+    if alternative == "decreasing":
+        last, first = first, last
     ratio = float(last @ last / (first @ first))
     scaled = ratio * first.size / last.size  # differ only where values are missing
-    return Statistic(ratio, float(2 * min(fdtr(last.size, first.size, scaled), fdtrc(last.size, first.size, scaled))))
+    below, above = (float(f(last.size, first.size, scaled)) for f in (fdtr, fdtrc))
+    return Statistic(ratio, 2 * min(below, above) if alternative == "two-sided" else above)

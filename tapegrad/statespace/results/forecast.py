@@ -1,4 +1,7 @@
-"""Forecasts of a fitted model, with the dates that follow the data's."""
+"""Predictions of a fitted model: one step ahead in the sample, forecasts after it, scenarios, with dates.
+
+Until the `onset` each step is predicted from all before; from there on nothing is known but what a scenario
+gives."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -8,15 +11,17 @@ from scipy.special import ndtri
 
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ShapeError
+from ..._core.registry import load
 from .._labels import date_text
-from .._model import LinearGaussian, Observations
+from .._model import LinearGaussian, Observations, system
 from ..filters.compiled import forecast
+from ..filters.smoother import smooth
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """`mean` and `standard_errors` of the next observations in the form of the data, a Series for a Series;
-    `dates`, the places where they stand; `cov` (steps, p, p).  The parameters are taken as known.
+    """`mean` and `standard_errors` of observations in the form of the data, a Series for a Series; `dates`,
+    the places where they stand; `cov` (steps, p, p).  The parameters are taken as known.
 
     >>> from tapegrad import statespace as ss
     >>> y = [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0]
@@ -31,6 +36,27 @@ class Forecast:
     dates: Any
     cov: numpy.ndarray
     data: Observations
+
+    @property
+    def predicted_mean(self) -> Any:
+        """`mean`, as statsmodels calls it."""
+        return self.mean
+
+    @property
+    def se_mean(self) -> Any:
+        """`standard_errors`, as statsmodels calls them."""
+        return self.standard_errors
+
+    def summary_frame(self, alpha: float = 0.05) -> Any:
+        """A DataFrame of mean, mean_se, mean_ci_lower and mean_ci_upper; of several series, one under the
+        other."""
+        pandas, half = load("pandas"), normal_quantile(alpha)
+        frames = {}
+        for i, name in enumerate(self.data.labels.columns):
+            mean, se = (numpy.asarray(x).reshape(len(self.dates), -1)[:, i] for x in (self.mean, self.standard_errors))
+            columns = {"mean": mean, "mean_se": se, "mean_ci_lower": mean - half * se, "mean_ci_upper": mean + half * se}
+            frames[name] = pandas.DataFrame(columns, index=pandas.Index(self.dates))
+        return frames[name] if len(frames) == 1 else pandas.concat(frames)
 
     def conf_int(self, alpha: float = 0.05) -> Any:
         """Limits between which an observation lies with probability 1 - alpha: (steps, 2), for several series
@@ -57,15 +83,82 @@ class Forecast:
         return "\n".join(lines)
 
 
-def forecast_of(model: LinearGaussian, data: Observations, steps: int, dates: Any = None, joseph: bool = False) -> Forecast:
-    found = forecast(model, data, steps, joseph)
+def prediction_of(
+    fit: Any, span: tuple[int, int], onset: int | None = None, exog: Any = None, given: Any = None, dates: Any = None
+) -> Forecast:
+    """Predict the steps of a span (first, end), the end excluded."""
+    (first, end), data = span, fit.data
+    ahead = max(end - data.steps, 0)
+    if first >= end:
+        raise ArgumentError(f"the prediction ends at step {end - 1}, before its start at step {first}")
+    model = fit.model_ahead(ahead, exog) if ahead else fit.model
+    if not ahead and exog is not None:
+        raise ArgumentError("exog has the regressors of steps after the data, and the prediction ends before")
+    if given is not None:
+        mean, cov = _observed_given_all(model, _scenario(data, ahead, given), fit.problem.joseph)
+        mean, cov = mean[first:end], cov[first:end]
+    else:
+        mean, cov = _from_the_past(fit, model, span, data.steps if onset is None else min(max(onset, first), data.steps))
     if dates is None:
-        dates = data.labels.after(data.steps, steps)
-    elif len(dates) != steps:
-        raise ShapeError(f"forecast: {len(dates)} dates for {steps} steps; wanted one for each")
-    cov = to_host(found.cov)
+        places = data.labels.places(data.steps)[first:end]
+        if ahead:
+            after = data.labels.after(data.steps, ahead)[max(first - data.steps, 0) :]
+            dates = after if not len(places) else places.append(after) if hasattr(places, "append") else numpy.r_[places, after]
+        else:
+            dates = places
+    elif len(dates) != end - first:
+        raise ShapeError(f"forecast: {len(dates)} dates for {end - first} steps; wanted one for each")
     errors = numpy.sqrt(numpy.maximum(numpy.diagonal(cov, axis1=1, axis2=2), 0.0))
-    return Forecast(data.in_form(found.mean, dates), data.in_form(errors, dates), dates, cov, data)
+    return Forecast(data.in_form(mean, dates), data.in_form(errors, dates), dates, cov, data)
+
+
+def _from_the_past(fit: Any, model: LinearGaussian, span: tuple[int, int], onset: int) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return means and covariances from the steps before each, and from the onset on from those before it."""
+    first, end = span
+    means, covs = [], []
+    if first < onset:
+        r, last = fit.filtered, min(onset, end)
+        mean, cov = fit.foretold[first:last].copy(), to_host(r.innovation_cov)[first:last].copy()
+        for x in (mean, cov):
+            x[: max(r.diffuse_steps - first, 0)] = numpy.nan
+        means, covs = [mean], [cov]
+    if end > onset:
+        if not onset:
+            raise ArgumentError("dynamic: there are no data before the first step; wanted a later one")
+        found = forecast(model, fit.data.first(onset), end - onset, fit.problem.joseph)
+        skipped = max(first - onset, 0)
+        means, covs = [*means, to_host(found.mean)[skipped:]], [*covs, to_host(found.cov)[skipped:]]
+    return numpy.concatenate(means), numpy.concatenate(covs)
+
+
+def _scenario(data: Observations, ahead: int, given: Any) -> Observations:
+    """Return the data followed by what a scenario gives, nan where it is open."""
+    new = Observations(data.row_of(given))
+    if new.width != data.width or new.steps > ahead:
+        raise ShapeError(f"given: {new.steps} steps of {new.width} series; wanted at most {ahead} of {data.width}, nan where open")
+    whole = data.followed_by("given", new)
+    return whole.extended(ahead - new.steps) if ahead > new.steps else whole
+
+
+def _observed_given_all(model: LinearGaussian, data: Observations, joseph: bool) -> tuple[numpy.ndarray, numpy.ndarray]:
+    """Return means (n, p) and covariances (n, p, p) of observations given all data, those data included.
+
+    With B = H_mo H_oo^-1 for missing and observed elements, y_m = Z_m x + d_m + B (y_o - Z_o x - d_o) + rest.
+    """
+    found, s = smooth(model, data, joseph), system(model, data)
+    signal, signal_cov, y = to_host(found.signal), to_host(found.signal_cov), to_host(data.raw)
+    mean, cov = signal.copy(), signal_cov.copy()
+    for t, seen in enumerate(data.rows):
+        H = s.host(t, "H")
+        A, left = numpy.eye(len(H)), H
+        if seen:
+            B = H[:, seen] @ numpy.linalg.pinv(H[numpy.ix_(seen, seen)], hermitian=True)
+            A[:, seen] -= B
+            mean[t], left = mean[t] + B @ (y[t, seen] - signal[t, seen]), H - B @ H[seen]
+        cov[t] = A @ signal_cov[t] @ A.T + left
+        mean[t, seen] = y[t, seen]
+        cov[t, seen, :] = cov[t, :, seen] = 0.0
+    return mean, cov
 
 
 def normal_quantile(alpha: float) -> float:

@@ -1,7 +1,8 @@
 """What a fit found: estimates, their covariance, information criteria, residuals, forecasts, tables,
 pictures."""
 
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -10,17 +11,22 @@ import numpy
 from ..._core.arrays import to_host
 from ..._core.errors import ArgumentError, ConvergenceError
 from ..._transforms.transforms import jacobian
-from .._model import LinearGaussian, Observations, system
+from .._model import LinearGaussian, system
 from .._problem import FitProblem, SearchEffort, Stop
-from .._search import FLAT_CURVATURE
+from .._search import FLAT_CURVATURE, Spectrum
+from .._starts import highest_stop
 from ..filters.arrays import FilterResult, observed_moments, with_noise
 from ..filters.compiled import kalman_filter
-from ..filters.simulate import simulate_smoother
 from ..filters.smoother import SmootherResult, smooth
-from .diagnostics import Diagnostics, diagnostics
-from .forecast import Forecast, forecast_of, normal_quantile
+from .archive import save_fit
+from .continued import appended, applied, extended, require_whole, with_estimates
+from .diagnostics import Diagnostics, diagnostics, heteroskedasticity, jarque_bera_of, ljung_box
+from .forecast import normal_quantile
+from .hypotheses import HypothesisTest, likelihood_ratio_of, wald_test_of
 from .likelihood_profile import LikelihoodProfile, likelihood_limits, profile_of
+from .names import StatsmodelsNames
 from .plots import plot_components, plot_diagnostics, plot_fit
+from .predictions import PredictionMethods
 from .summary import html_table, tables, text_table
 
 COVARIANCES = {
@@ -46,8 +52,16 @@ class Component(NamedTuple):
     standard_errors: Any
 
 
+class States(NamedTuple):
+    """Means of the states given the past, past and present, and all data, with the index of the data."""
+
+    predicted: Any
+    filtered: Any
+    smoothed: Any
+
+
 @dataclass(frozen=True, kw_only=True)
-class FitResult(SearchEffort):
+class FitResult(PredictionMethods, StatsmodelsNames, SearchEffort):
     """The result of `fit`: a maximum of the likelihood, with k parameters.
 
     Attributes
@@ -73,6 +87,13 @@ class FitResult(SearchEffort):
         Steps of the optimiser, and Newton steps after it.
     evaluations, hessians, products : int
         Counts of values and gradients, Hessians, and Hessian-vector products in both.
+    origin : FitResult or None
+        The fit that found the estimates, if these are other data (`append`, `extend`, `apply`).
+    fixed : dict of float
+        Parameters that were not estimated, and their values.
+
+    The names of statsmodels are properties too: `llf`, `bse`, `zvalues`, `pvalues`, `resid`, `fittedvalues`,
+    `nobs`, `param_names`, and the method `cov_params()`.
     """
 
     params: Any
@@ -87,6 +108,7 @@ class FitResult(SearchEffort):
     at_bound: list[str]
     problem: FitProblem = field(repr=False)
     stop: Stop = field(repr=False)
+    origin: "FitResult | None" = field(default=None, repr=False)
 
     def report(self) -> str:
         """Say how the likelihood was computed (compiled, or on arrays), why, and what the search took."""
@@ -105,12 +127,11 @@ class FitResult(SearchEffort):
         """The largest entry of the gradient in the unconstrained parameters."""
         return float(abs(self.stop.gradient).max())
 
-    # --- the estimates ---
-
     @property
-    def data(self) -> Observations:
-        """The data after the checks, with their dates."""
-        return self.problem.data
+    def fixed(self) -> dict[str, float]:
+        return self.problem.parameters.fixed
+
+    # --- the estimates ---
 
     def cov(self, kind: str = "exact") -> numpy.ndarray:
         """Compute the covariance of the estimates, (k, k).
@@ -123,7 +144,7 @@ class FitResult(SearchEffort):
         """
         if kind not in COVARIANCES:
             raise ArgumentError(f"cov={kind!r}: wanted {', '.join(map(repr, COVARIANCES))}")
-        return self.covariance if kind == "exact" else self._by_scores[kind]
+        return self.covariance if kind == "exact" else (self.origin or self)._by_scores[kind]
 
     def conf_int(self, alpha: float = 0.05, cov: str = "exact", by: str = "normal") -> numpy.ndarray:
         """Compute confidence limits of the parameters, (k, 2).
@@ -132,7 +153,7 @@ class FitResult(SearchEffort):
         the profile falls by half a quantile of chi-squared, and nan where it does not.
         """
         if by == "likelihood":
-            return numpy.array([likelihood_limits(self, name, alpha) for name in self.names])
+            return numpy.array([likelihood_limits(self.origin or self, name, alpha) for name in self.names])
         if by != "normal":
             raise ArgumentError(f"by={by!r}: wanted 'normal' or 'likelihood'")
         half = normal_quantile(alpha) * numpy.sqrt(numpy.diag(self.cov(cov)))
@@ -143,7 +164,92 @@ class FitResult(SearchEffort):
 
         Without values it is computed at 21 values within three standard errors of the estimate.
         """
-        return profile_of(self, name, values)
+        return profile_of(self.origin or self, name, values)
+
+    def wald_test(self, hypothesis: Any, cov: str = "exact") -> HypothesisTest:
+        """Test that restrictions of the parameters hold, by the estimates and their covariance.
+
+        Parameters
+        ----------
+        hypothesis : dict, array, tuple or callable
+            Values by name, ``{"ar.L1": 0.0}``. Or R, or (R, q), for R @ estimates = q. Or a function of
+            `params` that is zero under the hypothesis, a number or several, linearised by exact derivatives.
+        cov : {'exact', 'opg', 'robust'}
+            The covariance of the estimates.
+        """
+        return wald_test_of(self, hypothesis, cov)
+
+    def likelihood_ratio_test(self, restricted: "FitResult | Mapping[str, float]") -> HypothesisTest:
+        """Test restrictions by twice the difference of the log-likelihoods.
+
+        `restricted` is a fit with fewer parameters to the same data, or a dict of values as for `fixed`, with
+        which the model is fitted. A variance of zero is at the bound of its constraint. The probability is
+        then too large, by a factor of 2 for one variance.
+        """
+        if isinstance(restricted, Mapping):
+            require_whole(self)
+            parameters = self.problem.parameters.moved(self.unconstrained, restricted)
+            restricted = maximise(replace(self.problem, parameters=parameters, others=()), progress=False)
+        return likelihood_ratio_of(self, restricted)
+
+    # --- other data ---
+
+    def append(self, y: Any, exog: Any = None, refit: bool = False) -> "FitResult":
+        """Return the fit with new observations behind the data.
+
+        Parameters
+        ----------
+        y : scalar, array of shape (k,) or (k, p), Series or DataFrame
+            The new observations. Their dates must follow those of the data.
+        exog : array of shape (k, r), optional
+            The regressors of these steps.
+        refit : bool, default False
+            Whether the parameters are estimated again, from where they are. Otherwise they stay, with their
+            standard errors, and `loglik`, criteria and residuals are those of all data.
+
+        Returns
+        -------
+        FitResult
+
+        Raises
+        ------
+        DataError
+            If the dates do not follow, by the step that the data have.
+
+        Examples
+        --------
+        >>> from tapegrad import statespace as ss
+        >>> fit = ss.fit(ss.level(), [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0])
+        >>> more = fit.append(6.0)
+        >>> print(more.nobs, more.forecast(1).mean.round(4))
+        11 [5.222]
+        """
+        return self._on(appended(self, y, exog), refit)
+
+    def extend(self, y: Any, exog: Any = None) -> "FitResult":
+        """Return the fit on new observations alone, which start from the state that the data imply.
+
+        It is `append` without the rows before: forecasts and states are the same, and `loglik` is that of the
+        new observations given the others. The cost does not grow with the data before.
+        """
+        return self._on(extended(self, y, exog), False)
+
+    def apply(self, y: Any, exog: Any = None, refit: bool = False) -> "FitResult":
+        """Return the model with these estimates on other data, or with ``refit=True`` estimated there.
+
+        The data may have other dates and another length. `exog` has their regressors.
+        """
+        return self._on(applied(self, y, exog), refit)
+
+    def save(self, path: Any) -> None:
+        """Write the fit to a file without code, which `tapegrad.statespace.load` reads, in later versions too."""
+        save_fit(self, path)
+
+    def _on(self, problem: FitProblem, refit: bool) -> "FitResult":
+        if refit:
+            require_whole(replace(self, problem=problem))
+            return maximise(problem, progress=False)
+        return with_estimates(self, problem)
 
     # --- the fit as a whole ---
 
@@ -194,6 +300,14 @@ class FitResult(SearchEffort):
         return smooth(self.model, self.data, self.problem.joseph)
 
     @cached_property
+    def states(self) -> States:
+        """The states, in the form of the data, under their names."""
+        r, names = self.filtered, self.model.state_names
+        means = (r.predicted_mean, r.filtered_mean, self.smoothed.mean)
+        columns = list(names or [f"state {i}" for i in range(means[0].shape[1])])
+        return States(*[self.data.labels.frame(to_host(x), None, columns) for x in means])
+
+    @cached_property
     def standardised(self) -> numpy.ndarray:
         """The standardised innovations, (n, p).
 
@@ -232,39 +346,34 @@ class FitResult(SearchEffort):
     @cached_property
     def diagnostics(self) -> list[Diagnostics]:
         """Tests of the standardised residuals of each series, those after a diffuse start."""
-        after = self.standardised[self.filtered.diffuse_steps :]
-        return [diagnostics(e) for e in after.T]
+        return [diagnostics(e) for e in self._after_start.T]
 
-    def forecast(self, steps: int, exog: Any = None, dates: Any = None) -> Forecast:
-        """Forecast the next observations, with standard errors and dates; `exog` has the regressors."""
-        model = self.model_ahead(steps, exog)
-        if dates is None:
-            self.data.labels.require_next_dates(getattr(exog, "index", None), steps)
-        return forecast_of(model, self.data, steps, dates, self.problem.joseph)
+    def test_normality(self, method: str | None = None) -> numpy.ndarray:
+        """Jarque and Bera's test of the residuals: statistic, p value, skewness and kurtosis, (p, 4)."""
+        _require_method("test_normality", method, "jarquebera")
+        found = [jarque_bera_of(e) for e in self._after_start.T]
+        return numpy.array([[x.statistic, x.p_value, *rest] for x, *rest in found])
 
-    def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
-        """The model at the estimates, with matrices for the steps after the data."""
-        if not (isinstance(steps, (int, numpy.integer)) and steps >= 1):
-            raise ArgumentError(f"steps={steps!r}: wanted a whole number of steps ahead, at least 1")
-        described = self.problem.described
-        if described is None:
-            if exog is not None:
-                raise ArgumentError("forecast: exog is for models of the library; let build return matrices for the steps ahead too")
-            return self.model
-        return described.extended(steps, exog)(self.params)
+    def test_heteroskedasticity(self, method: str | None = None, alternative: str = "two-sided") -> numpy.ndarray:
+        """Test whether the last third of the residuals varies as the first: statistic and p value, (p, 2)."""
+        _require_method("test_heteroskedasticity", method, "breakvar")
+        found = [heteroskedasticity(e, alternative) for e in self._after_start.T]
+        return numpy.array([[x.statistic, x.p_value] for x in found])
 
-    def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None) -> numpy.ndarray:
-        """Draw the next observations given the data, (draws, steps) or (draws, steps, p).
+    def test_serial_correlation(self, method: str | None = None, lags: int = 10, used: int = 0) -> numpy.ndarray:
+        """Ljung and Box' test of the residuals: statistics and p values at lags 1 to `lags`, (p, 2, lags).
 
-        The parameters are taken as known.
+        Pairs with a missing value are left out. `used` is the number of estimated coefficients, by which the
+        degrees of freedom are reduced.
         """
-        model, data = self.model_ahead(steps, exog), self.data
-        found = simulate_smoother(model, data.extended(steps), draws, rng).observations[:, data.steps :]
-        return found[:, :, 0] if data.labels.single else found
+        _require_method("test_serial_correlation", method, "ljungbox")
+        found = [ljung_box(e, list(range(1, lags + 1)), used) for e in self._after_start.T]
+        return numpy.array([[[x.statistic for x in series], [x.p_value for x in series]] for series in found])
 
-    def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
-        """Draw the states given the data, (draws, n, m)."""
-        return simulate_smoother(self.model, self.data, draws, rng).states
+    @property
+    def _after_start(self) -> numpy.ndarray:
+        """The standardised innovations after a diffuse start."""
+        return self.standardised[self.filtered.diffuse_steps :]
 
     def components(self) -> dict[str, Component]:
         """Compute the components of a structural model given all data, with standard errors.
@@ -324,7 +433,7 @@ class FitResult(SearchEffort):
         free, J, H = _free(self.problem, self.stop)
         S = self.problem.scores(self.stop.u)[:, free]
         outer, found = S.T @ S, {}
-        X = numpy.linalg.solve(H, J.T)
+        X = Spectrum(H).inverse() @ J.T
         for kind, inner in (("opg", lambda: J @ numpy.linalg.solve(outer, J.T)), ("robust", lambda: X.T @ outer @ X)):
             try:
                 found[kind] = _hidden(inner(), free)
@@ -356,13 +465,13 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
     point."""
     parameters = problem.parameters
     free, J, inner = _free(problem, stop)
-    if free.size and numpy.linalg.eigvalsh(inner)[0] <= 0:
+    if not Spectrum(inner).positive:
         raise ConvergenceError(
             f"fit: stopped at a saddle point, unconstrained parameters {stop.u}, log-likelihood {-stop.value:.10g}; start elsewhere"
         )
     # At the maximum the gradient is zero, so the observed information in the parameters themselves is exactly
     # J^-T H J^-1, with J the derivative of the constraints: its inverse is J H^-1 J'.
-    covariance = _hidden(J @ numpy.linalg.solve(inner, J.T), free)
+    covariance = _hidden(J @ Spectrum(inner).inverse() @ J.T, free)
     errors = numpy.sqrt(numpy.diag(covariance))
     placed = problem.data.xp.asarray(stop.u)
     params = parameters.tree(placed)
@@ -375,9 +484,21 @@ def fit_result(problem: FitProblem, stop: Stop) -> FitResult:
         correlation=covariance / numpy.outer(errors, errors),
         loglik=-stop.value - (0.0 if problem.prior is None else float(to_host(problem.prior(params)))),
         observations=problem.data.count,
-        model=problem.build(params),
+        model=problem.model(params),
         at_bound=[name for i, name in enumerate(parameters.names) if i not in free],
         problem=problem,
         stop=stop,
         **{f.name: getattr(stop, f.name) for f in fields(SearchEffort)},
     )
+
+
+def maximise(
+    problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto"
+) -> FitResult:
+    """Return the fit of a problem."""
+    return fit_result(problem, highest_stop(problem, method, hess, options, progress))
+
+
+def _require_method(call: str, method: str | None, known: str) -> None:
+    if method not in (None, known):
+        raise ArgumentError(f"{call}: method={method!r}; wanted {known!r}, or None for the same")

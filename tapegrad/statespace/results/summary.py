@@ -69,10 +69,16 @@ def _remarks(fit: Any, diffuse: str) -> list[str]:
     remarks = []
     if fit.at_bound:
         remarks.append(f"at the bound of the constraint, no standard error: {', '.join(fit.at_bound)}")
+    if fit.stop.starts > 1:
+        remarks.append(f"the highest of the maxima found from {fit.stop.starts} starts")
     count = fit.diffuse_states - fit.problem.used_up
     if count:
         how = "counted among the parameters in" if diffuse == "counted" else "not counted in"
         remarks.append(f"exact diffuse start: {count} element{'s' if count > 1 else ''}, {how} the criteria")
+    if fit.fixed:
+        remarks.append(f"not estimated: {', '.join([f'{name} = {x:.6g}' for name, x in fit.fixed.items()])}")
+    if fit.origin:
+        remarks.append(f"estimates and standard errors are those of other data, {fit.origin.nobs} steps")
     return remarks + (list(fit.problem.described.remarks) if fit.problem.described else [])
 
 

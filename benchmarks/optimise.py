@@ -1,0 +1,80 @@
+"""Optimal control with sparse derivatives: a pendulum that swings up, by trapezoidal collocation.
+
+    python benchmarks/optimise.py [--steps 100 20000]
+
+Rows: `tapegrad.optimize.minimize` with Ipopt and with SciPy's trust-constr, and CasADi with Ipopt where it is
+installed. The time of tapegrad holds everything from the text of the functions on. `first` is the first call
+in the process, `again` the least of three more. CasADi's building is a row of its own."""
+
+import argparse
+import importlib.util
+import time
+
+import numpy as np
+from scipy.optimize import NonlinearConstraint
+
+import tapegrad as tg
+
+TRUST_CONSTR_STEPS = 300  # steps up to which trust-constr is timed
+
+
+def problem(steps):
+    h = 2.0 / steps
+
+    def defects(z):
+        angle, speed, torque = z.reshape(3, steps + 1)
+        force = torque - 9.81 * np.sin(angle) - 0.1 * speed
+        parts = [x[1:] - x[:-1] - h / 2 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, force))]
+        return np.concatenate([*parts, np.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]])])
+
+    return (lambda z: h * (z[2 * steps + 2 :] ** 2).sum()), defects, np.full(3 * steps + 3, 0.01)
+
+
+def timed(call):
+    begin = time.perf_counter()
+    result = call()
+    return time.perf_counter() - begin, result
+
+
+def ours(steps, method):
+    effort, defects, start = problem(steps)
+    solve = lambda: tg.optimize.minimize(effort, start, method=method, constraints=NonlinearConstraint(defects, 0, 0))
+    first, r = timed(solve)
+    again = min([timed(solve)[0] for _ in range(3)])
+    print(f"{start.size:7d} unknowns, {method:12s}: first {first:7.3f} s, again {again:7.3f} s, {r.nit} iterations, effort {r.fun:.6f}")
+
+
+def by_casadi(steps):
+    import casadi
+
+    h, n = 2.0 / steps, 3 * steps + 3
+
+    def build():
+        z = casadi.SX.sym("z", n)
+        angle, speed, torque = z[: steps + 1], z[steps + 1 : 2 * steps + 2], z[2 * steps + 2 :]
+        force = torque - 9.81 * casadi.sin(angle) - 0.1 * speed
+        parts = [x[1:] - x[:-1] - h / 2 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, force))]
+        g = casadi.vertcat(*parts, angle[0], speed[0], angle[-1] - np.pi, speed[-1])
+        quiet = {"ipopt.print_level": 0, "print_time": 0, "ipopt.sb": "yes"}
+        return casadi.nlpsol("S", "ipopt", {"x": z, "f": h * casadi.sumsqr(torque), "g": g}, quiet)
+
+    took, solver = timed(build)
+    runs = [timed(lambda: solver(x0=np.full(n, 0.01), lbg=0, ubg=0)) for _ in range(4)]
+    again, effort = min([t for t, _ in runs[1:]]), float(runs[0][1]["f"])
+    print(f"{n:7d} unknowns, CasADi, Ipopt: build {took:.3f} s, first {runs[0][0]:7.3f} s, again {again:7.3f} s, effort {effort:.6f}")
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--steps", type=int, nargs="+", default=[100, 20000])
+    for steps in parser.parse_args().steps:
+        if importlib.util.find_spec("ipyopt"):
+            ours(steps, "ipopt")
+        if steps <= TRUST_CONSTR_STEPS:
+            ours(steps, "trust-constr")
+        if importlib.util.find_spec("casadi"):
+            by_casadi(steps)
+
+
+if __name__ == "__main__":
+    main()

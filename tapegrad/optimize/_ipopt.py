@@ -1,0 +1,220 @@
+"""Ipopt for `minimize`, with exact sparse derivatives of the Lagrangian.
+
+The package ipyopt brings Ipopt. Jacobian and Hessian are filled into the solver's own memory."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import scipy.optimize
+import scipy.sparse
+from scipy.optimize import OptimizeResult
+
+from .._core.errors import ArgumentError
+from .._core.registry import load
+from ._constraints import bounds_of_dict
+from ._flat import FlatStart, Values
+
+INFINITE = 2e19  # a bound that Ipopt takes for none
+STATUSES = {
+    0: "Ipopt converged to the tolerance",
+    1: "not converged: Ipopt stopped at its acceptable level, which is above tol",
+    2: "not converged: Ipopt found a point that is locally infeasible; the constraints may contradict each other",
+    3: "not converged: the search direction became too small",
+    4: "not converged: the iterates diverge",
+    5: "stopped by the user",
+    6: "a feasible point was found",
+    -1: "not converged: max_iter iterations were not enough",
+    -2: "not converged: the restoration phase failed",
+    -3: "not converged: no step could be computed; the KKT system may be singular",
+    -4: "not converged: the time was not enough",
+    -10: "not converged: there are more equality constraints than unknowns",
+    -11: "not converged: the problem is not well defined",
+    -12: "Ipopt does not know an option",
+    -13: "not converged: a value or a derivative is not finite",
+}
+
+
+class ConstraintBlock:
+    """One constraint: its values, its bounds, and the entries of its Jacobian."""
+
+    def __init__(self, flat: FlatStart, given: Any):
+        self.values: Values | None = None
+        if isinstance(given, scipy.optimize.LinearConstraint):
+            self.matrix = scipy.sparse.csr_array(np.atleast_2d(given.A) if not scipy.sparse.issparse(given.A) else given.A)
+            low, high, self.size = given.lb, given.ub, self.matrix.shape[0]
+            if self.matrix.shape[1] != flat.start.size:
+                raise ArgumentError(f"minimize: a LinearConstraint has {self.matrix.shape[1]} columns for {flat.start.size} unknowns")
+            rows = np.repeat(np.arange(self.size), np.diff(self.matrix.indptr))
+            self.places = rows, self.matrix.indices
+        else:
+            fun, args, low, high, own = constraint_parts(given)
+            if callable(own):
+                raise ArgumentError("minimize: method='ipopt' takes exact derivatives of constraints; leave jac away")
+            self.values = Values("minimize", fun, flat, args)
+            self.size = self.values(flat.start).size
+            self.plan = load("tapegrad.sparse._renewed").FixedPattern(
+                "jacobian", self.values._f, flat.place(flat.start), rest=self.values.args
+            )
+            self.places = self.plan.places
+        self.low, self.high = [np.clip(np.broadcast_to(np.asarray(b, float), self.size), -INFINITE, INFINITE) for b in (low, high)]
+
+    def __call__(self, u: np.ndarray) -> np.ndarray:
+        return self.matrix @ u if self.values is None else self.values(u)
+
+    def fill_jacobian(self, x: Any, out: np.ndarray) -> None:
+        if self.values is None:
+            out[:] = self.matrix.data
+        else:
+            self.plan.fill(out, x)
+
+
+def constraint_parts(given: Any) -> tuple:
+    """Return (function, arguments, lower bound, upper bound, own Jacobian) of a nonlinear constraint."""
+    if isinstance(given, scipy.optimize.NonlinearConstraint):
+        return given.fun, (), given.lb, given.ub, given.jac
+    if isinstance(given, dict) and callable(given.get("fun")):
+        return given["fun"], given.get("args", ()), *bounds_of_dict("minimize", given), given.get("jac")
+    raise ArgumentError(
+        f"minimize: a constraint is a {type(given).__name__}; wanted is a dict, a LinearConstraint or a NonlinearConstraint"
+    )
+
+
+class IpoptProblem:
+    """An objective with bounds and constraints, as Ipopt asks for it."""
+
+    def __init__(self, objective: Any, bounds: Any, constraints: Any):
+        self.objective, flat = objective, objective.flat
+        self.error: BaseException | None = None  # the first exception of a callback
+        self.place, n = flat.place, flat.start.size
+        given = constraints if isinstance(constraints, (list, tuple)) else [constraints]
+        self.blocks = [ConstraintBlock(flat, c) for c in given]
+        self.ends = np.cumsum([0, *[b.size for b in self.blocks]])
+        self.low, self.high = np.full(n, -INFINITE), np.full(n, INFINITE)
+        if bounds is not None:
+            self.low, self.high = [np.clip(np.broadcast_to(b, n), -INFINITE, INFINITE) for b in (bounds.lb, bounds.ub)]
+        self.joined: list[np.ndarray] = [
+            np.concatenate([np.zeros(0), *[getattr(b, name) for b in self.blocks]]) for name in ("low", "high")
+        ]
+        below, above = self.joined
+        for low, high, what in ((self.low, self.high, "bounds"), (below, above, "constraints")):
+            if (low > high).any():
+                raise ArgumentError(f"minimize: the {what} number {int(np.argmax(low > high))} have a lower limit above the upper one")
+        nonlinear = [b.values for b in self.blocks if b.values is not None]
+        at = np.cumsum([0, *[len(a) for a in (objective.args, *[g.args for g in nonlinear])]])
+        functions, spans = [g._f for g in nonlinear], list(zip(at[1:], at[2:], strict=False))
+        first, sizes = objective._f, np.cumsum([0, *[b.size for b in self.blocks if b.values is not None]])
+
+        def lagrangian(u: Any, v: Any, weight: Any, *args: Any) -> Any:
+            total = weight * first(u, *args[: at[1]])
+            for k, (f, (a, b)) in enumerate(zip(functions, spans, strict=True)):
+                total = total + (v[sizes[k] : sizes[k + 1]] * f(u, *args[a:b])).sum()
+            return total
+
+        self.curved = np.concatenate([np.zeros(0, int), *[np.arange(a, b) for g, a, b in self.spans() if g.values is not None]])
+        rest = (*objective.args, *[a for g in nonlinear for a in g.args])
+        weights = self.place(np.ones(self.curved.size)), 1.0
+        self.hessian = load("tapegrad.sparse._renewed").FixedPattern("hessian", lagrangian, self.place(flat.start), *weights, rest=rest)
+        rows, cols = self.hessian.places
+        self.lower = np.flatnonzero(rows >= cols)
+        self.lower_places = rows[self.lower], cols[self.lower]
+
+    def spans(self) -> list:
+        return list(zip(self.blocks, self.ends, self.ends[1:], strict=False))
+
+    def value(self, u: np.ndarray) -> float:
+        return self.objective(u)[0]
+
+    def gradient(self, u: np.ndarray, out: np.ndarray) -> None:
+        value, out[:] = self.objective(u)
+        if not np.isfinite(value):
+            out[:] = np.nan
+
+    def constraint_values(self, u: np.ndarray, out: np.ndarray) -> None:
+        for block, a, b in self.spans():
+            out[a:b] = block(u)
+
+    def jacobian(self, u: np.ndarray, out: np.ndarray) -> None:
+        x, start = self.place(u), 0
+        for block in self.blocks:
+            size = block.places[0].size
+            block.fill_jacobian(x, out[start : start + size])
+            start += size
+
+    def lower_hessian(self, u: np.ndarray, v: np.ndarray, weight: float, out: np.ndarray) -> None:
+        self.objective.hessians += 1
+        whole = np.empty(self.hessian.places[0].size)
+        self.hessian.fill(whole, self.place(u), self.place(v[self.curved]), float(weight))
+        whole.take(self.lower, out=out)
+
+    def jacobian_places(self) -> tuple[np.ndarray, np.ndarray]:
+        rows = [block.places[0] + a for block, a, _ in self.spans()]
+        return np.concatenate([np.zeros(0, int), *rows]), np.concatenate([np.zeros(0, int), *[b.places[1] for b in self.blocks]])
+
+    def guarded(self, f: Callable) -> Callable:
+        """Return f for Ipopt, which must not see an exception: the first one is kept, and Ipopt gets nan."""
+
+        def run(*args: Any) -> Any:
+            if self.error is None:
+                try:
+                    return f(*args)
+                except BaseException as error:  # an interrupt, too
+                    self.error = error
+            if len(args) > 1:
+                args[-1][:] = np.nan
+            return np.nan
+
+        return run
+
+    def solved(self, start: np.ndarray, tol: float | None, options: dict | None) -> OptimizeResult:
+        settings = {"print_level": 0, "sb": "yes", "print_user_options": "no", **(options or {})}
+        warm = settings.pop("warm_start", None)
+        if "maxiter" in settings:
+            settings["max_iter"] = settings.pop("maxiter")
+        if tol is not None:
+            settings["tol"] = float(tol)
+        n, m = start.size, int(self.ends[-1])
+        multipliers, lower, upper = np.zeros(m), np.zeros(n), np.zeros(n)
+        if warm is not None:
+            settings = {"warm_start_init_point": "yes", "mu_init": 1e-6, **settings}
+            start, multipliers, lower, upper = warm_point(warm, n, m)
+        steps = [0]
+
+        def count(mode: int, iteration: int, *rest: Any) -> bool:
+            steps[0] = iteration
+            return self.error is None
+
+        calls = [self.guarded(f) for f in (self.value, self.gradient, self.constraint_values, self.jacobian, self.lower_hessian)]
+        try:
+            problem = load("ipyopt").Problem(
+                n, self.low, self.high, m, *self.joined, self.jacobian_places(), self.lower_places, *calls, count, ipopt_options=settings
+            )
+        except ModuleNotFoundError as error:
+            raise ArgumentError("minimize: method='ipopt' needs the package ipyopt: pip install ipyopt, or 'tapegrad[ipopt]'") from error
+        except (TypeError, ValueError) as error:
+            raise ArgumentError(f"minimize: Ipopt refuses the problem or an option: {error}") from error
+        x, fun, status = problem.solve(start.copy(), mult_g=multipliers, mult_x_L=lower, mult_x_U=upper)
+        if self.error is not None:
+            raise self.error
+        values = np.zeros(m)
+        self.constraint_values(x, values)
+        violation = max(0.0, float(np.max(self.joined[0] - values, initial=0.0)), float(np.max(values - self.joined[1], initial=0.0)))
+        message = STATUSES.get(status, f"not converged: Ipopt ended with status {status}")
+        return OptimizeResult(
+            x=x, fun=float(fun), success=status == 0, status=int(status), message=message, nit=steps[0], constr_violation=violation,
+            multipliers=[multipliers[a:b] for _, a, b in self.spans()], bound_multipliers=(lower, upper),
+        )  # fmt: skip
+
+
+def warm_point(warm: Any, n: int, m: int) -> tuple:
+    """Return the point and the multipliers of an earlier result."""
+    try:
+        lower, upper = [np.array(v, float) for v in warm.bound_multipliers]
+        found = np.array(warm.flat, float), np.concatenate([np.zeros(0), *warm.multipliers]), lower, upper
+    except AttributeError as error:
+        raise ArgumentError("minimize: options['warm_start'] is a result of an earlier minimize(method='ipopt')") from error
+    if found[0].size != n or found[1].size != m:
+        raise ArgumentError(
+            f"minimize: options['warm_start'] has {found[0].size} unknowns and {found[1].size} constraints, not {n} and {m}"
+        )
+    return found

@@ -1,0 +1,69 @@
+"""Sparse Jacobians and Hessians inside another transform: matrices whose entries carry derivatives.
+
+The products with the sums of unit vectors run eagerly, so the open transforms follow them. The result is the
+class of `_scipy.sparse` for matrices with tracked values."""
+
+from typing import Any
+
+import numpy as plain_np
+
+from .. import numpy as np
+from .._core.errors import ArgumentError, GuardError
+from .._core.primitive import layout_of
+from .._scipy.sparse.matrices import of_places
+from .._scipy.sparse.products import SparsityPattern
+from ..replay.form import METHODS
+from ._plan import plain_point
+
+
+class TrackedEntries:
+    """The entries of a plan as values of an open transform, and their places."""
+
+    def __init__(self, plan: Any):
+        if plan.entries.table is None:
+            raise ArgumentError(f"{plan.call}: kind='acyclic' subtracts products in turn, which is not followed; use kind='star'")
+        self.plan = plan
+        self.places = plan.entries.matrix(plain_np.arange(1.0, 1.0 + plan.pattern.nnz))
+        coo = self.places.tocoo()
+        rows, cols = [plain_np.asarray(c, int) for c in coo.coords]
+        self.seen = SparsityPattern(rows, cols, self.places.shape), coo.data
+
+    def values(self, args: tuple) -> Any:
+        """Return the entries, in the order of the plan's format."""
+        self.require(args)
+        columns, rows = self.plan.seeds
+        x, *rest = args
+        parts = []
+        if columns is not None:
+            parts.append(self.product("smp" if self.plan.second else "jmp", x, columns, *rest))
+        if rows is not None:
+            parts.append(np.conj(self.product("vmp", x, rows, *rest)))
+        if not parts:
+            return plain_np.zeros(0, self.plan.dtype)
+        return np.take(parts[0] if len(parts) == 1 else np.concatenate(parts), self.plan.entries.table)
+
+    def product(self, method: str, *args: Any) -> Any:
+        forms: Any = METHODS
+        product = forms[method](self.plan.f, 0)
+        return np.reshape(product(*args), (-1,))
+
+    def require(self, args: tuple) -> None:
+        """Raise if the pattern does not hold at this point."""
+        plan = self.plan
+        if layout_of(args[0]).shape != plan.shape_in:
+            raise GuardError(f"{plan.call}: x has shape {layout_of(args[0]).shape}, and the plan is for {plan.shape_in}")
+        if plan.found is None:
+            return
+        point = tuple([plain_point(a) for a in args])
+        if not any([a is None for a in point]):
+            plan.found.require(point, True)
+        elif plan.found.depends_on_values():
+            raise ArgumentError(
+                f"{plan.call}: the pattern depends on values, which vmap and recording hide; "
+                "call the plan outside of them, or give pattern="
+            )
+
+    def matrix(self, args: tuple) -> Any:
+        found = of_places(self.values(args), self.places)
+        found._seen = self.seen
+        return found

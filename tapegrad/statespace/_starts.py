@@ -1,0 +1,216 @@
+"""The searches of a fit, from one start after the other, with a progress bar."""
+
+import sys
+from dataclasses import replace
+from typing import Any
+
+import numpy
+
+from .._core.arrays import to_host
+from .._core.errors import ArgumentError, ConvergenceError, DataError
+from ._objective import ModelObjective
+from ._parameters import Parameters
+from ._problem import FitProblem, Stop
+from ._search import FLAT_CURVATURE, SINGULAR, Curvature, holding, maximised, near_maximum, newton_step
+from .filters.compiled import loglik
+
+try:
+    from tqdm import tqdm
+except ImportError:
+    tqdm = None
+
+
+SCREENED, TRIED = 64, 6  # further starts of a process that are looked at, and those that are searched from
+PROCESSES = ("stationary()", "invertible()")
+HIGHER = 1e-6  # difference of log-likelihoods that shows another maximum
+NEARLY_ONE = 4.0  # arctanh of a partial autocorrelation near a unit root: others may give a higher maximum
+
+
+def highest_stop(problem: FitProblem, method: str = "auto", hess: str = "auto", options: Any = None, progress: bool | str = "auto") -> Stop:
+    """Return the point of the maximum of a problem; raise if the data do not determine it.
+
+    A search that fails, or ends at the bound of a constraint, is followed by others from other starts. A
+    maximum below the value where another search failed is rejected."""
+    inner = problem.quick or problem
+    parameters = problem.parameters
+    with _Bar(progress, method) as bar:
+        objective = replace(inner, parameters=parameters).objective()
+        objective.watch = bar
+        first = objective.start
+        if not numpy.isfinite(objective(first)[0]):
+            _refuse_start(problem)
+        searches = _Searches(objective, parameters, (method, hess, options))
+        scaled = _profiled(inner, objective, first)
+        searches.begin(first if scaled is None else scaled[1])
+        if searches.doubtful and (method == "auto" and not options):
+            ridge = bool(searches.errors) and isinstance(searches.errors[0], DataError)
+            screened = [] if ridge else _screened(inner, objective, first)
+            others = problem.others[:1] if searches.stops else problem.others
+            for u in [*searches.pulled_in(first), *(x.start for x in others), *screened]:
+                searches.look(u)
+            searches.finish()
+        elif not searches.stops:
+            for other in problem.others:
+                searches.begin(other.start)
+    stop = searches.highest()
+    _require_determined(problem, stop)
+    return stop
+
+
+class _Searches:
+    """The searches so far: the points where they stopped, the errors of the others, and the ends of those that
+    were to a few digits."""
+
+    def __init__(self, objective: ModelObjective, parameters: Parameters, settings: tuple):
+        self.objective, self.parameters, self.settings = objective, parameters, settings
+        self.stops: list[Stop] = []
+        self.errors: list[Exception] = []
+        self.near: list[tuple[float, numpy.ndarray]] = []
+
+    def begin(self, u: numpy.ndarray) -> None:
+        """Search from a start."""
+        self.objective.start, self.objective.lowest = u, (numpy.inf, u)
+        if not numpy.isfinite(self.objective(u)[0]):
+            return
+        try:
+            self.stops.append(maximised(self.objective, self.parameters, *self.settings))
+        except (ConvergenceError, DataError) as error:
+            self.errors.append(error)
+
+    def look(self, u: numpy.ndarray) -> None:
+        """Search from a further start, to a few digits."""
+        if numpy.isfinite(self.objective(u)[0]):
+            self.near.append(near_maximum(self.objective, u))
+
+    def finish(self) -> None:
+        """Search on from the highest of the further ends, if it is higher than all maxima."""
+        self.near.sort(key=lambda found: found[0])
+        for value, u in self.near[: 1 if self.stops else 2]:
+            if value < min([stop.value for stop in self.stops], default=numpy.inf) - HIGHER:
+                self.begin(u)
+
+    def _failed(self) -> list[Any]:
+        """Return the errors of the failed searches, the highest first, and of equal ones that which says most."""
+        known = [e for e in self.errors if hasattr(e, "unconstrained")]
+        return sorted(known, key=lambda e: (-round(e.loglik, 5), not isinstance(e, DataError)))
+
+    @property
+    def doubtful(self) -> bool:
+        """Return whether the first search did not come to rest away from the bounds."""
+        if not self.stops:
+            return True
+        process = numpy.array([c.name in PROCESSES for c in self.parameters.constraint_of])
+        return bool((self._at_bound(self.stops[0]) | (process & (abs(self.stops[0].u) > NEARLY_ONE))).any())
+
+    def _at_bound(self, stop: Stop) -> numpy.ndarray:
+        return self.parameters.bounded & (numpy.diag(stop.hessian) < FLAT_CURVATURE)
+
+    def pulled_in(self, first: numpy.ndarray) -> list[numpy.ndarray]:
+        """Return a start where the parameters at a bound are where they began, and the others stay."""
+        return [numpy.where(self._at_bound(stop), first, stop.u) for stop in self.stops[:1]]
+
+    def highest(self) -> Stop:
+        """Return the highest maximum, or raise the error of the highest failed search."""
+        failed = self._failed()
+        if not self.stops:
+            error = (failed or self.errors)[0]
+            if self.near:
+                error.add_note(f"From {len(self.near)} other starts no search ends higher, the best a lower one: {-self.near[0][0]:.10g}")
+            raise error
+        stop = min(self.stops, key=lambda stop: stop.value)
+        if failed and failed[0].loglik > 1e-6 * max(1.0, abs(stop.value)) - stop.value:
+            failed[0].add_note(f"From another start the search finds a maximum, but a lower one: log-likelihood {-stop.value:.10g}")
+            raise failed[0]
+        return replace(stop, starts=1 + len(self.near))
+
+
+def _profiled(problem: FitProblem, objective: ModelObjective, u: numpy.ndarray) -> tuple[float, numpy.ndarray] | None:
+    """Return value and point where the coefficients of regressors and then the scale are best, given the others.
+
+    The log-likelihood is quadratic in the coefficients. With the scale s of all covariances it is
+    -(n log s + S / s) / 2 but for a constant, so that the derivative by log s gives S."""
+    names = problem.parameters.names
+    if problem.scale not in names:
+        return None
+    k, n = names.index(problem.scale), problem.data.count
+    linear = numpy.flatnonzero(~problem.parameters.bounded & [name in problem.linear for name in names])
+    with numpy.errstate(all="ignore"):
+        value, gradient = objective(u)
+        if linear.size and numpy.isfinite(value):
+            H = objective.hessian(u)[numpy.ix_(linear, linear)]
+            step, gain = newton_step(H, gradient[linear])
+            if numpy.isfinite(gain):
+                u = u.copy()
+                u[linear] -= step
+                value, gradient = objective(u)
+        ratio = 1.0 - 2.0 * gradient[k] / n
+        if not (numpy.isfinite(value) and ratio > 0):
+            return None
+    u = u.copy()
+    u[k] += numpy.log(ratio)
+    return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
+
+
+def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:
+    """Return the highest of some points of a process, over all its stationary and invertible polynomials."""
+    inside = numpy.array([c.name in PROCESSES for c in problem.parameters.constraint_of])
+    if problem.scale is None or not inside.any():
+        return []
+    rng, found = numpy.random.default_rng(0), []
+    for _ in range(SCREENED):
+        u = first.copy()
+        u[inside] = numpy.arctanh(rng.uniform(-0.97, 0.97, int(inside.sum())))
+        found.append(_profiled(problem, objective, u))
+    return [u for _, u in sorted([x for x in found if x is not None], key=lambda x: x[0])[:TRIED]]
+
+
+def _require_determined(problem: FitProblem, stop: Stop) -> None:
+    """Raise if the log-likelihood is flat along a direction, and name the parameters there."""
+    count = problem.data.count
+    try:
+        if not stop.hessian.any():
+            raise DataError(f"fit: {count} observed values do not determine the parameters: the log-likelihood does not depend on them")
+        starts = [p.start for p in (problem.parameters, *problem.others)]
+        still = ~stop.hessian.any(axis=1) & (stop.gradient == 0) & numpy.any([stop.u == u for u in starts], axis=0)
+        if still.any():  # otherwise a parameter would run into a bound
+            names = ", ".join([problem.parameters.names[k] for k in numpy.flatnonzero(still)])
+            raise DataError(f"fit: the log-likelihood does not depend on {names}; leave it out, or use it in the model")
+        Curvature(stop.hessian, problem.parameters.bounded).require_determined(problem.parameters, stop.u, count, SINGULAR)
+    except DataError as error:
+        holding(error, problem.parameters, stop.u, stop.value)
+        raise
+
+
+def _refuse_start(problem: FitProblem) -> None:
+    """Raise the error that describes an invalid start."""
+    u = problem.data.xp.asarray(problem.parameters.start)
+    first = float(to_host(loglik(problem.build(problem.parameters.tree(u)), problem.data, problem.joseph)))
+    raise ArgumentError(f"fit: the log-likelihood at start = {problem.parameters.given} is {first}; start elsewhere")
+
+
+class _Bar:
+    """A progress bar that counts evaluations and shows the log-likelihood."""
+
+    def __init__(self, progress: bool | str, label: str):
+        if progress not in (True, False, "auto"):
+            raise ArgumentError(f"progress={progress!r}: wanted True, False or 'auto'")
+        if progress is True and tqdm is None:
+            raise ArgumentError("progress=True needs the package tqdm: pip install tqdm")
+        self._bar = None
+        shown = progress is True or (progress == "auto" and sys.stderr is not None and sys.stderr.isatty())
+        if shown and tqdm is not None:  # tqdm takes 10 ms to find that it is disabled
+            quiet = {"delay": 2.0} if progress == "auto" else {}
+            self._bar = tqdm(desc=label, unit=" evaluations", leave=False, **quiet)
+
+    def __call__(self, value: float) -> None:
+        if self._bar is not None:
+            self._bar.set_postfix_str(f"log-likelihood {-value:.6f}", refresh=False)
+            self._bar.update()
+
+    def __enter__(self) -> "_Bar":
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        if self._bar is not None:
+            self._bar.refresh()
+            self._bar.close()

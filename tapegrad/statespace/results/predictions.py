@@ -1,0 +1,153 @@
+"""What a fit says of observations: predictions, forecasts, scenarios, responses to shocks, draws."""
+
+from typing import Any
+
+import numpy
+
+from ..._core.errors import ArgumentError
+from .._model import LinearGaussian, Observations
+from .._problem import FitProblem
+from ..filters.simulate import simulate_smoother
+from .forecast import Forecast, prediction_of
+from .impulses import responses_of
+
+
+class PredictionMethods:
+    """The methods of a fit that predict; the parameters are taken as known."""
+
+    params: Any
+    model: LinearGaussian
+    problem: FitProblem
+
+    @property
+    def data(self) -> Observations:
+        """The data after the checks, with their dates."""
+        return self.problem.data
+
+    def forecast(self, steps: Any = 1, exog: Any = None, dates: Any = None, given: Any = None) -> Forecast:
+        """Forecast the next observations, with standard errors and dates.
+
+        Parameters
+        ----------
+        steps : int or date, default 1
+            How many steps, or the date of the last one.
+        exog : array of shape (steps, r), optional
+            The regressors of these steps.
+        dates : optional
+            The dates, where those of the data do not go on by themselves.
+        given : array of shape (k,) or (k, p), optional
+            A scenario: values of the first k <= steps future observations, nan where open. The forecasts are
+            then means and standard errors given these too.
+
+        Returns
+        -------
+        Forecast
+        """
+        n = self.data.steps
+        if isinstance(steps, (int, numpy.integer)):
+            if steps < 1:
+                raise ArgumentError(f"steps={steps!r}: wanted a whole number of steps ahead, at least 1")
+            end = n + int(steps)
+        else:
+            end = self.data.labels.position("forecast: steps", steps, n, True) + 1
+            if end <= n:
+                raise ArgumentError(f"steps={steps!r}: wanted a date after the data")
+        if dates is None:
+            self.data.labels.require_next_dates(getattr(exog, "index", None), end - n)
+        return prediction_of(self, (n, end), None, exog, given, dates)
+
+    get_forecast = forecast
+
+    def get_prediction(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None, given: Any = None) -> Forecast:
+        """Predict observations in the sample, after it, or both.
+
+        Parameters
+        ----------
+        start, end : int or date, optional
+            The first and the last step. The default is the whole sample. Negative numbers count from its end.
+        dynamic : bool, int or date, default False
+            The steps from here on are predicted from those before it, as in a forecast. A number counts from
+            `start`, and True is 0. Otherwise each step is predicted from all before it.
+        exog : array of shape (k, r), optional
+            The regressors of the steps after the data.
+        given : array, optional
+            A scenario for the steps after the data, as for `forecast`.
+
+        Returns
+        -------
+        Forecast
+            nan where the start was still diffuse.
+
+        Examples
+        --------
+        >>> from tapegrad import statespace as ss
+        >>> fit = ss.fit(ss.level(), [1.0, 2.0, 0.0, 1.0, 3.0, 2.0, 4.0, 3.0, 5.0, 4.0])
+        >>> found = fit.get_prediction(8, 11, dynamic=1)
+        >>> found.dates, found.mean.round(3)
+        (array([ 8,  9, 10, 11]), array([3.084, 4.22 , 4.22 , 4.22 ]))
+        """
+        n, labels = self.data.steps, self.data.labels
+        first = 0 if start is None else labels.position("get_prediction: start", start, n)
+        last = n - 1 if end is None else labels.position("get_prediction: end", end, n, True)
+        onset = None
+        if dynamic is not False:
+            number = isinstance(dynamic, (bool, int, numpy.integer))
+            onset = first + (0 if dynamic is True else int(dynamic)) if number else labels.position("get_prediction: dynamic", dynamic, n)
+        labels.require_next_dates(getattr(exog, "index", None), max(last + 1 - n, 0))
+        return prediction_of(self, (first, last + 1), onset, exog, given)
+
+    def predict(self, start: Any = None, end: Any = None, dynamic: Any = False, exog: Any = None) -> Any:
+        """Return the means of `get_prediction`."""
+        return self.get_prediction(start, end, dynamic, exog).mean
+
+    def model_ahead(self, steps: int, exog: Any = None) -> LinearGaussian:
+        """The model at the estimates, with matrices for the steps after the data."""
+        described = self.problem.ahead(steps, exog)
+        return self.model if described is None else self.problem.model(self.params, described)
+
+    def impulse_responses(
+        self, steps: int = 1, impulse: Any = 0, orthogonalized: bool = False, cumulative: bool = False, anchor: Any = 0
+    ) -> Any:
+        """Compute the responses of the series to a shock of the states' noise, 0 to `steps` steps after it.
+
+        Parameters
+        ----------
+        steps : int, default 1
+            The number of steps after the shock.
+        impulse : int or array of shape (r,), default 0
+            Which noise has a shock of 1, or the sizes of the shocks of all.
+        orthogonalized : bool, default False
+            Whether the shock is one standard deviation of an independent part of the noise, by the Cholesky
+            factor of its covariance.
+        cumulative : bool, default False
+            Whether responses are summed.
+        anchor : int or date, default 0
+            The step of the shock, for a model that varies over time.
+
+        Returns
+        -------
+        array of shape (steps + 1,) or (steps + 1, p), Series or DataFrame
+        """
+        at = self.data.labels.position("impulse_responses: anchor", anchor, self.data.steps)
+        found = responses_of(self.model, self.data, steps, impulse, orthogonalized, at)
+        found = numpy.cumsum(found, axis=0) if cumulative else found
+        return self.data.in_form(found, numpy.arange(steps + 1))
+
+    def simulate(self, steps: int, draws: int = 1000, rng: Any = None, exog: Any = None, anchor: Any = "end") -> numpy.ndarray:
+        """Draw observations given the data before them, (draws, steps) or (draws, steps, p).
+
+        They are the next ones, or those from the step `anchor` on, a number or date. The parameters are taken
+        as known.
+        """
+        n, labels = self.data.steps, self.data.labels
+        at = n if isinstance(anchor, str) and anchor == "end" else labels.position("simulate: anchor", anchor, n)
+        if not 0 < at <= n:
+            raise ArgumentError(f"simulate: anchor={anchor!r}; wanted a step after the first and at most the one after the data")
+        ahead = max(at + steps - n, 0)
+        model = self.model_ahead(ahead, exog) if ahead else self.model
+        found = simulate_smoother(model, self.data.first(at).extended(steps), draws, rng).observations[:, at:]
+        return found[:, :, 0] if labels.single else found
+
+    def simulate_states(self, draws: int = 1000, rng: Any = None) -> numpy.ndarray:
+        """Draw the states given the data, (draws, n, m)."""
+        return simulate_smoother(self.model, self.data, draws, rng).states

@@ -1,0 +1,179 @@
+"""Constrained problems: the collection of Hock and Schittkowski, forms of derivatives, and bad input."""
+
+import warnings
+
+import numpy as np
+import pytest
+import scipy.optimize
+import scipy.sparse
+from hock_schittkowski import PROBLEMS
+from scipy.optimize import LinearConstraint, NonlinearConstraint
+
+import tapegrad as tg
+from tapegrad.errors import ArgumentError, GuardError
+
+METHODS = {
+    "SLSQP": {"ftol": 1e-12, "maxiter": 500},
+    "trust-constr": {"gtol": 1e-9, "xtol": 1e-12, "maxiter": 3000},
+    "ipopt": {"tol": 1e-10},
+}
+NOT_SOLVED = {"SLSQP": (61,), "trust-constr": (23, 33), "ipopt": ()}  # and the method says so
+
+
+def solved(p, method, **more):
+    given = []
+    if p.eq:
+        given.append({"type": "eq", "fun": lambda x: np.stack(p.eq(*x))})
+    if p.ineq:
+        given.append(NonlinearConstraint(lambda x: np.stack(p.ineq(*x)), 0.0, np.inf))
+    bounds = None if np.isinf(p.low).all() and np.isinf(p.high).all() else scipy.optimize.Bounds(p.low, p.high)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # SciPy's, of steps that are out of bounds
+        return tg.optimize.minimize(
+            lambda x: p.fun(*x), p.start, method=method, bounds=bounds, constraints=given, options=METHODS[method], **more
+        )
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("number", PROBLEMS)
+def test_hock_schittkowski(number, method):
+    if method == "ipopt":
+        pytest.importorskip("ipyopt")
+    p = PROBLEMS[number]
+    r = solved(p, method)
+    best = min((p.best, *p.local), key=lambda v: abs(v - r.fun))
+    right = p.violation(r.x) < 1e-6 and abs(r.fun - best) < 1e-5 * max(1.0, abs(best))
+    assert right or not r.success, f"called solved at {r.x}, {r.fun} instead of {p.best}, violation {p.violation(r.x)}"
+    assert right or number in NOT_SOLVED[method], r.message
+
+
+# --- an optimal control problem, a pendulum that swings up by trapezoidal collocation ---
+
+
+def swing_up(N):
+    h = 2.0 / N
+
+    def defects(z):
+        angle, speed, torque = z[: N + 1], z[N + 1 : 2 * N + 2], z[2 * N + 2 :]
+        acceleration = torque - 9.81 * np.sin(angle) - 0.1 * speed
+        ends = np.stack([angle[0], speed[0], angle[-1] - np.pi, speed[-1]])
+        steps = [x[1:] - x[:-1] - h / 2 * (s[1:] + s[:-1]) for x, s in ((angle, speed), (speed, acceleration))]
+        return np.concatenate([*steps, ends])
+
+    return (lambda z: h * (z[2 * N + 2 :] ** 2).sum()), defects, np.full(3 * N + 3, 0.01)
+
+
+COST, DEFECTS, START = swing_up(60)
+
+
+@pytest.mark.parametrize("method", ["trust-constr", "ipopt", "SLSQP"])
+def test_optimal_control(method):
+    """The same minimum by every method, and the conditions of first order by dense derivatives."""
+    if method == "ipopt":
+        pytest.importorskip("ipyopt")
+    tight = {"ftol": 1e-13} if method == "SLSQP" else {}
+    r = tg.optimize.minimize(COST, START, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options=tight)
+    assert r.success and abs(DEFECTS(r.x)).max() < 1e-7
+    J, g = tg.jacobian(DEFECTS)(r.x), tg.grad(COST)(r.x)
+    v = np.linalg.lstsq(J.T, -g, rcond=None)[0]
+    assert abs(g + J.T @ v).max() < 1e-4
+    if method == "ipopt":
+        np.testing.assert_allclose(r.multipliers[0], v, rtol=1e-5, atol=1e-6)
+        again = tg.optimize.minimize(COST, r.x, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options={"warm_start": r})
+        assert again.success and again.nit <= r.nit // 2 and abs(again.fun - r.fun) < 1e-8 * r.fun
+
+
+def test_sparse_matrices_are_handed_over(monkeypatch):
+    """trust-constr gets sparse matrices where they pay, products where the Hessian is dense, else small dense ones."""
+    seen = {}
+    real = scipy.optimize.minimize
+
+    def spy(fun, x0, **given):
+        (c,) = given["constraints"]
+        v = np.ones(np.size(c.fun(x0)))
+        seen.update(jac=c.jac(x0), hess=c.hess(x0, v), objective=given.get("hess") and given["hess"](x0), products=given.get("hessp"))
+        return real(fun, x0, **given)
+
+    monkeypatch.setattr(scipy.optimize, "minimize", spy)
+    solve = lambda f, x, g: tg.optimize.minimize(
+        f, x, method="trust-constr", constraints=[NonlinearConstraint(g, 0, 0)], options={"maxiter": 3}
+    )
+    solve(COST, START, DEFECTS)
+    v = np.ones(DEFECTS(START).size)
+    np.testing.assert_allclose(seen["jac"].toarray(), tg.jacobian(DEFECTS)(START), atol=1e-14)
+    np.testing.assert_allclose(seen["hess"].toarray(), tg.hessian(lambda z: DEFECTS(z) @ v)(START), atol=1e-13)
+    np.testing.assert_allclose(seen["objective"].toarray(), tg.hessian(COST)(START), atol=1e-14)
+    whole, sphere = lambda x: np.sin(x.sum()) + (x**2).sum(), lambda x: np.stack([(x.sum() + x[0]) ** 2 - 1.0])
+    x = np.linspace(0.1, 0.2, 60)
+    solve(whole, x, sphere)
+    assert isinstance(seen["jac"], np.ndarray) and seen["objective"] is None
+    t = np.cos(np.arange(60.0))
+    np.testing.assert_allclose(seen["hess"] @ t, tg.hessian(lambda x: sphere(x)[0])(x) @ t)
+    np.testing.assert_allclose(seen["products"](x, t), tg.hessian(whole)(x) @ t)
+    solve(whole, x[:5], sphere)
+    assert isinstance(seen["hess"], np.ndarray) and isinstance(seen["objective"], np.ndarray)
+
+
+def test_trees_linear_constraints_and_bounds_of_ipopt():
+    pytest.importorskip("ipyopt")
+    A = scipy.sparse.csr_array(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]))
+    f = lambda p: (p["a"] - 3) ** 2 + ((p["b"] - 1) ** 2).sum() + p["a"] * p["b"][0]
+    tree = {"a": 0.5, "b": np.array([0.2, 0.3])}
+    given = [LinearConstraint(A, [1.0, -np.inf], [1.0, 0.7]), {"type": "ineq", "fun": lambda p, r: r - p["a"] ** 2, "args": (1.44,)}]
+    r = tg.optimize.minimize(f, tree, method="ipopt", bounds={"b": (-0.5, 0.4)}, constraints=given, tol=1e-10)
+    plain = lambda x: (x[0] - 3) ** 2 + (x[1] - 1) ** 2 + (x[2] - 1) ** 2 + x[0] * x[1]
+    bounds = [(None, None), (-0.5, 0.4), (-0.5, 0.4)]
+    by_scipy = scipy.optimize.minimize(
+        plain, [0.5, 0.2, 0.3], method="SLSQP", bounds=bounds, options={"ftol": 1e-13},
+        constraints=[{"type": "eq", "fun": lambda x: x.sum() - 1}, {"type": "ineq", "fun": lambda x: 0.7 - x[0] + x[1]},
+                     {"type": "ineq", "fun": lambda x: 1.44 - x[0] ** 2}],
+    )  # fmt: skip
+    assert r.success and r.message.startswith("Ipopt converged") and set(r.x) == {"a", "b"}
+    np.testing.assert_allclose(r.flat, by_scipy.x, atol=1e-6)
+    assert [m.size for m in r.multipliers] == [2, 1] and r.constr_violation < 1e-8
+
+
+def test_bad_constraints():
+    f, x = lambda x: (x**2).sum(), np.ones(3)
+    for method in ("SLSQP", "trust-constr", "ipopt"):
+        with pytest.raises(ArgumentError, match="'eq' or 'ineq'"):
+            tg.optimize.minimize(f, x, method=method, constraints={"type": "equal", "fun": lambda x: x[0]})
+
+
+def test_bad_input_of_ipopt():
+    pytest.importorskip("ipyopt")
+    f, x = lambda x: (x**2).sum(), np.ones(3)
+    run = lambda f=f, x=x, **more: tg.optimize.minimize(f, x, method="ipopt", **more)
+    with pytest.raises(ArgumentError, match="number 1 have a lower limit above"):
+        run(bounds=[(0, 1), (2, 1), (0, 1)])
+    with pytest.raises(ArgumentError, match="constraints number 0 have a lower limit above"):
+        run(constraints=NonlinearConstraint(lambda x: x[0], 2.0, 1.0))
+    with pytest.raises(ArgumentError, match="callback"):
+        run(callback=print)
+    with pytest.raises(ArgumentError, match="leave jac away"):
+        run(constraints={"type": "eq", "fun": lambda x: x[0], "jac": lambda x: np.eye(3)[:1]})
+    with pytest.raises(ArgumentError, match="2 columns for 3 unknowns"):
+        run(constraints=LinearConstraint(np.ones((1, 2)), 0, 1))
+    with pytest.raises(ArgumentError, match="option"):
+        run(options={"no_such_option": 1})
+    with pytest.raises(ArgumentError, match="earlier"):
+        run(options={"warm_start": x})
+    with pytest.raises(ArgumentError, match="4 unknowns"):
+        run(options={"warm_start": run(x=np.ones(4))})
+    infeasible = run(constraints=[NonlinearConstraint(lambda x: (x**2).sum(), -np.inf, -1.0)])
+    assert not infeasible.success and "infeasible" in infeasible.message and infeasible.constr_violation > 0.9
+    stopped = run(f=lambda x: ((x[1:] - x[:-1] ** 2) ** 2).sum() * 100 + ((1 - x) ** 2).sum(), x=-np.ones(4), options={"maxiter": 2})
+    assert not stopped.success and "max_iter" in stopped.message
+    start = run(f=lambda x: (x**2).sum(), x=np.full(3, -9.0), constraints=[NonlinearConstraint(lambda x: x.sum(), 3.0, np.inf)])
+    np.testing.assert_allclose(start.x, 1.0, atol=1e-6)  # an infeasible start is none of its business
+    branch = lambda x: (x**4).sum() if x[0] > 0.5 else (np.cumsum(x) ** 2).sum() + (x**4).sum()
+    with pytest.raises(GuardError, match="fixes the pattern"):
+        run(f=branch, x=np.full(3, 2.0))
+
+    def failing(x):
+        if x[0] < 0.9:
+            raise KeyboardInterrupt("mine")
+        return (x**4).sum()
+
+    with pytest.raises(KeyboardInterrupt, match="mine"):
+        run(f=failing)
