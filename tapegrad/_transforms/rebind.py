@@ -38,6 +38,8 @@ class Rebind(Shadow):
     """A shadow that replaces the Variables that a function captured by others: inputs and outputs of the
     function."""
 
+    __slots__ = ("handles", "places", "of", "values", "state", "generators")
+
     def __init__(self, f: Any, args: AnyList, of: "Rebind | Any" = None, values: AnyTuple = ()):
         """`of`, `values`: the shadow that found the captured Variables, and what these are now; None: this
         one finds them, and keeps what f reads besides as it is now."""
