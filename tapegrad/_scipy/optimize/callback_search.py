@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..._capture import MAKERS
-from ..._core.primitive import READ, Trace, bind, handle, primal_of
+from ..._core.primitive import READ, EndedTrace, Trace, bind, handle, primal_of
 from ..._core.scope import OPEN
 from ..._core.variable import Variable, variable
 from ..namespaces import bare, holds_tracked, refusal_text
@@ -86,6 +86,18 @@ class SearchTrace(Trace):
             "the points at which it is asked move with the parameters, and nobody knows how",
             "what it returns, and compute the rest of that",
         )
+
+    def close(self) -> None:
+        super().close()
+        self.__class__ = EndedSearch  # type: ignore[assignment]
+
+
+class EndedSearch(EndedTrace):
+    """A search after its transform.  Another run of a function, which finds its Variables, takes them for no
+    inputs."""
+
+    __slots__ = ()
+    loss = SearchTrace.loss
 
 
 class Search:
