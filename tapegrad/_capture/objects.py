@@ -153,13 +153,14 @@ def parts_of(x: Any) -> list:
 # containers that Python code made: the attributes by which they hold their parts
 WEAK = weakref.WeakValueDictionary, weakref.WeakKeyDictionary, weakref.WeakSet
 INNER: dict = {c: frozenset(vars(c())) for c in WEAK}
+WRAPPED = frozenset(functools.WRAPPER_ASSIGNMENTS)  # what a static or class method takes over from its function
 
 
 def unlisted(x: Any, kind: Kind) -> list:
     """What x holds besides what its kind lists: attributes, for one.  The answer is that of Python's
     collector, so it holds for rows that are not complete."""
     space = dict_of(x)
-    names = space.keys() - INNER.get(kind.kind, ())
+    names = space.keys() - INNER.get(kind.kind, WRAPPED if kind.kind in (staticmethod, classmethod) else ())
     held = [r for r in gc.get_referents(x) if r is not space] if kind.kind not in INNER else []
     known = {*map(id, kind.parts(x)), *map(id, kind.settings(x)), id(type(x))}
     found = [v for v in (*held, *[space[name] for name in names]) if type(v) not in IMMUTABLE and id(v) not in known]

@@ -35,6 +35,5 @@ REFUSED = {
         "known_statsmodels.probit_loglike known_pvlib.single_diode known_quantecon.stationary known_skfem.stiffness",
     ),
     **of("x.shape = s", "known_quantecon.kalman"),
-    **of("RouteError: a class method with attributes, which a generator also reaches", "known_pennylane.circuit"),
     **of("eval of the name of a class", "unseen_signal.additive_fit"),
 }  # fmt: skip
