@@ -24,6 +24,16 @@ from .._core.variable import FLOAT, HANDLES
 from ..ops.creation import cast
 from ..ops.shaping import nested_to_array
 
+
+def remainder(x: Any, y: Any) -> Any:
+    """What is left of x beside the nearest multiple of y, the even one of two. Each step is exact, as in
+    Python's own."""
+    sign, b = np.where(x < 0, -1.0, 1.0), np.abs(y)
+    m = np.fmod(sign * x, b)
+    c = b - m
+    return sign * np.where(m < c, m, np.where(m > c, -c, m - 2 * np.fmod(0.5 * (sign * x - m), b)))
+
+
 # functions of math that NumPy has under the same name, with the same arguments
 SAME = (
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "copysign", "cos", "cosh", "degrees", "exp", "exp2",
@@ -38,7 +48,7 @@ MATH = {
     "hypot": lambda *x: functools.reduce(np.hypot, x), "fsum": sum, "prod": lambda x, *, start=1: functools.reduce(operator.mul, x, start),
     "dist": lambda p, q: functools.reduce(np.hypot, [a - b for a, b in zip(p, q, strict=True)]),
     "sumprod": lambda p, q: sum([a * b for a, b in zip(p, q, strict=True)]),
-    "ldexp": lambda x, i: x * 2.0**i, "remainder": lambda x, y: x - y * round(x / y),
+    "ldexp": lambda x, i: x * 2.0**i, "remainder": remainder,
 }  # fmt: skip
 CMATH = {
     **{name: MATH[name] for name in dir(cmath) if name in SAME and not name.startswith("is")}, "log": MATH["log"],

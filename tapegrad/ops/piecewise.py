@@ -338,7 +338,7 @@ def fraction(x):
     return xp_of(x).modf(x)[0]
 
 
-rules(fmod, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, trunc(divide(x, y))), jvp=same)
+rules(fmod, lambda g, out, x, y: g, lambda g, out, x, y: -times0(g, rint(divide(x - out, y))), jvp=same)
 rules(fraction, lambda g, out, x: g, jvp=same)
 
 
@@ -421,17 +421,23 @@ def angle(z, deg=False):
 # --- numpy.emath: complex where the result is not real ---
 
 
+SINGLE = frozenset("fbhBH")  # what NumPy takes to complex64 there
+
+
 def in_domain(x: Any, outside: Callable) -> Any:
     """x as a complex array if the condition holds for any element."""
     x = nested_to_array(x) if isinstance(x, (list, tuple)) else x
     found = outside(primal_of(x))
-    return x + 0j if dtype(x).kind != "c" and bool(found if isinstance(found, bool) else found.any()) else x
+    if dtype(x).kind == "c" or not bool(found if isinstance(found, bool) else found.any()):
+        return x
+    return x + (np.complex64(0) if dtype(x).char in SINGLE else np.complex128(0))
 
 
 def of_domain(name: str, outside: Callable) -> None:
     def run(x):
         return NUMPY[getattr(np, name)](in_domain(x, outside))
 
+    run.__name__ = f"emath_{name}"
     implements(getattr(np.emath, name))(run)
 
 

@@ -161,7 +161,7 @@ class TransformForm:
                 failed = found
                 continue
             if found is None:
-                return self.plain(args, True)
+                return self.plain(args, kept.shares_written(values))
             if k:
                 self.programs.insert(0, self.programs.pop(k))
             self.replays += 1
@@ -358,9 +358,14 @@ class CachedProgram:
     def is_apart(self, values: list) -> bool:
         """Does nothing that is written share memory with an argument, or with what another thread follows?"""
         program = self.program
-        if program.written and (THREADS or any([may_share_memory(v, array) for v in values for array, _ in program.written])):
+        if program.written and (THREADS or self.shares_written(values)):
             return False
         return not (program.writes_arguments and len(values) > 1 and overlapping(values))
+
+    def shares_written(self, values: list) -> bool:
+        """Does an argument share memory with a captured array that is written?  Only then does a plain call
+        get the caller's own arrays."""
+        return any([may_share_memory(v, array) for v in values for array, _ in self.program.written])
 
     def is_of_setting(self) -> bool:
         """Is NumPy asked to warn as it was then?"""

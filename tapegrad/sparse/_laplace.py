@@ -20,6 +20,7 @@ from .._transforms.call import user_name
 from .._transforms.custom_rule import rule
 from .._transforms.tape import ravel
 from .._transforms.transforms import grad
+from ..ops.declare import shape
 from ..replay.form import METHODS
 from ..replay.prepared import prepare
 from ..replay.signature import tree_of
@@ -203,10 +204,10 @@ class Laplace(PickledByCall):
         if tree_of(theta) != tree_of(self.given[1]):
             return False
         for x, known in zip(leaves(theta), leaves(self.given[1]), strict=True):
-            now, then = layout_of(x), layout_of(known)
-            if is_differentiable(now) != is_differentiable(then):
+            tracked = is_differentiable(layout_of(x))
+            if tracked != is_differentiable(layout_of(known)):
                 return False
-            if plain_np.shape(now) != plain_np.shape(then) if is_differentiable(now) else not plain_np.array_equal(x, known):
+            if shape(x) != shape(known) if tracked else not plain_np.array_equal(x, known):
                 return False
         return True
 

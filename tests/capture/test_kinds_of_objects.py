@@ -21,7 +21,6 @@ from tapegrad._capture import objects
 from tapegrad._capture.dependencies import Environment, Status
 from tapegrad.errors import RouteError
 
-
 ALIASES = types.GenericAlias, type(typing.List[int])  # noqa: UP006
 
 

@@ -62,9 +62,8 @@ ASKING = {
     "_debug.audit": "numbers that are compared, of calls that have ended",
     "_transforms.tape": "a value that was written since; numbers of Duals",
     "optimize._flat": "starts of searches, which must not be tracked",
-    "stats._hypotheses": "checks; how many terms of a series SciPy takes",
     "stats._integrated": "counts",
-    "stats._samples": "which elements are kept; where a search ended; the edges of bins",
+    "_scipy.statistics": "which pairs of points differ",
 }
 # `bottom` and `_value`: layout, memory and the levels of a handle.
 PASSING = {

@@ -1,5 +1,8 @@
 """Derivatives on a branch cut are those of the side that the sign of zero names."""
 
+import math
+from fractions import Fraction
+
 import numpy as np
 import pytest
 
@@ -37,3 +40,15 @@ def test_emath_of_two_arguments():
     x, h = np.array([-0.5, 2.0, 0.3]), 1e-6
     expected = [(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(3)]
     np.testing.assert_allclose(tg.grad(f)(x), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("f", [np.fmod, np.remainder, math.remainder], ids=["fmod", "remainder", "math.remainder"])
+def test_the_slope_of_a_remainder_counts_what_its_value_leaves(f):
+    """Where x / y rounds to a whole number, and the remainder says that it is not one: 7.5 and 0.1."""
+    r = np.random.default_rng(0)
+    whole = [(7.5, 0.1), (0.3, 0.1), (9.0, 0.1), (-7.5, 0.1), (7.5, -0.1)]
+    for x, y in [*whole, *r.normal(size=(40, 2)) * (50, 1)]:
+        x, y = float(x), float(y)
+        value, (dx, dy) = tg.value_and_grad(lambda x, y: f(x, y), (0, 1))(x, y)
+        assert value == f(x, y) and dx == 1.0
+        assert dy == -round((Fraction(x) - Fraction(float(f(x, y)))) / Fraction(y))

@@ -37,8 +37,6 @@ def solved(p, method, **more):
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("number", PROBLEMS)
 def test_hock_schittkowski(number, method):
-    if method == "ipopt":
-        pytest.importorskip("ipyopt")
     p = PROBLEMS[number]
     r = solved(p, method)
     best = min((p.best, *p.local), key=lambda v: abs(v - r.fun))
@@ -69,8 +67,6 @@ COST, DEFECTS, START = swing_up(60)
 @pytest.mark.parametrize("method", ["trust-constr", "ipopt", "SLSQP"])
 def test_optimal_control(method):
     """The same minimum by every method, and the conditions of first order by dense derivatives."""
-    if method == "ipopt":
-        pytest.importorskip("ipyopt")
     tight = {"ftol": 1e-13} if method == "SLSQP" else {}
     r = tg.optimize.minimize(COST, START, method=method, constraints=NonlinearConstraint(DEFECTS, 0, 0), options=tight)
     assert r.success and abs(DEFECTS(r.x)).max() < 1e-7
@@ -115,7 +111,6 @@ def test_sparse_matrices_are_handed_over(monkeypatch):
 
 
 def test_trees_linear_constraints_and_bounds_of_ipopt():
-    pytest.importorskip("ipyopt")
     A = scipy.sparse.csr_array(np.array([[1.0, 1.0, 1.0], [1.0, -1.0, 0.0]]))
     f = lambda p: (p["a"] - 3) ** 2 + ((p["b"] - 1) ** 2).sum() + p["a"] * p["b"][0]
     tree = {"a": 0.5, "b": np.array([0.2, 0.3])}
@@ -141,7 +136,6 @@ def test_bad_constraints():
 
 
 def test_bad_input_of_ipopt():
-    pytest.importorskip("ipyopt")
     f, x = lambda x: (x**2).sum(), np.ones(3)
     run = lambda f=f, x=x, **more: tg.optimize.minimize(f, x, method="ipopt", **more)
     with pytest.raises(ArgumentError, match="number 1 have a lower limit above"):

@@ -342,7 +342,9 @@ def sliding_window_view(x, window_shape, axis=None, *, subok=False, writeable=Fa
 def as_strided(x, shape=None, strides=None, subok=False, writeable=True):
     x = array_like(x)
     layout = layout_source(x)
-    shape, strides = layout.shape if shape is None else axis_sizes(shape), layout.strides if strides is None else axis_sizes(strides)
+    shape = layout.shape if shape is None else axis_sizes(shape)
+    # without strides NumPy packs the shape, for it takes an array in C order
+    strides = np.empty(shape, layout.dtype).strides if strides is None else axis_sizes(strides)
     steps = tuple([s // layout.itemsize for s in strides])
     last = sum([(n - 1) * s for n, s in zip(shape, steps, strict=True) if n])
     if not layout.flags.c_contiguous or min(strides, default=0) < 0 or any([s % layout.itemsize for s in strides]) or last >= layout.size:
