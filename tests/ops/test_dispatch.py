@@ -227,7 +227,6 @@ LOSES = {
     "pickle": lambda xp, a, v: pickle.loads(pickle.dumps(v)) * v,
     "np.histogram_bin_edges": lambda xp, a, v: np.histogram_bin_edges(v),
     "beta.accumulate": lambda xp, a, v: scipy.special.beta.accumulate(v),
-    "np.save": lambda xp, a, v: np.save("never-written", v),
     "np.vectorize": lambda xp, a, v: np.vectorize(lambda t: t * t)(v),
     "np.frompyfunc": lambda xp, a, v: np.frompyfunc(lambda t: t, 1, 1)(v),
     "np.nditer": lambda xp, a, v: sum(t for t in np.nditer(v)),
