@@ -20,6 +20,7 @@ ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
 ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/capture/test_overlaps.py: answers of True and False
 ELSEWHERE |= {"reciprocal_condition"}  # tests/scipy_packages/test_solver_warnings.py
+ELSEWHERE |= {"as_strided"}  # below: NumPy hands it over only where code is followed
 ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
 
 
@@ -178,3 +179,18 @@ def test_every_operation_has_a_line():
     declared = {name for name, entry in {**PRIMITIVES, **COMPOSED}.items() if not declared_late(entry)}  # test_scipy_names.py: the others
     missing = declared - covered(CASES) - ELSEWHERE
     assert not missing, f"no line in tests/support/cases_*.py for {sorted(missing)}"
+
+
+@pytest.mark.parametrize(
+    "shape, steps", [((2, 2), None), ((3,), (2,)), ((5, 2), (1, 1)), ((2, 3), (3, 1)), ((2, 2, 2), (4, 2, 1)), (None, None)]
+)
+@pytest.mark.parametrize("writeable", [True, False])
+def test_as_strided(shape, steps, writeable):
+    def f(x):
+        strides = None if steps is None else tuple([s * x.itemsize for s in steps])
+        return np.lib.stride_tricks.as_strided(x, shape, strides, writeable=writeable)
+
+    x = np.random.default_rng(0).normal(size=(3, 4))
+    np.testing.assert_array_equal(tg.vjp(f, x)[0], f(x))
+    check_grads(lambda x: (f(x) ** 2).sum(), (x,), order=2)
+    np.testing.assert_array_equal(tg.vmap(f)(np.stack([x, 2 * x])), np.stack([f(x), f(2 * x)]))

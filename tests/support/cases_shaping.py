@@ -122,13 +122,6 @@ CASES = [
     case("diagonal of a batch", lambda x: np.diagonal(x, 0, 2, 1) ** 2, x234),
     case("sliding_window_view", lambda x: np.lib.stride_tricks.sliding_window_view(x, 2, 1) ** 2, normal(2, 5)),
     case("sliding_window_view of planes", lambda x: np.lib.stride_tricks.sliding_window_view(x, (2, 3)) ** 2, normal(3, 4)),
-    case(
-        "as_strided",
-        lambda x: tnp.lib.stride_tricks.as_strided(x.copy(), (2, 3), (2 * x.itemsize, x.itemsize)) ** 2,
-        normal(6),
-        numpy_only=True,
-    ),
-    case("as_strided packed", lambda x: tnp.lib.stride_tricks.as_strided(x.copy(), (2, 2)) ** 2, normal(3, 4), numpy_only=True),
     case("linalg_diagonal", lambda x: np.linalg.diagonal(x, offset=-1) ** 2, x33),
     case("real", lambda x: np.real(x) ** 2, z23, kinds=()),
     case("imag", lambda x: np.imag(x) ** 2, z23, kinds=()),
