@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import F8, address, extent, is_array, overlaps, xp_of
+from .._core.arrays import F8, Holder, address, extent, is_array, memory_owner, overlaps, xp_of
 from .._core.errors import AliasError
 from .._core.primitive import SAMPLED, EndedTrace, view
 from .._core.scope import OPEN, WATCHERS
@@ -19,8 +19,6 @@ from . import routes, threads
 from .kinds import Capture
 from .threads import THREADS, WRITERS
 
-# What `as_strided` puts between a view and its array.
-Holder: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
 # What a subclass of ndarray may define and still act as one.
 OWN_NAMES = frozenset((
     "__new__", "__init__", "__del__", "__array_finalize__", "__reduce__", "__setstate__", "__module__", "__doc__", "__dict__",
@@ -277,6 +275,4 @@ def memory_block(x: Any) -> int:
     """The block of memory in which a plain array lies."""
     if xp_of(x) is not np:
         return x.data.mem.ptr
-    while isinstance(x.base, np.ndarray):
-        x = x.base
-    return id(x)
+    return id(memory_owner(x))

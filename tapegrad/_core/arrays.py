@@ -67,6 +67,19 @@ def may_share_memory(a: Any, b: Any) -> bool:
     return bool(xp.may_share_memory(a, b))
 
 
+# What `as_strided` and `sliding_window_view` put between a view and its array.
+Holder: Any = type(np.lib.stride_tricks.as_strided(np.zeros(1), (1,)).base)
+
+
+def memory_owner(x: Any) -> Any:
+    """The object that owns the memory of an array: an array, or what gave it its buffer."""
+    while True:
+        base = x.obj if type(x) is memoryview else x.base if type(x) is Holder or is_array(x) else None
+        if base is None:
+            return x
+        x = base
+
+
 def mark_immutable(x: Any) -> bool:
     """Is x an array whose memory its owner has made read-only?"""
     while isinstance(x, np.ndarray) and isinstance(x.base, np.ndarray):

@@ -14,7 +14,7 @@ import numpy as np
 
 from .._capture import THREADS, Shadow, mine, protect
 from .._core import reverse as reverse
-from .._core.arrays import copy_with_layout, is_array, is_differentiable, may_share_memory, owned, xp_of
+from .._core.arrays import copy_with_layout, is_array, is_differentiable, may_share_memory, memory_owner, owned, xp_of
 from .._core.errors import ArgumentError, DeviceError, NotScalarError, ShapeError, TapegradError, heard_error, raise_swallowed
 from .._core.float_errors import unwatch, watch_errors
 from .._core.foreign import ASKERS, REMEDIES, argument, check_constants, library_of
@@ -264,10 +264,7 @@ def overlapping(arrays: AnyList) -> Collection[int]:
         if type(a) is np.float64 or type(a) is float:
             continue
         if is_array(a) and a.dtype.kind in "fc":
-            root = a
-            while is_array(root.base):
-                root = root.base
-            roots.setdefault(id(root), []).append(a)
+            roots.setdefault(id(memory_owner(a)), []).append(a)
     groups = [g for g in roots.values() if len(g) > 1]
     return {id(a) for g in groups for i, a in enumerate(g) if any(may_share_memory(a, b) for b in g[:i] + g[i + 1 :])}
 

@@ -212,3 +212,45 @@ def test_parts_and_windows_in_any_order(seeds):
         if seed % 4 == 0:
             np.testing.assert_allclose(tg.vmap(tg.grad(f))(np.stack([x, d]))[1], g, rtol=1e-9, atol=1e-9, err_msg=str(chain))
             np.testing.assert_allclose(tg.prepare(f, x).grad(d), g, rtol=1e-9, atol=1e-9, err_msg=str(chain))
+
+
+VIEWS_OF = {
+    "transposed": lambda v: v.T, "slice": lambda v: v[1:], "diagonal": np.diagonal, "broadcast": lambda v: np.broadcast_to(v, (2, 3, 3)),
+    "windows": lambda v: np.lib.stride_tricks.sliding_window_view(v, 2, 0), "reshaped": lambda v: v.reshape(9),
+    "strided": lambda v: np.lib.stride_tricks.as_strided(v, (2, 2), (8, 8)), "turned": np.rot90, "buffer": lambda v: np.asarray(memoryview(v)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", sorted(VIEWS_OF.keys() - {"buffer"}))  # memory in other hands: an error
+def test_a_pullback_keeps_what_a_view_of_a_written_array_held(name):
+    """It is called after the captured array got its new content."""
+    start = np.random.default_rng(0).normal(size=(3, 3))
+    captured = start.copy()
+    x = np.array([0.2, 0.4, 0.9])
+
+    def f(x):
+        w = VIEWS_OF[name](captured)
+        s = (x[0] * w * x.sum()).sum()
+        captured[...] = captured * (1 - 0.5 * x.sum())
+        return s
+
+    right = VIEWS_OF[name](start).sum() * (x[0] + np.array([x.sum(), 0.0, 0.0]))
+    np.testing.assert_allclose(tg.grad(f)(x), right, rtol=1e-12)
+    captured[...] = start
+    pull = tg.vjp(f, x)[1]
+    np.testing.assert_allclose(pull(1.0), right, rtol=1e-12)
+    captured[...] = start
+    np.testing.assert_allclose(tg.linearize(f, x)[1].T(1.0), right, rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", VIEWS_OF)
+def test_arguments_that_share_memory_are_found(name):
+    """Whatever stands between a view and its array."""
+    a = np.random.default_rng(0).normal(size=(3, 3))
+
+    def f(x, y):
+        x[0, 0] = 7.0 * x[1, 1]
+        return x.sum() * y.sum()
+
+    with pytest.raises(AliasError):
+        tg.grad(f, (0, 1))(a, VIEWS_OF[name](a))
