@@ -217,7 +217,8 @@ def test_parts_and_windows_in_any_order(seeds):
 VIEWS_OF = {
     "transposed": lambda v: v.T, "slice": lambda v: v[1:], "diagonal": np.diagonal, "broadcast": lambda v: np.broadcast_to(v, (2, 3, 3)),
     "windows": lambda v: np.lib.stride_tricks.sliding_window_view(v, 2, 0), "reshaped": lambda v: v.reshape(9),
-    "strided": lambda v: np.lib.stride_tricks.as_strided(v, (2, 2), (8, 8)), "turned": np.rot90, "buffer": lambda v: np.asarray(memoryview(v)),
+    "strided": lambda v: np.lib.stride_tricks.as_strided(v, (2, 2), (8, 8)), "turned": np.rot90,
+    "buffer": lambda v: np.asarray(memoryview(v)),
 }  # fmt: skip
 
 
