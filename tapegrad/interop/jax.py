@@ -107,41 +107,7 @@ batching.primitive_batchers[host_call] = _batch
 
 
 def to_jax(f: Callable, out: Any = None) -> Callable:
-    """Return a function that JAX differentiates, compiles and batches.
-
-    Parameters
-    ----------
-    f : callable
-        A function of NumPy arrays. It returns an array, a number or a tree of these, and has no side
-        effects.
-    out : tree, optional
-        The structure of the result: arrays or `jax.ShapeDtypeStruct`. Without it, the first call with
-        arguments of new shapes runs f once more, at random numbers between 0 and 1, to find out.
-
-    Returns
-    -------
-    callable
-        Takes JAX arrays, or trees of them. `jax.grad`, `jvp`, `jit`, `vmap`, `hessian` and their
-        compositions work, to any order. f runs on the host. Results have the dtypes that JAX allows:
-        float32, if `jax_enable_x64` is off.
-
-    Raises
-    ------
-    ShapeError
-        If the shape of a result depends on values.
-
-    See Also
-    --------
-    from_jax : The other direction.
-
-    Examples
-    --------
-    >>> import numpy as np, tapegrad as tg
-    >>> import jax  # doctest: +SKIP
-    >>> f = tg.interop.to_jax(lambda x: np.sum(np.sin(x)))  # doctest: +SKIP
-    >>> jax.jit(jax.grad(f))(jax.numpy.zeros(3))  # doctest: +SKIP
-    Array([1., 1., 1.], dtype=float32)
-    """
+    """See `tapegrad.interop.to_jax`."""
     known: dict = {}
 
     @functools.wraps(f)
@@ -172,37 +138,7 @@ def traced(f: Callable, args: tuple, operands: Sequence[Any], out: Any) -> tuple
 
 
 def from_jax(f: Callable) -> Callable:
-    """Return a function of arrays that tapegrad differentiates.
-
-    Parameters
-    ----------
-    f : callable
-        A function of JAX arrays. It returns an array or a tree of arrays.
-
-    Returns
-    -------
-    callable
-        Takes NumPy arrays and numbers. Reverse and forward mode work, to the order that JAX knows for the
-        operations of f. Under `tg.vmap` f runs for each sample.
-
-    Raises
-    ------
-    ArgumentError
-        In a call with float64 or complex128, if `jax_enable_x64` is off: JAX would round it to float32.
-
-    See Also
-    --------
-    to_jax : The other direction.
-
-    Examples
-    --------
-    >>> import numpy as np, tapegrad as tg
-    >>> import jax  # doctest: +SKIP
-    >>> jax.config.update("jax_enable_x64", True)  # doctest: +SKIP
-    >>> f = tg.interop.from_jax(lambda x: jax.numpy.sin(x).sum())  # doctest: +SKIP
-    >>> tg.grad(f)(np.zeros(3))  # doctest: +SKIP
-    array([1., 1., 1.])
-    """
+    """See `tapegrad.interop.from_jax`."""
 
     def value(args: tuple) -> Any:
         return tree.map(lambda y: np.array(y) if isinstance(y, jax.Array) else y, f(*tree.map(to_jax_array, args)))

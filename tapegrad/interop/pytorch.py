@@ -131,7 +131,7 @@ def from_torch(f: Callable) -> Callable:
             def at(*moved: torch.Tensor) -> tuple:
                 placed = dict(zip(wanted, moved, strict=True))
                 y = f(*layout.arranged([placed.get(k, x) for k, x in enumerate(operands)]))
-                return tuple([y for y in tree.flatten(y)[0] if isinstance(y, torch.Tensor) and (y.is_floating_point() or y.is_complex())])
+                return tuple([y for y in tree.flatten(y)[0] if isinstance(y, torch.Tensor) and is_inexact(y)])
 
             return torch.func.vjp(at, *[operands[k] for k in wanted])[1](cotangents)
 
