@@ -17,13 +17,13 @@ import numpy as np
 from tapegrad._core.arrays import packed_steps
 
 REAL = (float, int, np.floating, np.integer, mpmath.mpf)
-DIGITS = 50
+EXACT, SINGLE = 169, 24  # bits of 50 digits, and of float32
 
 
-def derivatives(make, x, v, precise=False):
-    """(f(x), gradient, Hessian times v) of `f = make(library, transforms)`, by one run in double or multiple precision."""
-    with mpmath.workdps(DIGITS):
-        number = mpmath.mpf if precise else float
+def derivatives(make, x, v, bits=53):
+    """(f(x), gradient, Hessian times v) of `f = make(library, transforms)`, by one run with numbers of so many bits."""
+    with mpmath.workprec(bits):
+        number = float if bits == 53 else mpmath.mpf
         transforms = Transforms()
         outer, inner = transforms.level(), transforms.level()
         z = objects([Jet(inner, Jet(outer, number(a), {0: number(b)}), {k: 1.0}) for k, (a, b) in enumerate(zip(x, v, strict=True))])

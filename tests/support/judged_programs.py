@@ -126,7 +126,7 @@ class Expected:
 
 
 def expected_of(program, x, v, xp):
-    """(Expected, jets' derivatives as a function of `precise`, or None), from plain runs."""
+    """(Expected, jets' derivatives as a function of `bits`, or None), from plain runs."""
     make, exact = maker(program, xp)
     f, show, _ = make()
     before = show()
@@ -186,7 +186,7 @@ def judge(program, xp=np, orders=2):
             return Verdict(unjudged=["gradient"])
         verdict = checked(program, known, x, v, xp, orders)
         if verdict.wrong and jets:
-            noise = ROUNDING * max(relative(a, b) for a, b in zip(jets(), jets(precise=True), strict=True))
+            noise = ROUNDING * max(relative(a, b) for a, b in zip(jets(), jets(bits=_jets.EXACT), strict=True))
             lenient = checked(program, known, x, v, xp, orders, noise) if noise > CLOSE else verdict
             if not lenient.wrong:
                 return Verdict(unjudged=["gradient"])

@@ -15,7 +15,8 @@ from collections import Counter
 from dataclasses import dataclass, replace
 
 import numpy as np
-from _jets import derivatives
+from _jets import EXACT, derivatives
+from _jets import SINGLE as SINGLE_BITS
 from judged_programs import ROUNDING, Verdict, compare_captured, kept, laid, shrunk
 from judged_programs import maker as untyped
 from judged_routes import COARSE, FINE, STEP, own
@@ -147,10 +148,10 @@ def expected_of(typed: Typed) -> Expected:
     return replace(known, value=value, left=(left, kept(before, left))) if sure else None
 
 
-def by_jets(typed: Typed, x, v, precise=False):
+def by_jets(typed: Typed, x, v, bits=53):
     plain, _ = untyped(typed.program, np)
     try:
-        y, g, product = derivatives(lambda *stand_ins: plain(*stand_ins)[0], laid(x.astype(float), x), v.astype(float), precise)
+        y, g, product = derivatives(lambda *stand_ins: plain(*stand_ins)[0], laid(x.astype(float), x), v.astype(float), bits)
     except ArithmeticError:  # where arrays would hold inf or nan
         return None
     return Expected(y, g @ v.astype(float), product @ v.astype(float))
@@ -260,12 +261,20 @@ def judge(typed: Typed) -> tuple:
         if judge.known is None:
             return None, None
         wrong = judge.judged().wrong
-        if wrong and not typed.complex:
-            known, precise = judge.known, by_jets(typed, judge.x, judge.v, precise=True)
-            errors = abs(known.first - precise.first), abs(known.second - precise.second)
-            if max(errors) * ROUNDING > CLOSE * (1 + abs(known.first) + abs(known.second)):
+        if wrong and not typed.complex and (noise := rounding_of(typed, judge)) > CLOSE:
+            judge.verdict = Verdict(noise=max(noise, typed.digits))
+            if not judge.judged().wrong:
                 return None, None
         return wrong, judge.refused
+
+
+def rounding_of(typed: Typed, judge: Judge) -> float:
+    """What derivatives may lose, relative to their size, from how far jets of the program's precision are from exact ones."""
+    rough, exact = [by_jets(typed, judge.x, judge.v, bits) for bits in (SINGLE_BITS if typed.digits else 53, EXACT)]
+    if rough is None or exact is None:  # it leaves the numbers that such arrays hold
+        return np.inf
+    size = 1 + abs(exact.first) + abs(exact.second)
+    return ROUNDING * max(abs(rough.first - exact.first), abs(rough.second - exact.second)) / size
 
 
 def outcome(typed: Typed) -> str:
