@@ -11,8 +11,9 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
-from .._core.trees import leaves, tree_map
+from .._core.trees import is_node, leaves, tree_map
 from .._transforms.tape import value
+from ._events import EventRecord
 
 FLOAT64 = plain_np.dtype(float)
 
@@ -52,6 +53,36 @@ class ArgumentLayout:
 
         return tree_map(leaf, self.tree)
 
+    @property
+    def count(self) -> int:
+        """The number of numbers."""
+        return sum([math.prod(s) for s in self.shapes])
+
+    def leaves_of(self, tree: Any) -> list:
+        """Return the leaves of a result that is like the first argument; a list may stand for an array."""
+        found: list = []
+        tree_map(lambda _, x: found.append(x), self.tree[0], tree)
+        return found
+
+    def parts(self, rows: Any) -> Any:
+        """Return rows (numbers, ...) as a tree of arrays."""
+        sizes = [math.prod(s) for s in self.shapes]
+        ends, rest = plain_np.cumsum(sizes), tuple(layout_of(rows).shape[1:])
+        return tree_map(lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree)
+
+    def rows(self, tree: Any) -> Any:
+        """Return a tree of arrays as rows (numbers, ...)."""
+        given: list = []
+        tree_map(lambda k, x: given.append(self._row(self.shapes[k], real_array(x))), self.tree, tree)
+        return np.concatenate(given)
+
+    @staticmethod
+    def _row(shape: tuple, x: Any) -> Any:
+        found = tuple(layout_of(x).shape)
+        if found[: len(shape)] != shape or len(found) == len(shape):
+            raise ShapeError(f"ode.solver: an amount has shape {found} for a state of shape {shape}; the times follow")
+        return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
+
 
 def is_real(x: Any) -> bool:
     """Return whether an argument is a number or array of the kernel: floats, and arrays of integers."""
@@ -68,17 +99,30 @@ def real_array(x: Any) -> Any:
     return x if dtype is FLOAT64 else x.astype(FLOAT64)
 
 
-def kernel_rows(y0: Any, args: tuple) -> tuple:
-    """Return y0 and the arguments as rows, (numbers,) or (numbers, B), and the number of states."""
-    y0 = real_array(y0)
-    shape = layout_of(y0).shape
-    if len(shape) not in (1, 2):
-        raise ShapeError(f"ode.solver: y0 has shape {shape}; it is (n,), or (n, B) for B trajectories")
-    xp = xp_of(layout_of(y0))
-    arrays = [y0, *[in_library(xp, real_array(a)) for a in leaves(args) if is_real(a)]]
-    if len(shape) == 2:
-        return stacked_samples(arrays), shape[0]
-    return np.concatenate([np.reshape(x, (-1,)) for x in arrays]), shape[0]
+def state_tree(y0: Any) -> Any:
+    """Return a start as a tree of arrays of float64; a list of numbers is one array."""
+    if type(y0) in (list, tuple) and not any([is_node(x) or getattr(x, "ndim", 0) for x in y0]):
+        y0 = np.stack([real_array(x) for x in y0]) if len(y0) else plain_np.zeros(0)
+    return tree_map(real_array, y0)
+
+
+def is_single(y0: Any) -> bool:
+    """Return whether a start is that of one trajectory: no array in it has two axes."""
+    shapes = [tuple(layout_of(x).shape) for x in leaves(y0)]
+    depth = max(map(len, shapes), default=0)
+    if not shapes or depth > 2 or (shapes == [()] and not is_node(y0)) or (depth == 2 and any([len(s) == 1 for s in shapes])):
+        raise ShapeError(
+            f"ode.solver: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In a tree "
+            "each array is like that, and a number is shared"
+        )
+    return depth < 2
+
+
+def kernel_rows(y0: Any, args: tuple, single: bool) -> Any:
+    """Return the state and the arguments as rows, (numbers,) or (numbers, B)."""
+    xp = xp_of(layout_of(leaves(y0)[0]))
+    arrays = [in_library(xp, real_array(a)) for a in [*leaves(y0), *leaves(args)] if is_real(a)]
+    return np.concatenate([np.reshape(x, (-1,)) for x in arrays]) if single else stacked_samples(arrays)
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -90,7 +134,7 @@ def stacked_samples(arrays: list) -> Any:
     """Return rows (numbers, B) of arrays whose last axis is that of the samples; numbers are shared."""
     shapes = [tuple(layout_of(x).shape) or (1,) for x in arrays]
     counts = [s[-1] for s in shapes]
-    batch = counts[0] if counts[0] != 1 else max(counts)
+    batch = next((c for c in counts if c != 1), 1)
     for s in shapes:
         if s[-1] not in (1, batch):
             raise ShapeError(
@@ -99,6 +143,20 @@ def stacked_samples(arrays: list) -> Any:
             )
     rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
     return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
+
+
+def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> tuple:
+    """Return the records of events of their rows: for each event its count, times and states."""
+    found = []
+    for k in range(events):
+        size = 1 + most * (1 + state.count)
+        count, times, y = rows[k * size], rows[k * size + 1 : k * size + 1 + most], rows[k * size + 1 + most : (k + 1) * size]
+        count, rest = value(count), tuple(layout_of(times).shape[1:])
+        there = xp_of(count).arange(most).reshape(-1, *[1] * len(rest)) < count
+        y = np.where(there[:, None], y.reshape((most, state.count, *rest)), plain_np.nan)
+        y = np.swapaxes(y, 0, 1)
+        found.append(EventRecord(np.where(there, times, plain_np.nan), state.parts(y)[0], count))
+    return tuple(found)
 
 
 class Intervals:

@@ -9,12 +9,14 @@ import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.primitive import layout_of
+from .._core.trees import is_node, leaves
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, Intervals, fills_first, in_library, kernel_rows
+from ._arguments import ArgumentLayout, Intervals, event_records, fills_first, in_library, is_single, kernel_rows, state_tree
+from ._events import Event
 from ._rosenbrock import rosenbrock_step
-from ._steps import NOT_FINITE, STEP_LIMIT, TOO_SMALL, StepControl, trajectory
+from ._steps import NOT_FINITE, STEP_LIMIT, TOO_MANY_EVENTS, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
 
 METHODS = {"tsit5": tsitouras_step, "rodas5p": rosenbrock_step}
@@ -22,7 +24,8 @@ REPORTED = 4  # rows of a step's output after the state: time, accepted and reje
 REASONS = {
     STEP_LIMIT: "more than max_steps={most} steps are needed; a stiff equation wants method='rodas5p'",
     TOO_SMALL: "the step size fell below the spacing of floats: the solution may blow up, or f may jump",
-    NOT_FINITE: "f is not finite there, however small the step",
+    NOT_FINITE: "{functions} is not finite there, however small the step",
+    TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
 
 
@@ -32,32 +35,40 @@ class Solution:
 
     Attributes
     ----------
-    y : array
-        The states, of shape (n, times) or (n, times, B). They carry derivatives.
+    y : array or tree
+        The states, of shape (n, times) or (n, times, B). They carry derivatives. After a terminal event they
+        are nan. A start that is a tree gives such a tree.
     t : array
         The saved times.
+    events : tuple of EventRecord
+        The zeros of each event, which carry derivatives.
+    status : array
+        0 if a trajectory reached the last time, 1 if an event ended it, -1 if it failed: a number, or (B,).
     success : array
-        Whether each trajectory reached the last time: a bool, or (B,).
+        Whether the status is not negative.
     accepted, rejected : array
         The numbers of steps of each trajectory: a number, or (B,).
     """
 
     y: Any
     t: Any
+    events: tuple
+    status: Any
     success: Any
     accepted: Any
     rejected: Any
 
     def __repr__(self) -> str:
-        shape = tuple(layout_of(self.y).shape)
-        return f"<Solution y {shape}: {self.accepted.sum():.0f} steps, {self.rejected.sum():.0f} rejected>"
+        shapes = ", ".join([str(tuple(layout_of(y).shape)) for y in leaves(self.y)])
+        return f"<Solution y {shapes}: {self.accepted.sum():.0f} steps, {self.rejected.sum():.0f} rejected>"
 
 
 class Solver:
     """The compiled solver of one right-hand side; `solver` makes it."""
 
-    def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, nan: bool):
+    def __init__(self, f: Callable, method: str, control: StepControl, save_at: Any, events: tuple, most_events: int, nan: bool):
         self.f, self.method, self.control, self.save_at, self.nan = f, method, control, save_at, nan
+        self.events, self.most_events = events, most_events
         self.given = None if save_at is None else Intervals(save_at, None)
         self.kernels: dict = {}
 
@@ -66,56 +77,85 @@ class Solver:
 
     def __call__(self, y0: Any, *args: Any, save_at: Any = None, t0: Any = None, doses: Any = None) -> Solution:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
-        theta, n = kernel_rows(y0, args)
+        y0 = state_tree(y0)
+        single = is_single(y0)
+        state, theta = ArgumentLayout((y0,), single), kernel_rows(y0, args, single)
+        n = state.count
         if np.shape(self.control.atol) not in ((), (n,)):
             raise ShapeError(f"ode.solver: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
-        single = layout_of(theta).ndim == 1
         if save_at is None is t0 and doses is None and self.given is not None:
             intervals = self.given
         else:
+            doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
         data = in_library(xp_of(layout_of(theta)), intervals.data)
-        found = self._kernel(n, args, single).path(theta, data)
+        found = self._kernel(state, args, single).path(theta, data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        report = value(found)[n:]
+        report = value(found[n : n + REPORTED])
         if not self.nan and (report[3] > 0).any():
             self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
-        return Solution(found[:n], intervals.times, report[3, -1] == 0, report[1, -1], report[2, -1])
+        status = (report[3, -1] < 0) * 1 - (report[3, -1] > 0)
+        events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events)
+        y = state.parts(found[:n])[0]
+        return Solution(y, intervals.times, events, status, status >= 0, report[1, -1], report[2, -1])
 
-    def _kernel(self, n: int, args: tuple, single: bool) -> Any:
+    def _kernel(self, state: ArgumentLayout, args: tuple, single: bool) -> Any:
         """Return the kernel for states and arguments of these shapes."""
         layout = ArgumentLayout(args, single)
-        found = self.kernels.get((n, layout.key))
+        found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            slope = self._slope(n, len(args))
-            init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored)
+            count, n = len(args), state.count
+            slope = self._traced(self.f, state, count, fills_first(self.f, count, origin(self.f)))
+            events = [
+                (self._number(e.function, state), e.change and self._traced(e.change, state, count, False), int(e.terminal), e.direction)
+                for e in self.events
+            ]
+            init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
             rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
             made = recursion(init, step, missing="step", invalid="nan")
-            found = self.kernels[n, layout.key] = made, layout
+            found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
 
-    def _slope(self, n: int, count: int) -> Callable:
-        """Return the right-hand side as (t, y, args) -> (n,), to be traced."""
-        f, fills, refuse = self.f, fills_first(self.f, count, origin(self.f)), self._refuse_slope
+    def _number(self, g: Callable, state: ArgumentLayout) -> Callable:
+        """Return an event function as (t, y, args) -> number, to be traced."""
 
-        def slope(t, y, args):
+        def number(t, y, args):
+            found = np.asarray(g(t, state.restored(y.copy())[0], *args))
+            if found.shape not in ((), (1,)):
+                raise ShapeError(f"ode.solver: the event {origin(g)} returned shape {tuple(found.shape)}; it returns one number")
+            return found.reshape(())
+
+        return rebuilt_with(number, g)
+
+    def _traced(self, f: Callable, state: ArgumentLayout, count: int, fills: bool) -> Callable:
+        """Return a function to states as (t, y, args) -> (n,), to be traced."""
+        refuse = self._refuse_state
+
+        def states(t, y, args):
+            y = state.restored(y.copy())[0]
             if fills:
-                dy = np.zeros(n)
-                found = f(dy, t, y.copy(), *args)
+                filled = state.restored(np.zeros(state.count))[0]
+                if f(filled, t, y, *args) is not None:
+                    refuse(f, state, count, None)
+                found = filled
             else:
-                dy = found = np.asarray(f(t, y.copy(), *args))
-            if dy.shape != (n,) or (fills and found is not None):
-                refuse(n, count, dy.shape)
-            return dy
+                found = f(t, y, *args)
+            found = [np.asarray(x) for x in state.leaves_of(found)]
+            if [x.shape for x in found] != state.shapes:
+                refuse(f, state, count, [x.shape for x in found])
+            return np.concatenate([x.reshape(-1) for x in found])
 
-        return rebuilt_with(slope, f)
+        return rebuilt_with(states, f)
 
-    def _refuse_slope(self, n: int, count: int, shape: tuple) -> None:
-        if shape != (n,):
-            raise ShapeError(f"ode.solver: {origin(self.f)} returned shape {tuple(shape)} for a state of shape ({n},)")
+    def _refuse_state(self, f: Callable, state: ArgumentLayout, count: int, shapes: Any) -> None:
+        if shapes is not None:
+            raise ShapeError(
+                f"ode.solver: {origin(f)} returned shape {', '.join(map(str, shapes))} for a state of shape "
+                f"{', '.join(map(str, state.shapes))}"
+            )
         raise ArgumentError(
-            f"ode.solver: {origin(self.f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
+            f"ode.solver: {origin(f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
             "dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: solve(y0, theta)"
         )
 
@@ -124,7 +164,8 @@ class Solver:
         failed = np.flatnonzero(report[3, -1] > 0)
         k, count = int(failed[0]), report.shape[-1]
         at = report[3, :, k].argmax()
-        why = REASONS[report[3, at, k]].format(most=self.control.most_steps)
+        functions = "f, or an event function," if self.events else "f"
+        why = REASONS[report[3, at, k]].format(most=self.control.most_steps, events=self.most_events, functions=functions)
         who = "" if single else f"sample {k} of {count} ({len(failed)} failed): "
         raise ConvergenceError(
             f"ode.solver: {who}{origin(self.f)} was solved until t = {report[0, at, k]:.6g}: {why}. "
@@ -141,6 +182,8 @@ def solver(
     save_at: Any = None,
     first_step: float | None = None,
     max_steps: int = 4096,
+    events: Any = (),
+    max_events: int = 8,
     on_failure: str = "raise",
 ) -> Solver:
     """Compile a solver of the differential equation dy/dt = f(t, y, *args).
@@ -163,6 +206,12 @@ def solver(
         The size of the first step; chosen by default.
     max_steps : int
         The largest number of steps of a trajectory.
+    events : Event, callable or sequence of these
+        Zeros of functions along the trajectory. They are located within a step, and their times carry
+        derivatives. A function ``g(t, y, *args)`` may have the attributes `terminal` and `direction`, as for
+        SciPy. Two zeros of one event within one step are not seen.
+    max_events : int
+        The largest number of zeros of an event.
     on_failure : {'raise', 'nan'}
         What happens if a trajectory cannot be solved: an error that names it, or nan in its place.
 
@@ -171,9 +220,10 @@ def solver(
     callable
         ``solve(y0, *args, save_at=None, t0=None, doses=None)`` returns a `Solution`. y0 is (n,), or (n, B)
         for B trajectories; then the last axis of each array in args is that of the trajectories too. Numbers
-        are shared. args may be trees. `t0` is the time of y0, by default the first of `save_at`. `doses` is a
-        pair of times (K,) and amounts (n, K) or (n, K, B), which are added to the state at these times. A
-        state saved at the time of a dose is that before it.
+        are shared. args may be trees, and so may y0; f then gets and returns such a tree. `t0` is the time of
+        y0, by default the first of `save_at`. `doses` is a pair of times (K,) and amounts (n, K) or
+        (n, K, B), which are added to the state at these times. A state saved at the time of a dose is that
+        before it.
 
     Raises
     ------
@@ -184,6 +234,7 @@ def solver(
 
     See Also
     --------
+    Event : A zero that ends the trajectory, or changes the state.
     tapegrad.kernels.map : Other functions of one sample.
 
     Examples
@@ -203,7 +254,8 @@ def solver(
     if on_failure not in ("raise", "nan"):
         raise ArgumentError(f"ode.solver: on_failure={on_failure!r}; it is 'raise' or 'nan'")
     atol = np.asarray(atol, float)
-    if not (rtol > 0 and (atol >= 0).all() and max_steps >= 1 and (first_step is None or first_step > 0)):
-        raise ArgumentError("ode.solver: rtol and first_step are above 0, atol is not below 0, and max_steps is at least 1")
+    if not (rtol > 0 and (atol >= 0).all() and min(max_steps, max_events) >= 1 and (first_step is None or first_step > 0)):
+        raise ArgumentError("ode.solver: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at least 1")
     control = StepControl(float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps))
-    return Solver(f, method, control, save_at, on_failure == "nan")
+    found = tuple([Event.of(e) for e in (events if isinstance(events, (list, tuple)) else (events,))])
+    return Solver(f, method, control, save_at, found, int(max_events), on_failure == "nan")
