@@ -1,8 +1,6 @@
 """Arguments of a solver: states, parameters and times as the arrays of a kernel."""
 
-import inspect
 import math
-from collections.abc import Callable
 from typing import Any
 
 import numpy as plain_np
@@ -13,7 +11,6 @@ from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
 from .._core.trees import is_node, leaves, tree_map
 from .._transforms.tape import value
-from ._events import EventRecord
 
 FLOAT64 = plain_np.dtype(float)
 
@@ -80,7 +77,7 @@ class ArgumentLayout:
     def _row(shape: tuple, x: Any) -> Any:
         found = tuple(layout_of(x).shape)
         if found[: len(shape)] != shape or len(found) == len(shape):
-            raise ShapeError(f"ode.solver: an amount has shape {found} for a state of shape {shape}; the times follow")
+            raise ShapeError(f"ode: an amount has shape {found} for a state of shape {shape}; the times follow")
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
 
 
@@ -95,7 +92,7 @@ def real_array(x: Any) -> Any:
         x = np.asarray(x)
     dtype = layout_of(x).dtype
     if dtype.kind not in "fiu":
-        raise ArgumentError(f"ode.solver: states, arguments and times are real; one has dtype {dtype}")
+        raise ArgumentError(f"ode: states, arguments and times are real; one has dtype {dtype}")
     return x if dtype is FLOAT64 else x.astype(FLOAT64)
 
 
@@ -112,7 +109,7 @@ def is_single(y0: Any) -> bool:
     depth = max(map(len, shapes), default=0)
     if not shapes or depth > 2 or (shapes == [()] and not is_node(y0)) or (depth == 2 and any([len(s) == 1 for s in shapes])):
         raise ShapeError(
-            f"ode.solver: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In a tree "
+            f"ode: y0 has shape {', '.join(map(str, shapes))}; it is (n,), or (n, B) for B trajectories. In a tree "
             "each array is like that, and a number is shared"
         )
     return depth < 2
@@ -138,25 +135,11 @@ def stacked_samples(arrays: list) -> Any:
     for s in shapes:
         if s[-1] not in (1, batch):
             raise ShapeError(
-                f"ode.solver: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
+                f"ode: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
                 "last axis of each array is that of the samples; give an array that all share as theta[..., None]"
             )
     rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
     return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
-
-
-def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> tuple:
-    """Return the records of events of their rows: for each event its count, times and states."""
-    found = []
-    for k in range(events):
-        size = 1 + most * (1 + state.count)
-        count, times, y = rows[k * size], rows[k * size + 1 : k * size + 1 + most], rows[k * size + 1 + most : (k + 1) * size]
-        count, rest = value(count), tuple(layout_of(times).shape[1:])
-        there = xp_of(count).arange(most).reshape(-1, *[1] * len(rest)) < count
-        y = np.where(there[:, None], y.reshape((most, state.count, *rest)), plain_np.nan)
-        y = np.swapaxes(y, 0, 1)
-        found.append(EventRecord(np.where(there, times, plain_np.nan), state.parts(y)[0], count))
-    return tuple(found)
 
 
 class Intervals:
@@ -166,7 +149,7 @@ class Intervals:
 
     def __init__(self, save_at: Any, t0: Any, doses: Any = None, n: int = 0):
         if save_at is None:
-            raise ArgumentError("ode.solver: give the times of the result, save_at=, to solver or call")
+            raise ArgumentError("ode: give the times of the result, save_at=, to solver or call")
         ends = np.reshape(real_array(save_at), (-1,))
         first = ends[:1] if t0 is None else np.reshape(real_array(t0), (1,))
         self.times = plain_times(ends)
@@ -183,12 +166,11 @@ class Intervals:
         count = len(where)
         if shape[:2] != (n, count) or len(shape) > 3:
             raise ShapeError(
-                f"ode.solver: doses=(times, amounts): amounts have shape {shape}; for {count} times they are "
-                f"({n}, {count}), or ({n}, {count}, B)"
+                f"ode: doses=(times, amounts): amounts have shape {shape}; for {count} times they are ({n}, {count}), or ({n}, {count}, B)"
             )
         way = -1.0 if self.times[-1] < plain_times(first)[0] else 1.0
         if not plain_np.isfinite(where).all() or (way * where < way * plain_times(first)[0]).any():
-            raise DataError(f"ode.solver: a dose at {where} is not finite, or before the time of y0")
+            raise DataError(f"ode: a dose at {where} is not finite, or before the time of y0")
         order = plain_np.argsort(way * plain_np.concatenate([self.times, where]), kind="stable")
         order = order[: int(plain_np.flatnonzero(order == len(self.times) - 1)[0]) + 1]  # up to the last saved time
         self.saved = plain_np.flatnonzero(order < len(self.times))
@@ -214,19 +196,4 @@ def check_order(first: Any, times: Any) -> None:
     lengths = plain_np.diff(times, prepend=first)
     ordered = len(times) and ((lengths >= 0).all() or (lengths <= 0).all())
     if not ordered or not plain_np.isfinite(lengths).all():
-        raise DataError(f"ode.solver: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")
-
-
-def fills_first(f: Callable, count: int, name: str) -> bool:
-    """Return whether f is f(dy, t, y, ...), which fills dy, and not f(t, y, ...)."""
-    try:
-        signature = inspect.signature(f)
-    except (TypeError, ValueError):
-        return False
-    for given, found in ((2 + count, False), (3 + count, True)):
-        try:
-            signature.bind(*[None] * given)
-        except TypeError:
-            continue
-        return found
-    raise ArgumentError(f"ode.solver: {name} takes neither (t, y) nor (dy, t, y), followed by the {count} arguments of the call")
+        raise DataError(f"ode: t0 and save_at must be finite, and rise or fall; they are {first} and {times}")

@@ -1,21 +1,22 @@
 """solver: a right-hand side becomes a compiled solver of one or thousands of trajectories, with derivatives."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import xp_of
-from .._core.errors import ArgumentError, ConvergenceError, ShapeError
+from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
-from .._core.trees import is_node, leaves
+from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
-from ._arguments import ArgumentLayout, Intervals, event_records, fills_first, in_library, is_single, kernel_rows, state_tree
+from ._arguments import ArgumentLayout, Intervals, in_library, is_single, kernel_rows, state_tree
 from ._events import Event
+from ._functions import fills_first, traced_number, traced_states
 from ._rosenbrock import rosenbrock_step
+from ._solution import Solution, event_records, failure
 from ._steps import NOT_FINITE, STEP_LIMIT, TOO_MANY_EVENTS, TOO_SMALL, StepControl, trajectory
 from ._tsitouras import tsitouras_step
 
@@ -27,40 +28,6 @@ REASONS = {
     NOT_FINITE: "{functions} is not finite there, however small the step",
     TOO_MANY_EVENTS: "there are more than max_events={events} zeros of an event",
 }
-
-
-@dataclass(frozen=True, repr=False)
-class Solution:
-    """Trajectories at the saved times, made by a `solver`.
-
-    Attributes
-    ----------
-    y : array or tree
-        The states, of shape (n, times) or (n, times, B). They carry derivatives. After a terminal event they
-        are nan. A start that is a tree gives such a tree.
-    t : array
-        The saved times.
-    events : tuple of EventRecord
-        The zeros of each event, which carry derivatives.
-    status : array
-        0 if a trajectory reached the last time, 1 if an event ended it, -1 if it failed: a number, or (B,).
-    success : array
-        Whether the status is not negative.
-    accepted, rejected : array
-        The numbers of steps of each trajectory: a number, or (B,).
-    """
-
-    y: Any
-    t: Any
-    events: tuple
-    status: Any
-    success: Any
-    accepted: Any
-    rejected: Any
-
-    def __repr__(self) -> str:
-        shapes = ", ".join([str(tuple(layout_of(y).shape)) for y in leaves(self.y)])
-        return f"<Solution y {shapes}: {self.accepted.sum():.0f} steps, {self.rejected.sum():.0f} rejected>"
 
 
 class Solver:
@@ -82,7 +49,7 @@ class Solver:
         state, theta = ArgumentLayout((y0,), single), kernel_rows(y0, args, single)
         n = state.count
         if np.shape(self.control.atol) not in ((), (n,)):
-            raise ShapeError(f"ode.solver: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
+            raise ShapeError(f"ode: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
         if save_at is None is t0 and doses is None and self.given is not None:
             intervals = self.given
         else:
@@ -106,9 +73,9 @@ class Solver:
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
             count, n = len(args), state.count
-            slope = self._traced(self.f, state, count, fills_first(self.f, count, origin(self.f)))
+            slope = traced_states(self.f, state, count, fills_first(self.f, count))
             events = [
-                (self._number(e.function, state), e.change and self._traced(e.change, state, count, False), int(e.terminal), e.direction)
+                (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)
                 for e in self.events
             ]
             init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
@@ -117,60 +84,12 @@ class Solver:
             found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
 
-    def _number(self, g: Callable, state: ArgumentLayout) -> Callable:
-        """Return an event function as (t, y, args) -> number, to be traced."""
-
-        def number(t, y, args):
-            found = np.asarray(g(t, state.restored(y.copy())[0], *args))
-            if found.shape not in ((), (1,)):
-                raise ShapeError(f"ode.solver: the event {origin(g)} returned shape {tuple(found.shape)}; it returns one number")
-            return found.reshape(())
-
-        return rebuilt_with(number, g)
-
-    def _traced(self, f: Callable, state: ArgumentLayout, count: int, fills: bool) -> Callable:
-        """Return a function to states as (t, y, args) -> (n,), to be traced."""
-        refuse = self._refuse_state
-
-        def states(t, y, args):
-            y = state.restored(y.copy())[0]
-            if fills:
-                filled = state.restored(np.zeros(state.count))[0]
-                if f(filled, t, y, *args) is not None:
-                    refuse(f, state, count, None)
-                found = filled
-            else:
-                found = f(t, y, *args)
-            found = [np.asarray(x) for x in state.leaves_of(found)]
-            if [x.shape for x in found] != state.shapes:
-                refuse(f, state, count, [x.shape for x in found])
-            return np.concatenate([x.reshape(-1) for x in found])
-
-        return rebuilt_with(states, f)
-
-    def _refuse_state(self, f: Callable, state: ArgumentLayout, count: int, shapes: Any) -> None:
-        if shapes is not None:
-            raise ShapeError(
-                f"ode.solver: {origin(f)} returned shape {', '.join(map(str, shapes))} for a state of shape "
-                f"{', '.join(map(str, state.shapes))}"
-            )
-        raise ArgumentError(
-            f"ode.solver: {origin(f)} takes {3 + count} arguments, so it is called as f(dy, t, y, ...) and fills "
-            "dy, yet it returned a value. If it is f(t, y, ...), the call lacks an argument: solve(y0, theta)"
-        )
-
     def _refuse(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
-        failed = np.flatnonzero(report[3, -1] > 0)
-        k, count = int(failed[0]), report.shape[-1]
-        at = report[3, :, k].argmax()
+        status, times = report[3], report[0]
         functions = "f, or an event function," if self.events else "f"
-        why = REASONS[report[3, at, k]].format(most=self.control.most_steps, events=self.most_events, functions=functions)
-        who = "" if single else f"sample {k} of {count} ({len(failed)} failed): "
-        raise ConvergenceError(
-            f"ode.solver: {who}{origin(self.f)} was solved until t = {report[0, at, k]:.6g}: {why}. "
-            "on_failure='nan' returns nan for what is missing"
-        )
+        reasons = {k: v.format(most=self.control.most_steps, events=self.most_events, functions=functions) for k, v in REASONS.items()}
+        raise failure(self.f, status, times, reasons, single)
 
 
 def solver(
@@ -250,12 +169,12 @@ def solver(
     array([-0.606531, -0.367879, -0.135335])
     """
     if method not in METHODS:
-        raise ArgumentError(f"ode.solver: method={method!r}; it is one of {[*METHODS]}")
+        raise ArgumentError(f"ode: method={method!r}; it is one of {[*METHODS]}")
     if on_failure not in ("raise", "nan"):
-        raise ArgumentError(f"ode.solver: on_failure={on_failure!r}; it is 'raise' or 'nan'")
+        raise ArgumentError(f"ode: on_failure={on_failure!r}; it is 'raise' or 'nan'")
     atol = np.asarray(atol, float)
     if not (rtol > 0 and (atol >= 0).all() and min(max_steps, max_events) >= 1 and (first_step is None or first_step > 0)):
-        raise ArgumentError("ode.solver: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at least 1")
+        raise ArgumentError("ode: rtol and first_step are above 0, atol is not below 0, max_steps and max_events are at least 1")
     control = StepControl(float(rtol), atol if atol.ndim else float(atol), float(first_step or 0.0), int(max_steps))
     found = tuple([Event.of(e) for e in (events if isinstance(events, (list, tuple)) else (events,))])
     return Solver(f, method, control, save_at, found, int(max_events), on_failure == "nan")
