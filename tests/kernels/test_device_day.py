@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 from _cuda_host import Loader
-from hosted_cupy import real_device
 from raw_device import launched_on_host  # noqa: F401 (the fixture `device`)
 
 from tapegrad.kernels.launch import cuda
+from tapegrad.testing.hosted import real_device
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "device_day"
 spec = importlib.util.spec_from_file_location("device_day_paths", FOLDER / "paths.py")

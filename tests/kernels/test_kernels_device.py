@@ -6,7 +6,6 @@ whose bits the device's are to be."""
 import math
 import threading
 
-import hosted_cupy
 import numpy as np
 import pytest
 from _cuda_host import BACKWARDS, SHUFFLED, array_library  # noqa: F401
@@ -17,6 +16,7 @@ from kernel_recursions import DIFFUSE, KNOWN, NILE, POINTS
 import tapegrad as tg
 from tapegrad.errors import ArgumentError, DeviceError, KernelError, ShapeError
 from tapegrad.kernels.launch import cuda
+from tapegrad.testing import hosted as hosted_cupy
 
 kernels = tg.kernels
 

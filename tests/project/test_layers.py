@@ -3,6 +3,7 @@
 import ast
 import functools
 import importlib
+import re
 import subprocess
 import sys
 import tomllib

@@ -24,9 +24,8 @@ def launched_on_host(xp, monkeypatch):
     """(library, the launches): on hosted CuPy a launch runs the host's code on the same memory."""
     launches = []
     if xp is not np and getattr(xp.cuda.runtime, "_hosted", False):
-        import hosted_cupy
-
         from tapegrad.kernels.raw_code import cuda as raw_cuda
+        from tapegrad.testing import hosted as hosted_cupy
 
         made = {}
 
