@@ -1,8 +1,8 @@
 """Adaptive steps from one saved time to the next, as the step of a kernel.
 
 The derivative is that of the accepted steps with their sizes held constant: sizes, errors and counts pass
-through `tapegrad.value`. A saved time is the end of a step. If both ends of an interval move, all its steps
-are stretched; this gives the derivatives by the times.
+through `tapegrad.value`. A saved time is the end of a step. If an end of an interval moves, so does the end of
+the step there; this gives the derivatives by the times.
 
 The step control is proportional and integral in the logarithm of the error."""
 
@@ -73,16 +73,15 @@ class Interval:
         self.by_start, self.by_end = start - self.a, end - b  # zero, with a derivative
 
     def step(self, c: Progress) -> tuple:
-        """Return the part of the interval in a step, whether that is all that is left, and time and signed size.
+        """Return the size of a step, whether that is all that is left, and its time and signed size.
 
-        The steps after the last change of the state are stretched if its time moves."""
+        The first step after the start, or after a change of the state, begins with it, and the last one ends
+        with the interval. The times between do not move."""
         base, shift = (c.events.base, c.events.shift) if self.search else (0.0, self.by_start)
-        span = self.length - base
         ends = c.at + STRETCH * c.size >= self.length
-        taken = np.where(ends, self.length - c.at, c.size)
-        share, part = np.where(span > 0.0, taken / span, 1.0), np.where(span > 0.0, (c.at - base) / span, 0.0)
-        h = self.way * taken + share * (self.by_end - shift)
-        return taken, ends, self.a + self.way * c.at + (1.0 - part) * shift + part * self.by_end, h
+        taken, moved = np.where(ends, self.length - c.at, c.size), np.where(c.at == base, shift, 0.0)
+        h = self.way * taken + np.where(ends, self.by_end, 0.0) - moved
+        return taken, ends, self.a + self.way * c.at + moved, h
 
     def advanced(self, c: Progress) -> Progress:
         """Try a step; return what is carried after it."""
