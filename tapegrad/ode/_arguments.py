@@ -9,7 +9,7 @@ from .. import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, DataError, ShapeError
 from .._core.primitive import layout_of
-from .._core.trees import is_node, leaves, tree_map
+from .._core.trees import is_node, leaves, tree_map, with_leaves
 from .._transforms.tape import value
 
 FLOAT64 = plain_np.dtype(float)
@@ -23,14 +23,25 @@ class ArgumentLayout:
     def __init__(self, args: tuple, single: bool):
         self.shapes: list = []  # of each leaf of one sample; None: a constant
         self.constants: list = []
-        self.tree = tree_map(lambda x: self._added(x, single), args)
-        self.key = f"{self.tree!r} {self.shapes}"
+        arrays: list = []
+        for x in leaves(args):
+            kind = getattr(getattr(x, "dtype", None), "kind", "")
+            real = kind != "" and kind in "fiuc" or isinstance(x, float)
+            shape = tuple(x.shape) if kind else ()
+            self.shapes.append((shape if single else shape[:-1]) if real else None)
+            self.constants.append(None if real else x)
+            if real:
+                arrays.append(real_array(x))
+        self.tree = with_leaves(args, iter(range(len(self.shapes))))
+        nested = any([is_node(x) for x in args])
+        self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
+        self.arrays: tuple | None = tuple(arrays)
 
-    def _added(self, x: Any, single: bool) -> int:
-        shape = tuple(layout_of(x).shape) if hasattr(x, "shape") else ()
-        self.shapes.append((shape if single else shape[:-1]) if is_real(x) else None)
-        self.constants.append(None if is_real(x) else x)
-        return len(self.shapes) - 1
+    def taken(self) -> tuple:
+        """Return the arrays, which are kept no longer."""
+        arrays, self.arrays = self.arrays, None
+        assert arrays is not None
+        return arrays
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
         """Return whether the constants are the same objects, or equal numbers or texts."""
@@ -62,10 +73,12 @@ class ArgumentLayout:
         return found
 
     def parts(self, rows: Any) -> Any:
-        """Return rows (numbers, ...) as a tree of arrays."""
+        """Return rows (numbers, ...) as a tree like the first argument."""
+        if self.tree == (0,) and len(self.shapes[0]) == 1:
+            return rows
         sizes = [math.prod(s) for s in self.shapes]
         ends, rest = plain_np.cumsum(sizes), tuple(layout_of(rows).shape[1:])
-        return tree_map(lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree)
+        return tree_map(lambda k: rows[ends[k] - sizes[k] : ends[k]].reshape(self.shapes[k] + rest), self.tree[0])
 
     def rows(self, tree: Any) -> Any:
         """Return a tree of arrays as rows (numbers, ...)."""
@@ -79,11 +92,6 @@ class ArgumentLayout:
         if found[: len(shape)] != shape or len(found) == len(shape):
             raise ShapeError(f"ode: an amount has shape {found} for a state of shape {shape}; the times follow")
         return np.reshape(x, (math.prod(shape), *found[len(shape) :]))
-
-
-def is_real(x: Any) -> bool:
-    """Return whether an argument is a number or array of the kernel: floats, and arrays of integers."""
-    return isinstance(x, float) or getattr(getattr(x, "dtype", None), "kind", "") in ("f", "i", "u", "c")
 
 
 def real_array(x: Any) -> Any:
@@ -115,11 +123,14 @@ def is_single(y0: Any) -> bool:
     return depth < 2
 
 
-def kernel_rows(y0: Any, args: tuple, single: bool) -> Any:
+def kernel_rows(state: ArgumentLayout, args: ArgumentLayout, single: bool) -> Any:
     """Return the state and the arguments as rows, (numbers,) or (numbers, B)."""
-    xp = xp_of(layout_of(leaves(y0)[0]))
-    arrays = [in_library(xp, real_array(a)) for a in [*leaves(y0), *leaves(args)] if is_real(a)]
-    return np.concatenate([np.reshape(x, (-1,)) for x in arrays]) if single else stacked_samples(arrays)
+    own = state.taken()
+    xp = xp_of(layout_of(own[0]))
+    arrays = [*own, *[in_library(xp, x) for x in args.taken()]]
+    if single:
+        return np.concatenate([x if len(x.shape) == 1 else np.reshape(x, (-1,)) for x in arrays])
+    return stacked_samples(arrays)
 
 
 def in_library(xp: Any, x: Any) -> Any:
@@ -138,8 +149,10 @@ def stacked_samples(arrays: list) -> Any:
                 f"ode: an array of shape {s} has {s[-1]} samples, and there are {batch}. With y0 (n, B) the "
                 "last axis of each array is that of the samples; give an array that all share as theta[..., None]"
             )
-    rows = [np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)]
-    return np.concatenate([np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
+    rows = [
+        x if len(s) == 2 == layout_of(x).ndim else np.reshape(x, (math.prod(s[:-1]), s[-1])) for x, s in zip(arrays, shapes, strict=True)
+    ]
+    return np.concatenate([x if layout_of(x).shape[1] == batch else np.broadcast_to(x, (layout_of(x).shape[0], batch)) for x in rows])
 
 
 class Intervals:

@@ -61,7 +61,7 @@ def event_records(rows: Any, state: ArgumentLayout, events: int, most: int) -> t
         there = xp_of(count).arange(most).reshape(-1, *[1] * len(rest)) < count
         y = np.where(there[:, None], y.reshape((most, state.count, *rest)), plain_np.nan)
         y = np.swapaxes(y, 0, 1)
-        found.append(EventRecord(np.where(there, times, plain_np.nan), state.parts(y)[0], count))
+        found.append(EventRecord(np.where(there, times, plain_np.nan), state.parts(y), count))
     return tuple(found)
 
 

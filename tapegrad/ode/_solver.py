@@ -46,7 +46,8 @@ class Solver:
         """Solve dy/dt = f(t, y, *args) from y0; see `solver`."""
         y0 = state_tree(y0)
         single = is_single(y0)
-        state, theta = ArgumentLayout((y0,), single), kernel_rows(y0, args, single)
+        state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
+        theta = kernel_rows(state, layout, single)
         n = state.count
         if np.shape(self.control.atol) not in ((), (n,)):
             raise ShapeError(f"ode: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
@@ -56,23 +57,22 @@ class Solver:
             doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
         data = in_library(xp_of(layout_of(theta)), intervals.data)
-        found = self._kernel(state, args, single).path(theta, data)
+        found = self._kernel(state, layout, len(args)).path(theta, data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
-        report = value(found[n : n + REPORTED])
+        report = value(found)[n : n + REPORTED]
         if not self.nan and (report[3] > 0).any():
             self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
-        status = (report[3, -1] < 0) * 1 - (report[3, -1] > 0)
-        events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events)
-        y = state.parts(found[:n])[0]
-        return Solution(y, intervals.times, events, status, status >= 0, report[1, -1], report[2, -1])
+        _, accepted, rejected, last = report[:, -1]
+        status = (last < 0) * 1 - (last > 0)
+        events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events) if self.events else ()
+        return Solution(state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected)
 
-    def _kernel(self, state: ArgumentLayout, args: tuple, single: bool) -> Any:
+    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
         """Return the kernel for states and arguments of these shapes."""
-        layout = ArgumentLayout(args, single)
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            count, n = len(args), state.count
+            n = state.count
             slope = traced_states(self.f, state, count, fills_first(self.f, count))
             events = [
                 (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)

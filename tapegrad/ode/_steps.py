@@ -4,7 +4,8 @@ The derivative is that of the accepted steps with their sizes held constant: siz
 through `tapegrad.value`. A saved time is the end of a step. If an end of an interval moves, so does the end of
 the step there; this gives the derivatives by the times.
 
-The step control is proportional and integral in the logarithm of the error."""
+The step control is proportional and integral in the logarithm of the error: the size changes by the powers
+-1/8 of the error and 1/16 of the one before, or by -1/4 after a rejection. These are square roots."""
 
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -16,10 +17,9 @@ from ..kernels import while_loop
 from ._events import LOOKAHEAD, EventSearch, EventState, Step, TracedEvent, empty_slots
 
 SAFETY, LEAST, MOST = 0.9, 0.2, 10.0  # factors of the size of a step
-PROPORTIONAL, INTEGRAL = 0.14, 0.08  # exponents of this error and of the one before
 STRETCH = 1.01  # a step this much longer still ends at the saved time
-LEAST_LAST_ERROR = float(np.log(1e-4))
-SMALLEST_ERROR, NO_ERROR = 1e-10, 1e30  # relative to the tolerance; that of a step that is not finite
+LEAST_ROOT = 1e-4**0.125
+SMALLEST_ERROR, NO_ERROR = 1e-20, 1e60  # squares, relative to the tolerance; that of a step that is not finite
 STEPS_DONE, STEP_LIMIT, TOO_SMALL, NOT_FINITE, TOO_MANY_EVENTS = 0.0, 1.0, 2.0, 3.0, 4.0  # the status of a trajectory
 ENDED, BEYOND_END = -1.0, -2.0  # the status after a terminal event: in its interval, and in later ones
 EPSILON = float(np.finfo(float).eps)
@@ -34,9 +34,9 @@ class StepControl(NamedTuple):
     most_steps: int
 
     def error(self, error: Any, y: Any, new: Any) -> Any:
-        """Return the root mean square of the error relative to the tolerance."""
+        """Return the mean square of the error relative to the tolerance."""
         scaled = error / (self.atol + self.rtol * np.maximum(np.abs(y), np.abs(new)))
-        found = np.sqrt((scaled * scaled).sum() / len(y))
+        found = (scaled * scaled).sum() * (1.0 / len(y))
         return np.where(found < NO_ERROR, np.maximum(found, SMALLEST_ERROR), NO_ERROR)  # nan is no error below it
 
     def first_size(self, y: Any, slope: Any, length: Any) -> Any:
@@ -56,7 +56,7 @@ class Progress(NamedTuple):
     y: Any
     slope: Any
     size: Any  # of the next step
-    last_error: Any  # its logarithm
+    last_root: Any  # of the error before, its 8th root
     accepted: Any
     rejected: Any
     status: Any
@@ -87,24 +87,25 @@ class Interval:
         """Try a step; return what is carried after it."""
         taken, ends, t, h = self.step(c)
         new, error, new_slope = self.take(self.f, t, c.y, c.slope, h)
-        found = np.log(value(self.control.error(error, c.y, new)))
+        square = value(self.control.error(error, c.y, new))
         if self.search:
             values = self.search.values(t + h, new)
-            found = np.where(np.isfinite(values.sum()), found, np.log(NO_ERROR))
-        good = found <= 0.0
-        change = np.exp(np.where(good, INTEGRAL * c.last_error - PROPORTIONAL * found, -0.2 * found))
+            square = np.where(np.isfinite(values.sum()), square, NO_ERROR)
+        good = square <= 1.0
+        root = np.sqrt(np.sqrt(np.sqrt(np.sqrt(square))))
+        change = np.where(good, np.sqrt(c.last_root), 1.0 / root) / root
         next_size = taken * np.clip(SAFETY * change, LEAST, np.where(good, MOST, 1.0))
         next_size = np.where(good & ends, np.maximum(c.size, next_size), next_size)
         accepted, rejected = c.accepted + np.where(good, 1.0, 0.0), c.rejected + np.where(good, 0.0, 1.0)
         small = ~good & (next_size <= 16.0 * EPSILON * np.abs(self.a + self.way * c.at))
-        why = np.where(small, np.where(found < np.log(NO_ERROR), TOO_SMALL, NOT_FINITE), STEPS_DONE)
+        why = np.where(small, np.where(square < NO_ERROR, TOO_SMALL, NOT_FINITE), STEPS_DONE)
         over = (accepted + rejected >= self.control.most_steps) & ~(good & ends)
         after = Progress(
             np.where(good, np.where(ends, self.length, c.at + taken), c.at),
             np.where(good, new, c.y),
             np.where(good, new_slope, c.slope),
             next_size,
-            np.where(good, np.maximum(found, LEAST_LAST_ERROR), c.last_error),
+            np.where(good, np.maximum(root, LEAST_ROOT), c.last_root),
             accepted,
             rejected,
             np.where(over, STEP_LIMIT, why),
@@ -129,9 +130,9 @@ class Interval:
     def solved(self, carry: tuple) -> tuple:
         """Return the time reached, whether the end was, and the carry there.
 
-        The carry is the state, the size of the next step, the logarithm of the last error, the numbers of
+        The carry is the state, the size of the next step, the 8th root of the last error, the numbers of
         accepted and rejected steps, the status, and signs and slots of events."""
-        y, size, last_error, accepted, rejected, status, *found = carry
+        y, size, last_root, accepted, rejected, status, *found = carry
         t = self.a + self.by_start
         slope = self.f(t, y)
         size = value(np.where(size > 0.0, size, self.control.first_size(y, slope, self.length)))
@@ -145,12 +146,12 @@ class Interval:
         def going(c: Progress) -> Any:
             return ((c.at < self.length) | (c.accepted + c.rejected == begun)) & (c.status == STEPS_DONE)
 
-        start = Progress(0.0 * self.length, y, slope, size, last_error, accepted, rejected, status, events)
+        start = Progress(0.0 * self.length, y, slope, size, last_root, accepted, rejected, status, events)
         c = while_loop(going, self.advanced, start, self.control.most_steps)
         done = c.at >= self.length
         status = np.where((c.status == ENDED) & ~done, BEYOND_END, c.status)
         found = [c.events.sign, c.events.slots] if self.search else []
-        return self.a + self.way * c.at, (c.y, c.size, c.last_error, c.accepted, c.rejected, status, *found)
+        return self.a + self.way * c.at, (c.y, c.size, c.last_root, c.accepted, c.rejected, status, *found)
 
 
 def trajectory(f: Callable, take: Callable, control: StepControl, n: int, arguments: Callable, events: list, most_events: int) -> tuple:
@@ -160,7 +161,7 @@ def trajectory(f: Callable, take: Callable, control: StepControl, n: int, argume
     state, the time reached, the numbers of accepted and rejected steps, the status, and the slots of events."""
 
     def init(theta: Any) -> tuple:
-        return theta[:n], 0.0, 0.0, 0.0, 0.0, STEPS_DONE, *empty_slots(len(events), most_events, n)
+        return theta[:n], 0.0, 1.0, 0.0, 0.0, STEPS_DONE, *empty_slots(len(events), most_events, n)
 
     def step(carry: tuple, theta: Any, interval: Any) -> tuple:
         given = arguments(theta[n:])

@@ -126,7 +126,8 @@ class StochasticSolver:
         """Solve dy = drift(t, y, *args) dt + diffusion(t, y, *args) dW from y0; see `stochastic_solver`."""
         y0 = state_tree(y0)
         single = is_single(y0)
-        state, theta = ArgumentLayout((y0,), single), kernel_rows(y0, args, single)
+        state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
+        theta = kernel_rows(state, layout, single)
         grid = StepGrid(self.save_at if save_at is None else save_at, t0, self.size)
         if samples is not None:
             theta = self._spread(theta, samples)
@@ -140,12 +141,12 @@ class StochasticSolver:
         steps = grid.steps if single else plain_np.broadcast_to(grid.steps[:, :, None], (2, *shape[1:]))
         roots = plain_np.sqrt(steps[1])
         data = np.concatenate([in_library(xp, steps), in_library(xp, roots) * in_library(xp, noise)])
-        found = self._kernel(state, args, single).path(theta, data)
+        found = self._kernel(state, layout, len(args)).path(theta, data)
         report = value(found[n])
         if not self.nan and (report > 0).any():
             self._refuse(np.array(report.tolist()), grid, single)
         start = np.reshape(theta[:n], (n, 1, *shape[2:]))
-        y = state.parts(np.concatenate([start, found[:n]], 1)[:, grid.ends])[0]
+        y = state.parts(np.concatenate([start, found[:n]], 1)[:, grid.ends])
         failed = (report > 0).any(0)
         return Solution(y, grid.times, (), -1 * failed, ~failed, grid.count + 0 * failed, 0 * failed)
 
@@ -156,12 +157,10 @@ class StochasticSolver:
             raise ShapeError(f"ode: samples={samples} needs y0 (n, 1) or (n, {samples}), and arguments that fit")
         return np.broadcast_to(theta, (shape[0], samples))
 
-    def _kernel(self, state: ArgumentLayout, args: tuple, single: bool) -> Any:
+    def _kernel(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> Any:
         """Return the kernel for states and arguments of these shapes."""
-        layout = ArgumentLayout(args, single)
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            count = len(args)
             drift, diffusion = [traced_states(f, state, count, fills_first(f, count)) for f in (self.drift, self.diffusion)]
             if self.noises is not None:
                 diffusion = traced_matrix(self.diffusion, state, self.noises)
