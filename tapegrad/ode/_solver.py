@@ -8,10 +8,12 @@ import numpy as np
 from .._core.arrays import xp_of
 from .._core.errors import ArgumentError, ShapeError
 from .._core.primitive import layout_of
+from .._core.scope import OPEN
 from .._core.trees import is_node
 from .._transforms.tape import value
 from ..kernels import recursion
 from ..kernels.trace.surroundings import origin, rebuilt_with
+from ..kernels.trace.symbolic import Sym
 from ._arguments import ArgumentLayout, Intervals, in_library, is_single, kernel_rows, state_tree
 from ._events import Event
 from ._functions import fills_first, traced_number, traced_states
@@ -47,7 +49,6 @@ class Solver:
         y0 = state_tree(y0)
         single = is_single(y0)
         state, layout = ArgumentLayout((y0,), single), ArgumentLayout(args, single)
-        theta = kernel_rows(state, layout, single)
         n = state.count
         if np.shape(self.control.atol) not in ((), (n,)):
             raise ShapeError(f"ode: atol has shape {np.shape(self.control.atol)} for a state of shape ({n},)")
@@ -56,15 +57,22 @@ class Solver:
         else:
             doses = doses and (doses[0], state.rows((doses[1],)) if is_node(y0) else doses[1])
             intervals = Intervals(self.save_at if save_at is None else save_at, t0, doses, n)
-        data = in_library(xp_of(layout_of(theta)), intervals.data)
-        found = self._kernel(state, layout, len(args)).path(theta, data)
+        inside = [x for x in (*state.arrays, *layout.arrays) if isinstance(x, Sym)]
+        if inside and not single:
+            raise ShapeError(f"ode: in a kernel function y0 is that of one trajectory; it has shape {tuple(state.arrays[0].shape)}")
+        if inside:
+            found = self._inlined(state, layout, len(args), intervals)
+        else:
+            theta = kernel_rows(state, layout, single)
+            data = in_library(xp_of(layout_of(theta)), intervals.data)
+            found = self._kernel(state, layout, len(args)).path(theta, data)
         if intervals.saved is not None:
             found = found[:, intervals.saved]
         report = value(found)[n : n + REPORTED]
-        if not self.nan and (report[3] > 0).any():
+        if not (self.nan or inside) and (report[3] > 0).any():
             self._refuse(np.array(report.tolist()).reshape(REPORTED, len(intervals.times), -1), single)
         _, accepted, rejected, last = report[:, -1]
-        status = (last < 0) * 1 - (last > 0)
+        status = 1.0 * (last < 0) - 1.0 * (last > 0)
         events = event_records(found[n + REPORTED :, -1], state, len(self.events), self.most_events) if self.events else ()
         return Solution(state.parts(found[:n]), intervals.times, events, status, status >= 0, accepted, rejected)
 
@@ -72,17 +80,32 @@ class Solver:
         """Return the kernel for states and arguments of these shapes."""
         found = self.kernels.get((state.key, layout.key))
         if found is None or not found[1].has_constants_of(layout):
-            n = state.count
-            slope = traced_states(self.f, state, count, fills_first(self.f, count))
-            events = [
-                (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)
-                for e in self.events
-            ]
-            init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
-            rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
-            made = recursion(init, step, missing="step", invalid="nan")
+            made = recursion(*self._trajectory(state, layout, count), missing="step", invalid="nan")
             found = self.kernels[state.key, layout.key] = made, layout
         return found[0]
+
+    def _inlined(self, state: ArgumentLayout, layout: ArgumentLayout, count: int, intervals: Intervals) -> Any:
+        """Return the result of the kernel as a part of the kernel that is being traced."""
+        init, step = self._trajectory(state, layout, count)
+        theta = np.concatenate([np.reshape(x, (-1,)) for x in (*state.taken(), *layout.taken())])
+        OPEN.tracer.rebuild.captured_state.root(step)
+        carry, rows, step = init(theta), [], OPEN.tracer.rebuild(step)
+        for interval in intervals.data.T:
+            carry, row = step(carry, theta, interval)
+            rows.append(row)
+        return np.stack(rows, 1)
+
+    def _trajectory(self, state: ArgumentLayout, layout: ArgumentLayout, count: int) -> tuple:
+        """Return `init` and `step` of the recursion, to be traced."""
+        n = state.count
+        slope = traced_states(self.f, state, count, fills_first(self.f, count))
+        events = [
+            (traced_number(e.function, state), e.change and traced_states(e.change, state, count, False), int(e.terminal), e.direction)
+            for e in self.events
+        ]
+        init, step = trajectory(slope, METHODS[self.method], self.control, n, layout.restored, events, self.most_events)
+        rebuilt_with(step, self.f).__name__ = getattr(self.f, "__name__", "ode")
+        return init, step
 
     def _refuse(self, report: Any, single: bool) -> None:
         """Raise for the first trajectory that failed; its status and time stay until the end."""
@@ -142,7 +165,8 @@ def solver(
         are shared. args may be trees, and so may y0; f then gets and returns such a tree. `t0` is the time of
         y0, by default the first of `save_at`. `doses` is a pair of times (K,) and amounts (n, K) or
         (n, K, B), which are added to the state at these times. A state saved at the time of a dose is that
-        before it.
+        before it. In a kernel function `solve` is a part of the kernel: times and doses are constants there,
+        and what fails is nan.
 
     Raises
     ------
