@@ -54,6 +54,9 @@ NAMES = {
 CLOSE = {"value": 1e-12, "gradient": 1e-9, "hvp": 1e-7}  # relative to the largest derivative
 
 
+ROUNDING = 10  # how much more than the last digits of x the operations may change
+
+
 def with_names(text: str, **names) -> str:
     return re.sub(r"\b[ABIJ]\b", lambda m: str(names[m[0]]), text)
 
@@ -82,6 +85,13 @@ def text_of(seed: int) -> str:
 
 def different(a, b, tolerance) -> bool:
     return not np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def is_rounding(f, name, x, v, a, b) -> bool:
+    """Is the difference as small as what the last digits of x decide?"""
+    eager = {"value": f, "gradient": tg.grad(f), "hvp": lambda x: tg.hvp(f, x, v)}[name]
+    moved = [eager(x * (1 + k * 2.0**-52)) for k in (-1, 1)]
+    return np.max(np.abs(a - b)) <= ROUNDING * max([np.max(np.abs(m - b)) for m in moved])
 
 
 def fault_of(seed: int) -> str:
