@@ -90,7 +90,7 @@ def different(a, b, tolerance) -> bool:
 def is_rounding(f, name, x, v, a, b) -> bool:
     """Is the difference as small as what the last digits of x decide?"""
     eager = {"value": f, "gradient": tg.grad(f), "hvp": lambda x: tg.hvp(f, x, v)}[name]
-    moved = [eager(x + k * 2.0**-52) for k in (-1, 1)]
+    moved = [eager(x + k * 2.0**-52) for k in (-3, -2, 2, 3)]
     return np.max(np.abs(a - b)) <= ROUNDING * max([np.max(np.abs(m - b)) for m in moved])
 
 
