@@ -35,12 +35,11 @@ class ArgumentLayout:
         self.tree = with_leaves(args, iter(range(len(self.shapes))))
         nested = any([is_node(x) for x in args])
         self.key = (repr(self.tree) if nested else len(args), tuple(self.shapes))
-        self.arrays: tuple | None = tuple(arrays)
+        self.arrays: Any = tuple(arrays)
 
     def taken(self) -> tuple:
         """Return the arrays, which are kept no longer."""
         arrays, self.arrays = self.arrays, None
-        assert arrays is not None
         return arrays
 
     def has_constants_of(self, other: "ArgumentLayout") -> bool:
