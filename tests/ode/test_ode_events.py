@@ -91,7 +91,7 @@ def prey(t, y, k):
     return np.stack([k[0] * (y[0] - y[0] * y[1]), -k[1] * (y[1] - y[0] * y[1])])
 
 
-@pytest.mark.parametrize("direction", [pytest.param(0, marks=pytest.mark.long), 1, -1])
+@pytest.mark.parametrize("direction", [pytest.param(0, marks=pytest.mark.long), 1, pytest.param(-1, marks=pytest.mark.long)])
 @pytest.mark.parametrize("method", ["tsit5", pytest.param("rodas5p", marks=pytest.mark.long)])
 def test_zeros_are_those_of_scipy(direction, method):
     def g(t, y, k):
@@ -162,6 +162,7 @@ def test_a_state_is_reset_away_from_the_zero():
     np.testing.assert_allclose(tg.jacobian(times)(1.8), numbers * (1 / 1.8 - 1 / 0.8), rtol=1e-8)
 
 
+@pytest.mark.long
 def test_events_backwards_in_time():
     solve = ode.solver(lambda t, y: [1.0], save_at=[2.0, -2.0], events=[lambda t, y: y[0] - 1.5, lambda t, y: t + 1.0])
     found = solve(np.array([2.0]))
