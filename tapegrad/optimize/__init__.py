@@ -7,3 +7,6 @@ from ._minimize import minimize as minimize
 from ._residuals import curve_fit as curve_fit
 from ._residuals import least_squares as least_squares
 from ._residuals import root as root
+from ._residuals_many import ManyFits as ManyFits
+from ._residuals_many import curve_fit_many as curve_fit_many
+from ._residuals_many import least_squares_many as least_squares_many

@@ -59,14 +59,19 @@ class FlatStart:
         return self.restore(self.place(u))
 
 
-def host_result(x: Any) -> Any:
-    """Return a result as a plain array on the host; raise if a transform tracks it."""
+def plain_result(x: Any) -> Any:
+    """Return a plain array; raise if a transform tracks it."""
     if is_tracked(x):
         raise ArgumentError(
             "tapegrad.optimize within a transform: what is searched depends on a value that the transform follows, and its derivative "
             "would be lost: call scipy.optimize there, which is differentiated, or tapegrad.implicit.minimum"
         )
-    return to_host(values_of(x))
+    return values_of(x)
+
+
+def host_result(x: Any) -> Any:
+    """Return a result as a plain array on the host; raise if a transform tracks it."""
+    return to_host(plain_result(x))
 
 
 def started(call: str, x0: Any) -> Any:
