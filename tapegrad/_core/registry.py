@@ -77,7 +77,7 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
-    "tapegrad.sparse._cholesky": ("sparse",),
+    "tapegrad.sparse._cholesky": ("sparse", "optimize._gauss_newton"),
     "tapegrad.sparse._laplace": ("sparse",),
     **{f"tapegrad.stats.{name}": ("stats",) for name in ("_continuous", "_elementary", "_discrete", "_integrated")},  # on request
     **{f"tapegrad._scipy.{name}": ("scipy",) for name in SCIPYS},

@@ -18,7 +18,28 @@ from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.tracing import Tracer
 from ._flat import plain_result
 
+# A loss rho(z) of z = (r / f_scale)^2 replaces the square of a residual r.
+LOSSES: dict[str, Callable] = {
+    "linear": lambda z: z,
+    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
+    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
+    "cauchy": np.log1p,
+    "arctan": np.arctan,
+}
 MOST_UNROLLED = 2000  # residuals of a function whose residuals are not those of one datum each
+
+
+def checked_loss(call: str, loss: Any, f_scale: float, gtol: float, maxiter: float) -> Callable:
+    """Return what replaces half the square of a residual; raise for options that mean nothing."""
+    if not callable(loss) and loss not in LOSSES:
+        raise ArgumentError(f"{call}: loss={loss!r}; it is a function or one of {', '.join(LOSSES)}")
+    for name, value in (("f_scale", f_scale), ("maxiter", maxiter)):
+        if not value > 0:
+            raise ArgumentError(f"{call}: {name}={value!r}; it is a number above 0")
+    if not gtol >= 0:
+        raise ArgumentError(f"{call}: gtol={gtol!r}; it is a number, 0 or above")
+    rho = loss if callable(loss) else LOSSES[loss]
+    return rebuilt_with(lambda r: 0.5 * f_scale**2 * rho((r / f_scale) ** 2), rho)
 
 
 def flat_residuals(y: Any) -> Any:

@@ -13,6 +13,7 @@ from .._core.scope import entry
 from .._core.trees import is_node
 from .._transforms.transforms import jacobian
 from ._flat import FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
+from ._gauss_newton import METHOD, by_gauss_newton
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
 
@@ -44,7 +45,9 @@ def least_squares(
         True makes the Jacobian a sparse matrix whose pattern is found as by `tapegrad.sparse`. A matrix is
         taken as the pattern.
     **options : object
-        Options of SciPy: method, loss, f_scale, x_scale, ftol and others.
+        Options of SciPy: method, loss, f_scale, x_scale, ftol and others. ``method='gauss-newton'`` is for
+        many unknowns with a sparse Jacobian: it factorises its normal equations. It takes loss, f_scale, gtol
+        and max_nfev, and no bounds.
 
     Returns
     -------
@@ -80,8 +83,13 @@ def least_squares(
     options["callback"] = callback_of(flat, options.get("callback"))
     if options["callback"] is None:
         del options["callback"]
-    jac = f.jacobian if sparse is False else f.sparse_jacobian(None if sparse is True else sparse)
-    result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
+    large = options.get("method") == METHOD
+    jac = f.jacobian if sparse is False and not large else f.sparse_jacobian(None if isinstance(sparse, bool) else sparse)
+    if large:
+        given = {name: value for name, value in options.items() if name != "method"}
+        result = by_gauss_newton(f, jac, flat.start, limits, given)
+    else:
+        result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
     result.flat, result.x = result.x, flat(result.x)
     return result
 

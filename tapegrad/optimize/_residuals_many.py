@@ -17,16 +17,8 @@ from ._flat import FlatStart, flat_bounds, plain_result
 from ._many import Endings, check_problems, float_arrays, start_columns
 from ._marquardt import fitted, inverse_kernel
 from ._parts import in_parts
-from ._residual_kernels import CompiledResiduals, VectorizedResiduals
+from ._residual_kernels import CompiledResiduals, VectorizedResiduals, checked_loss
 
-# A loss rho(z) of z = (r / f_scale)^2 replaces the square of a residual r.
-LOSSES: dict[str, Callable] = {
-    "linear": lambda z: z,
-    "soft_l1": lambda z: 2 * (np.sqrt(1 + z) - 1),
-    "huber": lambda z: np.where(z <= 1, z, 2 * np.sqrt(np.where(z <= 1, 1.0, z)) - 1),
-    "cauchy": np.log1p,
-    "arctan": np.arctan,
-}
 PART_NUMBERS, LEAST_PART = 2**18, 512  # numbers of the data of a part that stay in the processor's cache
 
 
@@ -270,16 +262,8 @@ class Fits:
 
     def __init__(self, call: str, rows: Any, restore: Callable, X0: Any, options: dict):
         self.rows, self.restore, self.xp = rows, restore, xp_of(rows)
-        loss, scale, self.gtol, self.maxiter = [options[k] for k in ("loss", "f_scale", "gtol", "maxiter")]
-        if not callable(loss) and loss not in LOSSES:
-            raise ArgumentError(f"{call}: loss={loss!r}; it is a function or one of {', '.join(LOSSES)}")
-        for name in ("f_scale", "maxiter"):
-            if not options[name] > 0:
-                raise ArgumentError(f"{call}: {name}={options[name]!r}; it is a number above 0")
-        if not self.gtol >= 0:
-            raise ArgumentError(f"{call}: gtol={self.gtol!r}; it is a number, 0 or above")
-        rho = loss if callable(loss) else LOSSES[loss]
-        self.phi = rebuilt_with(lambda r: 0.5 * scale**2 * rho((r / scale) ** 2), rho)
+        self.gtol, self.maxiter = options["gtol"], options["maxiter"]
+        self.phi = checked_loss(call, **{k: v for k, v in options.items() if k != "bounds"})
         self.bounds = None if options["bounds"] is None else self.limits(call, X0, options["bounds"])
 
     def limits(self, call: str, X0: Any, given: Any) -> tuple:
