@@ -41,7 +41,7 @@ PUBLIC = (
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
     "graph": "tapegrad._debug.graph", "laplace": "tapegrad.sparse", "profile": "tapegrad._debug.profile",
-    "show_versions": "tapegrad._debug.versions",
+    "propagate": "tapegrad.optimize._propagation", "show_versions": "tapegrad._debug.versions",
 }  # fmt: skip
 # (tapegrad.<name> of a module on first use)
 ELSEWHERE = {  # names of other libraries -> ours

@@ -12,7 +12,16 @@ from .._core.errors import ArgumentError, ConvergenceError, ShapeError
 from .._core.scope import entry
 from .._core.trees import is_node
 from .._transforms.transforms import jacobian
-from ._flat import FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
+from ._estimates import (
+    CurveFit,
+    Estimates,
+    argument_names,
+    curve_residuals,
+    estimates_of_residuals,
+    parameter_names,
+    with_estimates,
+)
+from ._flat import ArraysOfPandas, FlatStart, Values, callback_of, flat_bounds, flatten_result, host_result, refuse_derivatives
 from ._gauss_newton import METHOD, by_gauss_newton
 
 ROOT_BY_JACOBIAN = {"hybr", "lm"}
@@ -52,7 +61,8 @@ def least_squares(
     Returns
     -------
     scipy.optimize.OptimizeResult
-        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,).
+        SciPy's result with `x` a tree like x0, and `flat` the vector of shape (n,). Its method `estimates`
+        gives standard errors, intervals and predictions.
 
     Raises
     ------
@@ -91,7 +101,12 @@ def least_squares(
     else:
         result = scipy.optimize.least_squares(f, flat.start, jac, limits, **options)
     result.flat, result.x = result.x, flat(result.x)
-    return result
+    names, box = parameter_names(flat.tree), limits_of(limits)
+    return with_estimates(result, lambda: estimates_of_residuals(f, result.flat, box, names, options))
+
+
+def limits_of(bounds: Any) -> scipy.optimize.Bounds:
+    return bounds if isinstance(bounds, scipy.optimize.Bounds) else scipy.optimize.Bounds(*bounds)
 
 
 @entry
@@ -197,7 +212,8 @@ def curve_fit(
     popt : array of shape (n,) or tree
         The estimates, like `p0`.
     pcov : array of shape (n, n)
-        Their covariance, of the flat vector. With `full_output` more follows, as in SciPy.
+        Their covariance, of the flat vector. With `full_output` more follows, as in SciPy. The tuple's method
+        `estimates` gives standard errors, intervals and predictions; printing it shows their table.
 
     Raises
     ------
@@ -225,14 +241,17 @@ def curve_fit(
     def model(p: Any, f: Callable, x: Any) -> Any:
         return flatten_result(f(x, *p) if flat is None else f(x, flat.restore(p)))
 
-    by_parameters = jacobian(model)
+    by_parameters, columns = jacobian(model), ArraysOfPandas()
+
+    def at(x: Any, p: tuple) -> Any:
+        return f(x, *p) if flat is None else f(x, flat(np.array(p)))
 
     def fitted(x: Any, *p: float) -> np.ndarray:
-        return host_result(f(x, *p) if flat is None else f(x, flat(np.array(p))))
+        return host_result(flatten_result(at(x, p)))
 
     def jac(x: Any, *p: float) -> np.ndarray:
         with np.errstate(all="ignore"):
-            return host_result(by_parameters(np.array(p, float), f, x)).astype(np.float64)
+            return host_result(by_parameters(np.array(p, float), f, columns(x, lambda x: at(x, p)))).astype(np.float64)
 
     start, limits = p0, bounds
     if flat is not None:
@@ -245,4 +264,14 @@ def curve_fit(
         if type(error) is not RuntimeError:
             raise
         raise ConvergenceError(f"curve_fit: {error}; start elsewhere") from error
-    return found if flat is None else (flat(found[0]), *found[1:])
+    u = np.asarray(found[0], float)
+
+    def estimates() -> Estimates:
+        at = FlatStart("curve_fit", u) if flat is None else flat
+        names = argument_names(f, u.size) if flat is None else parameter_names(flat.tree)
+        values = curve_residuals(f, (xdata, ydata, sigma), at, flat is not None, nan_policy)
+        return estimates_of_residuals(values, u, limits_of(limits), names, options, absolute_sigma and sigma is not None)
+
+    fit = CurveFit(found if flat is None else (flat(found[0]), *found[1:]))
+    fit.estimates_of = estimates
+    return fit
