@@ -73,8 +73,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.ops.on_demand": ("ops.protocols",),  # operations that are declared on first use
     "tapegrad.stats": ("__init__", "scipy"),
     # with the first sparse matrix: it imports Numba
-    "tapegrad.sparse": ("__init__",),
-    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt"),
+    "tapegrad.sparse": ("__init__", "optimize._constrained"),
+    "tapegrad.sparse._renewed": ("optimize._flat", "optimize._minimize", "optimize._ipopt", "optimize._constrained"),
     # within a transform: it imports what stands for SciPy
     "tapegrad.sparse._tracked": ("sparse._plan",),
     "tapegrad.sparse._cholesky": ("sparse", "optimize._gauss_newton"),
@@ -147,6 +147,7 @@ FILLED = {
         "_scipy.optimize.callback_search",
         "_scipy.integrate.boundary",
         "_scipy.integrate.ivp_adjoint",
+        "optimize._constrained",
     ),
     **dict.fromkeys(
         ("_core.variable.Variable", "_core.variable.ArrayVariable", "_core.variable.NumberVariable"), ("ops.variable_methods",)

@@ -1,5 +1,6 @@
 """Optimisation with exact derivatives: SciPy's optimisers for one problem, a batched one for many."""
 
+from ._constrained import constrained_minimum as constrained_minimum
 from ._estimates import CurveFit as CurveFit
 from ._estimates import Estimates as Estimates
 from ._estimates import FitResult as FitResult
