@@ -28,8 +28,8 @@ from ._constraints import bounds_of_dict
 from ._flat import FlatStart, flat_bounds, flatten_result
 from ._minimize import bounds_object, minimize
 
-# The interior point goes to the end, and does not move the bounds.
-TIGHT = {"tol": 1e-11, "compl_inf_tol": 1e-13, "mu_min": 1e-15, "bound_relax_factor": 0.0, "honor_original_bounds": "yes"}
+# The interior point goes to the end.
+TIGHT = {"tol": 1e-11, "compl_inf_tol": 1e-13, "mu_min": 1e-15}
 CALL = "constrained_minimum"
 LARGEST_RESIDUAL = 1e-6  # of the gradient of the Lagrangian, and of equalities
 CLEAR = 1e3  # least ratio of multiplier and gap, or of gap and multiplier, of an inequality
