@@ -69,6 +69,8 @@ def test_many_fits_at_once():
     data = exact[0] * np.exp(-exact[1] * TIMES[:, None]) * np.exp(0.01 * rng.standard_normal((3, 30)))
     found = tg.optimize.minimize_many(squares, np.ones((2, 30)), data)
     assert found.converged.all()
+    residuals = lambda q, d: decay(q[:1], q[1], t0=0.0).y[0] - d
+    np.testing.assert_allclose(tg.optimize.least_squares_many(residuals, np.ones((2, 30)), data).x, found.x, rtol=1e-6)
     for b in range(0, 30, 10):
         one = scipy.optimize.curve_fit(lambda t, a, k: a * np.exp(-k * t), TIMES, data[:, b], p0=[1.0, 1.0], xtol=1e-12)[0]
         np.testing.assert_allclose(found.x[:, b], one, rtol=1e-6)
