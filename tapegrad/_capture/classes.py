@@ -20,12 +20,12 @@ from typing import Any
 
 from .._core.scope import OPEN
 from .._dispatch import stand_ins
+from .deferred import DEFERRED, KEPT_CLASSES, POOL, QUIET, SOURCE, SPECIAL, MemberSource, ShadowMeta, loaded, put_member
 from .kinds import (
     EMPTY,
     REAL,
     SLOTS,
     Holder,
-    base_of,
     bases_of,
     clear_attributes,
     drop_state,
@@ -33,49 +33,13 @@ from .kinds import (
     is_user_class,
     module_of,
     mro_of,
-    original,
     put_state,
     slots_of,
+    space_of,
     state_of,
 )
 from .objects import parts_of
 from .type_queries import METAS
-
-POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
-KEPT_CLASSES = 16  # of them
-SPECIAL = frozenset((
-    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
-    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
-)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
-QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
-
-
-class ShadowMeta(type):
-    """The metaclass of shadows, and of what the function derives from them: a class's place among others is
-    that in a plain call."""
-
-    def seen(c) -> list:
-        """The order of resolution without the classes that stand behind their own shadows."""
-        order = mro_of(c)
-        behind = {k.__dict__.get(REAL) for k in order}
-        return [k for k in order if k not in behind and QUIET not in k.__dict__]
-
-    def stands(c, kinds: tuple) -> tuple:
-        found = {original(k): k for k in ShadowMeta.seen(c)}
-        return tuple([found.get(original(k), k) for k in kinds])
-
-    def mro(c):
-        # Python asks for it while a class is made
-        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)
-
-    __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
-    __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
-    __bases__ = property(
-        lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
-    )
-
 
 METAS[ShadowMeta] = type
 
@@ -108,7 +72,8 @@ class Members(Holder):
 
     @staticmethod
     def bound(new: type, before: dict) -> dict:
-        return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
+        space = space_of(new)
+        return {n: v for n, v in space.items() if v is not before.get(n) and n not in SPECIAL and type(v) not in DEFERRED}
 
     @staticmethod
     def named(change: tuple) -> list:
@@ -117,7 +82,7 @@ class Members(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
-        own = [(c.__dict__.get(name, EMPTY), v) for name, v in before.items()]
+        own = [(space_of(c).get(name, EMPTY), v) for name, v in before.items() if type(v) not in DEFERRED]
         past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
         return past or bool(Members.bound(new, before))
 
@@ -195,7 +160,7 @@ class ClassCapture:
             return stand_ins.function_stand_in(c) or c
         if issubclass(c, BaseException) or c in self.classes:
             return c
-        real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
+        real = space_of(c).get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it
@@ -211,28 +176,29 @@ class ClassCapture:
         self.seen[id(c)] = new
         self.hold.append(c)
         self.classes[new] = c
-        before = {}
-        for name, value in list(c.__dict__.items()):
-            if name in SPECIAL:
-                continue
-            before[name] = shadow = self(value)
-            put_member(new, name, shadow)
+        source = space_of(new)[SOURCE]
+        before = source.begin(self)
         self.changes.append((Members, c, new, bases, before))
-        for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
+        members = space_of(c).get("_member_map_")
+        if members is not None or issubclass(c, type):
+            loaded(new)
+        for name, value in (members or {}).items():  # an enumeration
             put_member(new, name, self(value))
-            before[name] = new.__dict__[name]
+            before[name] = space_of(new)[name]
         return new
 
     def pooled(self, c: type, meta: type, bases: tuple) -> Any:
-        free = c.__dict__.get(POOL, ())
+        free = space_of(c).get(POOL, ())
         for k in range(len(free) - 1, -1, -1):
             try:
                 entry = free.pop(k)
             except IndexError:  # another thread took it
                 continue
             if entry[1] == bases and type(entry[0]) is meta:
-                return entry[0]
-            free.insert(k, entry)
+                if space_of(entry[0])[SOURCE].holds():
+                    return entry[0]
+            else:
+                free.insert(k, entry)
         return None
 
     def property(self, m: Any) -> Any:
@@ -304,36 +270,17 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     if issubclass(meta, abc.ABCMeta):
         abc._abc_init(new)
         type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)
+    MemberSource(c, new)
     return new
-
-
-def put_member(c: type, name: str, value: Any) -> None:
-    """Bind an attribute of a shadow class, or delete it (`EMPTY`), past a property of its metaclass."""
-    meta = type(c)
-    hidden = any([hasattr(type(m.__dict__[name]), "__set__") for m in mro_of(meta) if name in m.__dict__])
-    if hidden:
-        CLASS_OF.__set__(c, ShadowMeta)
-    try:
-        if value is EMPTY:
-            type.__delattr__(c, name)
-        else:
-            type.__setattr__(c, name, value)
-    finally:
-        if hidden:
-            CLASS_OF.__set__(c, meta)
-
-
-CLASS_OF: Any = object.__dict__["__class__"]
 
 
 def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
-    for name in [n for n in new.__dict__ if n not in SPECIAL]:
-        put_member(new, name, EMPTY)
-    if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    space_of(new)[SOURCE].end()
+    if not reusable or any(REAL not in space_of(s) for s in type.__subclasses__(new)):
         return
-    free = c.__dict__[POOL]
+    free = space_of(c)[POOL]
     free.append((new, bases))
     del free[:-KEPT_CLASSES]
 
@@ -341,9 +288,9 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
     layers = [kind]
-    while (real := layers[-1].__dict__.get(REAL)) is not None:
+    while (real := space_of(layers[-1]).get(REAL)) is not None:
         layers.append(real)
-    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
+    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in space_of(s)]
     for shadow in OPEN.shadows:
         if any(c in shadow.classes for c in layers):
             found = [shadow(s) for s in found]

@@ -57,11 +57,12 @@ def is_user_class(c: Any) -> bool:
 mro_of = type.__dict__["__mro__"].__get__
 bases_of = type.__dict__["__bases__"].__get__
 base_of = type.__dict__["__base__"].__get__
+space_of = type.__dict__["__dict__"].__get__
 
 
 def original(c: type) -> type:
     """The class that the user wrote, under all shadows."""
-    while (real := c.__dict__.get(REAL)) is not None:
+    while (real := space_of(c).get(REAL)) is not None:
         c = real
     return c
 
@@ -146,16 +147,16 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
 
 def slots_of(kind: type) -> Any:
     """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
-    known = kind.__dict__.get(SLOTS)
+    known = space_of(kind).get(SLOTS)
     if known is not None:
         return known
     found: dict = {}
     for c in mro_of(kind):
-        slots = c.__dict__.get("__slots__", ())
+        slots = space_of(c).get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
             if s.startswith("__") and not s.endswith("__"):
                 s = f"_{c.__name__.lstrip('_')}{s}"
-            descriptor = c.__dict__.get(s)
+            descriptor = space_of(c).get(s)
             if type(descriptor) is types.MemberDescriptorType:
                 found.setdefault(s, descriptor)
     return found

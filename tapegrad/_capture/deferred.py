@@ -1,0 +1,176 @@
+"""Members of shadow classes, and attributes of their instances, that are made when they are first read.
+
+A class may lead to thousands of objects of which a call reads a few.  So its shadow begins with a descriptor for
+each member.  The descriptor makes the shadow of the member at the first read, and puts it in its own place.  A
+shadow class at rest (classes.py) keeps its descriptors, so that the next call begins where this one began.
+
+The member is read from the class at that moment.  Nothing of the class is remembered but the names of its
+members, their types, and what can never change."""
+
+import types
+from typing import Any
+
+from .._core.arrays import IMMUTABLE
+from .kinds import EMPTY, REAL, SLOTS, base_of, bases_of, mro_of, original, space_of
+
+SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
+POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
+KEPT_CLASSES = 16  # of them
+SPECIAL = frozenset((
+    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
+    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
+    "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
+    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE,
+)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
+QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
+
+
+class ShadowMeta(type):
+    """The metaclass of shadows, and of what the function derives from them: a class's place among others is
+    that in a plain call."""
+
+    def seen(c) -> list:
+        """The order of resolution without the classes that stand behind their own shadows."""
+        order = mro_of(c)
+        behind = {space_of(k).get(REAL) for k in order}
+        return [k for k in order if k not in behind and QUIET not in space_of(k)]
+
+    def stands(c, kinds: tuple) -> tuple:
+        found = {original(k): k for k in ShadowMeta.seen(c)}
+        return tuple([found.get(original(k), k) for k in kinds])
+
+    def mro(c):
+        # Python asks for it while a class is made
+        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)
+
+    __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
+    __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
+    __bases__ = property(
+        lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
+    )
+    __dict__: Any = property(lambda c: loaded(c))  # type: ignore[assignment]
+
+
+def put_member(c: type, name: str, value: Any) -> None:
+    """Bind an attribute of a shadow class, or delete it (`EMPTY`), past a property of its metaclass."""
+    meta = type(c)
+    hidden = any([hasattr(type(space_of(m)[name]), "__set__") for m in mro_of(meta) if name in space_of(m)])
+    if hidden:
+        CLASS_OF.__set__(c, ShadowMeta)
+    try:
+        if value is EMPTY:
+            type.__delattr__(c, name)
+        else:
+            type.__setattr__(c, name, value)
+    finally:
+        if hidden:
+            CLASS_OF.__set__(c, meta)
+
+
+CLASS_OF: Any = object.__dict__["__class__"]
+
+
+THEMSELVES = frozenset((type(None), types.MemberDescriptorType, types.GetSetDescriptorType))
+
+
+class DeferredMember:
+    """Stands for a member of a class, in the namespace of its shadow."""
+
+    __slots__ = ("name", "source")
+
+    def __init__(self, name: str, source: "MemberSource"):
+        self.name, self.source = name, source
+
+    def member(self) -> Any:
+        """The shadow of the member, from now on in the place of this."""
+        source, name = self.source, self.name
+        value = space_of(source.real).get(name, EMPTY)
+        if value is EMPTY:
+            raise AttributeError(f"type object {source.real.__name__!r} has no attribute {name!r}")
+        shadow = source.shadow
+        if shadow is None or shadow.seen is None:  # the call has ended; the class leaked out of it
+            return value
+        new = shadow(value)
+        if source.before.get(name) is self:
+            source.before[name] = new
+            if space_of(source.new).get(name) is self:
+                put_member(source.new, name, new)
+        return new
+
+    def __get__(self, x: Any, kind: Any = None) -> Any:
+        value = self.member()
+        get = getattr(type(value), "__get__", None)
+        return value if get is None else get(value, x, kind)
+
+
+class DeferredData(DeferredMember):
+    """Stands for a property, or another descriptor that is asked before the attributes of an object."""
+
+    __slots__ = ()
+
+    def __set__(self, x: Any, value: Any) -> None:
+        member = self.member()
+        type(member).__set__(member, x, value)
+
+    def __delete__(self, x: Any) -> None:
+        member = self.member()
+        type(member).__delete__(member, x)
+
+
+DEFERRED = frozenset((DeferredMember, DeferredData))
+
+
+class MemberSource:
+    """Where the members of a shadow class come from."""
+
+    __slots__ = ("real", "new", "names", "types", "first", "before", "shadow")
+
+    def __init__(self, real: type, new: type):
+        """`first`: what stands in the shadow class at rest, by name."""
+        self.real, self.new, self.before, self.shadow = real, new, {}, None
+        type.__setattr__(new, SOURCE, self)
+        space = space_of(real)
+        self.names, self.types = list(space), [*map(type, space.values())]
+        self.first = {name: self.place(name, v) for name, v in space.items() if name not in SPECIAL}
+        for name, v in self.first.items():
+            put_member(new, name, v)
+
+    def place(self, name: str, value: Any) -> Any:
+        """(C code reads names such as `__hash__` past descriptors.)"""
+        kind: Any = type(value)
+        if kind in THEMSELVES or (kind in IMMUTABLE and name.startswith("__")):
+            return value
+        return (DeferredData if hasattr(kind, "__set__") or hasattr(kind, "__delete__") else DeferredMember)(name, self)
+
+    def holds(self) -> bool:
+        """Has the class the same members as before, by name and type?"""
+        space = space_of(self.real)
+        return (
+            list(space) == self.names
+            and [*map(type, space.values())] == self.types
+            and all([type(v) in DEFERRED or space[name] is v for name, v in self.first.items()])
+        )
+
+    def begin(self, shadow: Any) -> dict:
+        """A call begins; gives what each member was made with, now and later."""
+        self.before, self.shadow = dict(self.first), shadow
+        return self.before
+
+    def end(self) -> None:
+        """The shadow class is as it was at first."""
+        first = self.first
+        for name, v in [*space_of(self.new).items()]:
+            if name not in SPECIAL and first.get(name, EMPTY) is not v:
+                put_member(self.new, name, first.get(name, EMPTY))
+        for name in first.keys() - space_of(self.new).keys():
+            put_member(self.new, name, first[name])
+        self.before, self.shadow = {}, None
+
+
+def loaded(c: type) -> Any:
+    """The namespace of a class, with all its members."""
+    space = space_of(c)
+    for v in [*space.values()]:
+        if type(v) in DEFERRED:
+            v.member()
+    return space
