@@ -20,7 +20,24 @@ from typing import Any
 
 from .._core.scope import OPEN
 from .._dispatch import stand_ins
-from .deferred import DEFERRED, KEPT_CLASSES, POOL, QUIET, SOURCE, SPECIAL, MemberSource, ShadowMeta, loaded, put_member
+from .deferred import (
+    DEFERRED,
+    KEPT_CLASSES,
+    POOL,
+    SOURCE,
+    SPECIAL,
+    UNREAD,
+    MemberSource,
+    ShadowMeta,
+    Unread,
+    is_unread,
+    loaded,
+    put_member,
+    raw_dict,
+    read,
+    unread_class,
+    without_hooks,
+)
 from .kinds import (
     EMPTY,
     REAL,
@@ -32,7 +49,6 @@ from .kinds import (
     is_unchanged,
     is_user_class,
     module_of,
-    mro_of,
     put_state,
     slots_of,
     space_of,
@@ -73,6 +89,8 @@ class Members(Holder):
     @staticmethod
     def bound(new: type, before: dict) -> dict:
         space = space_of(new)
+        if space[SOURCE].is_untouched():
+            return {}
         return {n: v for n, v in space.items() if v is not before.get(n) and n not in SPECIAL and type(v) not in DEFERRED}
 
     @staticmethod
@@ -82,6 +100,8 @@ class Members(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
+        if space_of(new)[SOURCE].is_untouched():
+            return False
         own = [(space_of(c).get(name, EMPTY), v) for name, v in before.items() if type(v) not in DEFERRED]
         past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
         return past or bool(Members.bound(new, before))
@@ -107,11 +127,13 @@ class InstanceState(Holder):
 
     @staticmethod
     def named(change: tuple) -> list:
-        return list(InstanceState.bound(state_of(change[2]), change[3]).items())
+        return [] if is_unread(change[2]) else list(InstanceState.bound(state_of(change[2]), change[3]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
+        if is_unread(new):
+            return False
         own = state_of(x, type(new))
         return bool(InstanceState.bound(state_of(new), before)) or not is_unchanged(
             shadow, own.values(), [before.get(name, EMPTY) for name in own]
@@ -121,6 +143,8 @@ class InstanceState(Holder):
     def undo(back: Any, change: tuple) -> None:
         """A shadow that leaked becomes one of the user's class."""
         _, x, new, before = change
+        if is_unread(new):
+            return
         kind = type(new)
         now = state_of(new)
         if now or before:
@@ -144,7 +168,7 @@ def users_own(v: Any, kind: type) -> bool:
     """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do
     not allow it."""
     try:
-        object.__setattr__(v, "__class__", kind)
+        object.__setattr__(read(v), "__class__", kind)
     except TypeError:
         return False
     return True
@@ -219,15 +243,25 @@ class ClassCapture:
         kind = type(x)
         if kind in self.classes:
             return x
+        if is_unread(x):  # it leaked out of another call
+            kind = type(read(x))
         c = self(kind) if is_user_class(kind) else kind
         if c is kind and is_user_class(kind):
             return self.leave(x)
+        bare: Any = next(b for b in BARE if issubclass(c, b))
+        later = unread_class(c) if bare is object and c is not kind else None
         try:
-            new = next(b for b in BARE if issubclass(c, b)).__new__(c)
+            new = bare.__new__(later or c)
         except TypeError:
             return self.leave(x)
         self.seen[id(x)] = new
         self.hold.append(x)
+        if later is not None:
+            self.classes[later] = kind
+            before: dict = {}
+            raw_dict(new)[UNREAD] = Unread(x, self, before)
+            self.changes.append((InstanceState, x, new, before))
+            return new
         self.attributes_of(x, new, **CACHES.get(kind, {}))
         return new
 
@@ -251,22 +285,14 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     slots = slots_of(c)
     space = {"__slots__": (), "__module__": module_of(c), "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
-    quiet = None
-    if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless
-        # laid out like c
-        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)
-        quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
-        bases = (quiet, *bases)
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
         bases = (*bases, ShadowMeta)
-    new = type.__new__(meta, c.__name__, bases, space)
+    new = without_hooks(c, meta, bases, space)
     if "__slots__" in c.__dict__:
         # for whoever reads it: the places are made
         type.__setattr__(new, "__slots__", c.__dict__["__slots__"])
     else:
         type.__delattr__(new, "__slots__")
-    if quiet is not None:
-        del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):
         abc._abc_init(new)
         type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)

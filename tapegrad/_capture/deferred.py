@@ -7,12 +7,17 @@ shadow class at rest (classes.py) keeps its descriptors, so that the next call b
 The member is read from the class at that moment.  Nothing of the class is remembered but the names of its
 members, their types, and what can never change."""
 
+import enum
+import operator
 import types
 from typing import Any
 
 from .._core.arrays import IMMUTABLE
-from .kinds import EMPTY, REAL, SLOTS, base_of, bases_of, mro_of, original, space_of
+from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, put_state, slots_of, space_of, state_of
 
+UNREAD = "_abc_tapegrad_unread"  # in a shadow class: the class of its instances that were not read yet
+RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of what an instance holds
+QUIET = "_abc_tapegrad_quiet"  # in a shadow class: what keeps `__init_subclass__` out of sight (there: None)
 SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
 KEPT_CLASSES = 16  # of them
@@ -20,9 +25,8 @@ SPECIAL = frozenset((
     "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
     "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
     "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE,
+    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL, SOURCE, UNREAD, QUIET,
 )) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
-QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
 
 
 class ShadowMeta(type):
@@ -33,7 +37,7 @@ class ShadowMeta(type):
         """The order of resolution without the classes that stand behind their own shadows."""
         order = mro_of(c)
         behind = {space_of(k).get(REAL) for k in order}
-        return [k for k in order if k not in behind and QUIET not in space_of(k)]
+        return [k for k in order if k not in behind and space_of(k).get(QUIET, k) is not None and READ not in space_of(k)]
 
     def stands(c, kinds: tuple) -> tuple:
         found = {original(k): k for k in ShadowMeta.seen(c)}
@@ -41,7 +45,11 @@ class ShadowMeta(type):
 
     def mro(c):
         # Python asks for it while a class is made
-        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)
+        if mro_of(c) is not None:
+            return ShadowMeta.seen(c)
+        order = type.mro(c)
+        quiet = space_of(c).get(QUIET)
+        return order if quiet is None else [c, quiet, *order[1:]]
 
     __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
     __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
@@ -123,7 +131,7 @@ DEFERRED = frozenset((DeferredMember, DeferredData))
 class MemberSource:
     """Where the members of a shadow class come from."""
 
-    __slots__ = ("real", "new", "names", "types", "first", "before", "shadow")
+    __slots__ = ("real", "new", "names", "types", "first", "kept", "before", "shadow", "rest")
 
     def __init__(self, real: type, new: type):
         """`first`: what stands in the shadow class at rest, by name."""
@@ -132,8 +140,10 @@ class MemberSource:
         space = space_of(real)
         self.names, self.types = list(space), [*map(type, space.values())]
         self.first = {name: self.place(name, v) for name, v in space.items() if name not in SPECIAL}
+        self.kept = [(name, v) for name, v in self.first.items() if type(v) not in DEFERRED]
         for name, v in self.first.items():
             put_member(new, name, v)
+        self.rest: list = []
 
     def place(self, name: str, value: Any) -> Any:
         """(C code reads names such as `__hash__` past descriptors.)"""
@@ -145,26 +155,31 @@ class MemberSource:
     def holds(self) -> bool:
         """Has the class the same members as before, by name and type?"""
         space = space_of(self.real)
-        return (
-            list(space) == self.names
-            and [*map(type, space.values())] == self.types
-            and all([type(v) in DEFERRED or space[name] is v for name, v in self.first.items()])
-        )
+        return list(space) == self.names and [*map(type, space.values())] == self.types and all([space[name] is v for name, v in self.kept])
 
     def begin(self, shadow: Any) -> dict:
         """A call begins; gives what each member was made with, now and later."""
         self.before, self.shadow = dict(self.first), shadow
+        self.rest = [*space_of(self.new).values()]
         return self.before
+
+    def is_untouched(self) -> bool:
+        """Was no member read, or bound?"""
+        now, rest = space_of(self.new).values(), self.rest
+        return len(now) == len(rest) and all(map(operator.is_, now, rest))
 
     def end(self) -> None:
         """The shadow class is as it was at first."""
         first = self.first
+        if self.is_untouched():
+            self.before, self.shadow, self.rest = {}, None, []
+            return
         for name, v in [*space_of(self.new).items()]:
             if name not in SPECIAL and first.get(name, EMPTY) is not v:
                 put_member(self.new, name, first.get(name, EMPTY))
         for name in first.keys() - space_of(self.new).keys():
             put_member(self.new, name, first[name])
-        self.before, self.shadow = {}, None
+        self.before, self.shadow, self.rest = {}, None, []
 
 
 def loaded(c: type) -> Any:
@@ -174,3 +189,99 @@ def loaded(c: type) -> Any:
         if type(v) in DEFERRED:
             v.member()
     return space
+
+
+# --- instances ---
+
+
+class Unread:
+    """What the shadow of an instance holds until code touches it: the instance, the `Shadow` of the call, and the
+    attributes that the shadow is made with, once they are known."""
+
+    __slots__ = ("before", "real", "shadow")
+
+    def __init__(self, real: Any, shadow: Any, before: dict):
+        self.real, self.shadow, self.before = real, shadow, before
+
+
+def raw_dict(x: Any) -> dict:
+    return space_of(type(x))[RAW].__get__(x)
+
+
+def is_unread(x: Any) -> bool:
+    return READ in space_of(type(x))
+
+
+def read(x: Any) -> Any:
+    """x, which gets the class and the attributes that it stands for."""
+    kind: Any = space_of(type(x)).get(READ)
+    if kind is None:
+        return x
+    space = raw_dict(x)
+    unread = space.get(UNREAD)
+    if unread is None:  # made by code that asked for the class in vain
+        CLASS_OF.__set__(x, kind)
+        return x
+    real, shadow, state = unread.real, unread.shadow, state_of(unread.real, kind)
+    if shadow.seen is None:  # the call has ended; this instance leaked out of it
+        kind = type(real)
+    else:
+        unread.before.update({name: shadow(v) for name, v in state.items()})
+        state = unread.before
+    if space.pop(UNREAD, None) is not None:
+        CLASS_OF.__set__(x, kind)
+        put_state(x, {name: v for name, v in state.items() if name not in space}, kind)
+    return x
+
+
+METHODS: dict = {
+    "__getattribute__": lambda x, name: getattr(read(x), name),
+    "__setattr__": lambda x, name, value: setattr(read(x), name, value),
+    "__delattr__": lambda x, name: delattr(read(x), name),
+    "__dict__": property(lambda x: read(x).__dict__),
+    "__slots__": (),
+}
+
+
+def unread_class(c: type) -> Any:
+    """The class of instances of a shadow class that were not read yet: every way to an attribute reads them.  None:
+    they are made at once."""
+    found = space_of(c).get(UNREAD, EMPTY)
+    if found is EMPTY:
+        found = new_unread_class(c)
+        type.__setattr__(c, UNREAD, found)
+    return found
+
+
+def new_unread_class(c: type) -> Any:
+    spaces = [space_of(k) for k in mro_of(c)]
+    raw = next((space["__dict__"] for space in spaces if "__dict__" in space), None)
+    if type(raw) is not types.GetSetDescriptorType or issubclass(c, enum.Enum) or any(["__del__" in space for space in spaces]):
+        return None
+    space = {
+        **METHODS,
+        "__module__": c.__module__,
+        "__qualname__": c.__qualname__,
+        REAL: original(c),
+        SLOTS: slots_of(c),
+        READ: c,
+        RAW: raw,
+    }
+    try:
+        new = without_hooks(c, type(c), (c,), space)
+        CLASS_OF.__set__(object.__new__(new), c)  # (a few layouts do not allow it)
+    except TypeError:
+        return None
+    return new
+
+
+def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
+    """A new class derived from `bases`.  No `__init_subclass__` is called."""
+    quiet: Any = None
+    if any(["__init_subclass__" in space_of(b) for b in mro_of(c)[:-1]]):  # found first, and harmless
+        quiet = type("quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None})
+        space = {**space, QUIET: quiet}
+    new = type.__new__(meta, c.__name__, bases, space)
+    if quiet is not None:
+        del quiet.__init_subclass__
+    return new

@@ -30,6 +30,7 @@ HELD = frozenset((
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
+READ = "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
@@ -148,8 +149,8 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
 def slots_of(kind: type) -> Any:
     """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
     known = space_of(kind).get(SLOTS)
-    if known is not None:
-        return known
+    if known is not None or not kind.__flags__ & HEAP:
+        return known or NOTHING
     found: dict = {}
     for c in mro_of(kind):
         slots = space_of(c).get("__slots__", ())

@@ -55,7 +55,7 @@ LEAVES = IMMUTABLE | {
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(
-    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core")
+    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core", "_capture.deferred")
 )  # their objects know f
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
