@@ -26,14 +26,13 @@ from .deferred import (
     POOL,
     SOURCE,
     SPECIAL,
-    UNREAD,
     MemberSource,
     ShadowMeta,
     Unread,
     is_unread,
     loaded,
     put_member,
-    raw_dict,
+    put_unread,
     read,
     unread_class,
     without_hooks,
@@ -259,7 +258,7 @@ class ClassCapture:
         if later is not None:
             self.classes[later] = kind
             before: dict = {}
-            raw_dict(new)[UNREAD] = Unread(x, self, before)
+            put_unread(new, Unread(x, self, before))
             self.changes.append((InstanceState, x, new, before))
             return new
         self.attributes_of(x, new, **CACHES.get(kind, {}))

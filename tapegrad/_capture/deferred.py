@@ -16,7 +16,7 @@ from .._core.arrays import IMMUTABLE
 from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, put_state, slots_of, space_of, state_of
 
 UNREAD = "_abc_tapegrad_unread"  # in a shadow class: the class of its instances that were not read yet
-RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of what an instance holds
+RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of the dict of an instance, or of a slot
 QUIET = "_abc_tapegrad_quiet"  # in a shadow class: what keeps `__init_subclass__` out of sight (there: None)
 SOURCE = "_abc_tapegrad_source"  # in a shadow class: its `MemberSource`
 POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
@@ -204,8 +204,27 @@ class Unread:
         self.real, self.shadow, self.before = real, shadow, before
 
 
-def raw_dict(x: Any) -> dict:
-    return space_of(type(x))[RAW].__get__(x)
+def put_unread(x: Any, unread: Unread) -> None:
+    place = space_of(type(x))[RAW]
+    if type(place) is types.MemberDescriptorType:
+        place.__set__(x, unread)
+    else:
+        place.__get__(x)[UNREAD] = unread
+
+
+def take_unread(x: Any) -> Any:
+    """The `Unread` of x, which x holds no more; None if it holds none."""
+    place = space_of(type(x))[RAW]
+    if type(place) is not types.MemberDescriptorType:
+        return place.__get__(x).pop(UNREAD, None)
+    try:
+        found = place.__get__(x)
+    except AttributeError:
+        return None
+    if type(found) is not Unread:
+        return None
+    place.__delete__(x)
+    return found
 
 
 def is_unread(x: Any) -> bool:
@@ -217,20 +236,23 @@ def read(x: Any) -> Any:
     kind: Any = space_of(type(x)).get(READ)
     if kind is None:
         return x
-    space = raw_dict(x)
-    unread = space.get(UNREAD)
+    unread = take_unread(x)
     if unread is None:  # made by code that asked for the class in vain
         CLASS_OF.__set__(x, kind)
         return x
-    real, shadow, state = unread.real, unread.shadow, state_of(unread.real, kind)
-    if shadow.seen is None:  # the call has ended; this instance leaked out of it
-        kind = type(real)
-    else:
-        unread.before.update({name: shadow(v) for name, v in state.items()})
-        state = unread.before
-    if space.pop(UNREAD, None) is not None:
-        CLASS_OF.__set__(x, kind)
-        put_state(x, {name: v for name, v in state.items() if name not in space}, kind)
+    try:
+        shadow, state = unread.shadow, state_of(unread.real, kind)
+        if shadow.seen is None:  # the call has ended; this instance leaked out of it
+            kind = type(unread.real)
+        else:
+            unread.before.update({name: shadow(v) for name, v in state.items()})
+            state = unread.before
+    except BaseException:
+        put_unread(x, unread)
+        raise
+    CLASS_OF.__set__(x, kind)
+    present = state_of(x, kind)
+    put_state(x, {name: v for name, v in state.items() if name not in present}, kind)
     return x
 
 
@@ -255,8 +277,8 @@ def unread_class(c: type) -> Any:
 
 def new_unread_class(c: type) -> Any:
     spaces = [space_of(k) for k in mro_of(c)]
-    raw = next((space["__dict__"] for space in spaces if "__dict__" in space), None)
-    if type(raw) is not types.GetSetDescriptorType or issubclass(c, enum.Enum) or any(["__del__" in space for space in spaces]):
+    raw = next((space["__dict__"] for space in spaces if "__dict__" in space), next(iter(slots_of(c).values()), None))
+    if type(raw) not in THEMSELVES or raw is None or issubclass(c, enum.Enum) or any(["__del__" in space for space in spaces]):
         return None
     space = {
         **METHODS,
