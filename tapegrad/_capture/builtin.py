@@ -277,6 +277,12 @@ def deletes(code: types.CodeType) -> tuple:
     return tuple(found)
 
 
+@of_code
+def is_usual(code: types.CodeType) -> bool:
+    """Does the code neither delete globals, nor ask for attributes past the class of an object?"""
+    return not deletes(code) and "__getattribute__" not in names_in(code)
+
+
 # --- the stand-ins ---
 
 

@@ -248,7 +248,7 @@ class ClassCapture:
         if c is kind and is_user_class(kind):
             return self.leave(x)
         bare: Any = next(b for b in BARE if issubclass(c, b))
-        later = unread_class(c) if bare is object and c is not kind else None
+        later = unread_class(c) if bare is object and c is not kind and not self.reads_all else None
         try:
             new = bare.__new__(later or c)
         except TypeError:
@@ -263,6 +263,14 @@ class ClassCapture:
             return new
         self.attributes_of(x, new, **CACHES.get(kind, {}))
         return new
+
+    def read_all(self) -> None:
+        """Code may ask for attributes by `object.__getattribute__`, past the class of an instance."""
+        for shadow in (*OPEN.shadows, self):
+            shadow.reads_all = True
+            for kind, _, new, *_ in [*shadow.changes]:
+                if kind is InstanceState:
+                    read(new)
 
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
         before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other

@@ -56,7 +56,7 @@ class ShadowMeta(type):
     __bases__ = property(
         lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
     )
-    __dict__: Any = property(lambda c: loaded(c))  # type: ignore[assignment]
+    __dict__ = property(lambda c: loaded(c))  # type: ignore[assignment,misc]
 
 
 def put_member(c: type, name: str, value: Any) -> None:
@@ -135,7 +135,8 @@ class MemberSource:
 
     def __init__(self, real: type, new: type):
         """`first`: what stands in the shadow class at rest, by name."""
-        self.real, self.new, self.before, self.shadow = real, new, {}, None
+        self.real, self.new, self.shadow = real, new, None
+        self.before: dict = {}
         type.__setattr__(new, SOURCE, self)
         space = space_of(real)
         self.names, self.types = list(space), [*map(type, space.values())]
@@ -303,7 +304,7 @@ def without_hooks(c: type, meta: type, bases: tuple, space: dict) -> type:
     if any(["__init_subclass__" in space_of(b) for b in mro_of(c)[:-1]]):  # found first, and harmless
         quiet = type("quiet", (), {"__slots__": (), QUIET: None, "__init_subclass__": lambda kind, **options: None})
         space = {**space, QUIET: quiet}
-    new = type.__new__(meta, c.__name__, bases, space)
+    new: Any = type.__new__(meta, c.__name__, bases, space)
     if quiet is not None:
         del quiet.__init_subclass__
     return new

@@ -84,6 +84,8 @@ class Capture:
     reached: tuple = ()  # routes.py
     wrote: tuple = ()
     borrowed = False  # are these the arguments?
+    reads_all = False  # are attributes of instances made at once? (deferred.py)
+    read_all: Any
     on: bool
     within_hiding: int  # how many traces that hide values are around it
     __call__: Any  # what becomes of an object
