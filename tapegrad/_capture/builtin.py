@@ -7,6 +7,7 @@ import builtins
 import dis
 import functools
 import importlib
+import inspect
 import operator
 import sys
 import types
@@ -17,6 +18,7 @@ from typing import Any
 from .._core.scope import OPEN
 from .._dispatch.numbers import NUMBER_TYPES
 from .classes import metaclass
+from .deferred import DEFERRED
 from .kinds import EMPTY, Holder, original
 from .type_queries import hasattr_, memoryview_, type_
 
@@ -297,6 +299,11 @@ def import_module(name, package=None):
     return shadowed(importlib.import_module(name, package), sys._getframe(1).f_globals)
 
 
+def getattr_static(x, name, *default):
+    found = inspect.getattr_static(x, name, *default)
+    return found.member() if type(found) in DEFERRED else found
+
+
 def build_class(body, name, /, *bases, **options):
     if type(body.__globals__) is ModuleGlobals:
         body.__globals__.touch(body.__code__)
@@ -387,5 +394,9 @@ BUILTINS = BuiltinStandIns(
     float=NUMBER_TYPES[float],
     complex=NUMBER_TYPES[complex],
 )
-LIBRARY = {importlib: PatchedModule(importlib, import_module=import_module), sys: PatchedModule(sys, modules=ModuleTable())}
-FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`
+LIBRARY = {
+    importlib: PatchedModule(importlib, import_module=import_module),
+    inspect: PatchedModule(inspect, getattr_static=getattr_static),
+    sys: PatchedModule(sys, modules=ModuleTable()),
+}
+FUNCTIONS = {importlib.import_module: import_module, inspect.getattr_static: getattr_static}  # bound by `from ... import`

@@ -13,7 +13,7 @@ import types
 from typing import Any
 
 from .._core.arrays import IMMUTABLE
-from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, put_state, slots_of, space_of, state_of
+from .kinds import EMPTY, READ, REAL, SLOTS, base_of, bases_of, mro_of, original, slots_of, space_of, state_of
 
 UNREAD = "_abc_tapegrad_unread"  # in a shadow class: the class of its instances that were not read yet
 RAW = "_abc_tapegrad_raw"  # in that class: the descriptor of the dict of an instance, or of a slot
@@ -213,19 +213,16 @@ def put_unread(x: Any, unread: Unread) -> None:
         place.__get__(x)[UNREAD] = unread
 
 
-def take_unread(x: Any) -> Any:
-    """The `Unread` of x, which x holds no more; None if it holds none."""
+def unread_of(x: Any) -> Any:
+    """The `Unread` that x holds, if it does."""
     place = space_of(type(x))[RAW]
     if type(place) is not types.MemberDescriptorType:
-        return place.__get__(x).pop(UNREAD, None)
+        return place.__get__(x).get(UNREAD)
     try:
         found = place.__get__(x)
     except AttributeError:
         return None
-    if type(found) is not Unread:
-        return None
-    place.__delete__(x)
-    return found
+    return found if type(found) is Unread else None
 
 
 def is_unread(x: Any) -> bool:
@@ -233,28 +230,50 @@ def is_unread(x: Any) -> bool:
 
 
 def read(x: Any) -> Any:
-    """x, which gets the class and the attributes that it stands for."""
-    kind: Any = space_of(type(x)).get(READ)
+    """x, which gets the class and the attributes that it stands for.  (Attributes first: another thread, or what
+    they lead to, may ask for them meanwhile.)"""
+    before = type(x)
+    kind: Any = space_of(before).get(READ)
     if kind is None:
         return x
-    unread = take_unread(x)
-    if unread is None:  # made by code that asked for the class in vain
-        CLASS_OF.__set__(x, kind)
-        return x
-    try:
+    unread = unread_of(x)
+    if unread is not None:
         shadow, state = unread.shadow, state_of(unread.real, kind)
         if shadow.seen is None:  # the call has ended; this instance leaked out of it
             kind = type(unread.real)
         else:
             unread.before.update({name: shadow(v) for name, v in state.items()})
             state = unread.before
-    except BaseException:
-        put_unread(x, unread)
-        raise
-    CLASS_OF.__set__(x, kind)
-    present = state_of(x, kind)
-    put_state(x, {name: v for name, v in state.items() if name not in present}, kind)
+        if type(x) is before:
+            fill_unread(x, state)
+    if type(x) is before:
+        CLASS_OF.__set__(x, kind)
     return x
+
+
+def fill_unread(x: Any, state: dict) -> None:
+    """The attributes of x, but those that it has already; it holds no `Unread` afterwards."""
+    place, slots = space_of(type(x))[RAW], slots_of(type(x))
+    last = place if type(place) is types.MemberDescriptorType else None
+    for name, slot in slots.items():
+        if slot is not last and name in state and not is_set(slot, x):
+            slot.__set__(x, state[name])
+    if last is None:
+        space = place.__get__(x)
+        space.update({name: v for name, v in state.items() if name not in slots and name not in space})
+        space.pop(UNREAD, None)
+    elif last.__name__ in state:
+        last.__set__(x, state[last.__name__])
+    elif is_set(last, x):
+        last.__delete__(x)
+
+
+def is_set(slot: Any, x: Any) -> bool:
+    try:
+        slot.__get__(x)
+    except AttributeError:
+        return False
+    return True
 
 
 METHODS: dict = {
@@ -278,7 +297,8 @@ def unread_class(c: type) -> Any:
 
 def new_unread_class(c: type) -> Any:
     spaces = [space_of(k) for k in mro_of(c)]
-    raw = next((space["__dict__"] for space in spaces if "__dict__" in space), next(iter(slots_of(c).values()), None))
+    first = next((slot for name, slot in slots_of(c).items() if slot.__name__ == name), None)
+    raw = next((space["__dict__"] for space in spaces if "__dict__" in space), first)
     if type(raw) not in THEMSELVES or raw is None or issubclass(c, enum.Enum) or any(["__del__" in space for space in spaces]):
         return None
     space = {

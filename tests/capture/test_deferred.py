@@ -5,7 +5,9 @@ import abc
 import copy
 import inspect
 import pickle
+import threading
 from dataclasses import dataclass, fields, replace
+from inspect import getattr_static
 
 import numpy as np
 import pytest
@@ -263,3 +265,74 @@ def test_a_call_costs_what_it_reads(monkeypatch):
     np.testing.assert_allclose(tg.grad(lambda v: np.sum(x.first() * v**2))(X), 2 * X * [1.0, -1.0])
     assert replaced[0] < 30
     assert calls < 30
+
+
+class Named:
+    """Hashed by an attribute that leads back to a dict with it as a key."""
+
+    def __init__(self, name):
+        self.name, self.weights, self.others = name, np.array([1.0, -1.0]), {self: 2.0}
+
+    def __hash__(self):
+        return hash(self.name) if "name" in vars(self) else 0
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+
+class Keyed:
+    __slots__ = ("name", "others", "weights")
+
+    def __init__(self, name):
+        self.name, self.weights = name, np.array([1.0, -1.0])
+        self.others = {self: 2.0}
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def __eq__(self, other):
+        return self.name == other.name
+
+
+@pytest.mark.parametrize("kind", [Named, Keyed])
+def test_an_instance_that_is_asked_while_it_is_read(kind):
+    model = kind("a")
+
+    def f(x):
+        return model.others[model] * np.sum(model.weights * x**2)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 4 * X * [1.0, -1.0])
+
+
+def test_threads_that_read_one_instance():
+    for _ in range(20):
+        model = Model()
+        model.parts = {f"p{k}": Model() for k in range(50)}
+
+        def f(x, model=model):
+            found, ready = [], threading.Barrier(4)
+
+            def ask():
+                ready.wait()
+                found.append([model.kept, model.weights, model.parts["p7"].weights])
+
+            threads = [threading.Thread(target=ask) for _ in range(4)]
+            for t in threads:
+                t.start()
+            for t in threads:
+                t.join()
+            assert len(found) == 4
+            assert all(a[1] is found[0][1] and a[2] is found[0][2] for a in found)
+            return np.sum(found[3][1] * found[2][2] * x**2)
+
+        np.testing.assert_allclose(tg.grad(f)(X), 2 * X)
+
+
+def test_members_looked_up_past_the_class():
+    def f(x):
+        assert isinstance(inspect.getattr_static(Model, "doubled"), property)
+        assert isinstance(getattr_static(Disk, "twice"), staticmethod)
+        assert inspect.signature(Model.value) == inspect.signature(value_of_a_model)
+        return inspect.getattr_static(Model, "value")(Model(), x)
+
+    np.testing.assert_allclose(tg.grad(f)(X), 2 * X * Model.scale * [1.0, -1.0])
