@@ -6,11 +6,12 @@ members without a shadow included.  Code that asks for what comes after C must s
 `super_` in builtin.py.
 
 A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of
-sight: making it has no effect that the user could see.  It has every member of its class, and `ShadowMeta`,
-which its metaclass is derived from, answers for `__mro__` and `__bases__`, so code that goes through classes
-and their namespaces meets each of them once, as its shadow.  Its bases never change afterwards.  A class is a
-cycle, so one made for each call would be left to the cyclic collector: a shadow class at rest, emptied, waits
-on the class itself for the next call with the same bases."""
+sight: making it has no effect that the user could see.  It has every member of its class; members and
+attributes of instances are made when code reads them (deferred.py).  `ShadowMeta`, which its metaclass is
+derived from, answers for `__mro__`, `__bases__` and `__dict__`, so code that goes through classes and their
+namespaces meets each of them once, as its shadow.  Its bases never change afterwards.  A class is a cycle, so
+one made for each call would be left to the cyclic collector: a shadow class at rest waits on the class itself
+for the next call with the same bases."""
 
 import abc
 import functools
