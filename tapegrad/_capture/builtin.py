@@ -5,17 +5,20 @@ Python's own but for these. Others may add theirs."""
 
 import builtins
 import dis
+import functools
 import importlib
+import inspect
 import operator
 import sys
 import types
 import weakref
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from .._core.scope import OPEN
 from .._dispatch.numbers import NUMBER_TYPES
 from .classes import metaclass
+from .deferred import DEFERRED
 from .kinds import EMPTY, Holder, original
 from .type_queries import hasattr_, memoryview_, type_
 
@@ -231,8 +234,29 @@ def shadowed(x: Any, space: Any = None) -> Any:
 NEAR_FRAMES = 5  # frames of the standard library between
 
 
-def names_in(code: types.CodeType) -> set:
-    return {name for c in codes_in(code) for name in c.co_names}
+def of_code(function: Callable) -> Callable:
+    """A function of a code object, which never changes: what it gives is kept as long as the code lives."""
+    known: dict = {}  # id of a code -> (a weak reference to it, the result)
+
+    @functools.wraps(function)
+    def result(code: types.CodeType) -> Any:
+        found = known.get(id(code))
+        if found is None:
+            key = id(code)
+            found = known[key] = weakref.ref(code, lambda _: known.pop(key, None)), function(code)
+        return found[1]
+
+    return result
+
+
+@of_code
+def names_in(code: types.CodeType) -> frozenset:
+    return frozenset([name for c in codes_in(code) for name in c.co_names])
+
+
+@of_code
+def texts_in(code: types.CodeType) -> frozenset:
+    return frozenset([k for c in codes_in(code) for k in c.co_consts if type(k) is str])
 
 
 def codes_in(code: types.CodeType) -> list:
@@ -244,16 +268,21 @@ def codes_in(code: types.CodeType) -> list:
 
 
 DELETE = dis.opmap["DELETE_GLOBAL"]
-DELETES: dict = {}  # id of a code -> (a weak reference to it, the names of globals that it deletes)
 
 
+@of_code
 def deletes(code: types.CodeType) -> tuple:
     """The globals that code, or a function in it, deletes.  The opcode would not find them: it looks into the
     dict itself."""
-    key = id(code)
     here = [c for c in codes_in(code) if DELETE in c.co_code[::2]]  # opcodes stand at even places
     found = {i.argval for c in here for i in dis.get_instructions(c) if i.opname == "DELETE_GLOBAL"}
-    return DELETES.setdefault(key, (weakref.ref(code, lambda _: DELETES.pop(key, None)), tuple(found)))[1]
+    return tuple(found)
+
+
+@of_code
+def is_usual(code: types.CodeType) -> bool:
+    """Does the code neither delete globals, nor ask for attributes past the class of an object?"""
+    return not deletes(code) and "__getattribute__" not in names_in(code)
 
 
 # --- the stand-ins ---
@@ -268,6 +297,11 @@ def import_(name, globals=None, locals=None, fromlist=(), level=0):
 
 def import_module(name, package=None):
     return shadowed(importlib.import_module(name, package), sys._getframe(1).f_globals)
+
+
+def getattr_static(x, name, *default):
+    found = inspect.getattr_static(x, name, *default)
+    return found.member() if type(found) in DEFERRED else found
 
 
 def build_class(body, name, /, *bases, **options):
@@ -360,5 +394,9 @@ BUILTINS = BuiltinStandIns(
     float=NUMBER_TYPES[float],
     complex=NUMBER_TYPES[complex],
 )
-LIBRARY = {importlib: PatchedModule(importlib, import_module=import_module), sys: PatchedModule(sys, modules=ModuleTable())}
-FUNCTIONS = {importlib.import_module: import_module}  # bound by `from ... import`
+LIBRARY = {
+    importlib: PatchedModule(importlib, import_module=import_module),
+    inspect: PatchedModule(inspect, getattr_static=getattr_static),
+    sys: PatchedModule(sys, modules=ModuleTable()),
+}
+FUNCTIONS = {importlib.import_module: import_module, inspect.getattr_static: getattr_static}  # bound by `from ... import`

@@ -18,8 +18,8 @@ class CacheCapture:
     """Stands for the cache of a function.
 
     The user's cache is asked if all arguments are the user's own objects, and what it gives is shadowed.  The
-    rebuilt function runs instead if an argument is a Variable, or if the function may read what this call has
-    written.  Such a result is kept for this call only: a cache keeps no Variable.  A function that runs for the
+    rebuilt function runs instead if an argument is a Variable, or if the cache has no answer yet and the function
+    may read what this call has written.  Such a result is kept for this call only: a cache keeps no Variable.  A function that runs for the
     cache must not change what the shadow has met."""
 
     def __init__(self, cache: Any, shadow: Any):
@@ -38,14 +38,18 @@ class CacheCapture:
                 return self.kept[key]
         except TypeError:
             key = None
-        back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
-        given = [*args, *kwargs.values()]
-        real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
+        given = real = [*args, *kwargs.values()]
+        if not IMMUTABLE.issuperset(map(type, given)):
+            back = {id(new): old for old in shadow.hold if (new := shadow.seen.get(id(old))) is not None}
+            real = [a if type(a) in IMMUTABLE else back.get(id(a)) for a in given]
         known = not any(r is None and a is not None for r, a in zip(real, given, strict=True))
-        if known and not reaches_written(shadow, [self.cache.__wrapped__, *real], self.cache):
+        if known:
             n = len(args)
             given, named = real[:n], dict(zip(kwargs, real[n:], strict=True))
-            return shadow(self.cache(*given, **named) if self.holds(given, named) else self.first(given, named))
+            if self.holds(given, named):  # no code runs
+                return shadow(self.cache(*given, **named))
+            if not reaches_written(shadow, [self.cache.__wrapped__, *real], self.cache):
+                return shadow(self.first(given, named))
         made = shadow(self.cache.__wrapped__)(*args, **kwargs)
         if key is not None and known:
             self.kept[key] = made

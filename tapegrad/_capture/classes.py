@@ -6,11 +6,12 @@ members without a shadow included.  Code that asks for what comes after C must s
 `super_` in builtin.py.
 
 A shadow class is made by `type.__new__`, past the user's metaclass, and with `__init_subclass__` out of
-sight: making it has no effect that the user could see.  It has every member of its class, and `ShadowMeta`,
-which its metaclass is derived from, answers for `__mro__` and `__bases__`, so code that goes through classes
-and their namespaces meets each of them once, as its shadow.  Its bases never change afterwards.  A class is a
-cycle, so one made for each call would be left to the cyclic collector: a shadow class at rest, emptied, waits
-on the class itself for the next call with the same bases."""
+sight: making it has no effect that the user could see.  It has every member of its class; members and
+attributes of instances are made when code reads them (deferred.py).  `ShadowMeta`, which its metaclass is
+derived from, answers for `__mro__`, `__bases__` and `__dict__`, so code that goes through classes and their
+namespaces meets each of them once, as its shadow.  Its bases never change afterwards.  A class is a cycle, so
+one made for each call would be left to the cyclic collector: a shadow class at rest waits on the class itself
+for the next call with the same bases."""
 
 import abc
 import functools
@@ -20,62 +21,41 @@ from typing import Any
 
 from .._core.scope import OPEN
 from .._dispatch import stand_ins
+from .deferred import (
+    DEFERRED,
+    KEPT_CLASSES,
+    POOL,
+    SOURCE,
+    SPECIAL,
+    MemberSource,
+    ShadowMeta,
+    Unread,
+    is_unread,
+    loaded,
+    put_member,
+    put_unread,
+    read,
+    unread_class,
+    without_hooks,
+)
 from .kinds import (
     EMPTY,
     REAL,
     SLOTS,
     Holder,
-    base_of,
     bases_of,
     clear_attributes,
     drop_state,
     is_unchanged,
     is_user_class,
     module_of,
-    mro_of,
-    original,
     put_state,
     slots_of,
+    space_of,
     state_of,
 )
 from .objects import parts_of
 from .type_queries import METAS
-
-POOL = "_abc_tapegrad_shadows"  # in a class: its shadows at rest, with their bases
-KEPT_CLASSES = 16  # of them
-SPECIAL = frozenset((
-    "__dict__", "__weakref__", "__module__", "__doc__", "__slots__", "__qualname__", "__abstractmethods__", "_abc_impl",
-    "__static_attributes__", "__firstlineno__", "__annotations__", "__parameters__", "__orig_bases__", "__match_args__",
-    "__slotnames__", "__dataclass_fields__", "__dataclass_params__", "__type_params__", "__protocol_attrs__",
-    "__non_callable_proto_members__", "__subclasses__", REAL, SLOTS, POOL,
-)) | {name for name, v in type.__dict__.items() if hasattr(type(v), "__set__")}  # fmt: skip
-QUIET = "_abc_tapegrad_quiet"  # in a class that only keeps `__init_subclass__` out of sight
-
-
-class ShadowMeta(type):
-    """The metaclass of shadows, and of what the function derives from them: a class's place among others is
-    that in a plain call."""
-
-    def seen(c) -> list:
-        """The order of resolution without the classes that stand behind their own shadows."""
-        order = mro_of(c)
-        behind = {k.__dict__.get(REAL) for k in order}
-        return [k for k in order if k not in behind and QUIET not in k.__dict__]
-
-    def stands(c, kinds: tuple) -> tuple:
-        found = {original(k): k for k in ShadowMeta.seen(c)}
-        return tuple([found.get(original(k), k) for k in kinds])
-
-    def mro(c):
-        # Python asks for it while a class is made
-        return type.mro(c) if mro_of(c) is None else ShadowMeta.seen(c)
-
-    __mro__ = property(lambda c: tuple(ShadowMeta.seen(c)))
-    __base__ = property(lambda c: ShadowMeta.stands(c, (base_of(original(c)),))[0])
-    __bases__ = property(
-        lambda c: ShadowMeta.stands(c, bases_of(original(c))), lambda c, bases: type.__dict__["__bases__"].__set__(c, bases)
-    )
-
 
 METAS[ShadowMeta] = type
 
@@ -108,7 +88,10 @@ class Members(Holder):
 
     @staticmethod
     def bound(new: type, before: dict) -> dict:
-        return {name: v for name, v in new.__dict__.items() if name not in SPECIAL and v is not before.get(name)}
+        space = space_of(new)
+        if space[SOURCE].is_untouched():
+            return {}
+        return {n: v for n, v in space.items() if v is not before.get(n) and n not in SPECIAL and type(v) not in DEFERRED}
 
     @staticmethod
     def named(change: tuple) -> list:
@@ -117,7 +100,9 @@ class Members(Holder):
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, c, new, _, before = change
-        own = [(c.__dict__.get(name, EMPTY), v) for name, v in before.items()]
+        if space_of(new)[SOURCE].is_untouched():
+            return False
+        own = [(space_of(c).get(name, EMPTY), v) for name, v in before.items() if type(v) not in DEFERRED]
         past = any([v is not w and id(v) not in shadow.seen and not hasattr(type(v), "__get__") for v, w in own])
         return past or bool(Members.bound(new, before))
 
@@ -142,11 +127,13 @@ class InstanceState(Holder):
 
     @staticmethod
     def named(change: tuple) -> list:
-        return list(InstanceState.bound(state_of(change[2]), change[3]).items())
+        return [] if is_unread(change[2]) else list(InstanceState.bound(state_of(change[2]), change[3]).items())
 
     @staticmethod
     def altered(shadow: Any, change: tuple) -> bool:
         _, x, new, before = change
+        if is_unread(new):
+            return False
         own = state_of(x, type(new))
         return bool(InstanceState.bound(state_of(new), before)) or not is_unchanged(
             shadow, own.values(), [before.get(name, EMPTY) for name in own]
@@ -156,6 +143,8 @@ class InstanceState(Holder):
     def undo(back: Any, change: tuple) -> None:
         """A shadow that leaked becomes one of the user's class."""
         _, x, new, before = change
+        if is_unread(new):
+            return
         kind = type(new)
         now = state_of(new)
         if now or before:
@@ -179,7 +168,7 @@ def users_own(v: Any, kind: type) -> bool:
     """Make an instance of a shadow class one of the user's class; a few layouts (of Generic's children) do
     not allow it."""
     try:
-        object.__setattr__(v, "__class__", kind)
+        object.__setattr__(read(v), "__class__", kind)
     except TypeError:
         return False
     return True
@@ -195,7 +184,7 @@ class ClassCapture:
             return stand_ins.function_stand_in(c) or c
         if issubclass(c, BaseException) or c in self.classes:
             return c
-        real = c.__dict__.get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
+        real = space_of(c).get(REAL)  # of the shadow of an outer transform: its own shadow comes before both
         bases = (c, *[s for b in bases_of(c) if b is not real and (s := self(b)) is not b])
         meta = self(type(c))
         if id(c) in self.seen:  # a base, or the metaclass, leads to it
@@ -211,28 +200,29 @@ class ClassCapture:
         self.seen[id(c)] = new
         self.hold.append(c)
         self.classes[new] = c
-        before = {}
-        for name, value in list(c.__dict__.items()):
-            if name in SPECIAL:
-                continue
-            before[name] = shadow = self(value)
-            put_member(new, name, shadow)
+        source = space_of(new)[SOURCE]
+        before = source.begin(self)
         self.changes.append((Members, c, new, bases, before))
-        for name, value in c.__dict__.get("_member_map_", {}).items():  # an enumeration
+        members = space_of(c).get("_member_map_")
+        if members is not None or issubclass(c, type):
+            loaded(new)
+        for name, value in (members or {}).items():  # an enumeration
             put_member(new, name, self(value))
-            before[name] = new.__dict__[name]
+            before[name] = space_of(new)[name]
         return new
 
     def pooled(self, c: type, meta: type, bases: tuple) -> Any:
-        free = c.__dict__.get(POOL, ())
+        free = space_of(c).get(POOL, ())
         for k in range(len(free) - 1, -1, -1):
             try:
                 entry = free.pop(k)
             except IndexError:  # another thread took it
                 continue
             if entry[1] == bases and type(entry[0]) is meta:
-                return entry[0]
-            free.insert(k, entry)
+                if space_of(entry[0])[SOURCE].holds():
+                    return entry[0]
+            else:
+                free.insert(k, entry)
         return None
 
     def property(self, m: Any) -> Any:
@@ -253,17 +243,35 @@ class ClassCapture:
         kind = type(x)
         if kind in self.classes:
             return x
+        if is_unread(x):  # it leaked out of another call
+            kind = type(read(x))
         c = self(kind) if is_user_class(kind) else kind
         if c is kind and is_user_class(kind):
             return self.leave(x)
+        bare: Any = next(b for b in BARE if issubclass(c, b))
+        later = unread_class(c) if bare is object and c is not kind and not self.reads_all else None
         try:
-            new = next(b for b in BARE if issubclass(c, b)).__new__(c)
+            new = bare.__new__(later or c)
         except TypeError:
             return self.leave(x)
         self.seen[id(x)] = new
         self.hold.append(x)
+        if later is not None:
+            self.classes[later] = kind
+            before: dict = {}
+            put_unread(new, Unread(x, self, before))
+            self.changes.append((InstanceState, x, new, before))
+            return new
         self.attributes_of(x, new, **CACHES.get(kind, {}))
         return new
+
+    def read_all(self) -> None:
+        """Code may ask for attributes by `object.__getattribute__`, past the class of an instance."""
+        for shadow in (*OPEN.shadows, self):
+            shadow.reads_all = True
+            for kind, _, new, *_ in [*shadow.changes]:
+                if kind is InstanceState:
+                    read(new)
 
     def attributes_of(self, x: Any, new: Any, **other: Any) -> None:
         before = {name: self(value) for name, value in state_of(x, type(new)).items() if name not in other} | other
@@ -285,55 +293,28 @@ def new_shadow_class(c: type, meta: type, bases: tuple) -> type:
     slots = slots_of(c)
     space = {"__slots__": (), "__module__": module_of(c), "__qualname__": c.__qualname__, "__doc__": c.__doc__, REAL: c, SLOTS: slots}
     space["__slotnames__"] = list(slots)  # what `copy` keeps of an instance
-    quiet = None
-    if any("__init_subclass__" in b.__dict__ for b in mro_of(c)[:-1]):  # found first, and harmless
-        # laid out like c
-        slots = ("__dict__",) * (c.__dictoffset__ != 0) + ("__weakref__",) * (c.__weakrefoffset__ != 0)
-        quiet = type("quiet", (), {"__slots__": slots, QUIET: True, "__init_subclass__": lambda kind, **options: None})
-        bases = (quiet, *bases)
     if issubclass(c, type) and not issubclass(c, ShadowMeta):
         bases = (*bases, ShadowMeta)
-    new = type.__new__(meta, c.__name__, bases, space)
+    new = without_hooks(c, meta, bases, space)
     if "__slots__" in c.__dict__:
         # for whoever reads it: the places are made
         type.__setattr__(new, "__slots__", c.__dict__["__slots__"])
     else:
         type.__delattr__(new, "__slots__")
-    if quiet is not None:
-        del quiet.__init_subclass__
     if issubclass(meta, abc.ABCMeta):
         abc._abc_init(new)
         type.__setattr__(new, "__abstractmethods__", c.__abstractmethods__)
+    MemberSource(c, new)
     return new
-
-
-def put_member(c: type, name: str, value: Any) -> None:
-    """Bind an attribute of a shadow class, or delete it (`EMPTY`), past a property of its metaclass."""
-    meta = type(c)
-    hidden = any([hasattr(type(m.__dict__[name]), "__set__") for m in mro_of(meta) if name in m.__dict__])
-    if hidden:
-        CLASS_OF.__set__(c, ShadowMeta)
-    try:
-        if value is EMPTY:
-            type.__delattr__(c, name)
-        else:
-            type.__setattr__(c, name, value)
-    finally:
-        if hidden:
-            CLASS_OF.__set__(c, meta)
-
-
-CLASS_OF: Any = object.__dict__["__class__"]
 
 
 def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
     """Empty a shadow class and put it by, unless the user has made classes from it, or instances that
     stay."""
-    for name in [n for n in new.__dict__ if n not in SPECIAL]:
-        put_member(new, name, EMPTY)
-    if not reusable or any(REAL not in s.__dict__ for s in type.__subclasses__(new)):
+    space_of(new)[SOURCE].end()
+    if not reusable or any(REAL not in space_of(s) for s in type.__subclasses__(new)):
         return
-    free = c.__dict__[POOL]
+    free = space_of(c)[POOL]
     free.append((new, bases))
     del free[:-KEPT_CLASSES]
 
@@ -341,9 +322,9 @@ def retire_class(c: type, new: type, bases: tuple, reusable: bool) -> None:
 def subclasses(kind: type) -> list:
     """What `type.__subclasses__` would give if no class had shadows."""
     layers = [kind]
-    while (real := layers[-1].__dict__.get(REAL)) is not None:
+    while (real := space_of(layers[-1]).get(REAL)) is not None:
         layers.append(real)
-    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in s.__dict__]
+    found = [s for c in layers for s in type.__subclasses__(c) if REAL not in space_of(s)]
     for shadow in OPEN.shadows:
         if any(c in shadow.classes for c in layers):
             found = [shadow(s) for s in found]

@@ -41,7 +41,7 @@ from .containers import ContainerCapture
 from .functions import FunctionCapture
 from .iterators import IteratorCapture, is_iterator
 from .kinds import HELD, is_user_class, module_of, mro_of, state_of
-from .objects import FIXED, WEAK
+from .objects import FILLED, FIXED, WEAK
 from .restore import restore
 from .routes import finding, first_write, leave_unshadowed
 
@@ -324,7 +324,7 @@ def functions_in(args: list) -> list:
 
 
 # where these stay, their members are known
-ENTERED = frozenset((*FIXED, list, dict, *HANDLES, types.ModuleType, np.ufunc))
+ENTERED = frozenset((*FIXED, *FILLED, *HANDLES, types.ModuleType, np.ufunc))
 
 
 BY_BASE: dict = {  # for classes derived from these

@@ -11,7 +11,7 @@ from .._core.arrays import IMMUTABLE
 from .._core.lent_memory import lend
 from .._core.primitive import is_tracked
 from .._dispatch import stand_ins
-from .builtin import DELETES, FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes
+from .builtin import FUNCTIONS, LIBRARY, GlobalNames, ModuleGlobals, ModuleShadow, deletes, is_usual, names_in
 from .cached import CacheCapture
 from .classes import InstanceState
 from .kinds import EMPTY, NOTHING, NUMERIC, Capture, Holder, is_foreign
@@ -94,10 +94,11 @@ class FunctionCapture(Capture):
     def rebuilt(self, f: Any, mine: Any) -> Any:
         """The function with these globals, and with shadows of all that it holds."""
         closure = f.__closure__
-        gone = DELETES.get(id(f.__code__))
-        gone = deletes(f.__code__) if gone is None else gone[1]
-        if gone and type(mine) is ModuleGlobals:
-            mine.keep(gone)
+        if not is_usual(f.__code__):
+            if not self.reads_all and "__getattribute__" in names_in(f.__code__):
+                self.read_all()
+            if type(mine) is ModuleGlobals:
+                mine.keep(deletes(f.__code__))
         if not closure:
             if mine is f.__globals__:
                 return f
@@ -133,10 +134,9 @@ class FunctionCapture(Capture):
         for f in fs:
             g = seen.get(id(f))
             if g is None:
-                code, gone = f.__code__, None
-                if mine is not None and f.__globals__ is space and f.__module__ is home and not (f.__closure__ or f.__defaults__):
-                    gone = DELETES.get(id(code))
-                if gone is None or gone[1] or f.__kwdefaults__ or f.__dict__:
+                code = f.__code__
+                plain = mine is not None and f.__globals__ is space and f.__module__ is home
+                if not plain or f.__closure__ or f.__defaults__ or f.__kwdefaults__ or f.__dict__ or not is_usual(code):
                     g, space = self(f), f.__globals__
                     mine, home = None if self.outer else seen.get(id(space)), space.get("__name__")
                 else:

@@ -30,6 +30,7 @@ HELD = frozenset((
 OWN = frozenset(("__main__", "__mp_main__", "tapegrad._transforms.wrapped", "tapegrad.interop.derived"))
 EMPTY = object()  # what an empty cell holds
 HEAP, BASE = 1 << 9, 1 << 10  # Py_TPFLAGS_HEAPTYPE and BASETYPE, which all classes have that Python code made
+READ = "_abc_tapegrad_read"  # in the class of instances that were not read yet: their shadow class (deferred.py)
 SLOTS = "_abc_tapegrad_slots"  # in a shadow class: `slots_of` it
 NOTHING: Any = MappingProxyType({})
 
@@ -57,11 +58,12 @@ def is_user_class(c: Any) -> bool:
 mro_of = type.__dict__["__mro__"].__get__
 bases_of = type.__dict__["__bases__"].__get__
 base_of = type.__dict__["__base__"].__get__
+space_of = type.__dict__["__dict__"].__get__
 
 
 def original(c: type) -> type:
     """The class that the user wrote, under all shadows."""
-    while (real := c.__dict__.get(REAL)) is not None:
+    while (real := space_of(c).get(REAL)) is not None:
         c = real
     return c
 
@@ -82,6 +84,8 @@ class Capture:
     reached: tuple = ()  # routes.py
     wrote: tuple = ()
     borrowed = False  # are these the arguments?
+    reads_all = False  # are attributes of instances made at once? (deferred.py)
+    read_all: Any
     on: bool
     within_hiding: int  # how many traces that hide values are around it
     __call__: Any  # what becomes of an object
@@ -146,16 +150,16 @@ def is_unchanged(shadow: Any, values: Iterable, first: Iterable) -> bool:
 
 def slots_of(kind: type) -> Any:
     """Name -> descriptor of a class's slots, those included that an attribute of the class hides."""
-    known = kind.__dict__.get(SLOTS)
-    if known is not None:
-        return known
+    known = space_of(kind).get(SLOTS)
+    if known is not None or not kind.__flags__ & HEAP:
+        return known or NOTHING
     found: dict = {}
     for c in mro_of(kind):
-        slots = c.__dict__.get("__slots__", ())
+        slots = space_of(c).get("__slots__", ())
         for s in (slots,) if isinstance(slots, str) else slots:
             if s.startswith("__") and not s.endswith("__"):
                 s = f"_{c.__name__.lstrip('_')}{s}"
-            descriptor = c.__dict__.get(s)
+            descriptor = space_of(c).get(s)
             if type(descriptor) is types.MemberDescriptorType:
                 found.setdefault(s, descriptor)
     return found

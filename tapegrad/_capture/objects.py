@@ -11,9 +11,11 @@ The state of generators of random numbers, which hold no objects, is here too.""
 
 import array
 import collections
+import collections.abc
 import functools
 import gc
 import itertools
+import operator
 import random
 import types
 import typing
@@ -125,6 +127,12 @@ KINDS = (
     kind(weakref.ref, "{0}(), {0}.__callback__", make=lambda x, parts: Reference(*parts)),
     kind(types.GenericAlias, "{0}.__origin__, *{0}.__args__", make=lambda x, parts: types.GenericAlias(parts[0], tuple(parts[1:]))),
     kind(type(typing.List[int]), "{0}.__origin__, *{0}.__args__", make=generic_alias),  # noqa: UP006
+    kind(types.UnionType, "{0}.__args__", make=lambda x, parts: functools.reduce(operator.or_, parts)),
+    kind(
+        type(collections.abc.Callable[[int], int]),
+        "{0}.__origin__, *{0}.__args__",
+        make=lambda x, parts: type(x)(parts[0], (parts[1:-1], parts[-1])),
+    ),
     kind(types.MethodType, "{0}.__func__, {0}.__self__", make=lambda x, parts: types.MethodType(*parts)),
     kind(property, "{0}.fget, {0}.fset, {0}.fdel, {0}.__doc__"),
     kind(types.CellType, "({0}.cell_contents,) if {0} != EMPTY else ()", fill),
@@ -135,6 +143,7 @@ KINDS = (
     *[kind(view, "referents({0})", make=lambda x, parts: getattr(parts[0], VIEWS[type(x)])()) for view in VIEWS],
 )
 BY_TYPE = {k.kind: k for k in KINDS}
+FILLED = frozenset((collections.OrderedDict, collections.defaultdict, collections.deque, dict, list, set))
 FIXED = frozenset([k.kind for k in KINDS if k.make and k.kind is not weakref.ref])  # whose objects never change
 
 

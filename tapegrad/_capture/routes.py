@@ -27,6 +27,7 @@ import mmap
 import sys
 import threading
 import types
+import typing
 import weakref
 from collections import deque
 from collections.abc import Iterator
@@ -40,7 +41,7 @@ from .._core.errors import AliasError, RouteError
 from .._core.primitive import is_tracked
 from .._core.scope import OPEN
 from .._core.variable import HANDLES, Variable
-from .builtin import GlobalNames, ModuleGlobals, codes_in, names_in
+from .builtin import GlobalNames, ModuleGlobals, names_in, texts_in
 from .kinds import bases_of, holders, is_foreign, module_of
 from .objects import parts_of
 from .references import References, is_unsearchable
@@ -51,11 +52,11 @@ LOCKS = (type(threading.Lock()), type(threading.RLock()))
 LEAVES = IMMUTABLE | {
     *HANDLES, ModuleGlobals, types.CodeType, types.FrameType, types.TracebackType, types.GetSetDescriptorType,
     types.MemberDescriptorType, types.WrapperDescriptorType, types.MethodDescriptorType, types.ClassMethodDescriptorType,
-    np.bool_, np.float32, np.int32, *LOCKS,
+    np.bool_, np.float32, np.int32, typing.TypeVar, *LOCKS,
 }  # fmt: skip
 QUIET = frozenset(("logging", "_io", "io", "numpy.random._generator", "numpy.random.mtrand", "numpy.random.bit_generator", "random"))
 ENGINE = frozenset(
-    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core")
+    f"tapegrad.{m}" for m in ("_transforms.call", "_core.reverse", "_core.forward", "_core.primitive", "_capture.core", "_capture.deferred")
 )  # their objects know f
 PROXIES = (weakref.ProxyType, weakref.CallableProxyType)
 BUFFERS = (bytearray, array.array, mmap.mmap, memoryview, ctypes.Array, ctypes.Structure, ctypes.Union, ctypes._SimpleCData)
@@ -106,10 +107,10 @@ def behind(proxy: Any) -> list:
         return []
 
 
-def named_in(code: types.CodeType) -> set:
+def named_in(code: types.CodeType) -> frozenset:
     """The names in the code, and its texts that are names of modules: `sys.modules["m"]`,
     `import_module("m")`."""
-    return names_in(code) | {k for c in codes_in(code) for k in c.co_consts if type(k) is str and k in sys.modules}
+    return names_in(code) | (texts_in(code) & sys.modules.keys())
 
 
 def of_function(f: Any) -> list:
@@ -374,7 +375,7 @@ def reads_rebound_name(f: Any, holders: dict) -> bool:
     """Does the code of f name one of the names that were bound anew in its module, or in a module that it
     names?"""
     space = f.__globals__
-    if type(space) is ModuleGlobals or is_foreign(space.get("__name__")):
+    if not any(holders.values()) or type(space) is ModuleGlobals or is_foreign(space.get("__name__")):
         return False
     used = named_in(f.__code__)
     modules = [space[n] if n in space else sys.modules.get(n) for n in used]

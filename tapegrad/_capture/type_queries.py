@@ -14,6 +14,7 @@ from .._core.primitive import is_tracked
 from .._core.variable import HANDLES
 from .._dispatch.numbers import NUMBER_TYPES
 from ..numpy import ndarray
+from .kinds import READ, space_of
 
 METAS: dict = {}  # metaclass of a shadow (classes.py) -> the one for which it stands
 
@@ -22,7 +23,7 @@ MEANT: dict = {np.ndarray: ndarray, **NUMBER_TYPES}  # what the names of these m
 
 def queried_class(x: Any) -> type:
     kind = x.__class__ if type(x) in HANDLES else type(x)
-    return MEANT.get(kind) or METAS.get(kind, kind)
+    return MEANT.get(kind) or METAS.get(kind) or space_of(kind).get(READ, kind)
 
 
 def hasattr_(x: Any, name: str, /) -> bool:

@@ -245,7 +245,8 @@ def compiled_code_refusal(error: BaseException, dropped: AnyList) -> TapegradErr
         return None
     return DroppedDerivativeError(
         f"{place}compiled code, which takes no value that tapegrad follows, refused one ({text}). Write it with numpy's functions, "
-        "operators and indexing (x[i], x[...] = y), or give it tapegrad.value(x), which has no derivative"
+        "operators and indexing (x[i], x[...] = y); or call it in a function f of arrays and use tapegrad.rule(f, vjp=...), or "
+        "tapegrad.rule(f, jvp='differences'); or give it tapegrad.value(x), which has no derivative"
     )
 
 

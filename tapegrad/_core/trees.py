@@ -206,7 +206,7 @@ def members_like(x: Any, other: Any) -> AnyList | None:
 
 def original_class(kind: type) -> type:
     """The class itself, or the class that a shadow class stands for."""
-    found: type = kind.__dict__.get(REAL, kind)
+    found: type = type.__dict__["__dict__"].__get__(kind).get(REAL, kind)
     return found
 
 

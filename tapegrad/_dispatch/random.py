@@ -2,8 +2,8 @@
 
 A generator is compiled code; it would permute the rows of a Variable through views. So `shuffle`,
 `permutation`, `permute_array` and `choice` draw an order of integers and apply it as a constant index.
-Other methods get untracked Variables as lent memory, so `out=` and shuffled data are right. They
-refuse tracked values.
+Other methods get untracked Variables as lent memory, so `out=` and shuffled data are right. The laws of
+draws.py take tracked parameters; the others refuse them.
 
 A trace may note draws, as a recording does. Then each draw is the operation `DRAW`, which draws again
 in a replay, and its numbers are hidden."""
@@ -15,13 +15,14 @@ import numpy as np
 
 from .._core.errors import NoRuleError
 from .._core.lent_memory import lend
-from .._core.primitive import RECORDED, Primitive, Trace, any_tracked, holds_variable, live, values_of
+from .._core.primitive import RECORDED, Primitive, Trace, any_tracked, holds_variable, live, primal_of, values_of
 from .._core.scope import OPEN
 from .._core.variable import Variable, variable
 from ..ops.declare import NUMPY, ndim, shape
 from ..ops.indexing.views import layout_source
 from ..ops.indexing.writes import write_value
 from ..ops.zero_derivative import emptied, filled
+from .draws import has_formula, reparametrised
 from .faces import FACES, faces_of
 
 take = NUMPY[np.take]
@@ -66,9 +67,11 @@ class TracedGenerator:
     def call(self, name: str, args: tuple, kwargs: dict) -> Any:
         given = (*args, *kwargs.values())
         orders = name in ORDERS and any([isinstance(x, Variable) for x in given])
-        if self.has_derivatives(given) and not orders:
-            raise refusing_draw(name)
         out = kwargs.get("out")
+        if self.has_derivatives(given) and not orders:
+            if not has_formula(name, args, kwargs):
+                raise refusing_draw(name)
+            return reparametrised(lambda args, kwargs: self.draw(name, args, kwargs), name, args, kwargs)
         if orders and (ndim(given[0]) or name != "permutation"):
             return ORDERS[name](self, *args, **kwargs)
         if name == "shuffle" or (out is not None and not isinstance(out, Variable)):
@@ -165,6 +168,8 @@ def method(name: str) -> Any:
             return variable(y) if mine and type(sys._getframe(1).f_globals) is not dict else y
         if not any_tracked((args, kwargs)):
             return given_back(f(*lend(args), **lend(kwargs)), args, kwargs)
+        if has_formula(name, args, kwargs) and not any([isinstance(primal_of(x), Variable) for x in (*args, *kwargs.values())]):
+            return reparametrised(lambda args, kwargs: f(*args, **kwargs), name, args, kwargs)
         if name not in ORDERS:
             raise refusing_draw(name)
         return ORDERS[name](self.real, *args, **kwargs)

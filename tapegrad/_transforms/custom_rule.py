@@ -10,14 +10,15 @@ import numpy as np
 from .._batching.rules import CustomRule, as_stack
 from .._capture.routes import way_to_tracked
 from .._core.arrays import is_array
-from .._core.errors import ArgumentError, heard, take_back
+from .._core.errors import ArgumentError, ConvergenceError, heard, take_back
 from .._core.pickling import PickledByCall
 from .._core.primitive import SAMPLED, Primitive, bind, is_tracked, layout_of, live, values_of
 from .._core.scope import OPEN
 from .._core.trees import Const, leaves, tree_map
-from .._core.typing import AnyFunction, AnyList, AnyTuple
+from .._core.typing import AnyDict, AnyFunction, AnyList, AnyTuple, Params
 from .._core.variable import Variable
 from ..ops import shaping
+from ..ops.declare import dtype as dtype_of
 from ..ops.declare import shape
 from .call import check_function, constant_like, user_name, where_of
 from .transpose import checked_terms, transposed_jvp, transposed_vjp
@@ -27,7 +28,7 @@ P = ParamSpec("P")
 Y = TypeVar("Y")
 
 
-def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | None = None) -> Callable[P, Y]:
+def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | str | None = None) -> Callable[P, Y]:
     """Give a function a derivative of your own.
 
     Parameters
@@ -36,9 +37,11 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
         The function. It gets plain arrays and returns an array, a number or a tree of these.
     vjp : callable, optional
         ``vjp(g, out, *args)`` returns one cotangent, or a tuple with one for each argument. None means zero.
-    jvp : callable, optional
+    jvp : callable or "differences", optional
         ``jvp(t, out, *args)`` returns the tangent of the output. t is a tuple of tangents; None means zero.
-        With only one of `vjp` and `jvp`, the other mode is its transpose.
+        With only one of `vjp` and `jvp`, the other mode is its transpose. ``"differences"`` is for code that
+        cannot be followed: both modes, and their derivatives, are central differences of f at two steps. A
+        tangent takes 4 calls of f, a gradient 4 for each number in the arguments.
 
     Returns
     -------
@@ -53,6 +56,8 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
         argument.
     ShapeError
         If a rule returns another shape than its argument or output has.
+    ConvergenceError
+        If the differences at two steps disagree: f has a kink there, or noise.
 
     See Also
     --------
@@ -65,10 +70,15 @@ def rule(f: Callable[P, Y], vjp: AnyFunction | None = None, jvp: AnyFunction | N
     >>> sumsq = tg.rule(lambda x: (x * x).sum(), vjp=lambda g, out, x: 2 * g * x)
     >>> tg.grad(sumsq)(np.array([2.0, 3.0]))
     array([4., 6.])
+    >>> numeric = tg.rule(lambda x: (x * x).sum(), jvp="differences")
+    >>> tg.grad(numeric)(np.array([2.0, 3.0])).round(9)
+    array([4., 6.])
     """
     check_function("rule", f)
     if vjp is None and jvp is None:
         raise ArgumentError(f"rule({user_name(f)}): give vjp=, jvp=, or both")
+    if isinstance(jvp, str) and jvp != "differences":
+        raise ArgumentError(f"rule({user_name(f)}): jvp={jvp!r}; it is a function, or 'differences'")
     return Rule(f, vjp, jvp)
 
 
@@ -93,6 +103,99 @@ def derivatives(name: str, vjp: Any, jvp: Any) -> AnyTuple:
         return transposed_vjp(vjp, name, t, out, args, params)
 
     return (pull,), push
+
+
+# --- differences ---
+
+
+class Differences:
+    """The rules of a function of plain real arrays by central differences.  What they compute is such a function
+    again, so derivatives of any order follow."""
+
+    def __init__(self, f: AnyFunction):
+        self.f = f
+
+    def jvp(self, t: AnyTuple, out: Any, *args: Any, **params: Any) -> Any:
+        active = [k for k, d in enumerate(t) if d is not None]
+
+        def along(*xs: Any) -> Any:
+            y, slopes = self.slopes(xs[: len(args)], params, [dict(zip(active, xs[len(args) :], strict=True))])
+            return tree_of(y, slopes[0])
+
+        return Rule(along, None, "differences")(*args, *[t[k] for k in active])
+
+    def vjp(self, g: Any, out: Any, *args: Any, **params: Any) -> AnyList:
+        active = [k for k, x in enumerate(args) if dtype_of(x).kind == "f"]
+        sizes = [int(np.prod(shape(args[k]))) for k in active]
+
+        def pulled(*xs: Any) -> Any:
+            xs, cotangents = xs[: len(args)], xs[len(args) :]
+            units = [{k: unit(xs[k], n)} for k, size in zip(active, sizes, strict=True) for n in range(size)]
+            _, slopes = self.slopes(xs, params, units)
+            products = iter([sum([(c * d).sum() for c, d in zip(cotangents, slope, strict=True)]) for slope in slopes])
+            return tuple([filled_like(xs[k], [next(products) for _ in range(size)]) for k, size in zip(active, sizes, strict=True)])
+
+        found = Rule(pulled, None, "differences")(*args, *leaves(g))
+        terms: AnyList = [None] * len(args)
+        for k, term in zip(active, found, strict=True):
+            terms[k] = term
+        return terms
+
+    def slopes(self, xs: AnyTuple, params: Params, directions: AnyList) -> AnyTuple:
+        """(f at xs, the derivatives of its leaves along each direction {place: tangent})"""
+        y = self.f(*xs, **params)
+        kinds = {dtype_of(v) for v in (*xs, *leaves(y))}
+        if any([kind.kind == "c" for kind in kinds]):
+            raise ArgumentError(f"rule({user_name(self.f)}, jvp='differences'): complex arguments or results need a rule of your own")
+        eps = max([float(np.finfo(kind).eps) for kind in kinds if kind.kind == "f"], default=EPS)
+        return y, [self.along(xs, params, y, direction, eps) for direction in directions]
+
+    def along(self, xs: AnyTuple, params: Params, y: Any, direction: AnyDict, eps: float) -> AnyList:
+        """At a step h and at h/2, relative to the arguments; h is best for the extrapolation from both."""
+        sizes = {k: np.maximum(np.abs(xs[k]), 1e-3 * largest(xs[k]) or 1.0) for k in direction}
+        h = eps**0.2 / (max([largest(t / sizes[k]) for k, t in direction.items()]) or 1.0)
+        wide, near = [self.central(xs, params, direction, step) for step in (h, h / 2)]
+        for a, b, v in zip(wide, near, leaves(y), strict=True):
+            noise = 1e3 * eps * largest(v) / h
+            if not largest(a - b) <= AGREEMENT * max(largest(a), largest(b)) + noise:
+                raise ConvergenceError(
+                    f"rule({user_name(self.f)}, jvp='differences'){where_of(self.f)}: the differences at steps {h:.1e} and {h / 2:.1e} "
+                    "disagree: the function has a kink or noise near this point, or changes too fast. Give it a rule of your own"
+                )
+        return [(4 * b - a) / 3 for a, b in zip(wide, near, strict=True)]
+
+    def central(self, xs: AnyTuple, params: Params, direction: AnyDict, h: float) -> AnyList:
+        ahead, behind = [
+            leaves(self.f(*[x + s * direction[k] if k in direction else x for k, x in enumerate(xs)], **params)) for s in (h, -h)
+        ]
+        return [(a - b) / (2 * h) for a, b in zip(ahead, behind, strict=True)]
+
+
+EPS = float(np.finfo(float).eps)
+AGREEMENT = 1e-3  # of differences at two steps, relative
+
+
+def largest(x: Any) -> float:
+    return float(np.max(np.abs(x))) if np.size(x) else 0.0
+
+
+def unit(x: Any, n: int) -> Any:
+    """1 at element n, for an array or a number."""
+    e = np.zeros_like(x, order="C")
+    e.reshape(-1)[n] = 1.0
+    return e
+
+
+def filled_like(x: Any, values: AnyList) -> Any:
+    y = np.zeros_like(x, order="C")
+    for n, v in enumerate(values):
+        y.reshape(-1)[n] = v
+    return y
+
+
+def tree_of(y: Any, found: AnyList) -> Any:
+    column = iter(found)
+    return tree_map(lambda _: next(column), y)
 
 
 # --- many samples ---
@@ -197,13 +300,16 @@ def checked_result(f: AnyFunction, y: Any) -> Any:
 class Rule(PickledByCall):
     """A function with a derivative of the user's own."""
 
-    def __init__(self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | None):
+    def __init__(self, f: AnyFunction, vjp: AnyFunction | None, jvp: AnyFunction | str | None):
         self.f, self.vjp, self.jvp = f, vjp, jvp
         functools.update_wrapper(self, f)
         self.__name__ = user_name(f)
         self.prim = prim = Primitive(self.__name__, lambda *args, **params: checked_result(f, f(*args, **params)))
         prim.holomorphic, prim.joint = False, True
         prim.keep_spec = lambda active: (tuple(range(len(active))), True)
+        if jvp == "differences":
+            numeric = Differences(f)
+            vjp, jvp = vjp or numeric.vjp, numeric.jvp
         prim.vjp, prim.jvp = rules = derivatives(self.__name__, vjp, jvp)
         prim.batch = for_samples(
             self.__name__, lambda *stacks, **params: checked_result(f, per_sample(lambda *xs: f(*xs, **params), stacks)), rules

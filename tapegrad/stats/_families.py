@@ -171,7 +171,7 @@ class Distribution:
         return True
 
     def __getattr__(self, call: str) -> Any:
-        if call.startswith("_") or "name" not in vars(self):
+        if call.startswith("__") or "name" not in vars(self):
             raise AttributeError(call)
         return law_attribute(self.theirs(), call, lambda: laws().followed_law(self))
 

@@ -4,6 +4,7 @@ Random objects of every kind hold marks in each place: as parts, settings, attri
 that can be reached through an object must be listed by the row, or by `unlisted`."""
 
 import collections
+import collections.abc
 import contextlib
 import functools
 import gc
@@ -21,7 +22,8 @@ from tapegrad._capture import objects
 from tapegrad._capture.dependencies import Environment, Status
 from tapegrad.errors import RouteError
 
-ALIASES = types.GenericAlias, type(typing.List[int])  # noqa: UP006
+CALLABLE: typing.Any = type(collections.abc.Callable[[int], int])
+ALIASES = types.GenericAlias, type(typing.List[int]), CALLABLE  # noqa: UP006
 
 
 class Mark:
@@ -84,6 +86,8 @@ def objects_of(m):
         weakref.ref: weakref.ref(m(), m.function()),
         types.GenericAlias: types.GenericAlias(list, (m(), m())),
         type(typing.List[int]): typing.List[m.function()],  # noqa: UP006
+        types.UnionType: int | types.GenericAlias(list, (m(),)),
+        CALLABLE: collections.abc.Callable[[m(), m()], m()],
         types.MethodType: types.MethodType(m.function(), m()),
         property: property(m.function(), m.function(), None, m()),
         types.CellType: types.CellType(m()),
@@ -355,3 +359,18 @@ def test_methods_made_with_decorators_are_followed():
 
     np.testing.assert_allclose(tg.grad(f)(np.ones(2)), [12.0, 12.0])
     assert Queue.open == []
+
+
+class Held:
+    value = np.zeros(2)
+
+
+@pytest.mark.parametrize("kind", [Held | None, collections.abc.Callable[[int], Held], collections.abc.Callable[..., Held]])
+def test_an_array_written_behind_an_annotation(kind):
+    def f(x):
+        Held.value[:] = x**2
+        return np.sum([c for c in kind.__args__ if c is Held][0].value * x)
+
+    x = np.array([2.0, 3.0])
+    np.testing.assert_allclose(tg.grad(f)(x), 3 * x**2)
+    np.testing.assert_array_equal(Held.value, x**2)

@@ -32,7 +32,7 @@ REFUSED = {
     **of("autograd's boxes", "known_lifelines.weibull_hazard known_lifelines.exponential_fit"),
     **of(
         "functions of SciPy",
-        "known_statsmodels.probit_loglike known_pvlib.single_diode known_quantecon.stationary known_skfem.stiffness",
+        "known_pvlib.single_diode known_quantecon.stationary known_skfem.stiffness",
     ),
     **of("x.shape = s", "known_quantecon.kalman"),
     **of("eval of the name of a class", "unseen_signal.additive_fit"),

@@ -1,0 +1,72 @@
+"""Draws whose parameters are tracked, by reparametrisation: a draw is a function of the parameters and of a
+standard draw, which does not depend on them.
+
+NumPy draws with standard parameters from the same stream.  The formula is the one in NumPy's own code, so the
+derivative is that of the program with its seed.  A parameter by which NumPy chooses what it draws (the shape of
+gamma and beta, all parameters of counts) has no such formula, and must not be tracked."""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .._core.primitive import is_tracked, primal_of
+from ..ops.declare import NUMPY, shape
+
+exp, log, expm1, log1p, sqrt, where = [NUMPY[f] for f in (np.exp, np.log, np.expm1, np.log1p, np.sqrt, np.where)]
+
+
+class Law(NamedTuple):
+    """`defaults`: parameter -> its default (`...`: none), in the order of NumPy's arguments.  `standard`: the
+    parameters of the standard draw (None: the parameter itself).  `formula(z, *parameters)` is the draw."""
+
+    defaults: dict
+    standard: tuple
+    formula: Callable
+
+
+def of_triangle(z: Any, left: Any, mode: Any, right: Any) -> Any:
+    u, whole, first = z * z, right - left, mode - left
+    low = u * whole <= first
+    rising = left + sqrt(where(low, u * whole * first, 1.0))
+    return where(low, rising, right - sqrt(where(low, 1.0, (1 - u) * whole * (right - mode))))
+
+
+PLACED = Law({"loc": 0.0, "scale": 1.0}, (0.0, 1.0), lambda z, loc, scale: loc + scale * z)
+SCALED = Law({"scale": 1.0}, (1.0,), lambda z, scale: scale * z)
+LAWS = {
+    **dict.fromkeys(("normal", "laplace", "logistic", "gumbel"), PLACED),
+    **dict.fromkeys(("exponential", "rayleigh"), SCALED),
+    "uniform": Law({"low": 0.0, "high": 1.0}, (0.0, 1.0), lambda u, low, high: low + (high - low) * u),
+    "lognormal": Law({"mean": 0.0, "sigma": 1.0}, (0.0, 1.0), lambda y, mean, sigma: exp(mean + sigma * log(y))),
+    "weibull": Law({"a": ...}, (1.0,), lambda z, a: exp(log(z) / a)),
+    "power": Law({"a": ...}, (1.0,), lambda u, a: exp(log(u) / a)),
+    "pareto": Law({"a": ...}, (1.0,), lambda y, a: expm1(log1p(y) / a)),
+    "triangular": Law({"left": ..., "mode": ..., "right": ...}, (0.0, 1.0, 1.0), of_triangle),
+    "gamma": Law({"shape": ..., "scale": 1.0}, (None, 1.0), lambda z, _, scale: scale * z),
+}
+
+
+def parameters_of(name: str, args: tuple, kwargs: dict) -> list:
+    return [args[k] if k < len(args) else kwargs.get(p, default) for k, (p, default) in enumerate(LAWS[name].defaults.items())]
+
+
+def has_formula(name: str, args: tuple, kwargs: dict) -> bool:
+    """Is the draw a differentiable function of what is tracked among these?"""
+    if name not in LAWS or kwargs.get("out") is not None:
+        return False
+    fixed = zip(parameters_of(name, args, kwargs), LAWS[name].standard, strict=True)
+    return not any([z is None and is_tracked(p) for p, z in fixed])
+
+
+def reparametrised(draw: Callable, name: str, args: tuple, kwargs: dict) -> Any:
+    """`draw(args, kwargs)` is NumPy's, or the operation that a recording notes."""
+    law, params = LAWS[name], parameters_of(name, args, kwargs)
+    count = len(params)
+    size = args[count] if len(args) > count else kwargs.get("size")
+    plain = [primal_of(p) for p in params]
+    common = np.broadcast_shapes(*map(shape, plain))
+    draw(plain, {"size": (0, *common)})  # NumPy judges the parameters
+    standard = [p if s is None else s for p, s in zip(plain, law.standard, strict=True)]
+    z = draw(standard, {"size": (common or None) if size is None else size})
+    return law.formula(z, *params)
