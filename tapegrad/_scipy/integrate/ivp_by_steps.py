@@ -13,11 +13,12 @@ import scipy.integrate as itg
 from ... import numpy as np
 from ..._core.errors import BatchError, GuardError, callers_line, heard, take_back
 from ..._core.primitive import live, primal_of
+from ..._core.scope import changed
 from ..._core.trees import Const
 from ..._core.variable import Variable
 from ..._transforms.rebind import once_more
 from ..._transforms.transforms import grad
-from ...ops.declare import dtype, ndim, shape
+from ...ops.declare import dtype, ndim
 from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
 from ..optimize.callback_search import ComposedFunction, Search
@@ -158,11 +159,14 @@ class SolvedSteps:
         self.states, self.K = steps.states, steps.K
         self.start = y0 - primal_of(y0)
 
-    def linearized(self, right: RightSide, tracked: bool) -> StepEquations | None:
+    def evaluate(self, right: RightSide) -> None:
+        """The slopes of an implicit method, where nothing is tracked."""
+        if self.K is None:
+            Y = self.steps.Y
+            self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
+
+    def linearized(self, right: RightSide) -> StepEquations:
         steps = self.steps
-        if not tracked:
-            self.K = np.reshape(bare(right(steps.T.reshape(-1), steps.Y.reshape(-1, steps.Y.shape[2]))), steps.Y.shape)
-            return None
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
         if steps.K is None:
             self.K = found
@@ -316,8 +320,9 @@ class IvpCall:
         try:
             with on_plain_values(*self.functions) as (shadow, plain):
                 watched = [PlainFunction(f) for f in plain]
-                found, steps = self.run(*watched)
-                altered, wrote = shadow.altered(), shadow.wrote()
+                with changed(depth=0):
+                    found, steps = self.run(*watched)
+                altered, wrote = shadow.altered(), shadow.wrote_arrays()
                 tracked = tracked or shadow.found or any([f.tracked for f in watched])
         except BatchError:
             raise
@@ -330,7 +335,10 @@ class IvpCall:
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
         of = lambda f: RightSide(f, solved.mixed, self.vectorized, altered)
         with on_plain_values(*self.functions, arrays_only=False) as (_, (fun, *_)):
-            equations = solved.linearized(of(fun), tracked)
+            if tracked:
+                equations = solved.linearized(of(fun))
+            else:
+                solved.evaluate(of(fun))
         with once_more(*self.functions, arrays=not wrote) as (fun, *events):
             if tracked:
                 solved.differentiate(of(fun), equations)

@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.integrate as itg
 from numpy.polynomial import polynomial
+from scipy.linalg.lapack import dtbtrs
 
 from ..._core.errors import ConvergenceError
 
@@ -41,7 +42,8 @@ def dop853_tableau() -> Tableau:
     A[:s, :s], A[s, :s], A[s + 1 :] = M.A, M.B, M.A_EXTRA
     B, first, end = A[s], np.eye(len(A))[0], np.eye(len(A))[s]
     F = np.stack([B, first - B, 2 * B - end - first, *M.D])
-    P, basis = np.zeros((len(A), len(F))), np.ones(1)
+    P = np.zeros((len(A), len(F)))
+    basis: Any = np.ones(1)
     for k, row in enumerate(F):
         basis = polynomial.polymul(basis, [0.0, 1.0] if k % 2 == 0 else [1.0, -1.0])
         P[:, : len(basis) - 1] += row[:, None] * basis[1:]
@@ -94,6 +96,21 @@ def inverses(A: Any, J: Any) -> Any:
         raise ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular") from None
 
 
+def banded(maps: Any) -> Any:
+    """The matrix of y[k + 1] - maps[k] y[k] = d[k], all steps in one vector, by its diagonals for LAPACK."""
+    steps, n = maps.shape[:2]
+    bands, (a, b) = np.zeros((2 * n, steps + 1, n)), np.indices((n, n))
+    bands[0] = 1.0
+    bands[n + a - b, :steps, b] = -np.moveaxis(maps, 0, 2)
+    return np.asfortranarray(bands.reshape(2 * n, -1))
+
+
+def chained(bands: Any, d: Any, trans: str) -> Any:
+    """The solution, or that with the transpose."""
+    found = dtbtrs(bands, d.reshape(-1, d.shape[2]), uplo="L", trans=trans, diag="U")[0]
+    return found.reshape(d.shape)
+
+
 class StepEquations:
     """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose, along the last axis.
 
@@ -108,7 +125,7 @@ class StepEquations:
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
         if self.n <= SMALL_SYSTEM and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
-            self.maps = slopes.reshape(self.steps, -1, self.n), np.eye(self.n) + self.moved(slice(None), slopes)
+            self.maps = slopes.reshape(self.steps, -1, self.n), banded(np.eye(self.n) + self.moved(slice(None), slopes))
 
     def forward(self, z: Any) -> Any:
         z = np.asarray(z, float)
@@ -133,9 +150,9 @@ class StepEquations:
                 K[at] = self.slopes(at, c[at] + products(self.J, at, every, y[k]))
                 y[k + 1] = y[k] + self.moved(at, K[at])[0]
             return y, K
-        K, (slopes, maps) = self.slopes(every, c), self.maps
-        for k, (M, d) in enumerate(zip(maps, self.moved(every, K), strict=True)):
-            y[k + 1] = M @ y[k] + d
+        K, (slopes, bands) = self.slopes(every, c), self.maps
+        y[1:] = self.moved(every, K)
+        y = chained(bands, y, "N")
         return y, K + np.matmul(slopes, y[:-1]).reshape(K.shape)
 
     def transposed(self, g: Any) -> tuple:
@@ -149,14 +166,10 @@ class StepEquations:
                 c[at] = self.slopes_back(at, K[at] + self.B[at, :, None, None] * adjoint)
                 adjoint = y[k] + adjoint + products(self.J, at, every, c[at], True)[0].sum(0)
             return adjoint, c
-        slopes, maps = self.maps
-        own = y[:-1] + np.matmul(np.swapaxes(slopes, 1, 2), K.reshape(self.steps, -1, K.shape[3]))
-        after = np.empty_like(own)
-        adjoint = y[-1]
-        for k in reversed(range(self.steps)):
-            after[k] = adjoint
-            adjoint = own[k] + maps[k].T @ adjoint
-        return adjoint, self.slopes_back(every, K + self.B[:, :, None, None] * after[:, None])
+        slopes, bands = self.maps
+        own = np.matmul(np.swapaxes(slopes, 1, 2), K.reshape(self.steps, -1, K.shape[3]))
+        adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
+        return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])
 
     def moved(self, at: slice, K: Any) -> Any:
         """h B K"""

@@ -4,6 +4,9 @@ import contextlib
 from collections.abc import Iterator
 from typing import Any
 
+import numpy
+
+from ... import numpy as tapegrad_numpy
 from ..._capture.kinds import holders
 from ..._capture.objects import is_same, snapshot
 from ..._capture.routes import strays
@@ -35,6 +38,8 @@ class PlainRebind(Rebind):
         self.draws: list = []  # (random generator, its state)
 
     def __call__(self, x: Any) -> Any:
+        if x is tapegrad_numpy and self.arrays_only:
+            return numpy
         if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):
             return super().__call__(x)
         if id(x) not in self.seen:
@@ -60,13 +65,13 @@ class PlainRebind(Rebind):
         if held is not None:
             self.left_alone.append((x, held))
 
-    def wrote(self) -> bool:
+    def wrote_arrays(self) -> bool:
         """Have the functions written captured arrays?"""
         return any([not same_bits(new, old) for new, old in self.copies])
 
     def altered(self) -> bool:
         """Have the functions changed anything outside of themselves?"""
-        if self.wrote() or (self.near and strays(self)[1]):
+        if self.wrote_arrays() or (self.near and strays(self)[1]):
             return True
         if any([not is_same(x, held) for x, held in self.state]) or any([not holds_still(x, held) for x, held in self.left_alone]):
             return True
