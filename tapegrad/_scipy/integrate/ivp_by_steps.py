@@ -11,7 +11,7 @@ import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import BatchError, GuardError, callers_line, heard, take_back
+from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
 from ..._core.primitive import live, primal_of
 from ..._core.scope import changed
 from ..._core.trees import Const
@@ -103,6 +103,8 @@ class Span:
         self.tracked = holds_tracked(t_span)
         if self.tracked:
             self.start = t_span[0]
+            if whole and plain[0] == plain[-1]:
+                raise refusal_text(NAME, "by the ends of an interval without length", "an interval with a length")
             if whole:
                 self.stretch = (t_span[1] - t_span[0]) / (plain[-1] - plain[0])
 
@@ -132,11 +134,26 @@ def check_slopes(found: Any, steps: Steps, J: Any) -> None:
     grown = abs(J) @ abs(steps.Y)[..., None] if type(J) is plain_np.ndarray else abs(found).max(initial=0.0) * plain_np.ones(1)
     allowed = 1e5 * plain_np.finfo(float).eps * (abs(steps.K).max(initial=0.0) + grown[..., 0])
     if (abs(found - steps.K) > allowed).any():
-        raise GuardError(
-            f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
-            "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
-            "the interval by a terminal event where a switch is thrown"
-        )
+        raise other_values()
+
+
+def check_stages(found: Any, steps: Steps, equations: StepEquations, rtol: Any, atol: Any) -> None:
+    """Do the states of an implicit method solve the equations with these slopes, as far as its tolerances go?"""
+    theirs = plain_np.linalg.solve(steps.A, steps.Y - steps.states[:-1, None])
+    change = steps.A @ equations.slopes(slice(None), (found - theirs)[..., None])[..., 0]
+    if abs(change).max() > STAGE_ERROR * (plain_np.max(atol) + plain_np.max(rtol) * abs(steps.Y).max()):
+        raise other_values()
+
+
+STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may be off
+
+
+def other_values() -> GuardError:
+    return GuardError(
+        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
+        "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
+        "the interval by a terminal event where a switch is thrown"
+    )
 
 
 def open_levels(*values: Any) -> int:
@@ -165,14 +182,16 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide) -> StepEquations:
+    def linearized(self, right: RightSide, tolerances: tuple) -> StepEquations:
         steps = self.steps
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
-        if steps.K is None:
-            self.K = found
-        else:
+        equations = StepEquations(steps.A, steps.B, J, steps.K is None)
+        if steps.K is not None:
             check_slopes(found, steps, J)
-        return StepEquations(steps.A, steps.B, J, steps.K is None)
+        elif right.in_order and steps.A.any():
+            check_stages(found, steps, equations, *tolerances)
+        self.K = found if steps.K is None else steps.K
+        return equations
 
     def differentiate(self, right: RightSide, equations: StepEquations) -> None:
         steps, Y, n = self.steps, self.steps.Y, equations.n
@@ -221,7 +240,7 @@ class Solution(Carrier):
         at = self.span.steps_of(flat)
         h = plain_np.diff(self.steps.ends)
         first = self.span.at(self.steps.ends)[at]
-        x = (flat - first) / (h[at] * self.span.stretch)
+        x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
         weights = h[at][:, None] * (x[:, None] ** plain_np.arange(1.0, self.steps.P.shape[1] + 1) @ self.steps.P.T)
         y = self.states[at] + np.reshape(weights[:, None] @ self.K[at], (len(at), -1))
         y = complex_states(y) if self.mixed else y
@@ -305,8 +324,15 @@ class IvpCall:
             events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None, vectorized=self.vectorized, **options,
         )  # fmt: skip
         if not explicit:
-            return found, collocation_steps(found) if found.sol.n_segments else None
-        return found, explicit_steps(self.method, records) if records else None
+            return found, collocation_steps(found) if found.sol.n_segments else self.no_step()
+        return found, explicit_steps(self.method, records) if records else self.no_step()
+
+    def no_step(self) -> Steps:
+        """Of an interval without length, or where the first step has failed."""
+        t, y = plain_np.full(2, float(bare(self.t_span)[0])), as_float_array(bare(self.y0))
+        y = real_parts(y) if y.dtype.kind == "c" else y
+        still = plain_np.zeros((1, 1))
+        return Steps(t, plain_np.stack([y, y]), t[:1, None], y[None, None], None, still[None], still, still)
 
     def searched(self) -> tuple:
         """SciPy's result where the functions alter something: what they keep has no derivative."""
@@ -315,7 +341,7 @@ class IvpCall:
             return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
 
     def result(self) -> Any:
-        known, altered, wrote = heard(), True, False
+        known, altered, wrote = heard(), True, True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
             with on_plain_values(*self.functions) as (shadow, plain):
@@ -324,19 +350,19 @@ class IvpCall:
                     found, steps = self.run(*watched)
                 altered, wrote = shadow.altered(), shadow.wrote_arrays()
                 tracked = tracked or shadow.found or any([f.tracked for f in watched])
-        except BatchError:
+        except (BatchError, ConvergenceError):
             raise
         except Exception:  # it is the user's: it is raised again
             take_back(known)
         if altered:
             found, steps = self.searched()
-        if steps is None or not (tracked or self.dense_output):
+        if not steps.states.size or not (tracked or self.dense_output):
             return found
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
         of = lambda f: RightSide(f, solved.mixed, self.vectorized, altered)
         with on_plain_values(*self.functions, arrays_only=False) as (_, (fun, *_)):
             if tracked:
-                equations = solved.linearized(of(fun))
+                equations = solved.linearized(of(fun), (self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6)))
             else:
                 solved.evaluate(of(fun))
         with once_more(*self.functions, arrays=not wrote) as (fun, *events):
@@ -375,14 +401,18 @@ class PlainFunction:
     """A function whose results are plain."""
 
     def __init__(self, f: Any):
-        self.f, self.tracked = f, False
+        self.f, self.tracked, self.called = f, False, False
 
     def __call__(self, *args: Any) -> Any:
         y = self.f(*args)
-        if type(y) is plain_np.ndarray and y.dtype.kind in "fc":
-            return y
-        self.tracked = self.tracked or holds_tracked(y)
-        return bare(y)
+        if type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
+            self.tracked = self.tracked or holds_tracked(y)
+            y = bare(y)
+        if not self.called:
+            self.called = True
+            if plain_np.isnan(y).any():  # SciPy would look for the first step without an end
+                raise ConvergenceError(f"{callers_line()}: {NAME}: a function gives nan at the start, t = {args[0]}")
+        return y
 
 
 def with_arguments(f: Any, *args: Any) -> Any:

@@ -1,0 +1,339 @@
+"""scipy.integrate.solve_ivp: SciPy's own steps and values, derivatives of all orders, and what the right-hand side may do."""
+
+import mpmath
+import numpy as np
+import pytest
+import scipy.integrate as itg
+
+import tapegrad as tg
+from tapegrad.errors import ConvergenceError, GuardError, NoRuleError
+
+EXPLICIT, IMPLICIT = ["RK23", "RK45", "DOP853"], ["Radau", "BDF", "LSODA"]
+METHODS = [*EXPLICIT, *IMPLICIT]
+K = np.array([1.0, 0.4, 0.2, 0.8])
+TIMES = np.linspace(0.0, 5.0, 6)
+
+
+def population(t, y, k):
+    return np.array([k[0] * y[0] - k[1] * y[0] * y[1], k[2] * y[0] * y[1] - k[3] * y[1]])
+
+
+def robertson(t, y, k):
+    a, b, c = k[0] * y[0], k[1] * y[1] * y[2], k[2] * y[1] ** 2
+    return [-a + b, a - b - c, c]
+
+
+def slopes(f, x, h=1e-5):
+    return np.stack([(f(x + h * e) - f(x - h * e)) / (2 * h) for e in np.eye(len(x))], -1)
+
+
+SETTINGS = {
+    "as it is": {},
+    "times": {"t_eval": TIMES},
+    "dense": {"dense_output": True},
+    "dense at times": {"t_eval": TIMES, "dense_output": True},
+    "steps": {"first_step": 0.01, "max_step": 0.3},
+    "event": {"events": [lambda t, y, k: y[0] - 4.0]},
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SETTINGS)
+def test_steps_and_values_are_those_of_scipy(method, name):
+    given = {"method": method, "args": (K,), "rtol": 1e-5, "atol": 1e-7, **SETTINGS[name]}
+    plain, seen = itg.solve_ivp(population, (0, 5), [5.0, 1.5], **given), []
+
+    def f(k):
+        found = itg.solve_ivp(population, (0, 5), [5.0, 1.5], **{**given, "args": (k,)})
+        seen.append(tg.value((found.t, found.y, found.t_events or [], found.y_events or [], found.nfev, found.njev, found.nlu)))
+        at = np.linspace(0.1, 4.9, 7) if found.sol is None else found.sol(plain.t)
+        seen.append(tg.value(at))
+        return found.y[:, -1].sum()
+
+    tg.grad(f)(K)
+    t, y, times, states, *counts = seen[0]
+    assert counts == [plain.nfev, plain.njev, plain.nlu]
+    np.testing.assert_array_equal(t, plain.t)
+    np.testing.assert_array_equal(y, plain.y)
+    for ours, theirs in zip([*times, *states], [*(plain.t_events or []), *(plain.y_events or [])], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    if plain.sol is not None:
+        np.testing.assert_array_equal(seen[1], plain.sol(plain.t))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_derivatives_against_tight_tolerances(method):
+    """To 100 times rtol."""
+    rtol = 1e-6
+
+    def f(x, method=method, rtol=rtol):
+        return itg.solve_ivp(population, (0.0, x[6]), x[4:6], method, args=(x[:4],), rtol=rtol, atol=rtol / 100).y[:, -1]
+
+    x = np.array([*K, 5.0, 1.5, 4.0])
+    exact = slopes(lambda x: f(x, "DOP853", 1e-12), x)
+    for mode in ("forward", "reverse"):
+        np.testing.assert_allclose(tg.jacobian(f, mode=mode)(x), exact, atol=100 * rtol * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_linear_equation_with_a_known_solution(method):
+    """y' = A y: the derivatives of the exponential, with respect to all of A, y0 and both ends."""
+    A, y0, ends = np.array([[-1.0, 2.0], [-3.0, -0.5]]), np.array([1.0, -0.5]), np.array([0.3, 1.1])
+    rtol = 1e-7 if method != "RK23" else 1e-6
+
+    def f(A, y0, ends):
+        return itg.solve_ivp(lambda t, y: A @ y, ends, y0, method, rtol=rtol, atol=rtol / 10).y[:, -1] @ np.array([1.0, 2.0])
+
+    def closed(A, y0, ends):
+        return mpmath.fdot([1, 2], mpmath.expm(mpmath.matrix(A) * (ends[1] - ends[0])) * mpmath.matrix(y0))
+
+    given = [A, y0, ends]
+    with mpmath.workdps(40):
+        for n, found in enumerate(tg.grad(f, (0, 1, 2))(*given)):
+            for at in np.ndindex(found.shape):
+                moved = [[[mpmath.mpf(float(v)) for v in row] if np.ndim(row) else mpmath.mpf(float(row)) for row in a] for a in given]
+
+                def along(h, n=n, at=at, moved=moved):
+                    new = [[list(row) if isinstance(row, list) else row for row in a] for a in moved]
+                    if len(at) == 2:
+                        new[n][at[0]][at[1]] += h
+                    else:
+                        new[n][at[0]] += h
+                    return closed(*new)
+
+                exact = float((along(mpmath.mpf("1e-12")) - along(mpmath.mpf("-1e-12"))) / mpmath.mpf("2e-12"))
+                assert found[at] == pytest.approx(exact, abs=100 * rtol)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_second_derivatives_are_those_of_the_first(method):
+    """Differences of the gradient on the same problem; the steps move between the points, so to the tolerance."""
+    rtol = 1e-9 if method in ("DOP853", "RK45", "Radau") else 1e-8
+
+    def f(x):
+        y = itg.solve_ivp(population, (0.0, 2.0), x[4:], method, args=(x[:4],), t_eval=[1.0, 2.0], rtol=rtol, atol=rtol / 10).y
+        return (y * y).sum()
+
+    x, v = np.array([*K, 5.0, 1.5]), np.array([0.3, -0.2, 0.1, 0.5, 1.0, -1.0])
+    h = 1e-4
+    exact = (tg.grad(f)(x + h * v) - tg.grad(f)(x - h * v)) / (2 * h)
+    atol = 2e-5 * np.abs(exact).max()
+    np.testing.assert_allclose(tg.hvp(f, x, v), exact, atol=atol)
+    np.testing.assert_allclose(tg.grad(lambda x: tg.jvp(f, (x,), (v,))[1])(x), exact, atol=atol)
+    np.testing.assert_allclose(tg.jvp(lambda x: tg.grad(f)(x), (x,), (v,))[1], exact, atol=atol)
+
+
+def test_third_derivative():
+    """y = y0 exp(-k): the third derivative by k is -y0 exp(-k), by one step of an explicit method -(its polynomial)'''."""
+    f = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [2.0], "DOP853", rtol=1e-11, atol=1e-13).y[0, -1]
+    g = lambda k: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [2.0], "Radau", rtol=1e-8, atol=1e-10).y[0, -1]
+    assert tg.grad(tg.grad(tg.grad(f)))(0.7) == pytest.approx(-2 * np.exp(-0.7), rel=1e-8)
+    assert tg.grad(tg.grad(tg.grad(g)))(0.7) == pytest.approx(-2 * np.exp(-0.7), rel=1e-5)
+
+
+def test_mixed_derivative_of_start_and_rate_at_different_levels():
+    f = lambda y0, k: itg.solve_ivp(lambda t, y: -k * y * y, (0, 1), [y0], rtol=1e-10, atol=1e-12).y[0, -1]
+    found = tg.grad(lambda k: tg.grad(f)(1.5, k))(0.7)
+    exact = lambda k: 1 / (1 + 1.5 * k) ** 2
+    assert found == pytest.approx((exact(0.7 + 1e-5) - exact(0.7 - 1e-5)) / 2e-5, rel=1e-6)
+
+
+@pytest.mark.parametrize("method", IMPLICIT)
+def test_stiff_network(method):
+    k = np.array([0.04, 1e4, 3e7])
+
+    def f(z, method=method, rtol=1e-6):
+        return itg.solve_ivp(robertson, (0, 40.0), [1.0, 0, 0], method, args=(np.exp(z),), rtol=rtol, atol=rtol * 1e-4).y[:, -1]
+
+    z = np.log(k)
+    exact = slopes(lambda z: f(z, "Radau", 1e-11), z, 1e-4)
+    np.testing.assert_allclose(tg.jacobian(f)(z), exact, atol=1e-4 * np.abs(exact).max())
+
+
+@pytest.mark.parametrize("n", [20, 40, 80])
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "BDF"])
+def test_more_states(method, n):
+    """Diffusion, by the closed form of its slowest wave; from 25 states on steps are not matrices, from 65 on products."""
+    A = n * (np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1) - 2 * np.eye(n)) / 10
+    wave, rate = np.sin(np.pi * np.arange(1, n + 1) / (n + 1)), n * (2 * np.cos(np.pi / (n + 1)) - 2) / 10
+
+    def f(x):
+        y = itg.solve_ivp(lambda t, y: x[0] * (A @ y), (0, 0.5), x[1] * wave, method, rtol=1e-7, atol=1e-9).y[:, -1]
+        return y @ wave
+
+    x, size = np.array([1.1, 0.7]), wave @ wave
+    value = size * np.exp(0.5 * x[0] * rate)
+    np.testing.assert_allclose(tg.grad(f)(x), [x[1] * 0.5 * rate * value, value], rtol=1e-5)
+    np.testing.assert_allclose(tg.jvp(f, (x,), (np.ones(2),))[1], x[1] * 0.5 * rate * value + value, rtol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["RK45", "DOP853", "Radau", "BDF"])
+def test_complex_states(method):
+    """y' = (a i - b) y."""
+    f = lambda x: (lambda y: np.real(y) + 2 * np.imag(y))(
+        itg.solve_ivp(lambda t, y: (1j * x[0] - x[1]) * y, (0, 1), [1.0 + 0.5j], method, rtol=1e-8, atol=1e-10).y[0, -1]
+    )  # fmt: skip
+    if method == "Radau":
+        pytest.raises(ValueError, f, K[:2])
+        return
+    y = (1 + 0.5j) * np.exp(1j * K[0] - K[1])
+    exact = [(g.real + 2 * g.imag) for g in (1j * y, -y)]
+    np.testing.assert_allclose(tg.grad(f)(K[:2]), exact, atol=1e-5)
+
+
+# --- what the right-hand side may do ---
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_branches_of_time(method):
+    """y' = -a y + b (t - 1/2)+"""
+
+    def slope(t, y, k):
+        if t < 0.5:
+            return [-k[0] * y[0]]
+        return [-k[0] * y[0] + k[1] * (t - 0.5)]
+
+    f = lambda k: itg.solve_ivp(slope, (0, 1.0), [1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1).y[0, -1]
+    end = lambda a, b: np.exp(-a) + b * (0.5 / a - (1 - np.exp(-a / 2)) / a**2)
+    np.testing.assert_allclose(tg.grad(f)(K[:2]), slopes(lambda k: end(*k), K[:2]), rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_branches_of_the_state(method):
+    """y'' = -k y, and -2 k y below zero; a half-wave of each, and another half."""
+
+    def slope(t, y, k):
+        return [y[1], -k[0] * y[0] if y[0] > 0 else -2 * k[0] * y[0]]
+
+    def f(k):
+        return itg.solve_ivp(slope, (0, 5.0), [0.0, 1.0], method, args=(k,), rtol=1e-8, atol=1e-10, max_step=0.1).y[0, -1]
+
+    def exact(k):
+        w = np.sqrt(k)
+        first = np.pi / w
+        return -np.sin(np.sqrt(2) * w * (5 - first)) / (np.sqrt(2) * w)
+
+    assert 5 - np.pi < np.pi / np.sqrt(2)
+    np.testing.assert_allclose(tg.grad(f)(K[:1]), [(exact(1 + 1e-6) - exact(1 - 1e-6)) / 2e-6], rtol=1e-3)
+
+
+SCRATCH = np.zeros(2)
+
+
+def fills(t, y, k):
+    out = np.empty(2)
+    out[0], out[1] = k[0] * y[1], -k[1] * y[0]
+    return out
+
+
+def fills_captured(t, y, k):
+    SCRATCH[0], SCRATCH[1] = k[0] * y[1], -k[1] * y[0]
+    return SCRATCH.copy()
+
+
+def leaves_zeros(t, y, k):
+    SCRATCH[0], SCRATCH[1] = k[0] * y[1], -k[1] * y[0]
+    out = SCRATCH.copy()
+    SCRATCH[:] = 0.0
+    return out
+
+
+def solves(t, y, k):
+    return np.linalg.solve(np.diag(1 / k), np.array([y[1], -y[0]]))
+
+
+class Model:
+    calls = 0
+
+    def __call__(self, t, y, k):
+        self.calls += 1
+        return [k[0] * y[1], -k[1] * y[0]]
+
+
+@pytest.mark.parametrize(
+    "slope", [fills, fills_captured, leaves_zeros, solves, Model()], ids=["fills", "captured", "zeros", "solves", "counts"]
+)
+@pytest.mark.parametrize("method", ["RK45", "BDF"])
+def test_buffers_matrices_and_counts(slope, method):
+    """A rotation: y0 = cos(w t), w = sqrt(k0 k1)."""
+    f = lambda k: itg.solve_ivp(slope, (0, 2.0), [1.0, 0.0], method, args=(k,), rtol=1e-7, atol=1e-9).y[0, -1]
+    k = K[:2]
+    exact = slopes(lambda k: np.cos(2 * np.sqrt(k[0] * k[1])), k, 1e-6)
+    np.testing.assert_allclose(tg.grad(f)(k), exact, rtol=1e-4, atol=1e-5)
+
+
+def test_args_may_be_functions_that_capture():
+    f = lambda k: itg.solve_ivp(lambda t, y, rate: -rate(t) * y, (0, 1), [1.0], args=(lambda t: k[0] * t,), rtol=1e-9, atol=1e-11).y[0, -1]
+    assert tg.grad(f)(K[:1])[0] == pytest.approx(-0.5 * np.exp(-0.5), rel=1e-7)
+
+
+def test_jac_takes_args():
+    jac = lambda t, y, k: np.array([[0.0, k[0]], [-k[1], 0.0]])
+    f = lambda k: itg.solve_ivp(fills, (0, 2.0), [1.0, 0.0], "Radau", args=(k,), jac=jac, rtol=1e-7, atol=1e-9).y[0, -1]
+    exact = slopes(lambda k: np.cos(2 * np.sqrt(k[0] * k[1])), K[:2], 1e-6)
+    np.testing.assert_allclose(tg.grad(f)(K[:2]), exact, rtol=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_interpolant_by_its_time_alone(method):
+    f = lambda t: itg.solve_ivp(lambda t, y: -y, (0, 2), [1.0], method, dense_output=True, rtol=1e-8, atol=1e-10).sol(t)[0]
+    assert tg.grad(f)(0.77) == pytest.approx(-np.exp(-0.77), rel=1e-4)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_an_interval_without_length(method):
+    f = lambda x: itg.solve_ivp(lambda t, y: x[0] * y, (1, 1), x, method, dense_output=True)
+    np.testing.assert_array_equal(tg.grad(lambda x: f(x).y.sum() + f(x).sol(1.0)[0])(K[:2]), [3.0, 2.0])
+    with pytest.raises(NoRuleError, match="without length"):
+        tg.grad(lambda t: itg.solve_ivp(lambda t, y: y, (t, t), [1.0], method).y[0, -1])(1.0)
+
+
+def test_a_solution_that_blows_up_has_the_derivative_of_its_steps():
+    def f(k):
+        found = itg.solve_ivp(lambda t, y: k[0] * y * y, (0, 3), [1.0], rtol=1e-8)
+        assert not found.success
+        return found.y[0, 4] / found.t[4]
+
+    value, gradient = tg.value_and_grad(f)(K[:1])
+    t = itg.solve_ivp(lambda t, y: y * y, (0, 3), [1.0], rtol=1e-8).t[4]
+    assert gradient[0] == pytest.approx(1 / (1 - t) ** 2, rel=1e-5)
+
+
+def test_nan_at_the_start_is_an_error():
+    for method in METHODS:
+        with pytest.raises(ConvergenceError, match=r"test_solve_ivp.*nan at the start, t = 0"):
+            tg.grad(lambda k: itg.solve_ivp(lambda t, y: k * np.nan * y, (0, 1), [1.0], method).y[0, -1])(1.0)
+
+
+def test_errors_are_those_of_scipy():
+    for given, error in (({"t_eval": [0.5, 3.0]}, "not within"), ({"t_eval": [0.5, 0.2]}, "not properly sorted")):
+        with pytest.raises(ValueError, match=error):
+            tg.grad(lambda k, given=given: itg.solve_ivp(lambda t, y: -k * y, (0, 1), [1.0], **given).y[0, -1])(1.0)
+    with pytest.raises(ValueError, match="broadcast"):
+        tg.grad(lambda k: itg.solve_ivp(lambda t, y: np.stack([k, k]), (0, 1), [1.0]).y[0, -1])(1.0)
+
+    def fails(t, y, k):
+        if t > 0.5:
+            raise OSError("no data after 0.5")
+        return -k * y
+
+    with pytest.raises(OSError, match=r"no data after 0\.5"):
+        tg.grad(lambda k: itg.solve_ivp(fails, (0, 1), [1.0], args=(k,)).y[0, -1])(1.0)
+
+
+def test_implicit_methods_tell_other_values_too():
+    class Counted:
+        calls = 0
+
+        def __call__(self, t, y):
+            self.calls += 1
+            return -y * self.k * np.exp(-self.calls / 50)
+
+    def f(k, method):
+        slope = Counted()
+        slope.k = k
+        return itg.solve_ivp(slope, (0, 1), [1.0], method).y[0, -1]
+
+    for method in ("RK45", "Radau"):
+        with pytest.raises(GuardError, match="changes from call to call"):
+            tg.grad(f)(1.0, method)
