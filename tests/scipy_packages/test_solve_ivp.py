@@ -337,3 +337,48 @@ def test_implicit_methods_tell_other_values_too():
     for method in ("RK45", "Radau"):
         with pytest.raises(GuardError, match="changes from call to call"):
             tg.grad(f)(1.0, method)
+
+
+# --- recorded and batched ---
+
+
+def last_states(x):
+    """Of two calls, one of which starts where the other ends, and one function that is used twice."""
+    first = itg.solve_ivp(population, (0, 1), x[4:], t_eval=[0.5, 1.0], args=(x[:4],), rtol=1e-8, atol=1e-10).y
+    then = itg.solve_ivp(population, (0, 1), first[:, -1], "LSODA", [1.0], args=(2 * x[:4],), rtol=1e-8, atol=1e-10).y
+    return np.concatenate([first[0], then[:, 0]])
+
+
+X = np.array([*K, 5.0, 1.5])
+
+
+def test_prepared_calls_give_new_derivatives_at_each_point():
+    p = tg.prepare(last_states, X)
+    scalar = tg.prepare(lambda x: (last_states(x) ** 2).sum(), X)
+    for scale in (1.0, 1.05, 1.05, 0.9, 1.0):
+        x = X * scale
+        np.testing.assert_array_equal(p.value(x), last_states(x))
+        np.testing.assert_allclose(p.jacobian(x), tg.jacobian(last_states)(x), rtol=1e-9, atol=1e-9)
+        value, gradient = scalar.value_and_grad(x)
+        assert value == pytest.approx((last_states(x) ** 2).sum(), rel=1e-14)
+        np.testing.assert_allclose(gradient, tg.grad(lambda x: (last_states(x) ** 2).sum())(x), rtol=1e-9)
+        np.testing.assert_allclose(scalar.hvp(x, X), tg.hvp(lambda x: (last_states(x) ** 2).sum(), x, X), rtol=1e-8)
+
+
+def test_a_replay_solves_once_for_all_rows(monkeypatch):
+    f = lambda x: itg.solve_ivp(lambda t, y: -x * y, (0, 1), np.array([1.0, 2.0]), t_eval=[0.5, 1.0]).y.ravel()
+    x = np.array([0.5, 0.7])
+    p = tg.prepare(f, x)
+    p.jacobian(x)
+    p.jacobian(x)
+    calls, solve = [], itg.solve_ivp
+    monkeypatch.setattr(itg, "solve_ivp", lambda *args, **kwargs: calls.append(args) or solve(*args, **kwargs))
+    p.jacobian(1.1 * x)
+    assert len(calls) == 1
+
+
+def test_samples_have_steps_of_their_own():
+    xs = X * np.linspace(1.0, 1.2, 3)[:, None]
+    found = tg.vmap(tg.jacobian(last_states))(xs)
+    np.testing.assert_allclose(found, [tg.jacobian(last_states)(x) for x in xs], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(tg.vmap(last_states)(xs), [last_states(x) for x in xs], rtol=1e-14)
