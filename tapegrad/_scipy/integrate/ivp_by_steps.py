@@ -89,10 +89,22 @@ def collocation_steps(found: Any) -> Steps:
     h = plain_np.diff(ends)
     T = ends[:-1, None] + C * h[:, None]
     T[:, -1] = ends[1:]
-    Y = plain_np.swapaxes(plain_np.array([part(t) for part, t in zip(parts, T, strict=True)]), 1, 2)
+    Y = interpolated(parts, T)
     y = plain_np.concatenate([parts[0](ends[0])[None], Y[:, -1]])
     y, Y = (real_parts(y), real_parts(Y)) if y.dtype.kind == "c" else (y, Y)
     return Steps(ends, y, T, Y, None, A * h[:, None, None], B * h[:, None], P)
+
+
+def interpolated(parts: list, T: Any) -> Any:
+    """The interpolant of each step at its times, (steps, times, n); those of LSODA, which are many, together."""
+    if not hasattr(parts[0], "yh"):
+        return plain_np.swapaxes(plain_np.array([part(t) for part, t in zip(parts, T, strict=True)]), 1, 2)
+    count = max([part.yh.shape[1] for part in parts])
+    powers = plain_np.zeros((len(parts), count, len(parts[0].yh)))
+    for part, to in zip(parts, powers, strict=True):
+        to[: part.yh.shape[1]] = part.yh.T
+    end, h = plain_np.array([[part.t, part.h] for part in parts]).T[..., None]
+    return ((T - end) / h)[..., None] ** plain_np.arange(count) @ powers
 
 
 class Span:
@@ -345,7 +357,7 @@ class IvpCall:
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
             with on_plain_values(*self.functions) as (shadow, plain):
-                watched = [PlainFunction(f) for f in plain]
+                watched = [PlainFunction(f.run) for f in plain]
                 with changed(depth=0):
                     found, steps = self.run(*watched)
                 altered, wrote = shadow.altered(), shadow.wrote_arrays()
