@@ -6,6 +6,7 @@ import pytest
 import scipy.integrate as itg
 
 import tapegrad as tg
+from tapegrad._scipy.integrate.linear_steps import COLLOCATION, StageFactors
 from tapegrad.errors import ConvergenceError, GuardError, NoRuleError
 
 EXPLICIT, IMPLICIT = ["RK23", "RK45", "DOP853"], ["Radau", "BDF", "LSODA"]
@@ -382,3 +383,31 @@ def test_samples_have_steps_of_their_own():
     found = tg.vmap(tg.jacobian(last_states))(xs)
     np.testing.assert_allclose(found, [tg.jacobian(last_states)(x) for x in xs], rtol=1e-9, atol=1e-9)
     np.testing.assert_allclose(tg.vmap(last_states)(xs), [last_states(x) for x in xs], rtol=1e-14)
+
+
+@pytest.mark.parametrize("spread", [0.1, 10.0], ids=["refined", "one system"])
+def test_steps_of_many_states_against_the_inverse(spread):
+    """Jacobians of the stages that are near each other, and others."""
+    rng, n = np.random.default_rng(0), 30
+    A, J = 0.3 * COLLOCATION.A, rng.normal(size=(n, n)) + spread * rng.normal(size=(3, n, n)) / 10
+    whole = np.eye(3 * n) - np.einsum("ij,iab->iajb", A, J).reshape(3 * n, 3 * n)
+    solve, c = StageFactors(A, J), rng.normal(size=(3, n, 2))
+    np.testing.assert_allclose(solve(c, False), np.linalg.solve(whole, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10)
+    np.testing.assert_allclose(solve(c, True), np.linalg.solve(whole.T, c.reshape(-1, 2)).reshape(c.shape), rtol=1e-9, atol=1e-10)
+    assert (solve.whole is None) == (spread < 1)
+
+
+@pytest.mark.parametrize("method", ["RK45", "BDF", "Radau", "LSODA"])
+def test_the_map_and_its_transpose_of_many_states(method):
+    """A nonlinear reaction and diffusion: both modes agree to rounding, and with differences."""
+    n = 30
+    A = np.diag(np.ones(n - 1), 1) + np.diag(np.ones(n - 1), -1) - 2 * np.eye(n)
+
+    def f(x, rtol=1e-7):
+        slope = lambda t, y: x[0] * 5 * (A @ y) + x[1] * y * (1 - y) - y**3
+        return itg.solve_ivp(slope, (0, 0.5), np.linspace(0, 2, n), method, rtol=rtol, atol=1e-9).y[:, -1].sum()
+
+    x = np.array([1.1, 0.7])
+    found = tg.grad(f)(x)
+    assert found.sum() == pytest.approx(tg.jvp(f, (x,), (np.ones(2),))[1], rel=1e-11)
+    np.testing.assert_allclose(found, slopes(lambda x: f(x, 1e-10 if method != "LSODA" else 1e-11), x, 1e-3), rtol=1e-4)

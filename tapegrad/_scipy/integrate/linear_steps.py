@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import scipy.integrate as itg
 from numpy.polynomial import polynomial
+from scipy.linalg import lu_factor, lu_solve
 from scipy.linalg.lapack import dtbtrs
 
 from ..._core.errors import ConvergenceError
@@ -96,6 +97,50 @@ def inverses(A: Any, J: Any) -> Any:
         raise ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular") from None
 
 
+ROUNDS, RESIDUAL = 20, 1e-13  # of the refinement of a step of many states, and what is left
+
+
+class StageFactors:
+    """(1 - h A J)^-1 of one step of many states. With one Jacobian for all stages the stages come apart, by the
+    eigenvectors of A; the equations with a Jacobian for each are solved by refinement."""
+
+    def __init__(self, A: Any, J: Any):
+        self.A, self.J = A, J
+        values, self.vectors = np.linalg.eig(A)
+        self.inverse, one = np.linalg.inv(self.vectors), np.eye(J.shape[1])
+        # of a conjugate pair one
+        self.factors = {k: lu_factor(one - (v if v.imag else v.real) * J[-1]) for k, v in enumerate(values) if v.imag >= 0}
+        self.whole: Any = None
+
+    def __call__(self, c: Any, back: bool) -> Any:
+        """For c of the shape (stages, n, directions)."""
+        if self.whole is None:
+            x = self.apart(c, back)
+            for _ in range(ROUNDS):
+                rest = c - self.product(x, back)
+                if not abs(rest).max() > RESIDUAL * abs(c).max():
+                    return x
+                x = x + self.apart(rest, back)
+            matrix = self.product(np.eye(c.shape[0] * c.shape[1]).reshape(*c.shape[:2], -1), False)
+            self.whole = lu_factor(matrix.reshape(-1, matrix.shape[2]))
+        return lu_solve(self.whole, c.reshape(-1, c.shape[2]), int(back)).reshape(c.shape)
+
+    def product(self, x: Any, back: bool) -> Any:
+        """(1 - h A J) x"""
+        if back:
+            return x - np.tensordot(self.A.T, np.matmul(np.swapaxes(self.J, 1, 2), x), 1)
+        return x - np.matmul(self.J, np.tensordot(self.A, x, 1))
+
+    def apart(self, c: Any, back: bool) -> Any:
+        V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
+        mixed, found = np.tensordot(W, c, 1), np.zeros(c.shape)
+        for k, factor in self.factors.items():
+            one = np.iscomplexobj(factor[0])
+            part = lu_solve(factor, mixed[k] if one else mixed[k].real, int(back))
+            found += (1 + one) * (V[:, k, None, None] * part).real
+        return found
+
+
 def banded(maps: Any) -> Any:
     """The matrix of y[k + 1] - maps[k] y[k] = d[k], all steps in one vector, by its diagonals for LAPACK."""
     steps, n = maps.shape[:2]
@@ -121,9 +166,11 @@ class StepEquations:
         self.A, self.B, self.J = A, B, J
         self.steps, self.stages, self.n = J.shape[:3]
         self.size = self.n + self.steps * self.stages * self.n
-        self.inverse = inverses(A, J) if implicit else None
+        small = self.n <= SMALL_SYSTEM
+        self.inverse = inverses(A, J) if implicit and small else None
+        self.factors = [StageFactors(*pair) for pair in zip(A, J, strict=True)] if implicit and not small else None
         self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
-        if self.n <= SMALL_SYSTEM and type(J) is np.ndarray:
+        if small and type(J) is np.ndarray:
             slopes = self.slopes(slice(None), J)
             self.maps = slopes.reshape(self.steps, -1, self.n), banded(np.eye(self.n) + self.moved(slice(None), slopes))
 
@@ -179,6 +226,8 @@ class StepEquations:
         """The dK with dK = J h A dK + c, for these steps; c has (steps, stages, n, directions)."""
         if self.inverse is not None:
             return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
+        if self.factors is not None:
+            return np.stack([solve(v, False) for solve, v in zip(self.factors[at], c, strict=True)])
         K = np.array(c)
         for i in range(1, self.stages):
             moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(len(K), 1, *K.shape[2:])
@@ -189,6 +238,8 @@ class StepEquations:
         """Of `slopes`."""
         if self.inverse is not None:
             return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(g.shape)
+        if self.factors is not None:
+            return np.stack([solve(v, True) for solve, v in zip(self.factors[at], g, strict=True)])
         c = np.array(g)
         for i in reversed(range(1, self.stages)):
             pulled = products(self.J, at, slice(i, i + 1), c[:, i : i + 1], True)
