@@ -49,18 +49,18 @@ class Steps(NamedTuple):
     P: Any
 
 
-def recorder(method: type, records: list) -> type:
+def recorder(method: Any, records: list) -> type:
     """The method, which appends what it computes in each accepted step."""
 
     def step(self: Any) -> tuple:
         t = self.t
-        done: tuple = method._step_impl(self)  # type: ignore[attr-defined]
+        done: tuple = method._step_impl(self)
         if done[0]:
             records.append([t, self.t, self.y_old, self.y, self.K.copy()])
         return done
 
     def interpolant(self: Any) -> Any:
-        found = method._dense_output_impl(self)  # type: ignore[attr-defined]
+        found = method._dense_output_impl(self)
         records[-1][4] = getattr(self, "K_extended", self.K).copy()
         return found
 
