@@ -1,5 +1,7 @@
 """scipy.integrate.solve_ivp: SciPy's own steps and values, derivatives of all orders, and what the right-hand side may do."""
 
+from collections import deque
+
 import mpmath
 import numpy as np
 import pytest
@@ -267,6 +269,69 @@ def test_buffers_matrices_and_counts(slope, method):
     k = K[:2]
     exact = slopes(lambda k: np.cos(2 * np.sqrt(k[0] * k[1])), k, 1e-6)
     np.testing.assert_allclose(tg.grad(f)(k), exact, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("method", ["RK45", "LSODA"])
+def test_a_buffer_is_left_as_the_last_call_leaves_it(method):
+    """Also if it holds the same numbers before, from a plain call."""
+
+    def f(k):
+        y = itg.solve_ivp(fills_captured, (0, 2.0), [1.0, 0.0], method, args=(k,), rtol=1e-8, atol=1e-10).y[:, -1]
+        return y[0] * SCRATCH[1] + SCRATCH[0]
+
+    def exact(k):
+        w, r = np.sqrt(k[0] * k[1]), np.sqrt(k[1] / k[0])
+        y0, y1 = np.cos(2 * w), -r * np.sin(2 * w)
+        return y0 * -k[1] * y0 + k[0] * y1
+
+    k = K[:2]
+    value = f(k)
+    for _ in range(2):
+        found = tg.value_and_grad(f)(k)
+        assert found[0] == pytest.approx(value, rel=1e-6)
+        np.testing.assert_allclose(found[1], slopes(exact, k), rtol=1e-4)
+        assert f(k) == value
+
+
+def test_a_history_has_its_derivatives():
+    """Written call by call, at places that the function counts."""
+    history, count = np.zeros(4096), [0]
+
+    def slope(t, y, k):
+        history[count[0] % 4096] = k[0] * y[0]
+        count[0] += 1
+        return -k[0] * y
+
+    def f(k):
+        count[0] = 0
+        history[:] = 0.0
+        y = itg.solve_ivp(slope, (0, 1.0), [1.0], args=(k,), rtol=1e-8, atol=1e-10).y[0, -1]
+        return y + history.max()  # at the start: k
+
+    assert tg.grad(f)(K[:1])[0] == pytest.approx(1 - np.exp(-1), rel=1e-6)
+
+
+LAST, NOTES = deque(maxlen=2), {}
+
+
+def to_deque(t, y, k):
+    LAST.append(y[0] * k[0])
+    return -k[0] * y
+
+
+def to_dict(t, y, k):
+    NOTES["last"] = y[0] * k[0]
+    return -k[0] * y
+
+
+@pytest.mark.parametrize(("slope", "read"), [(to_deque, lambda: LAST[-1]), (to_dict, lambda: NOTES["last"])], ids=["deque", "dict"])
+def test_what_is_kept_is_told_if_it_was_kept_before(slope, read):
+    def f(k):
+        return itg.solve_ivp(slope, (0, 1.0), [1.0], args=(k,)).y[0, -1] + read() * 2.0
+
+    assert f(K[:1]) == f(K[:1])
+    with pytest.raises(NoRuleError, match="kept while scipy"):
+        tg.grad(f)(K[:1])
 
 
 def test_args_may_be_functions_that_capture():

@@ -149,12 +149,27 @@ def check_slopes(found: Any, steps: Steps, J: Any) -> None:
         raise other_values()
 
 
-def check_stages(found: Any, steps: Steps, equations: StepEquations, rtol: Any, atol: Any) -> None:
+def check_stages(solved: Any, equations: StepEquations, rtol: Any, atol: Any) -> None:
     """Do the states of an implicit method solve the equations with these slopes, as far as its tolerances go?"""
+    steps = solved.steps
     theirs = plain_np.linalg.solve(steps.A, steps.Y - steps.states[:-1, None])
-    change = steps.A @ equations.slopes(slice(None), (found - theirs)[..., None])[..., 0]
+    change = steps.A @ equations.slopes(slice(None), (solved.K - theirs)[..., None])[..., 0]
     if abs(change).max() > STAGE_ERROR * (plain_np.max(atol) + plain_np.max(rtol) * abs(steps.Y).max()):
         raise other_values()
+
+
+def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
+    """Does the last call alone decide what these arrays hold, whatever they held before?"""
+    left = []
+    for fill in (plain_np.nan, 1.0):
+        for v in written:
+            v[...] = fill
+        try:
+            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+        except Exception:
+            return False
+        left.append([bare(v).tobytes() for v in written])
+    return left[0] == left[1]
 
 
 STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may be off
@@ -163,8 +178,8 @@ STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may 
 def other_values() -> GuardError:
     return GuardError(
         f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
-        "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
-        "the interval by a terminal event where a switch is thrown"
+        "changes from call to call (a count, a flag, its last result, a random generator), or returns an array that it writes again; "
+        "make it a function of t and y that returns a new array, and end the interval by a terminal event where a switch is thrown"
     )
 
 
@@ -194,16 +209,13 @@ class SolvedSteps:
             Y = self.steps.Y
             self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
 
-    def linearized(self, right: RightSide, tolerances: tuple) -> StepEquations:
+    def linearized(self, right: RightSide) -> StepEquations:
         steps = self.steps
         found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
-        equations = StepEquations(steps.A, steps.B, J, steps.K is None)
         if steps.K is not None:
             check_slopes(found, steps, J)
-        elif right.in_order and steps.A.any():
-            check_stages(found, steps, equations, *tolerances)
         self.K = found if steps.K is None else steps.K
-        return equations
+        return StepEquations(steps.A, steps.B, J, steps.K is None)
 
     def differentiate(self, right: RightSide, equations: StepEquations) -> None:
         steps, Y, n = self.steps, self.steps.Y, equations.n
@@ -353,37 +365,43 @@ class IvpCall:
             return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
 
     def result(self) -> Any:
-        known, altered, wrote = heard(), True, True
+        known, altered = heard(), True
         tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
         try:
             with on_plain_values(*self.functions) as (shadow, plain):
                 watched = [PlainFunction(f.run) for f in plain]
                 with changed(depth=0):
                     found, steps = self.run(*watched)
-                altered, wrote = shadow.altered(), shadow.wrote_arrays()
                 tracked = tracked or shadow.found or any([f.tracked for f in watched])
+                altered = shadow.altered() or bool(shadow.written() and not tracked)
         except (BatchError, ConvergenceError):
             raise
         except Exception:  # it is the user's: it is raised again
             take_back(known)
+            tracked = True
         if altered:
             found, steps = self.searched()
         if not steps.states.size or not (tracked or self.dense_output):
             return found
         solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
-        of = lambda f: RightSide(f, solved.mixed, self.vectorized, altered)
-        with on_plain_values(*self.functions, arrays_only=False) as (_, (fun, *_)):
+        of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
+        with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):
             if tracked:
-                equations = solved.linearized(of(fun), (self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6)))
+                equations = solved.linearized(of(fun))
             else:
                 solved.evaluate(of(fun))
-        with once_more(*self.functions, arrays=not wrote) as (fun, *events):
+            written = shadow.written()
+            if tracked and steps.K is None and steps.A.any() and (altered or written):
+                check_stages(solved, equations, self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6))
+            keeps = altered or not is_scratch(of(fun), written, steps)
+        with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
             if tracked:
                 solved.differentiate(of(fun), equations)
-            if not wrote:
+            if not (altered or written):
                 return self.differentiable(found, solved, events)
-        with once_more(*self.functions) as (fun, *events):  # for what it writes
-            of(fun)(solved.span.at(steps.T.reshape(-1)), np.reshape(solved.stages(), (-1, solved.states.shape[1])))
+        with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
+            T, Y = solved.span.at(steps.T.reshape(-1)), np.reshape(solved.stages(), (-1, solved.states.shape[1]))
+            of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
             return self.differentiable(found, solved, events)
 
     def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:

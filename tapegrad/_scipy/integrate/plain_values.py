@@ -1,6 +1,7 @@
 """The user's functions on plain values: copies of them that leave nothing behind."""
 
 import contextlib
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,10 +9,9 @@ import numpy
 
 from ... import numpy as tapegrad_numpy
 from ..._capture.kinds import holders
-from ..._capture.objects import is_same, snapshot
+from ..._capture.objects import is_same, parts_of, snapshot
 from ..._capture.routes import strays
-from ..._capture.snapshots import content_of
-from ..._capture.snapshots import is_same as holds_still
+from ..._capture.snapshots import CONTAINERS, content_of
 from ..._core.arrays import is_array, same_bits
 from ..._core.primitive import is_tracked, live, values_of
 from ..._core.scope import OPEN
@@ -32,7 +32,7 @@ class PlainRebind(Rebind):
 
     def begin(self) -> None:
         super().begin()
-        self.copies: list = []  # (copy of a captured array, what it held)
+        self.copies: list = []  # (copy, what it is a copy of)
         self.left_alone: list = []  # (object that is not followed, what it held)
         self.found = False  # is one of the captured values tracked?
         self.draws: list = []  # (random generator, its state)
@@ -58,25 +58,37 @@ class PlainRebind(Rebind):
     def stand_in(self, x: Variable) -> Variable:
         y = variable(values_of(live(x)))
         y._saved, y._version = True, 0
+        self.copies.append((y, x))
         return y
+
+    def written(self) -> list:
+        """The copies that were written. Arrays that were written with what they held do not count."""
+        if self.arrays_only:
+            return [new for new, old in self.copies if not same_bits(new, old)]
+        return [y for y, _ in self.copies if y._version]
 
     def noted(self, x: Any) -> None:
         held = content_of(x)
         if held is not None:
             self.left_alone.append((x, held))
 
-    def wrote_arrays(self) -> bool:
-        """Have the functions written captured arrays?"""
-        return any([not same_bits(new, old) for new, old in self.copies])
-
     def altered(self) -> bool:
-        """Have the functions changed anything outside of themselves?"""
-        if self.wrote_arrays() or (self.near and strays(self)[1]):
-            return True
-        if any([not is_same(x, held) for x, held in self.state]) or any([not holds_still(x, held) for x, held in self.left_alone]):
-            return True
-        drawn = any([repr(snapshot(r)) != repr(before) for r, before in [*self.draws, *captured_generators(self)[len(self.draws) :]]])
-        return drawn or any([change[0].altered(self, change) for change in holders(self)])
+        """Have the functions changed anything but arrays outside of themselves, or may they have?"""
+        drawn = [*self.draws, *captured_generators(self)[len(self.draws) :]]
+        return (
+            any([not holds_still(x, held) for x, held in [*self.state, *self.left_alone]])
+            or any([change[0].altered(self, change) for change in holders(self)])
+            or any([repr(snapshot(r)) != repr(before) for r, before in drawn])
+            or bool(self.near and strays(self)[1])
+        )
+
+
+def holds_still(x: Any, held: Any) -> bool:
+    """Are the parts of a container the same objects? An equal number may have another derivative."""
+    if is_array(x):
+        return is_same(x, held)
+    now = parts_of(x) if type(x) in CONTAINERS else None
+    return now is not None and len(now) == len(held) and all(map(operator.is_, now, held))
 
 
 @contextlib.contextmanager
