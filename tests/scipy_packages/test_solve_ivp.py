@@ -334,6 +334,20 @@ def test_what_is_kept_is_told_if_it_was_kept_before(slope, read):
         tg.grad(f)(K[:1])
 
 
+@pytest.mark.parametrize("method", EXPLICIT)
+def test_an_infinite_slope_that_nothing_moves(method):
+    """The root of a state that starts at zero."""
+
+    def f(k):
+        slope = lambda t, y: [-k[0] * np.sqrt(y[1]) - y[0] * k[0], k[1] * y[0]]
+        return itg.solve_ivp(slope, (0, 1), [1.0, 0.0], method, rtol=1e-7, atol=1e-9).y[:, -1].sum()
+
+    k = np.array([1.1, 0.4])
+    exact = slopes(f, k, 1e-4)
+    np.testing.assert_allclose(tg.grad(f)(k), exact, rtol=1e-4)
+    assert tg.jvp(f, (k,), (np.ones(2),))[1] == pytest.approx(exact.sum(), rel=1e-4)
+
+
 def test_args_may_be_functions_that_capture():
     f = lambda k: itg.solve_ivp(lambda t, y, rate: -rate(t) * y, (0, 1), [1.0], args=(lambda t: k[0] * t,), rtol=1e-9, atol=1e-11).y[0, -1]
     assert tg.grad(f)(K[:1])[0] == pytest.approx(-0.5 * np.exp(-0.5), rel=1e-7)

@@ -78,9 +78,21 @@ class PointJacobians:
         return np.swapaxes(np.array(found), 1, 2)[None]
 
 
+class InfiniteJacobians:
+    """Jacobians with infinite elements, as of a root at zero. A zero tangent stays zero through them."""
+
+    def __init__(self, J: Any):
+        self.J, self.shape = J, J.shape
+
+    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+        J, X = self.J[at, stages], X[..., None, :, :]
+        with np.errstate(invalid="ignore"):
+            return np.where(X == 0, 0.0, (np.swapaxes(J, 2, 3) if back else J)[..., None] * X).sum(-2)
+
+
 def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> Any:
     """J X, or its transpose, for these steps and stages; X has (.., n, directions)."""
-    if type(J) is PointJacobians:
+    if type(J) is not np.ndarray:
         return J.products(at, stages, X, back)
     J = J[at, stages]
     return np.matmul(np.swapaxes(J, 2, 3) if back else J, X)
@@ -163,6 +175,8 @@ class StepEquations:
     n, n), or a `PointJacobians`."""
 
     def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
+        if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
+            J = InfiniteJacobians(J)
         self.A, self.B, self.J = A, B, J
         self.steps, self.stages, self.n = J.shape[:3]
         self.size = self.n + self.steps * self.stages * self.n
