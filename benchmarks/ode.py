@@ -1,15 +1,19 @@
 """Differential equations: one trajectory and thousands, with gradients, beside diffrax and SciPy.
 
-    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff]
+    python benchmarks/ode.py [--save] [--quick] [--only one | many | stiff | followed | fit]
 
 G10: the goal's name in the design. All systems have the same tolerances. The column `error` is the largest
 relative error of the gradient, against differences of SciPy's solutions at tight tolerances or against
 tapegrad's gradient at them. diffrax's functions are jitted and compiled before they are timed; its adjoint is
 that of the steps (RecursiveCheckpointAdjoint)."""
 
+import pathlib
+import sys
+
 import _harness as bench
 import numpy as np
 import scipy.integrate
+import scipy.optimize
 
 import tapegrad as tg
 
@@ -130,7 +134,11 @@ def one(report):
         "SciPy, differences": lambda: by_differences(p.scipy("RK45"), p.k),
         "diffrax Tsit5": of_diffrax(p, "Tsit5"),
     }
-    goals = [("G10: a gradient by tg.ode.solver, ms", lambda t: 1e3 * t["tapegrad"], 0.2)]
+    goals = [
+        ("G10: a gradient by tg.ode.solver, ms", lambda t: 1e3 * t["tapegrad"], 0.2),
+        ("G10: a gradient by solve_ivp, ms", lambda t: 1e3 * t["tapegrad, solve_ivp"], 4.5),
+        ("G10: a gradient by solve_ivp, prepared, ms", lambda t: 1e3 * t["tapegrad, solve_ivp prepared"], 0.5),
+    ]
     timed(report, "Lotka-Volterra", jobs, exact, goals)
 
 
@@ -162,5 +170,62 @@ def stiff(report):
             timed(report, f"{title}, {count or 1}", jobs, exact, [("share of diffrax's time", share, 0.05)])
 
 
+def lotka_volterra(method):
+    f = predator_prey(np)
+    return lambda k: scipy.integrate.solve_ivp(f, (0, 10), [5.0, 1.5], method, SPAN, args=(k,), rtol=1e-6, atol=1e-8).y
+
+
+def stiff_reaction(method):
+    f = robertson(np)
+    return lambda k: scipy.integrate.solve_ivp(f, (0, 40), [1.0, 0, 0], method, args=(k,), rtol=1e-6, atol=1e-10).y[:, -1]
+
+
+def followed(report):
+    """The derivatives of solve_ivp for each method, over a plain solve."""
+    columns = ["problem", "method", "plain solve, ms", "gradient", "Jacobian", "prepared gradient", "prepared Jacobian"]
+    report.table("scipy.integrate.solve_ivp: time over a plain solve, rtol 1e-6", columns)
+    every, implicit = ("RK23", "RK45", "DOP853", "Radau", "BDF", "LSODA"), ("Radau", "BDF", "LSODA")
+    for title, make, k, methods in (
+        ("Lotka-Volterra", lotka_volterra, np.array([1.0, 0.4, 0.2, 0.8]), every),
+        ("Robertson", stiff_reaction, np.array([0.04, 1e4, 3e7]), implicit),
+    ):
+        for method in methods[-1:] if report.quick else methods:
+            states = make(method)
+            loss = lambda k, states=states: (states(k)[0] ** 2).sum()
+            gradient, jacobian = tg.value_and_grad(loss), tg.jacobian(states, mode="forward")
+            p, q = tg.prepare(loss, k), tg.prepare(states, k)
+            jobs = {
+                "plain": lambda states=states: states(k),
+                "gradient": lambda gradient=gradient: gradient(k),
+                "Jacobian": lambda jacobian=jacobian: jacobian(k),
+                "prepared gradient": lambda p=p: p.value_and_grad(k),
+                "prepared Jacobian": lambda q=q: q.jacobian(k),
+            }
+            t = bench.measure(jobs, seconds=0.5 if report.quick else 3.0, compare=False, rtol=1e-9)
+            over = {name: bench.ratio(t[name], t["plain"]) for name in jobs}
+            report.row(title, method, bench.times(t["plain"], 1e3), *[over[name] for name in jobs][1:])
+            report.goal(f"G10: {title}, {method}: gradient over a plain solve", over["gradient"], 5)
+            report.goal(f"G10: {title}, {method}: Jacobian over a plain solve", over["Jacobian"], 2 + len(k) / 2)
+
+
+def fit(report):
+    """examples/unmodified/ode_fit.py"""
+    sys.path.append(str(pathlib.Path(__file__).parent.parent / "examples/unmodified"))
+    import ode_fit
+
+    start = ode_fit.TRUE + 0.1 * np.random.default_rng(1).standard_normal(6)
+    prepared = tg.prepare(ode_fit.residuals, start)
+    by = lambda jac: scipy.optimize.least_squares(ode_fit.residuals, start, jac=jac, xtol=1e-9).x
+    forward = tg.jacobian(ode_fit.residuals, mode="forward")
+    jobs = {"tapegrad": lambda: by(forward), "tapegrad, prepared": lambda: by(prepared.jacobian)}
+    jobs |= {f"SciPy, {name} differences": lambda name=name: by(name) for name in ("2-point", "3-point")}
+    report.table("A fit of six parameters: examples/unmodified/ode_fit.py", ["Jacobian", "ms", "time / tapegrad"])
+    t = bench.measure(jobs, seconds=1.0 if report.quick else 6.0, compare=False, rtol=1e-5)
+    for name in jobs:
+        report.row(name, bench.times(t[name], 1e3), bench.ratio(t[name], t["tapegrad"]))
+    share = bench.ratio(t["tapegrad"], t["SciPy, 2-point differences"])
+    report.goal("a fit, over that with differences", share, 0.2)
+
+
 if __name__ == "__main__":
-    bench.start(__doc__).run(one, many, stiff)
+    bench.start(__doc__).run(one, many, stiff, followed, fit)

@@ -1,214 +1,280 @@
-"""scipy.integrate.solve_ivp by its own steps: SciPy finds them on plain values, then the method is run again
-on these steps.
+"""scipy.integrate.solve_ivp: SciPy computes the solution with plain numbers, the derivative is that of its steps.
 
-A step of an explicit method is a function of the state and of the parameters, and the derivative is that of
-all of them in order: exact for the numbers that were computed.  An implicit method has the derivative of
-Radau's on the same steps.  The lengths of the steps are no variables, but for the ends of the interval, which
-scale all of them."""
+The stages of all accepted steps solve equations, whose right-hand sides are evaluated together. Newton's method
+on these equations, with constant Jacobians, adds one order of derivatives in each round. Its linear equations
+are solved step by step (`linear_steps`). Steps of Radau, BDF and LSODA are those of Radau's method on SciPy's
+solution. The lengths of the steps are no variables, but for the ends of the interval, which scale all of them."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as plain_np
 import scipy.integrate as itg
 
 from ... import numpy as np
-from ..._core.errors import ConvergenceError, GuardError, callers_line
-from ..._core.primitive import primal_of
+from ..._core.errors import BatchError, ConvergenceError, GuardError, callers_line, heard, take_back
+from ..._core.primitive import live, primal_of
+from ..._core.scope import changed
 from ..._core.trees import Const
+from ..._core.variable import Variable
 from ..._transforms.rebind import once_more
-from ..._transforms.transforms import grad, jacobian
-from ...ops.declare import ndim, shape
+from ..._transforms.transforms import grad
+from ...ops.declare import dtype, ndim
+from ..linear_maps import AxisMap, mapped
 from ..namespaces import Carrier, as_float_array, bare, holds_tracked, refusal_text
-from ..optimize.callback_search import Search
+from ..optimize.callback_search import ComposedFunction, Search
 from .ivp_adjoint import solve_with_adjoint as by_adjoint
+from .linear_steps import COLLOCATION, EXPLICIT, StepEquations
+from .plain_values import on_plain_values
+from .right_side import RightSide, complex_states, real_parts
+
+NAME = "scipy.integrate.solve_ivp"
+IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
+METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
 
 
-class StepSequence:
-    """The interval, cut as SciPy cut it."""
+# --- the steps that SciPy has taken ---
 
-    def __init__(self, times: Any, t_span: Any, whole: bool = True):
-        """`whole`: does it reach the end?  Else the steps move with the beginning."""
-        self.plain = plain_np.asarray(times)
-        self.times: Any = self.plain
-        if holds_tracked(t_span):
-            a, b = t_span
-            share = (self.plain - self.plain[0]) / (self.plain[-1] - self.plain[0])
-            self.times = a + (b - a) * share if whole else a + (self.plain - self.plain[0])
-        self.count = len(self.plain) - 1
 
-    def of(self, t: Any) -> Any:
+class Steps(NamedTuple):
+    """With complex numbers as pairs. `T`, `Y`, `K`: times, states and slopes of the stages, (steps, stages, n);
+    `A`, `B`: with the lengths of the steps."""
+
+    ends: Any
+    states: Any
+    T: Any
+    Y: Any
+    K: Any  # None of an implicit method
+    A: Any
+    B: Any
+    P: Any
+
+
+def recorder(method: Any, records: list) -> type:
+    """The method, which appends what it computes in each accepted step."""
+
+    def step(self: Any) -> tuple:
+        t = self.t
+        done: tuple = method._step_impl(self)
+        if done[0]:
+            records.append([t, self.t, self.y_old, self.y, self.K.copy()])
+        return done
+
+    def interpolant(self: Any) -> Any:
+        found = method._dense_output_impl(self)
+        records[-1][4] = getattr(self, "K_extended", self.K).copy()
+        return found
+
+    return type(method.__name__, (method,), {"_step_impl": step, "_dense_output_impl": interpolant, "__module__": method.__module__})
+
+
+def explicit_steps(method: Any, records: list) -> Steps:
+    A, B, C, P = EXPLICIT[method]
+    s = max([len(K) for *_, K in records])
+    starts, ends = plain_np.array([r[0] for r in records]), plain_np.array([r[1] for r in records])
+    y = plain_np.array([*[r[2] for r in records], records[-1][3]])
+    h, A, C, P = ends - starts, A[:s, :s], C[:s], P[:s]
+    T, A, K = starts[:, None] + C * h[:, None], A * h[:, None, None], plain_np.empty((len(records), s, y.shape[1]), y.dtype)
+    for k, (*_, slopes) in enumerate(records):
+        count = len(slopes)
+        K[k, :count] = slopes
+        if count < s:  # stages of an interpolant that nobody asked for: they stand at the beginning
+            K[k, count:], A[k, count:], T[k, count:] = slopes[0], 0.0, starts[k]
+    y, K = (real_parts(y), real_parts(K)) if y.dtype.kind == "c" else (y, K)
+    return Steps(plain_np.append(starts, ends[-1]), y, T, y[:-1, None] + A @ K, K, A, B[:s] * h[:, None], P)
+
+
+def collocation_steps(found: Any) -> Steps:
+    parts, (A, B, C, P) = found.sol.interpolants, COLLOCATION
+    ends = plain_np.array([parts[0].t_old, *[part.t for part in parts]])
+    h = plain_np.diff(ends)
+    T = ends[:-1, None] + C * h[:, None]
+    T[:, -1] = ends[1:]
+    Y = interpolated(parts, T)
+    y = plain_np.concatenate([parts[0](ends[0])[None], Y[:, -1]])
+    y, Y = (real_parts(y), real_parts(Y)) if y.dtype.kind == "c" else (y, Y)
+    return Steps(ends, y, T, Y, None, A * h[:, None, None], B * h[:, None], P)
+
+
+def interpolated(parts: list, T: Any) -> Any:
+    """The interpolant of each step at its times, (steps, times, n); those of LSODA, which are many, together."""
+    if not hasattr(parts[0], "yh"):
+        return plain_np.swapaxes(plain_np.array([part(t) for part, t in zip(parts, T, strict=True)]), 1, 2)
+    count = max([part.yh.shape[1] for part in parts])
+    powers = plain_np.zeros((len(parts), count, len(parts[0].yh)))
+    for part, to in zip(parts, powers, strict=True):
+        to[: part.yh.shape[1]] = part.yh.T
+    end, h = plain_np.array([[part.t, part.h] for part in parts]).T[..., None]
+    return ((T - end) / h)[..., None] ** plain_np.arange(count) @ powers
+
+
+class Span:
+    """The interval as SciPy cut it. `whole`: does it reach the end? Else the steps move with the beginning."""
+
+    def __init__(self, plain: Any, t_span: Any, whole: bool):
+        self.plain, self.start, self.stretch = plain, plain[0], 1.0
+        self.tracked = holds_tracked(t_span)
+        if self.tracked:
+            self.start = t_span[0]
+            if whole and plain[0] == plain[-1]:
+                raise refusal_text(NAME, "by the ends of an interval without length", "an interval with a length")
+            if whole:
+                self.stretch = (t_span[1] - t_span[0]) / (plain[-1] - plain[0])
+
+    def at(self, times: Any) -> Any:
+        return self.start + (times - self.plain[0]) * self.stretch if self.tracked else times
+
+    def steps_of(self, t: Any) -> Any:
         """The number of the step in which each time lies."""
         v, ts = primal_of(t), self.plain
-        if ts[-1] >= ts[0]:
+        if times_ascend(ts):
             at = np.searchsorted(ts, v, side="left")
         else:
             at = len(ts) - np.searchsorted(ts[::-1], v, side="right")
-        return np.clip(at - 1, 0, self.count - 1)
+        return np.clip(at - 1, 0, len(ts) - 2)
+
+
+def times_ascend(ts: Any) -> bool:
+    return bool(ts[-1] >= ts[0])
+
+
+# --- their derivatives ---
+
+
+def check_slopes(found: Any, steps: Steps, J: Any) -> None:
+    """Are these the slopes that SciPy computed? A function that goes by something that it alters itself (a count,
+    a flag, a random generator) has given others."""
+    with plain_np.errstate(invalid="ignore"):  # of an infinite Jacobian
+        grown = abs(J) @ abs(steps.Y)[..., None] if type(J) is plain_np.ndarray else abs(found).max(initial=0.0) * plain_np.ones(1)
+        allowed = 1e5 * plain_np.finfo(float).eps * (abs(steps.K).max(initial=0.0) + grown[..., 0])
+        differ = abs(found - steps.K) > allowed
+    if differ.any():
+        raise other_values()
+
+
+def check_stages(solved: Any, equations: StepEquations, rtol: Any, atol: Any) -> None:
+    """Do the states of an implicit method solve the equations with these slopes, as far as its tolerances go?"""
+    steps = solved.steps
+    theirs = plain_np.linalg.solve(steps.A, steps.Y - steps.states[:-1, None])
+    change = steps.A @ equations.slopes(slice(None), (solved.K - theirs)[..., None])[..., 0]
+    if abs(change).max() > STAGE_ERROR * (plain_np.max(atol) + plain_np.max(rtol) * abs(steps.Y).max()):
+        raise other_values()
+
+
+def is_scratch(right: RightSide, written: list, steps: Steps) -> bool:
+    """Does the last call alone decide what these arrays hold, whatever they held before?"""
+    left = []
+    for fill in (plain_np.nan, 1.0):
+        for v in written:
+            v[...] = fill
+        try:
+            right.point(steps.T[-1, -1], steps.Y[-1, -1])
+        except Exception:
+            return False
+        left.append([bare(v).tobytes() for v in written])
+    return left[0] == left[1]
+
+
+STAGE_ERROR = 100.0  # tolerances by which the stages of an implicit method may be off
+
+
+def other_values() -> GuardError:
+    return GuardError(
+        f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
+        "changes from call to call (a count, a flag, its last result, a random generator), or returns an array that it writes again; "
+        "make it a function of t and y that returns a new array, and end the interval by a terminal event where a switch is thrown"
+    )
+
+
+def open_levels(*values: Any) -> int:
+    """The number of derivatives that may be taken of these values."""
+    found = set()
+    for v in values:
+        while isinstance(v, Variable):
+            v = live(v)
+            if v._trace is not None:
+                found.add(id(v._trace))
+            v = v._value
+    return len(found)
+
+
+class SolvedSteps:
+    """The states at the ends of the steps, and the slopes of the stages, as functions of what is tracked."""
+
+    def __init__(self, steps: Steps, span: Span, y0: Any):
+        self.steps, self.span, self.mixed = steps, span, dtype(y0).kind == "c"
+        self.states, self.K = steps.states, steps.K
+        self.start = y0 - primal_of(y0)
+
+    def evaluate(self, right: RightSide) -> None:
+        """The slopes of an implicit method, where nothing is tracked."""
+        if self.K is None:
+            Y = self.steps.Y
+            self.K = bare(right(self.steps.T.reshape(-1), Y.reshape(-1, Y.shape[2]))).reshape(Y.shape)
+
+    def linearized(self, right: RightSide) -> StepEquations:
+        steps = self.steps
+        found, J = right.jacobians(steps.T, steps.Y, steps.K is None)
+        if steps.K is not None:
+            check_slopes(found, steps, J)
+        self.K = found if steps.K is None else steps.K
+        return StepEquations(steps.A, steps.B, J, steps.K is None)
+
+    def differentiate(self, right: RightSide, equations: StepEquations) -> None:
+        steps, Y, n = self.steps, self.steps.Y, equations.n
+        start = real_parts(self.start) if self.mixed else self.start
+        move, T = AxisMap(equations.forward, equations.size, equations.backward), self.span.at(steps.T.reshape(-1))
+        levels = rounds = 1
+        while rounds <= levels:
+            slopes = right(T, np.reshape(Y, (-1, n))) * self.span.stretch
+            rest = slopes if rounds == 1 else slopes - np.reshape(self.K, (-1, n))
+            levels = open_levels(start, rest) if rounds == 1 else levels
+            if not levels:
+                return
+            rest = np.reshape(rest - primal_of(rest), -1)
+            change = mapped(np.concatenate([start, rest]), map=move)
+            ends = (equations.steps + 1) * n
+            self.states = self.states + np.reshape(change[:ends], (-1, n))
+            self.K = self.K + np.reshape(change[ends:], steps.Y.shape)
+            start, rounds = plain_np.zeros(n), rounds + 1
+            Y = self.stages()
+
+    def stages(self) -> Any:
+        return self.states[:-1, None] + self.steps.A @ self.K
+
+    def sol(self) -> "Solution":
+        return Solution(self.steps, self.span, self.states, self.K, self.mixed)
+
+    def ends(self) -> Any:
+        return complex_states(self.states) if self.mixed else self.states
 
 
 class Solution(Carrier):
-    """`sol` of the result: the interpolant of each step, (steps, powers, n)."""
+    """The interpolants of the steps."""
 
-    def __init__(self, steps: StepSequence, starts: Any, parts: Any, rule: Any):
-        self.steps, self.starts, self.parts, self.rule = steps, starts, parts, rule
-        self.ts = steps.plain
-        self.t_min, self.t_max = float(min(self.ts[0], self.ts[-1])), float(max(self.ts[0], self.ts[-1]))
+    def __init__(self, steps: Steps, span: Span, states: Any, K: Any, mixed: bool):
+        self.steps, self.span, self.states, self.K, self.mixed = steps, span, states, K, mixed
 
     def _tracked(self) -> bool:
-        return holds_tracked(self.starts, self.parts, self.steps.times)
+        return holds_tracked(self.states, self.K) or self.span.tracked
 
     def _plain(self) -> Any:
         return self
 
     def __call__(self, t):
-        t = as_float_array(t, next((x for x in (t, self.starts, self.parts) if holds_tracked(x)), self.starts))
+        t = as_float_array(t, t if holds_tracked(t) else None)
         flat = np.reshape(t, -1)
-        at = self.steps.of(flat)
-        first, last = np.take(self.steps.times, at), np.take(self.steps.times, at + 1)
-        h = last - first
-        y = self.rule((flat - first) / h, h, np.take(self.parts, at, 0)) + np.take(self.starts, at, 0)
+        at = self.span.steps_of(flat)
+        h = plain_np.diff(self.steps.ends)
+        first = self.span.at(self.steps.ends)[at]
+        x = (flat - first) / (plain_np.where(h == 0, 1.0, h)[at] * self.span.stretch)
+        weights = h[at][:, None] * (x[:, None] ** plain_np.arange(1.0, self.steps.P.shape[1] + 1) @ self.steps.P.T)
+        y = self.states[at] + np.reshape(weights[:, None] @ self.K[at], (len(at), -1))
+        y = complex_states(y) if self.mixed else y
         return np.transpose(y) if ndim(t) else y[0]
 
 
-def interpolant_step(x: Any, h: Any, Q: Any) -> Any:
-    """h sum_k Q[k] x^(k + 1)."""
-    y = 0.0
-    for k in range(shape(Q)[1] - 1, -1, -1):
-        y = (y + Q[:, k]) * x[:, None]
-    return h[:, None] * y
-
-
-def hairer(x: Any, h: Any, F: Any) -> Any:
-    """Multiplied by x and by 1 - x in turn, from the last."""
-    y, x = 0.0, x[:, None]
-    for i in range(shape(F)[1]):
-        y = (y + F[:, shape(F)[1] - 1 - i]) * (x if i % 2 == 0 else 1 - x)
-    return y
-
-
-IMPLICIT = {"Radau": itg.Radau, "BDF": itg.BDF, "LSODA": itg.LSODA}
-METHODS = {"RK23": itg.RK23, "RK45": itg.RK45, "DOP853": itg.DOP853}
-
-
-def combined(weights: Any, stages: list) -> Any:
-    """sum_k weights[k] stages[k]"""
-    used = [k for k, w in enumerate(weights) if w]
-    if not used:
-        return 0.0
-    return np.asarray(weights[used]) @ np.stack([stages[k] for k in used]) if len(used) > 1 else weights[used[0]] * stages[used[0]]
-
-
-def retraced(fun: Any, steps: StepSequence, y0: Any, method: Any, dense: bool) -> tuple:
-    """(states at the ends of the steps, Solution or None)."""
-    A, B, C = method.A, method.B, method.C
-    y, f = y0, fun(steps.times[0], y0)
-    states, parts = [y], []
-    for k in range(steps.count):
-        t, h = steps.times[k], steps.times[k + 1] - steps.times[k]
-        stages = [f]
-        for s in range(1, len(C)):
-            stages.append(fun(t + C[s] * h, y + combined(A[s][:s], stages) * h))
-        new = y + h * combined(B, stages)
-        f = fun(steps.times[k + 1], new)
-        stages.append(f)
-        if dense and method is itg.DOP853:
-            parts.append(of_dop853(fun, t, h, y, new, stages, method))
-        elif dense:
-            parts.append(np.stack([combined(column, stages) for column in method.P.T]))
-        y = new
-        states.append(y)
-    if not dense:
-        return states, None
-    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), hairer if method is itg.DOP853 else interpolant_step)
-
-
-GROWTH = 1e3  # a step multiplies what two runs differ by, by less
-
-
-def matches_solver(states: list, theirs: Any) -> None:
-    """Is what was computed again what SciPy computed?  A function that goes by something that it alters
-    itself (a count, a flag, a random generator) has given other slopes.  Rounding grows from step to step
-    where the equation is chaotic, but does not leap."""
-    least = 1e5 * plain_np.finfo(theirs.dtype).eps * float(abs(theirs).max(initial=0.0))
-    off = 0.0
-    for ours, y in zip(states, theirs, strict=False):
-        now = float(abs(bare(ours) - y).max(initial=0.0))
-        if now > GROWTH * off + least:
-            raise GuardError(
-                f"{callers_line()}: {NAME}: called again for the derivative, the function gave other values: it goes by something that "
-                "changes from call to call (a count, a flag, its last result, a random generator); make it a function of t and y, and end "
-                "the interval by a terminal event where a switch is thrown"
-            )
-        off = now
-
-
-def of_dop853(fun: Any, t: Any, h: Any, y: Any, new: Any, stages: list, method: Any) -> Any:
-    stages = list(stages)
-    for a, c in zip(method.A_EXTRA, method.C_EXTRA, strict=True):
-        stages.append(fun(t + c * h, y + combined(a[: len(stages)], stages) * h))
-    change, first, last = new - y, stages[0], stages[len(method.C)]
-    low = [change, h * first - change, 2 * change - h * (last + first)]
-    return np.stack([*low, *[h * combined(d, stages) for d in method.D]])
-
-
-# --- implicit methods: the value is SciPy's, the derivative that of Radau's method of the order 5 on SciPy's steps ---
-
-ROOT6 = 6**0.5
-NODES = plain_np.array([(4 - ROOT6) / 10, (4 + ROOT6) / 10, 1.0])
-VANDER = NODES[:, None] ** plain_np.arange(1, 4)  # c^k, k = 1, 2, 3
-# the integrals to the nodes of the polynomials that are 1 at one node: exact for 1, s, s^2
-WEIGHTS = VANDER / plain_np.arange(1, 4) @ plain_np.linalg.inv(NODES[:, None] ** plain_np.arange(3))
-# of Newton's method with a constant matrix: each has the derivatives of one order more
-STEP_NEWTON_ROUNDS = 3
-
-
-def stages_of(fun: Any, t: Any, h: Any, y: Any, Z: Any) -> Any:
-    """h times the slopes at the three nodes, put together: what Z is at the solution."""
-    slopes = np.stack([fun(t + c * h, y + Z[i]) for i, c in enumerate(NODES)])
-    return h * (WEIGHTS @ slopes)
-
-
-def newton_matrix(fun: Any, t: Any, h: Any, y: Any) -> Any:
-    J = plain_np.atleast_2d(bare(jacobian(Const(lambda v: fun(t, v)))(y)))
-    n = len(y)
-    return plain_np.linalg.inv(plain_np.eye(3 * n) - h * plain_np.kron(WEIGHTS, J)).reshape(3, n, 3, n)
-
-
-def one_step(fun: Any, t: Any, h: Any, y: Any) -> Any:
-    """The stages, (3, n): solved on plain values, then as a function of y and of what fun holds."""
-    t0, h0, y0 = bare(t), bare(h), bare(y)
-    inverse = newton_matrix(fun, t0, h0, y0)
-    on = lambda t, y: bare(fun(t, y))
-    Z = plain_np.zeros((3, len(y0)), y0.dtype)
-    size = plain_np.inf
-    for _ in range(50):
-        d = plain_np.tensordot(inverse, bare(stages_of(on, t0, h0, y0, Z)) - Z, 2)
-        now = float(plain_np.max(plain_np.abs(d), initial=0.0))
-        if not now < size:
-            break
-        Z, size = Z + d, now
-    if not size <= 1e-6 * max(1.0, float(plain_np.max(plain_np.abs(y0), initial=0.0))):
-        raise ConvergenceError(f"scipy.integrate.solve_ivp: the equations of a step at t = {t0:.6g} were not solved")
-    flat = plain_np.reshape(inverse, (Z.size, Z.size))
-    for _ in range(STEP_NEWTON_ROUNDS):
-        rest = stages_of(fun, t, h, y, Z) - Z
-        Z = Z + np.reshape(flat @ np.reshape(rest, -1), shape(Z))
-    return Z
-
-
-def retraced_implicitly(fun: Any, steps: StepSequence, y0: Any) -> tuple:
-    states, parts = [y0], []
-    back = plain_np.linalg.inv(VANDER)
-    for k in range(steps.count):
-        t, h = steps.times[k], steps.times[k + 1] - steps.times[k]
-        Z = one_step(fun, t, h, states[-1])
-        parts.append((back @ Z) / h)
-        states.append(states[-1] + Z[2])
-    return states, Solution(steps, np.stack(states[:-1]), np.stack(parts), interpolant_step)
-
-
 class ShiftedSolution(Carrier):
-    """SciPy's values, with the derivatives of another solution near it."""
+    """SciPy's values, with the derivatives of ours."""
 
     def __init__(self, theirs: Any, ours: Solution):
         self._theirs, self._ours = theirs, ours
@@ -221,11 +287,17 @@ class ShiftedSolution(Carrier):
         return self._theirs
 
     def __call__(self, t):
-        y = self._ours(t)
-        return self._theirs(bare(t)) + (y - primal_of(y))
+        return shifted(self._theirs(bare(t)), self._ours(t))
+
+
+def shifted(value: Any, y: Any) -> Any:
+    """The value, with the derivative of y."""
+    return value + (y - primal_of(y))
 
 
 # --- events: the time at which g(t, y(t)) = 0, by the theorem of implicit functions ---
+
+EVENT_NEWTON_ROUNDS = 3  # each has the derivatives of one order more
 
 
 def as_event(plainly: Any, g: Any) -> Any:
@@ -234,92 +306,159 @@ def as_event(plainly: Any, g: Any) -> Any:
     return plainly
 
 
-class Event:
-    def __init__(self, g: Any, args: tuple):
-        self.g, self.args = g, args
-
-    def crossing(self, sol: Any, t: float) -> Any:
-        """The time t, found by SciPy, as a function of what the solution and g hold: each step has the
-        derivatives of one order more."""
-        along = lambda t: np.reshape(as_float_array(self.g(t, sol(t), *self.args)), ())
-        slope = float(bare(grad(Const(lambda t: along(t)))(t)))
-        if slope == 0:
-            raise refusal_text(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
-        exact: Any = plain_np.float64(t)
-        for _ in range(STEP_NEWTON_ROUNDS):
-            exact = exact - along(exact) / slope
-        return t + (exact - primal_of(exact))
+def crossing(g: Any, sol: Any, t: float) -> Any:
+    """The time t, found by SciPy, as a function of what the solution and g hold."""
+    along = lambda t: np.reshape(as_float_array(g(t, sol(t))), ())
+    slope = float(bare(grad(Const(lambda t: along(t)))(t)))
+    if slope == 0:
+        raise refusal_text(f"{NAME}(events=)", "the solution touches what it should cross", "an event that is crossed")
+    exact: Any = plain_np.float64(t)
+    for _ in range(EVENT_NEWTON_ROUNDS):
+        exact = exact - along(exact) / slope
+    return shifted(t, exact)
 
 
 def at_events(found: Any, events: list, sol: Any) -> None:
-    """t_events and y_events, and the end where an event has ended it."""
-    times = [[e.crossing(sol, float(t)) for t in ts] for e, ts in zip(events, found.t_events, strict=True)]
-    found.y_events = [np.stack([sol(t) for t in ts]) if ts else y for ts, y in zip(times, found.y_events, strict=True)]
+    """t_events and y_events."""
+    times = [[crossing(g, sol, float(t)) for t in ts] for g, ts in zip(events, found.t_events, strict=True)]
+    pairs = zip(times, found.y_events, strict=True)
+    found.y_events = [np.stack([shifted(y, sol(t)) for t, y in zip(ts, ys, strict=True)]) if ts else ys for ts, ys in pairs]
     found.t_events = [np.stack(ts) if ts else t for ts, t in zip(times, found.t_events, strict=True)]
 
 
-NAME = "scipy.integrate.solve_ivp"
+# --- the call ---
+
+
+class IvpCall:
+    """One call of solve_ivp, with `args` bound to the functions."""
+
+    def __init__(self, fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
+        self.t_span, self.y0, self.method, self.t_eval, self.dense_output = t_span, y0, method, t_eval, dense_output
+        self.events, self.vectorized, self.options = events, vectorized, options
+        self.args, self.jac = args, options.get("jac")
+        called = [fun, *events, *([self.jac] if callable(self.jac) else [])]
+        self.functions = [ComposedFunction(with_arguments, f, *args) for f in called]
+
+    def run(self, fun: Any, *functions: Any) -> tuple:
+        """SciPy's result, and its steps. The functions take and return plain values."""
+        records: list = []
+        explicit, count = self.method in EXPLICIT, len(self.events)
+        options = {**bare(self.options), "jac": functions[count]} if len(functions) > count else bare(self.options)
+        found = itg.solve_ivp(
+            fun, bare(self.t_span), bare(self.y0), method=recorder(self.method, records) if explicit else self.method,
+            t_eval=bare(self.t_eval), dense_output=self.dense_output or not explicit,
+            events=[as_event(of, g) for of, g in zip(functions, self.events, strict=False)] or None, vectorized=self.vectorized, **options,
+        )  # fmt: skip
+        if not explicit:
+            return found, collocation_steps(found) if found.sol.n_segments else self.no_step()
+        return found, explicit_steps(self.method, records) if records else self.no_step()
+
+    def no_step(self) -> Steps:
+        """Of an interval without length, or where the first step has failed."""
+        t, y = plain_np.full(2, float(bare(self.t_span)[0])), as_float_array(bare(self.y0))
+        y = real_parts(y) if y.dtype.kind == "c" else y
+        still = plain_np.zeros((1, 1))
+        return Steps(t, plain_np.stack([y, y]), t[:1, None], y[None, None], None, still[None], still, still)
+
+    def searched(self) -> tuple:
+        """SciPy's result where the functions alter something: what they keep has no derivative."""
+        given = holds_tracked(self.t_span)
+        with Search(NAME, self.args, moves=holds_tracked(self.t_span, self.y0)) as search:
+            return self.run(*[search.of(f, 0 if given else 1, 2) for f in self.functions])
+
+    def result(self) -> Any:
+        known, altered = heard(), True
+        tracked = holds_tracked(self.t_span, self.y0, self.t_eval, self.args)
+        try:
+            with on_plain_values(*self.functions) as (shadow, plain):
+                watched = [PlainFunction(f.run) for f in plain]
+                with changed(depth=0):
+                    found, steps = self.run(*watched)
+                tracked = tracked or shadow.found or any([f.tracked for f in watched])
+                altered = shadow.altered() or bool(shadow.written() and not tracked)
+        except (BatchError, ConvergenceError):
+            raise
+        except Exception:  # it is the user's: it is raised again
+            take_back(known)
+            tracked = True
+        if altered:
+            found, steps = self.searched()
+        if not steps.states.size or not (tracked or self.dense_output):
+            return found
+        solved = SolvedSteps(steps, Span(steps.ends, self.t_span, found.status == 0), as_float_array(self.y0))
+        of = lambda f, in_order=altered: RightSide(f, solved.mixed, self.vectorized, in_order)
+        with on_plain_values(*self.functions, arrays_only=False) as (shadow, (fun, *_)):
+            if tracked:
+                equations = solved.linearized(of(fun))
+            else:
+                solved.evaluate(of(fun))
+            written = shadow.written()
+            if tracked and steps.K is None and steps.A.any() and (altered or written):
+                check_stages(solved, equations, self.options.get("rtol", 1e-3), self.options.get("atol", 1e-6))
+            keeps = altered or (written and not is_scratch(of(fun), written, steps))
+        with once_more(*self.functions, arrays=not (altered or written)) as (fun, *events):
+            if tracked:
+                solved.differentiate(of(fun), equations)
+            if not (altered or written):
+                return self.differentiable(found, solved, events)
+        with once_more(*self.functions) as (fun, *events):  # for what it writes and keeps
+            T, Y = solved.span.at(steps.T.reshape(-1)), np.reshape(solved.stages(), (-1, solved.states.shape[1]))
+            of(fun, True)(*((T, Y) if keeps else (T[-1:], Y[-1:])))
+            return self.differentiable(found, solved, events)
+
+    def differentiable(self, found: Any, solved: SolvedSteps, events: list) -> Any:
+        """SciPy's result with its derivatives."""
+        times, states, sol = solved.span.at(solved.steps.ends), solved.ends(), solved.sol()
+        whole = sol if found.sol is None else ShiftedSolution(found.sol, sol)
+        events, was, count = events[: len(self.events)], found.t_events, len(found.t)
+        if events:
+            at_events(found, events, sol if self.method in EXPLICIT else whole)
+        if found.status == 1:
+            far = max if times_ascend(solved.steps.ends) else min
+            last = far([t for ts in was for t in ts])
+            end = next(t[k] for t, ts in zip(found.t_events, was, strict=True) for k in range(len(ts)) if ts[k] == last)
+            times = np.concatenate([times[: count - 1], np.reshape(end, 1)])
+            states = np.concatenate([states[: count - 1], sol(end)[None]])
+        if self.t_eval is None:
+            found.t = times[:count] if holds_tracked(times) else found.t
+            found.y = shifted(found.y, np.transpose(states[:count]))
+        elif count:
+            found.t = self.t_eval[:count] if holds_tracked(self.t_eval) else found.t
+            found.y = shifted(found.y, sol(found.t))
+        found.sol = whole if self.dense_output else None
+        return found
+
+
+class PlainFunction:
+    """A function whose results are plain."""
+
+    def __init__(self, f: Any):
+        self.f, self.tracked, self.called = f, False, False
+
+    def __call__(self, *args: Any) -> Any:
+        y = self.f(*args)
+        if type(y) is not plain_np.ndarray or y.dtype.kind not in "fc":
+            self.tracked = self.tracked or holds_tracked(y)
+            y = bare(y)
+        if not self.called:
+            self.called = True
+            if plain_np.isnan(y).any():  # SciPy would look for the first step without an end
+                raise ConvergenceError(f"{callers_line()}: {NAME}: a function gives nan at the start, t = {args[0]}")
+        return y
+
+
+def with_arguments(f: Any, *args: Any) -> Any:
+    return lambda t, y: f(t, y, *args)
 
 
 def solve_by_steps(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options):
-    chosen = METHODS.get(method, IMPLICIT.get(method, method))
-    explicit = chosen in METHODS.values()
-    if not hasattr(method, "continuous_adjoint") and not explicit and chosen not in IMPLICIT.values():
-        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
+    args = () if args is None else tuple(args)
     if holds_tracked(options):
         raise refusal_text(NAME, "by its tolerances and steps", "plain numbers for them")
-    args = () if args is None else tuple(args)
     if hasattr(method, "continuous_adjoint"):
         return by_adjoint(fun, t_span, y0, method, t_eval, dense_output, events, vectorized, args, options)
+    chosen = METHODS.get(method, IMPLICIT.get(method, method))
+    if chosen not in EXPLICIT and chosen not in IMPLICIT.values():
+        raise refusal_text(f"{NAME}(method={method!r})", "", f"one of {[*METHODS, *IMPLICIT]}")
     crossed = [] if events is None else [events] if callable(events) else [*events]
-    span, start = holds_tracked(t_span), holds_tracked(t_span, y0)
-    with Search(NAME, args, moves=start) as search:
-        of = lambda f: search.of(lambda t, y, *_: f(t, y, *args), 0 if span else 1, 2)
-        settings = {k: search.of(v, 0 if span else 1, 2) for k, v in bare(options).items()}
-        found = itg.solve_ivp(
-            of(fun), bare(t_span), bare(y0), method=chosen, t_eval=None if explicit else bare(t_eval),
-            dense_output=not explicit or dense_output or t_eval is not None or bool(crossed),
-            events=[as_event(of(g), g) for g in crossed] or None, vectorized=vectorized, **settings,
-        )  # fmt: skip
-    with once_more(fun, *crossed) as (fun, *crossed):
-        return differentiable_solution(
-            found, fun, t_span, as_float_array(y0), chosen if explicit else None, t_eval, dense_output, crossed, vectorized, args
-        )
-
-
-def differentiable_solution(found, fun, t_span, y0, explicit, t_eval, dense_output, crossed, vectorized, args):
-    """SciPy's result with its derivative.  `explicit`: the method, if it is."""
-    watch = [Event(g, args) for g in crossed]
-    if vectorized:
-        on = lambda t, y: np.reshape(as_float_array(fun(t, np.reshape(y, (-1, 1)), *args)), -1)
-    else:
-        on = lambda t, y: as_float_array(fun(t, y, *args))
-    ends, last = found.t, found.t[-1]
-    if found.sol is not None:  # (an event may end it within the last step)
-        ends, last = [found.sol.interpolants[0].t_old, *[part.t for part in found.sol.interpolants]], found.sol.ts[-1]
-    steps = StepSequence(ends, t_span, found.status == 0)
-    wanted = t_eval is not None
-    if explicit:
-        states, sol = retraced(on, steps, y0 * 1.0, explicit, dense_output or wanted or bool(watch))
-        matches_solver(states, found.y.T if found.status == 0 else found.y.T[:-1])
-    else:
-        states, sol = retraced_implicitly(on, steps, y0 * 1.0)
-    whole = sol if explicit else ShiftedSolution(found.sol, sol)
-    times, theirs = steps.times, found.y
-    if watch:
-        was = found.t_events
-        at_events(found, watch, whole)
-        if found.status == 1:
-            end = next(t[k] for t, ts in zip(found.t_events, was, strict=True) for k in range(len(ts)) if ts[k] == last)
-            times, states[-1] = np.concatenate([times[:-1], np.reshape(end, 1)]), whole(end)
-    if wanted:
-        reached = bare(t_eval)
-        forward = found.sol.ts[0] <= last
-        count = int((reached <= last).sum() if forward else (reached >= last).sum())
-        found.t = t_eval if found.status == 0 else t_eval[:count]
-        y = sol(found.t)
-    else:
-        found.t, y = times, np.stack(states, 1)
-    found.y = y if explicit else theirs + (y - primal_of(y))
-    found.sol = whole if dense_output else None
-    return found
+    return IvpCall(fun, t_span, y0, chosen, t_eval, dense_output, crossed, vectorized, args, options).result()

@@ -1,0 +1,261 @@
+"""The steps of a one-step method as linear equations, of which the derivative of a solution is the solution.
+
+A step of length h from y has the stages Y = y + h A K with the slopes K = f(t, Y), and ends at y + h B K. So
+tangents obey dK = J (dy + h A dK) + c, where J are the Jacobians of f at the stages and c is what the slopes
+change by else. Explicit methods are solved stage by stage, collocation by one inverse for each step."""
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import scipy.integrate as itg
+from numpy.polynomial import polynomial
+from scipy.linalg import lu_factor, lu_solve
+from scipy.linalg.lapack import dtbtrs
+
+from ..._core.errors import ConvergenceError
+
+SMALL_SYSTEM = 24  # states up to which the map of each step is a matrix
+
+
+class Tableau(NamedTuple):
+    """Coefficients: of the stages, of the end, of the times, and of the interpolant in powers of the share of
+    the step, from the first power on."""
+
+    A: Any
+    B: Any
+    C: Any
+    P: Any
+
+
+def with_end(method: Any) -> Tableau:
+    """An explicit method of SciPy's. Its last stage is the first of the next step, for the interpolant."""
+    s = method.n_stages
+    A = np.zeros((s + 1, s + 1))
+    A[:s, : method.A.shape[1]], A[s, :s] = method.A, method.B
+    return Tableau(A, np.append(method.B, 0.0), np.append(method.C, 1.0), method.P)
+
+
+def dop853_tableau() -> Tableau:
+    """With the three stages of its interpolant, whose basis is x, x (1 - x), x^2 (1 - x) and so on."""
+    M: Any = itg.DOP853
+    s, m = M.n_stages, len(M.A_EXTRA)
+    A = np.zeros((s + 1 + m, s + 1 + m))
+    A[:s, :s], A[s, :s], A[s + 1 :] = M.A, M.B, M.A_EXTRA
+    B, first, end = A[s], np.eye(len(A))[0], np.eye(len(A))[s]
+    F = np.stack([B, first - B, 2 * B - end - first, *M.D])
+    P = np.zeros((len(A), len(F)))
+    basis: Any = np.ones(1)
+    for k, row in enumerate(F):
+        basis = polynomial.polymul(basis, [0.0, 1.0] if k % 2 == 0 else [1.0, -1.0])
+        P[:, : len(basis) - 1] += row[:, None] * basis[1:]
+    return Tableau(A, B, np.concatenate([M.C, [1.0], M.C_EXTRA]), P)
+
+
+def collocation_tableau() -> Tableau:
+    """Radau's method of the order 5."""
+    root = 6**0.5
+    C = np.array([(4 - root) / 10, (4 + root) / 10, 1.0])
+    powers = C[:, None] ** np.arange(1, 4)
+    A = powers / np.arange(1, 4) @ np.linalg.inv(C[:, None] ** np.arange(3))  # exact for 1, s, s^2
+    return Tableau(A, A[2], C, (np.linalg.inv(powers) @ A).T)
+
+
+COLLOCATION = collocation_tableau()
+EXPLICIT = {itg.RK23: with_end(itg.RK23), itg.RK45: with_end(itg.RK45), itg.DOP853: dop853_tableau()}
+
+
+class PointJacobians:
+    """The Jacobians at the stages of explicit steps as products, where the matrices would be too large. `maps`:
+    (J v, J^T w) of each stage, in the order of the steps."""
+
+    def __init__(self, maps: list, shape: tuple):
+        self.maps, self.shape = maps, shape
+
+    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+        (k,), some = range(self.shape[0])[at], range(self.shape[1])[stages]
+        X = np.broadcast_to(X, (1, len(some), *X.shape[-2:]))[0]
+        found = [[self.maps[k * self.shape[1] + s][back](v) for v in columns.T] for s, columns in zip(some, X, strict=True)]
+        return np.swapaxes(np.array(found), 1, 2)[None]
+
+
+class InfiniteJacobians:
+    """Jacobians with infinite elements, as of a root at zero. A zero tangent stays zero through them."""
+
+    def __init__(self, J: Any):
+        self.J, self.shape = J, J.shape
+
+    def products(self, at: slice, stages: slice, X: Any, back: bool) -> Any:
+        J, X = self.J[at, stages], X[..., None, :, :]
+        with np.errstate(invalid="ignore"):
+            return np.where(X == 0, 0.0, (np.swapaxes(J, 2, 3) if back else J)[..., None] * X).sum(-2)
+
+
+def products(J: Any, at: slice, stages: slice, X: Any, back: bool = False) -> Any:
+    """J X, or its transpose, for these steps and stages; X has (.., n, directions)."""
+    if type(J) is not np.ndarray:
+        return J.products(at, stages, X, back)
+    J = J[at, stages]
+    return np.matmul(np.swapaxes(J, 2, 3) if back else J, X)
+
+
+def inverses(A: Any, J: Any) -> Any:
+    """(1 - h A J)^-1 for each step; the stages are one vector."""
+    steps, s, n = J.shape[:3]
+    matrix = -np.einsum("kij,kiab->kiajb", A, J).reshape(steps, s * n, s * n)
+    matrix[:, range(s * n), range(s * n)] += 1
+    try:
+        return np.linalg.inv(matrix)
+    except np.linalg.LinAlgError:
+        raise ConvergenceError("scipy.integrate.solve_ivp: the derivative of an implicit step is singular") from None
+
+
+ROUNDS, RESIDUAL = 20, 1e-13  # of the refinement of a step of many states, and what is left
+
+
+class StageFactors:
+    """(1 - h A J)^-1 of one step of many states. With one Jacobian for all stages the stages come apart, by the
+    eigenvectors of A; the equations with a Jacobian for each are solved by refinement."""
+
+    def __init__(self, A: Any, J: Any):
+        self.A, self.J = A, J
+        values, self.vectors = np.linalg.eig(A)
+        self.inverse, one = np.linalg.inv(self.vectors), np.eye(J.shape[1])
+        # of a conjugate pair one
+        self.factors = {k: lu_factor(one - (v if v.imag else v.real) * J[-1]) for k, v in enumerate(values) if v.imag >= 0}
+        self.whole: Any = None
+
+    def __call__(self, c: Any, back: bool) -> Any:
+        """For c of the shape (stages, n, directions)."""
+        if self.whole is None:
+            x = self.apart(c, back)
+            for _ in range(ROUNDS):
+                rest = c - self.product(x, back)
+                if not abs(rest).max() > RESIDUAL * abs(c).max():
+                    return x
+                x = x + self.apart(rest, back)
+            matrix = self.product(np.eye(c.shape[0] * c.shape[1]).reshape(*c.shape[:2], -1), False)
+            self.whole = lu_factor(matrix.reshape(-1, matrix.shape[2]))
+        return lu_solve(self.whole, c.reshape(-1, c.shape[2]), int(back)).reshape(c.shape)
+
+    def product(self, x: Any, back: bool) -> Any:
+        """(1 - h A J) x"""
+        if back:
+            return x - np.tensordot(self.A.T, np.matmul(np.swapaxes(self.J, 1, 2), x), 1)
+        return x - np.matmul(self.J, np.tensordot(self.A, x, 1))
+
+    def apart(self, c: Any, back: bool) -> Any:
+        V, W = (self.inverse.T, self.vectors.T) if back else (self.vectors, self.inverse)
+        mixed, found = np.tensordot(W, c, 1), np.zeros(c.shape)
+        for k, factor in self.factors.items():
+            one = np.iscomplexobj(factor[0])
+            part = lu_solve(factor, mixed[k] if one else mixed[k].real, int(back))
+            found += (1 + one) * (V[:, k, None, None] * part).real
+        return found
+
+
+def banded(maps: Any) -> Any:
+    """The matrix of y[k + 1] - maps[k] y[k] = d[k], all steps in one vector, by its diagonals for LAPACK."""
+    steps, n = maps.shape[:2]
+    bands, (a, b) = np.zeros((2 * n, steps + 1, n)), np.indices((n, n))
+    bands[0] = 1.0
+    bands[n + a - b, :steps, b] = -np.moveaxis(maps, 0, 2)
+    return np.asfortranarray(bands.reshape(2 * n, -1))
+
+
+def chained(bands: Any, d: Any, trans: str) -> Any:
+    """The solution, or that with the transpose."""
+    found = dtbtrs(bands, d.reshape(-1, d.shape[2]), uplo="L", trans=trans, diag="U")[0]
+    return found.reshape(d.shape)
+
+
+class StepEquations:
+    """The map (dy at the start, c) -> (dy at the ends of the steps, dK), and its transpose, along the last axis.
+
+    `A`: (steps, stages, stages) with the lengths of the steps in it; `B`: (steps, stages); `J`: (steps, stages,
+    n, n), or a `PointJacobians`."""
+
+    def __init__(self, A: Any, B: Any, J: Any, implicit: bool):
+        if type(J) is np.ndarray and not implicit and not np.isfinite(J).all():
+            J = InfiniteJacobians(J)
+        self.A, self.B, self.J = A, B, J
+        self.steps, self.stages, self.n = J.shape[:3]
+        self.size = self.n + self.steps * self.stages * self.n
+        small = self.n <= SMALL_SYSTEM
+        self.inverse = inverses(A, J) if implicit and small else None
+        self.factors = [StageFactors(*pair) for pair in zip(A, J, strict=True)] if implicit and not small else None
+        self.maps: Any = None  # (dK, dy at the end) by dy at the beginning of each step
+        if small and type(J) is np.ndarray:
+            slopes = self.slopes(slice(None), J)
+            self.maps = slopes.reshape(self.steps, -1, self.n), banded(np.eye(self.n) + self.moved(slice(None), slopes))
+
+    def forward(self, z: Any) -> Any:
+        z = np.asarray(z, float)
+        out = np.zeros((*z.shape[:-1], self.size + self.steps * self.n))
+        if z.any():
+            found = self.solved(z.reshape(-1, self.size).T)
+            out[...] = np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(out.shape)
+        return out
+
+    def backward(self, g: Any) -> Any:
+        g = np.asarray(g, float)
+        found = self.transposed(g.reshape(-1, self.size + self.steps * self.n).T)
+        return np.concatenate([v.reshape(-1, v.shape[-1]) for v in found]).T.reshape(*g.shape[:-1], self.size)
+
+    def solved(self, z: Any) -> tuple:
+        c, y = z[self.n :].reshape(self.steps, self.stages, self.n, -1), np.empty((self.steps + 1, self.n, z.shape[1]))
+        y[0], every = z[: self.n], slice(None)
+        if self.maps is None:
+            K = np.empty_like(c)
+            for k in range(self.steps):
+                at = slice(k, k + 1)
+                K[at] = self.slopes(at, c[at] + products(self.J, at, every, y[k]))
+                y[k + 1] = y[k] + self.moved(at, K[at])[0]
+            return y, K
+        K, (slopes, bands) = self.slopes(every, c), self.maps
+        y[1:] = self.moved(every, K)
+        y = chained(bands, y, "N")
+        return y, K + np.matmul(slopes, y[:-1]).reshape(K.shape)
+
+    def transposed(self, g: Any) -> tuple:
+        """Of `solved`."""
+        end, every = (self.steps + 1) * self.n, slice(None)
+        y, K = g[:end].reshape(self.steps + 1, self.n, -1), g[end:].reshape(self.steps, self.stages, self.n, -1)
+        if self.maps is None:
+            c, adjoint = np.empty_like(K), y[-1]
+            for k in reversed(range(self.steps)):
+                at = slice(k, k + 1)
+                c[at] = self.slopes_back(at, K[at] + self.B[at, :, None, None] * adjoint)
+                adjoint = y[k] + adjoint + products(self.J, at, every, c[at], True)[0].sum(0)
+            return adjoint, c
+        slopes, bands = self.maps
+        own = np.matmul(np.swapaxes(slopes, 1, 2), K.reshape(self.steps, -1, K.shape[3]))
+        adjoint = chained(bands, y + np.concatenate([own, np.zeros_like(y[:1])]), "T")
+        return adjoint[0], self.slopes_back(every, K + self.B[:, :, None, None] * adjoint[1:, None])
+
+    def moved(self, at: slice, K: Any) -> Any:
+        """h B K"""
+        return np.matmul(self.B[at, None], K.reshape(*K.shape[:2], -1)).reshape(len(K), *K.shape[2:])
+
+    def slopes(self, at: slice, c: Any) -> Any:
+        """The dK with dK = J h A dK + c, for these steps; c has (steps, stages, n, directions)."""
+        if self.inverse is not None:
+            return np.matmul(self.inverse[at], c.reshape(len(c), -1, c.shape[3])).reshape(c.shape)
+        if self.factors is not None:
+            return np.stack([solve(v, False) for solve, v in zip(self.factors[at], c, strict=True)])
+        K = np.array(c)
+        for i in range(1, self.stages):
+            moved = np.matmul(self.A[at, i : i + 1, :i], K[:, :i].reshape(len(K), i, -1)).reshape(len(K), 1, *K.shape[2:])
+            K[:, i : i + 1] += products(self.J, at, slice(i, i + 1), moved)
+        return K
+
+    def slopes_back(self, at: slice, g: Any) -> Any:
+        """Of `slopes`."""
+        if self.inverse is not None:
+            return np.matmul(np.swapaxes(self.inverse[at], 1, 2), g.reshape(len(g), -1, g.shape[3])).reshape(g.shape)
+        if self.factors is not None:
+            return np.stack([solve(v, True) for solve, v in zip(self.factors[at], g, strict=True)])
+        c = np.array(g)
+        for i in reversed(range(1, self.stages)):
+            pulled = products(self.J, at, slice(i, i + 1), c[:, i : i + 1], True)
+            c[:, :i] += self.A[at, i, :i, None, None] * pulled
+        return c

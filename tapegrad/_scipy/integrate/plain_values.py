@@ -1,0 +1,105 @@
+"""The user's functions on plain values: copies of them that leave nothing behind."""
+
+import contextlib
+import operator
+from collections.abc import Iterator
+from typing import Any
+
+import numpy
+
+from ... import numpy as tapegrad_numpy
+from ..._capture.kinds import holders
+from ..._capture.objects import is_same, parts_of, snapshot
+from ..._capture.routes import strays
+from ..._capture.snapshots import CONTAINERS, content_of
+from ..._core.arrays import is_array, same_bits
+from ..._core.primitive import is_tracked, live, values_of
+from ..._core.scope import OPEN
+from ..._core.variable import Variable, View, variable
+from ..._transforms.rebind import Rebind, captured_generators, forgotten, is_lost
+from ...ops.indexing.regions import region
+
+
+class PlainRebind(Rebind):
+    """A shadow that replaces captured Variables by copies of their values: arrays, or Variables that may be
+    written with tracked values."""
+
+    __slots__ = ("arrays_only", "copies", "draws", "found", "left_alone")
+
+    def __init__(self, functions: tuple, arrays_only: bool):
+        super().__init__(functions, [])
+        self.arrays_only = arrays_only
+
+    def begin(self) -> None:
+        super().begin()
+        self.copies: list = []  # (copy, what it is a copy of)
+        self.left_alone: list = []  # (object that is not followed, what it held)
+        self.found = False  # is one of the captured values tracked?
+        self.draws: list = []  # (random generator, its state)
+
+    def __call__(self, x: Any) -> Any:
+        if x is tapegrad_numpy and self.arrays_only:
+            return numpy
+        if not (self.arrays_only and isinstance(x, Variable)) or is_lost(x):
+            return super().__call__(x)
+        if id(x) not in self.seen:
+            self.seen[id(x)] = region(self(x._base), x._path) if type(x) is View else self.copied(x)
+            self.hold.append(x)
+        return self.seen[id(x)]
+
+    def copied(self, x: Variable) -> Any:
+        value = values_of(live(x))
+        self.found = self.found or is_tracked(x)
+        if not is_array(value):
+            return value
+        self.copies.append((value.copy(), value))
+        return self.copies[-1][0]
+
+    def stand_in(self, x: Variable) -> Variable:
+        y = variable(values_of(live(x)))
+        y._saved, y._version = True, 0
+        self.copies.append((y, x))
+        return y
+
+    def written(self) -> list:
+        """The copies that were written. Arrays that were written with what they held do not count."""
+        if self.arrays_only:
+            return [new for new, old in self.copies if not same_bits(new, old)]
+        return [y for y, _ in self.copies if y._version]
+
+    def noted(self, x: Any) -> None:
+        held = content_of(x)
+        if held is not None:
+            self.left_alone.append((x, held))
+
+    def altered(self) -> bool:
+        """Have the functions changed anything but arrays outside of themselves, or may they have?"""
+        drawn = [*self.draws, *captured_generators(self)[len(self.draws) :]]
+        return (
+            any([not holds_still(x, held) for x, held in [*self.state, *self.left_alone]])
+            or any([change[0].altered(self, change) for change in holders(self)])
+            or any([repr(snapshot(r)) != repr(before) for r, before in drawn])
+            or bool(self.near and strays(self)[1])
+        )
+
+
+def holds_still(x: Any, held: Any) -> bool:
+    """Are the parts of a container the same objects? An equal number may have another derivative."""
+    if is_array(x):
+        return is_same(x, held)
+    now = parts_of(x) if type(x) in CONTAINERS else None
+    return now is not None and len(now) == len(held) and all(map(operator.is_, now, held))
+
+
+@contextlib.contextmanager
+def on_plain_values(*functions: Any, arrays_only: bool = True) -> Iterator[tuple[PlainRebind, Any]]:
+    """The functions on plain values. What they alter is put back at the end, and cannot be seen outside."""
+    shadow = PlainRebind(functions, arrays_only)
+    with shadow as (plain, _):
+        shadow.draws, again, OPEN.again = captured_generators(shadow), OPEN.again, True
+        try:
+            yield shadow, plain
+        finally:
+            OPEN.again = again
+            shadow.arrays = []
+            forgotten(shadow, shadow.draws)

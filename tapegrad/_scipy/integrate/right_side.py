@@ -1,0 +1,81 @@
+"""The right-hand side of a differential equation at all stages of a solution at once."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as plain_np
+
+from ... import numpy as np
+from ..._core.errors import heard, take_back
+from ..._core.trees import Const
+from ..._transforms.linearize import linearize
+from ..._transforms.transforms import vjp
+from ..._transforms.vmap import vmap
+from ...ops.declare import shape
+from ..namespaces import as_float_array, bare
+from .linear_steps import PointJacobians
+
+MISSES = 32  # batches that may fail, before the points are evaluated one by one
+DENSE_STATES, DENSE_NUMBERS = 64, 1 << 25  # states of an explicit method, and numbers, of Jacobians that are kept
+
+
+def real_parts(y: Any) -> Any:
+    """Complex states as twice as many real ones."""
+    return np.concatenate([np.real(y), np.imag(y)], -1)
+
+
+def complex_states(y: Any) -> Any:
+    n = shape(y)[-1] // 2
+    return y[..., :n] + 1j * y[..., n:]
+
+
+class RightSide:
+    """f at many points (t, y): at all at once, as far as its branches agree there. `in_order`: one by one, for f
+    goes by what it has altered. `vectorized`: f takes columns."""
+
+    def __init__(self, f: Callable, mixed: bool, vectorized: bool, in_order: bool):
+        self.f, self.mixed, self.vectorized, self.in_order = f, mixed, vectorized, in_order
+        self.misses = 0
+
+    def point(self, t: Any, y: Any) -> Any:
+        y = complex_states(y) if self.mixed else y
+        slope = np.reshape(as_float_array(self.f(t, np.reshape(y, (-1, 1)) if self.vectorized else y)), -1)
+        return real_parts(slope) if self.mixed else slope
+
+    def __call__(self, T: Any, Y: Any) -> Any:
+        """(points,), (points, n) -> (points, n)"""
+        parts: list = []
+        self.extend(parts, T, Y)
+        return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+    def extend(self, parts: list, T: Any, Y: Any) -> None:
+        count = shape(Y)[0]
+        if self.in_order or self.misses == MISSES or count == 1:
+            parts.append(np.stack([self.point(T[k], Y[k]) for k in range(count)]))
+            return
+        known = heard()
+        try:
+            parts.append(vmap(Const(self.point))(T, Y))
+        except Exception:  # at a point alone it is raised again, if it is the user's
+            take_back(known)
+            self.misses += 1
+            for part in (slice(0, count // 2), slice(count // 2, count)):
+                self.extend(parts, T[part], Y[part])
+
+    def jacobians(self, T: Any, Y: Any, implicit: bool) -> tuple:
+        """(f, df / dy) at plain points; T has (steps, stages)."""
+        n, points = Y.shape[-1], Y.reshape(-1, Y.shape[-1])
+        if not implicit and (n > DENSE_STATES or n * points.size > DENSE_NUMBERS):
+            values, maps = [], []
+            for t, y in zip(T.flat, points, strict=True):
+                value, J = linearize(Const(lambda y, t=t: self.point(t, y)), y)
+                values.append(bare(value))
+                maps.append((J, J.T))
+            return plain_np.stack(values).reshape(Y.shape), PointJacobians(maps, (*Y.shape, n))
+        value, pullback = vjp(Const(lambda Y: self(T.reshape(-1), Y)), points)
+        rows = plain_np.empty((len(points), n, n))
+        for i in range(n):
+            unit = plain_np.zeros(points.shape)
+            unit[:, i] = 1.0
+            rows[:, i] = bare(pullback(unit))
+        return bare(value).reshape(Y.shape), rows.reshape(*Y.shape, n)
