@@ -35,7 +35,7 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = (
-    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing",
+    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "parallel", "scipy", "sparse", "statespace", "stats", "testing",
     "tree",
 )  # fmt: skip
 ON_USE = {

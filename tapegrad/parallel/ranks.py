@@ -1,0 +1,296 @@
+"""The ranks of a communicator: how they agree before each exchange, and how all learn that one has failed.
+
+Before data move, all ranks compare what each is about to do: the operation, its line, its place in the call,
+shape and dtype. So different branches and unequal shapes raise on all ranks. A rank that fails takes part in
+one more comparison, with its error. Each rank then raises that error, and nobody waits for a message that
+never comes. A rank that ends, in order or by an error, does the same once for each communicator.
+
+**The convention.** A function over ranks is called with the same arguments on all ranks, and returns the same
+value on all. What it computes in between may differ. Its R copies are one function of R copies of x. Each
+pullback here is the exact adjoint of that function. So the R sweeps, each started with the cotangent 1, give
+the gradient of R f by the R copies. The gradient of f by one common x is their mean. `Ranks.reduced` takes
+this mean at the arguments of each transform that has met a collective (`Trace.over_ranks`). The rule is the
+same at each level of nested transforms, because the mean is an operation like the others. A sum over ranks is
+its own adjoint, and the mean of equal gradients changes nothing. `reduced` also compares arguments and values
+over the ranks, and raises where they differ.
+"""
+
+import atexit
+import hashlib
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, to_host, xp_of
+from .._core.errors import ArgumentError, RankError, callers_line
+from .._core.forward import Dual
+from .._core.primitive import primal_of
+from .._core.reverse import Tape
+from .._core.scope import OPEN
+from .._core.typing import AnyDict, AnyList
+from .._core.variable import Variable
+
+try:
+    from mpi4py import MPI
+except ImportError:
+    MPI = None
+
+GOES_ON, FAILED, ENDED = range(3)
+SAME = 1e-9  # relative difference between ranks that counts as rounding
+
+
+def require_mpi() -> None:
+    """Raise if there is no MPI."""
+    if MPI is None:
+        raise ImportError(
+            "tapegrad.parallel needs mpi4py and an MPI library: pip install 'tapegrad[mpi]', then start the program on "
+            "several ranks with: mpiexec -n 4 python program.py"
+        )
+
+
+class Ranks:
+    """The ranks of one communicator.
+
+    It talks over a duplicate, which no other code uses."""
+
+    def __init__(self, comm: Any):
+        self.comm = comm.Dup()
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self.closed: str | None = None  # why there is no further exchange
+        self.tracked = 0  # collectives whose argument a transform watched
+        self.bytes = 0  # of data that this rank gave to collectives
+        self.block: Any = None
+        self.place = 0
+        self.given, self.found = np.zeros(3, np.int64), np.zeros(3, np.int64)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator of MPI cannot be pickled: open it in the process that uses it")
+
+    # --- agreement ---
+
+    def request(self, status: int, tag: str) -> Any:
+        """Begin a comparison of what the ranks do."""
+        digest = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=7).digest())
+        self.given[:] = status, digest, -digest
+        return self.comm.Iallreduce(self.given, self.found, MPI.MAX)
+
+    def compared(self, status: int, tag: str, message: str) -> None:
+        """End a comparison, and raise unless all ranks do the same."""
+        if self.found[0] == GOES_ON and self.found[1] == -self.found[2]:
+            return
+        told = self.comm.allgather((status, tag, message))
+        ended = [f"rank {r} {m}" for r, (s, _, m) in enumerate(told) if s == ENDED]
+        if ended:
+            self.closed = "; ".join(ended)
+        failed = [f"rank {r}: {m}" for r, (s, _, m) in enumerate(told) if s == FAILED]
+        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, _ in told]))
+
+    def agree(self, tag: str) -> None:
+        """Raise unless all ranks come here with this tag."""
+        if self.closed:
+            raise RankError(f"{tag}: {self.closed}")
+        if self.size > 1:
+            self.request(GOES_ON, tag).Wait()
+            self.compared(GOES_ON, tag, "")
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the other ranks of an error of this one; they raise it at their next exchange."""
+        if self.closed or self.size == 1 or isinstance(error, RankError):
+            return
+        message = f"{type(error).__name__}: {error}"
+        self.request(FAILED, message).Wait()
+        try:
+            self.compared(FAILED, message, message)
+        except RankError:
+            pass
+
+    @contextmanager
+    def together(self, tag: str | None = None) -> Iterator[None]:
+        """A block that raises on all ranks if it raises on one.  `tag`: what the ranks do at its end."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
+        if tag is not None:
+            self.agree(tag)
+
+    # --- the order of collectives ---
+
+    def position(self) -> int:
+        """The number of this collective in the outermost call of a transform."""
+        state = OPEN.__dict__
+        outermost = state["block"]
+        while outermost is not None and outermost[1]["block"] is not None:
+            outermost = outermost[1]["block"]
+        self.place = self.place + 1 if outermost is not None and outermost is self.block else 0
+        self.block = outermost
+        return self.place
+
+    def notice(self, x: Any, what: str) -> str:
+        """Mark the tapes that watch x, and those that are being swept; the orders of the traces that do."""
+        kinds, left = [], [x]
+        while left:
+            x = left.pop()
+            if not isinstance(x, Variable):
+                continue
+            trace = x._trace
+            if isinstance(trace, Tape):
+                kinds.append("reverse")
+                self.mark(trace)
+            elif isinstance(trace, Dual):
+                kinds.append("forward")
+                left.append(x._slot)
+            left.append(x._value)
+        swept = OPEN.sweeping
+        while swept is not None:
+            self.mark(swept)
+            swept = swept.swept_in
+        for trace in OPEN.hiding:
+            trace.external(what)
+        self.tracked += bool(kinds)
+        return ", ".join(sorted(kinds))
+
+    def mark(self, trace: Any) -> None:
+        """The arguments of this tape are common to the ranks."""
+        if self.size == 1 or not hasattr(trace, "leaves"):
+            return
+        other = trace.over_ranks
+        if other is None or contains(self, other):
+            trace.over_ranks = self
+        elif not contains(other, self):
+            raise ArgumentError(
+                "a function that is differentiated combines values over two communicators of which neither holds the other; "
+                "combine its result over one that holds both"
+            )
+
+    # --- gradients ---
+
+    def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
+        """The cotangents with those of the arguments combined; None if a rank has a nan among them, and `first`.
+
+        The mean of the ranks (see the convention above)."""
+        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
+        nan = any([is_array(v) and bool(xp_of(v).isnan(v).any()) for v in [plain(G[slot]) for slot in leaves] if v is not None])
+        values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
+        if trace.swept_in is None:
+            values += [g for _, g in seeds]
+        if self.differ([plain(v) for v in values], nan) and first:
+            return None
+        for slot, value in leaves.items():
+            g = G[slot]
+            if g is None:
+                g = xp_of(plain(value)).zeros_like(plain(value))
+            G[slot] = self.mean(g)
+        return G
+
+    def mean(self, g: Any) -> Any:
+        raise NotImplementedError  # collectives.py supplies it
+
+    def differ(self, values: AnyList, flag: bool) -> bool:
+        """Raise if values differ between ranks; else, is the flag set on one of them?"""
+        sums = [checksum(v) for v in values if v is not None]
+        mine = np.array([float(flag), *sums, *[-s for s in sums]])
+        self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {callers_line()}")
+        found = np.empty_like(mine)
+        self.comm.Allreduce(mine, found, MPI.MAX)
+        high, low = found[1 : 1 + len(sums)], -found[1 + len(sums) :]
+        for k in np.flatnonzero(high - low > SAME * (np.abs(high) + np.abs(low)) + 1e-300):
+            raise RankError(
+                f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or a value (number {k}) "
+                "that differ between ranks; pass the same arguments on all ranks, and return what tapegrad.parallel.psum gives"
+            )
+        return bool(found[0])
+
+
+def plain(x: Any) -> Any:
+    """The values of x on the host, or None where a transform hides them."""
+    x = primal_of(x)
+    return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))
+
+
+def checksum(x: Any) -> float:
+    """A number that tells values apart, and is stable under rounding."""
+    x = np.ravel(x)
+    x = x.view(x.real.dtype) if x.dtype.kind == "c" else x
+    return float(np.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300) @ (1.5 + np.cos(np.arange(x.size))))
+
+
+def difference(tags: AnyList) -> str:
+    """What tells the ranks apart."""
+    head = {t.partition(", of a value in ")[0] for t in tags}
+    if len(head) == 1:
+        return (
+            f"{head.pop()}: the argument depends on what is differentiated on some ranks only; let a rank without data "
+            "give an empty sum of the same arguments, such as 0.0 * x.sum(). " + listed(tags)
+        )
+    return "the ranks do not do the same: " + listed(tags)
+
+
+def listed(tags: AnyList) -> str:
+    groups: AnyDict = {}
+    for r, tag in enumerate(tags):
+        groups.setdefault(tag, []).append(str(r))
+    return "; ".join([f"rank{'s' if len(rs) > 1 else ''} {', '.join(rs)}: {tag}" for tag, rs in groups.items()])
+
+
+def contains(one: Ranks, other: Ranks) -> bool:
+    """Are the ranks of `other` among those of `one`?"""
+    if one is other:
+        return True
+    mine, theirs = one.comm.Get_group(), other.comm.Get_group()
+    inside = MPI.Group.Intersection(mine, theirs).Get_size() == theirs.Get_size()
+    return bool(inside)
+
+
+# --- the communicators of this process ---
+
+KNOWN: AnyList = []  # Ranks
+KEYS: AnyList = []  # of the attribute of a communicator
+
+
+def ranks_of(comm: Any = None) -> Ranks:
+    """The `Ranks` of a communicator of mpi4py; all its ranks call this together the first time."""
+    require_mpi()
+    comm = MPI.COMM_WORLD if comm is None else comm
+    if not isinstance(comm, MPI.Intracomm):
+        raise ArgumentError(f"tapegrad.parallel: comm is a {type(comm).__name__}; pass a communicator of mpi4py, such as MPI.COMM_WORLD")
+    if not KEYS:
+        KEYS.append(MPI.Comm.Create_keyval())
+        atexit.register(end_all, "has ended, and takes part no more")
+        sys.excepthook = TellingHook(sys.excepthook)
+    found: Ranks | None = comm.Get_attr(KEYS[0])
+    if found is None:
+        found = Ranks(comm)
+        comm.Set_attr(KEYS[0], found)
+        KNOWN.append(found)
+    return found
+
+
+class TellingHook:
+    """`sys.excepthook` that shows an error and tells the other ranks."""
+
+    def __init__(self, outer: Any):
+        self.outer = outer
+
+    def __call__(self, kind: Any, error: BaseException, traceback: Any) -> None:
+        self.outer(kind, error, traceback)
+        sys.stderr.flush()
+        end_all(f"has ended with {kind.__name__}: {error}")
+
+
+def end_all(message: str) -> None:
+    """This rank leaves all communicators.  Of several, it waits for all at once."""
+    left = [r for r in KNOWN if not r.closed and r.size > 1]
+    if MPI.Is_finalized():
+        return
+    requests = [r.request(ENDED, message) for r in left]
+    for _ in left:
+        ranks = left[MPI.Request.Waitany(requests)]
+        try:
+            ranks.compared(ENDED, message, message)
+        except RankError:
+            pass
