@@ -18,6 +18,7 @@ over the ranks, and raises where they differ.
 import atexit
 import hashlib
 import sys
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -56,8 +57,9 @@ class Ranks:
 
     It talks over a duplicate, which no other code uses."""
 
-    def __init__(self, comm: Any):
-        self.comm = comm.Dup()
+    def __init__(self, comm: Any, seconds: float | None = None):
+        self.comm, request = comm.Idup()
+        finished([request], seconds)
         self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
         self.closed: str | None = None  # why there is no further exchange
         self.tracked = 0  # collectives whose argument a transform watched
@@ -192,13 +194,13 @@ class Ranks:
 
     def differ(self, values: AnyList, flag: bool) -> bool:
         """Raise if values differ between ranks; else, is the flag set on one of them?"""
-        sums = [checksum(v) for v in values if v is not None]
-        mine = np.array([float(flag), *sums, *[-s for s in sums]])
+        sums = np.array([checksums(v) for v in values if v is not None]).reshape(-1, 2)
+        mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
         self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {callers_line()}")
         found = np.empty_like(mine)
         self.comm.Allreduce(mine, found, MPI.MAX)
-        high, low = found[1 : 1 + len(sums)], -found[1 + len(sums) :]
-        for k in np.flatnonzero(high - low > SAME * (np.abs(high) + np.abs(low)) + 1e-300):
+        high, low, size = found[1:].reshape(3, -1)
+        for k in np.flatnonzero(high + low > SAME * size):
             raise RankError(
                 f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or a value (number {k}) "
                 "that differ between ranks; pass the same arguments on all ranks, and return what tapegrad.parallel.psum gives"
@@ -212,11 +214,13 @@ def plain(x: Any) -> Any:
     return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))
 
 
-def checksum(x: Any) -> float:
-    """A number that tells values apart, and is stable under rounding."""
+def checksums(x: Any) -> tuple:
+    """A sum that tells values apart, and the size of its terms."""
     x = np.ravel(x)
     x = x.view(x.real.dtype) if x.dtype.kind == "c" else x
-    return float(np.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300) @ (1.5 + np.cos(np.arange(x.size))))
+    x = np.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300)
+    weights = 1.5 + np.cos(np.arange(x.size))
+    return x @ weights, np.abs(x) @ weights
 
 
 def difference(tags: AnyList) -> str:
@@ -246,10 +250,26 @@ def contains(one: Ranks, other: Ranks) -> bool:
     return bool(inside)
 
 
+def finished(requests: AnyList, seconds: float | None) -> int:
+    """Wait for one of the requests; its number.  `seconds`: after that all ranks are aborted."""
+    if seconds is None:
+        return int(MPI.Request.Waitany(requests))
+    until = time.monotonic() + seconds
+    while True:
+        n, found = MPI.Request.Testany(requests)
+        if found:
+            return int(n)
+        if time.monotonic() > until:
+            MPI.COMM_WORLD.Abort(1)
+        time.sleep(0.001)
+
+
 # --- the communicators of this process ---
 
+PATIENCE = 10.0  # seconds for which a rank that has failed waits for the others to hear of it
+
 KNOWN: AnyList = []  # Ranks
-KEYS: AnyList = []  # of the attribute of a communicator
+KEYS: AnyList = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
 
 
 def ranks_of(comm: Any = None) -> Ranks:
@@ -258,13 +278,14 @@ def ranks_of(comm: Any = None) -> Ranks:
     comm = MPI.COMM_WORLD if comm is None else comm
     if not isinstance(comm, MPI.Intracomm):
         raise ArgumentError(f"tapegrad.parallel: comm is a {type(comm).__name__}; pass a communicator of mpi4py, such as MPI.COMM_WORLD")
-    if not KEYS:
-        KEYS.append(MPI.Comm.Create_keyval())
-        atexit.register(end_all, "has ended, and takes part no more")
-        sys.excepthook = TellingHook(sys.excepthook)
+    return known(comm)
+
+
+def known(comm: Any, seconds: float | None = None) -> Ranks:
+    """The same, of a communicator that may be new."""
     found: Ranks | None = comm.Get_attr(KEYS[0])
     if found is None:
-        found = Ranks(comm)
+        found = Ranks(comm, seconds)
         comm.Set_attr(KEYS[0], found)
         KNOWN.append(found)
     return found
@@ -279,18 +300,25 @@ class TellingHook:
     def __call__(self, kind: Any, error: BaseException, traceback: Any) -> None:
         self.outer(kind, error, traceback)
         sys.stderr.flush()
-        end_all(f"has ended with {kind.__name__}: {error}")
+        if MPI.COMM_WORLD.Get_size() > 1 and not MPI.Is_finalized():
+            known(MPI.COMM_WORLD, PATIENCE)  # the others may be about to use it
+        end_all(f"has ended with {kind.__name__}: {error}", PATIENCE)
 
 
-def end_all(message: str) -> None:
+def end_all(message: str, seconds: float | None) -> None:
     """This rank leaves all communicators.  Of several, it waits for all at once."""
     left = [r for r in KNOWN if not r.closed and r.size > 1]
     if MPI.Is_finalized():
         return
     requests = [r.request(ENDED, message) for r in left]
     for _ in left:
-        ranks = left[MPI.Request.Waitany(requests)]
+        ranks = left[finished(requests, seconds)]
         try:
             ranks.compared(ENDED, message, message)
         except RankError:
             pass
+
+
+if MPI is not None:
+    atexit.register(end_all, "has ended, and takes part no more", None)
+    sys.excepthook = TellingHook(sys.excepthook)
