@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, is_scalar, to_host, xp_of
+from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, callers_line
 from .._core.primitive import layout_of
 from .._core.typing import AnyFunction
@@ -19,33 +19,43 @@ from .ranks import MPI, Ranks, ranks_of
 from .sums import exact_bins, rounded
 
 
-def exchanged(x: Any, ranks: Ranks, what: str, where: str, move: AnyFunction, rows: bool = False) -> Any:
-    """What `move` makes of the contiguous host array of x, after all ranks have agreed.  `rows`: the length of
-    the first axis may differ."""
-    host = np.ascontiguousarray(to_host(x)) if is_array(x) else np.asarray(x)
-    host = host.reshape(np.shape(x))
+def exchanged(x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False) -> Any:
+    """What all ranks together make of the contiguous host array of x. `prepared(host)` does what may fail, and
+    returns the exchange, for after all ranks have agreed. `rows`: the length of the first axis may differ."""
+    host = np.ascontiguousarray(to_host(x)).reshape(np.shape(x))
+    exchange = prepared(host)
     ranks.agree(f"{what} of {host.dtype} {host.shape[rows:]} at {where}")
     ranks.bytes += host.nbytes
-    y = move(host)
-    return y[()] if is_scalar(x) or not is_array(x) else y if xp_of(x) is np else xp_of(x).asarray(y)
+    y = exchange()
+    return y[()] if not is_array(x) else y if xp_of(x) is np else xp_of(x).asarray(y)
+
+
+def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
+    """The exchange that adds the rows of `host` on all ranks, rounded once."""
+    mine = exact_bins(host)
+    total = np.empty_like(mine)
+
+    def exchange() -> Any:
+        ranks.comm.Allreduce(mine, total, MPI.SUM)
+        return rounded(total, host.shape[1:], host.dtype)
+
+    return exchange
 
 
 @primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.psum")
 def sum_over_ranks(x: Any, *, ranks: Any, where: str, exact: bool) -> Any:
-    if ranks.size == 1 and not exact:
-        return x
-
-    def move(host: Any) -> Any:
+    def prepared(host: Any) -> Any:
+        if exact and host.dtype.kind in "fc":
+            return exact_sum(ranks, host[None])
         found = np.empty_like(host)
-        if not exact or host.dtype.kind not in "fc":
+
+        def exchange() -> Any:
             ranks.comm.Allreduce(host, found, MPI.SUM)
             return found
-        mine = exact_bins(host[None])
-        total = np.empty_like(mine)
-        ranks.comm.Allreduce(mine, total, MPI.SUM)
-        return rounded(total, host.shape, host.dtype)
 
-    return exchanged(x, ranks, "an exact psum" if exact else "psum", where, move)
+        return exchange
+
+    return x if ranks.size == 1 else exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared)
 
 
 rules(
@@ -64,13 +74,7 @@ def stacked_rows(run: AnyFunction, stacks: Any, params: Any) -> Any:
 def rows_over_ranks(x: Any, *, ranks: Any, where: str) -> Any:
     """The sum of the rows of all ranks, rounded once."""
 
-    def move(host: Any) -> Any:
-        mine = exact_bins(host)
-        total = np.empty_like(mine)
-        ranks.comm.Allreduce(mine, total, MPI.SUM)
-        return rounded(total, host.shape[1:], host.dtype)
-
-    return exchanged(x, ranks, "an exact psum of rows", where, move, rows=True)
+    return exchanged(x, ranks, "an exact psum of rows", where, lambda host: exact_sum(ranks, host), rows=True)
 
 
 rules(
@@ -84,16 +88,19 @@ rules(
 def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
     """The array of the rank `by` before this one; zeros where there is none."""
 
-    def move(host: Any) -> Any:
-        source, target = ranks.rank - by, ranks.rank + by
-        source, target = [
-            r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in (source, target)
-        ]
-        found = np.zeros_like(host)
-        ranks.comm.Sendrecv(host, target, 0, found, source, 0)
-        return found
+    ends = [ranks.rank - by, ranks.rank + by]
+    source, target = [r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends]
 
-    return exchanged(x, ranks, f"a shift by {by}", where, move)
+    def prepared(host: Any) -> Any:
+        found = np.zeros_like(host)
+
+        def exchange() -> Any:
+            ranks.comm.Sendrecv(host, target, 0, found, source, 0)
+            return found
+
+        return exchange
+
+    return exchanged(x, ranks, f"a shift by {by}", where, prepared)
 
 
 rules(

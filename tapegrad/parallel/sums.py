@@ -3,21 +3,22 @@
 So the result does not depend on the order of the terms, nor on how they lie on ranks. It is the sum rounded
 once."""
 
+import math
 from typing import Any
 
 import numpy as np
 
 DIGITS = 32
-LOWEST = -1126  # below the last binary digit of the least double, and a multiple of DIGITS above -1152
-LIMBS = (1024 - LOWEST) // DIGITS + 3
-# numbers of which 2**30 and more do not overflow 64 bits
+LOWEST = -1126  # the exponent of the first binary digit: that of the least double, as 53 digits
+LIMBS = (1024 - LOWEST) // DIGITS + 3  # of 64 bits, so that 2**30 terms and more do not overflow
+MASK = (1 << DIGITS) - 1
 SPECIAL = 3  # further integers: how many are nan, +inf, -inf
 
 
 def exact_bins(x: Any) -> Any:
     """The sum of x along its first axis as integers, shape (LIMBS + SPECIAL, n).  A complex number counts as two."""
-    x = np.ascontiguousarray(x)
-    x = (x.view(x.real.dtype) if x.dtype.kind == "c" else x).astype(float).reshape(len(x), -1)
+    x = np.ascontiguousarray(x).reshape(len(x), math.prod(x.shape[1:]))
+    x = (x.view(x.real.dtype) if x.dtype.kind == "c" else x).astype(float)
     bins = np.zeros((LIMBS + SPECIAL, x.shape[1]), np.int64)
     columns = np.broadcast_to(np.arange(x.shape[1]), x.shape)
     for n, is_special in enumerate((np.isnan(x), np.isposinf(x), np.isneginf(x))):
@@ -25,17 +26,11 @@ def exact_bins(x: Any) -> Any:
     mantissa, exponent = np.frexp(np.where(np.isfinite(x), x, 0.0))
     whole = np.ldexp(mantissa, 53).astype(np.int64)
     limb, offset = np.divmod(exponent - 53 - LOWEST, DIGITS)
-    # whole * 2**offset in three limbs: 53 + 31 binary digits
-    low, high = whole & 0xFFFFFFFF, whole >> 32
-    for k, part in enumerate((low, high)):
-        moved = part << offset.astype(np.int64) if k == 0 else part
-        if k == 0:
-            np.add.at(bins, (limb, columns), moved & 0xFFFFFFFF)
-            np.add.at(bins, (limb + 1, columns), moved >> 32)
-        else:
-            moved = part << offset.astype(np.int64)
-            np.add.at(bins, (limb + 1, columns), moved & 0xFFFFFFFF)
-            np.add.at(bins, (limb + 2, columns), moved >> 32)
+    offset = offset.astype(np.int64)
+    for k, part in enumerate((whole & MASK, whole >> DIGITS)):  # each fits, moved by up to 31 digits
+        moved = part << offset
+        np.add.at(bins, (limb + k, columns), moved & MASK)
+        np.add.at(bins, (limb + k + 1, columns), moved >> DIGITS)
     return bins
 
 
