@@ -40,7 +40,8 @@ class Primitive:
 
     __slots__ = (
         *("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic"),
-        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared", "external"),
+        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as"),
+        *("declared", "external"),
     )
     vjp: Any
     jvp: Any

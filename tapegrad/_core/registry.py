@@ -35,8 +35,8 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = (
-    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "parallel", "scipy", "sparse", "statespace", "stats", "testing",
-    "tree",
+    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "parallel", "scipy", "sparse", "statespace", "stats",
+    "testing", "tree",
 )  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",

@@ -198,6 +198,8 @@ LONG_TAPE_RECORDS = 8192
 
 class Tape(Trace):
     __slots__ = ()
+    leaves: Params  # of a call: slot of an argument -> its value
+    outputs: AnyList  # and (value, slot or None) of what it returned
     Records = list  # tests replace this class to check what is kept
 
     def __init__(self, swept: bool = False):
@@ -354,7 +356,9 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
         except Undefined:
             pass
         G = _sweep(trace, seeds, not any([is_tracked_zero(g) for _, g in seeds]))
-        return G if trace.over_ranks is None else trace.over_ranks.reduced(trace, seeds, G, False)  # type: ignore[no-any-return]
+        if trace.over_ranks is not None:
+            G = trace.over_ranks.reduced(trace, seeds, G, False)
+        return G
     finally:
         state["sweeping"] = outer
         if outer is not None:

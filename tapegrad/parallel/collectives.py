@@ -10,9 +10,13 @@ import numpy as np
 
 from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, callers_line
-from .._core.primitive import layout_of
-from .._core.typing import AnyFunction
+from .._core.forward import Dual
+from .._core.primitive import layout_of, primal_of
+from .._core.reverse import Tape
+from .._core.scope import OPEN
+from .._core.typing import AnyDict, AnyFunction, AnyList
 from .._core.variable import Variable
+from .._transforms.call import constant_like
 from ..ops.declare import ndim, primitive, rules, shape
 from ..ops.shaping import broadcast_to, transpose
 from .ranks import MPI, Ranks, ranks_of
@@ -120,9 +124,34 @@ def pushed(where: str) -> str:
 
 def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: Any) -> Any:
     """The operation, after the transforms around it were told.  Each collective comes here, those of derivatives too."""
-    kinds = ranks.notice(x, operation.prim.known_as)  # type: ignore[attr-defined]
+    for trace in OPEN.hiding:
+        trace.external("a collective of tapegrad.parallel")
+    kinds = watching_traces(x, ranks)
+    ranks.tracked += bool(kinds)
     place = f"{where}; number {ranks.position()}" + (f", of a value in {kinds} mode" if kinds else "")
     return operation(x, ranks=ranks, where=place, **settings)
+
+
+def watching_traces(x: Any, ranks: Ranks) -> str:
+    """The modes of the traces that watch x. The tapes among them, and those that are being swept, are marked."""
+    kinds, left = [], [x]
+    while left:
+        x = left.pop()
+        if not isinstance(x, Variable):
+            continue
+        trace = x._trace
+        if isinstance(trace, Tape):
+            kinds.append("reverse")
+            mark(trace, ranks)
+        elif isinstance(trace, Dual):
+            kinds.append("forward")
+            left.append(x._slot)
+        left.append(x._value)
+    swept = OPEN.sweeping
+    while swept is not None:
+        mark(swept, ranks)
+        swept = swept.swept_in
+    return ", ".join(sorted(kinds))
 
 
 def called(operation: AnyFunction, x: Any, comm: Any, **settings: Any) -> Any:
@@ -138,12 +167,63 @@ def operand(x: Any) -> Any:
             return x
         x = b = np.asarray(x)[()]
     if b.dtype.kind not in "biufc" or b.dtype.itemsize > 16 or b.dtype.char in "egG":
-        raise ArgumentError(f"tapegrad.parallel: an array of dtype {b.dtype} does not go over ranks; pass numbers of single or double precision")
+        raise ArgumentError(
+            f"tapegrad.parallel: an array of dtype {b.dtype} does not go over ranks; pass numbers of single or double precision"
+        )
     return x
 
 
-def mean_over_ranks(ranks: Ranks, g: Any) -> Any:
-    return bound(sum_over_ranks, g, ranks, "the gradient", exact=False) / ranks.size
+# --- gradients ---
 
 
-Ranks.mean = mean_over_ranks  # type: ignore[method-assign]
+def mark(trace: Any, ranks: Ranks) -> None:
+    """The ranks share the arguments of this tape, if it has some."""
+    if ranks.size == 1 or not hasattr(trace, "leaves"):
+        return
+    other = None if trace.over_ranks is None else trace.over_ranks.ranks
+    if other is None or contains(ranks, other):
+        trace.over_ranks = SharedArguments(ranks)
+    elif not contains(other, ranks):
+        raise ArgumentError(
+            "a function that is differentiated combines values over two communicators of which neither holds the other; "
+            "combine its result over one that holds both"
+        )
+
+
+def contains(one: Ranks, other: Ranks) -> bool:
+    """Are the ranks of `other` among those of `one`?"""
+    if one is other:
+        return True
+    mine, theirs = one.comm.Get_group(), other.comm.Get_group()
+    return bool(MPI.Group.Intersection(mine, theirs).Get_size() == theirs.Get_size())
+
+
+class SharedArguments:
+    """What `Trace.over_ranks` holds: the ranks over which the arguments of a tape are the same."""
+
+    __slots__ = ("ranks",)
+
+    def __init__(self, ranks: Ranks):
+        self.ranks = ranks
+
+    def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
+        """The cotangents, with those of the arguments replaced by their mean (see the convention in ranks.py).
+
+        None if a rank has a nan among them, and `first`."""
+        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
+        nan = any([v is not None and bool(np.isnan(v).any()) for v in [host_values(G[slot]) for slot in leaves]])
+        values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
+        if trace.swept_in is None:
+            values += [g for _, g in seeds]
+        if self.ranks.differ([host_values(v) for v in values], nan) and first:
+            return None
+        for slot, value in leaves.items():
+            g = constant_like(value, 0) if G[slot] is None else G[slot]
+            G[slot] = bound(sum_over_ranks, g, self.ranks, "the gradient", exact=False) / self.ranks.size
+        return G
+
+
+def host_values(x: Any) -> Any:
+    """The values of x on the host, or None where a transform hides them."""
+    x = primal_of(x)
+    return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))

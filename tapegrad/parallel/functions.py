@@ -361,8 +361,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
 
     @functools.wraps(f)
     def of_all(x: Any, *args: Any) -> Any:
-        like = None if blocks is None else lambda: (0.0, tree_map(lambda v: 0.0 * v, x))
-        return combined(share, "value_and_grad", (x,), args, comm, blocks, like)
+        return combined(share, "value_and_grad", (x,), args, comm, blocks, lambda: (0.0, tree_map(lambda v: 0.0 * v, x)))
 
     return of_all
 
@@ -405,14 +404,11 @@ def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | Non
     def product(x: Any, v: Any, *block: Any) -> Any:
         return transforms.hvp(f, x, v, block)
 
-    like = None if blocks is None else lambda: tree_map(lambda d: 0.0 * d, v)
-    return combined(product, "hvp", (x, v), (), comm, blocks, like)
+    return combined(product, "hvp", (x, v), (), comm, blocks, lambda: tree_map(lambda d: 0.0 * d, v))
 
 
-def combined(
-    share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable | None
-) -> Any:
-    """The sum of what `share` gives on each rank, or for each block of each rank."""
+def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable) -> Any:
+    """The sum of what `share` gives on each rank, or for each block of each rank; `like` gives zeros like one."""
     ranks = ranks_of(comm)
     with ranks.together():
         met = ranks.tracked
@@ -420,7 +416,7 @@ def combined(
             flat, restore = ravel(share(*points, *args))
         else:
             shares = [ravel(share(*points, block, *args)) for block in blocks]
-            empty, restore = ravel(like())  # type: ignore[misc]
+            empty, restore = ravel(like())
             flat = np.stack([row for row, _ in shares]) if shares else np.zeros((0, *shape(empty)), layout_of(empty).dtype)
         if ranks.tracked > met:
             raise ArgumentError(

@@ -8,10 +8,10 @@ never comes. A rank that ends, in order or by an error, does the same once for e
 **The convention.** A function over ranks is called with the same arguments on all ranks, and returns the same
 value on all. What it computes in between may differ. Its R copies are one function of R copies of x. Each
 pullback here is the exact adjoint of that function. So the R sweeps, each started with the cotangent 1, give
-the gradient of R f by the R copies. The gradient of f by one common x is their mean. `Ranks.reduced` takes
+the gradient of R f by the R copies. The gradient of f by one common x is their mean. `SharedArguments` takes
 this mean at the arguments of each transform that has met a collective (`Trace.over_ranks`). The rule is the
 same at each level of nested transforms, because the mean is an operation like the others. A sum over ranks is
-its own adjoint, and the mean of equal gradients changes nothing. `reduced` also compares arguments and values
+its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments and values
 over the ranks, and raises where they differ.
 """
 
@@ -25,14 +25,9 @@ from typing import Any
 
 import numpy as np
 
-from .._core.arrays import is_array, to_host, xp_of
 from .._core.errors import ArgumentError, RankError, callers_line
-from .._core.forward import Dual
-from .._core.primitive import primal_of
-from .._core.reverse import Tape
 from .._core.scope import OPEN
 from .._core.typing import AnyDict, AnyList
-from .._core.variable import Variable
 
 try:
     from mpi4py import MPI
@@ -132,66 +127,6 @@ class Ranks:
         self.block = outermost
         return self.place
 
-    def notice(self, x: Any, what: str) -> str:
-        """Mark the tapes that watch x, and those that are being swept; the orders of the traces that do."""
-        kinds, left = [], [x]
-        while left:
-            x = left.pop()
-            if not isinstance(x, Variable):
-                continue
-            trace = x._trace
-            if isinstance(trace, Tape):
-                kinds.append("reverse")
-                self.mark(trace)
-            elif isinstance(trace, Dual):
-                kinds.append("forward")
-                left.append(x._slot)
-            left.append(x._value)
-        swept = OPEN.sweeping
-        while swept is not None:
-            self.mark(swept)
-            swept = swept.swept_in
-        for trace in OPEN.hiding:
-            trace.external(what)
-        self.tracked += bool(kinds)
-        return ", ".join(sorted(kinds))
-
-    def mark(self, trace: Any) -> None:
-        """The arguments of this tape are common to the ranks."""
-        if self.size == 1 or not hasattr(trace, "leaves"):
-            return
-        other = trace.over_ranks
-        if other is None or contains(self, other):
-            trace.over_ranks = self
-        elif not contains(other, self):
-            raise ArgumentError(
-                "a function that is differentiated combines values over two communicators of which neither holds the other; "
-                "combine its result over one that holds both"
-            )
-
-    # --- gradients ---
-
-    def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
-        """The cotangents with those of the arguments combined; None if a rank has a nan among them, and `first`.
-
-        The mean of the ranks (see the convention above)."""
-        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
-        nan = any([is_array(v) and bool(xp_of(v).isnan(v).any()) for v in [plain(G[slot]) for slot in leaves] if v is not None])
-        values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
-        if trace.swept_in is None:
-            values += [g for _, g in seeds]
-        if self.differ([plain(v) for v in values], nan) and first:
-            return None
-        for slot, value in leaves.items():
-            g = G[slot]
-            if g is None:
-                g = xp_of(plain(value)).zeros_like(plain(value))
-            G[slot] = self.mean(g)
-        return G
-
-    def mean(self, g: Any) -> Any:
-        raise NotImplementedError  # collectives.py supplies it
-
     def differ(self, values: AnyList, flag: bool) -> bool:
         """Raise if values differ between ranks; else, is the flag set on one of them?"""
         sums = np.array([checksums(v) for v in values if v is not None]).reshape(-1, 2)
@@ -206,12 +141,6 @@ class Ranks:
                 "that differ between ranks; pass the same arguments on all ranks, and return what tapegrad.parallel.psum gives"
             )
         return bool(found[0])
-
-
-def plain(x: Any) -> Any:
-    """The values of x on the host, or None where a transform hides them."""
-    x = primal_of(x)
-    return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))
 
 
 def checksums(x: Any) -> tuple:
@@ -239,15 +168,6 @@ def listed(tags: AnyList) -> str:
     for r, tag in enumerate(tags):
         groups.setdefault(tag, []).append(str(r))
     return "; ".join([f"rank{'s' if len(rs) > 1 else ''} {', '.join(rs)}: {tag}" for tag, rs in groups.items()])
-
-
-def contains(one: Ranks, other: Ranks) -> bool:
-    """Are the ranks of `other` among those of `one`?"""
-    if one is other:
-        return True
-    mine, theirs = one.comm.Get_group(), other.comm.Get_group()
-    inside = MPI.Group.Intersection(mine, theirs).Get_size() == theirs.Get_size()
-    return bool(inside)
 
 
 def finished(requests: AnyList, seconds: float | None) -> int:

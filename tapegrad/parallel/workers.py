@@ -207,7 +207,8 @@ def executor_of(client: Any) -> tuple[Any, int]:
         workers = client.scheduler_info(n_workers=-1)["workers"].values()
         return client.get_executor(pure=False), max(1, sum([w["nthreads"] for w in workers]))
     raise ArgumentError(
-        f"client is a {type(client).__name__}; pass a dask.distributed.Client or a concurrent.futures.Executor, such as ProcessPoolExecutor()"
+        f"client is a {type(client).__name__}; pass a dask.distributed.Client or a concurrent.futures.Executor, such as "
+        "ProcessPoolExecutor()"
     )
 
 

@@ -52,7 +52,8 @@ def main(case, folder):
             r = np.random.default_rng(0)
             Y = r.normal(size=(6, 40)).cumsum(axis=1) + r.normal(size=(6, 40))
             _panel.SERIES_OF_PART = 3
-            fits = [ss.fit_many(level, Y, {"level": 1.0, "noise": 1.0}, ss.positive(), client=c, store=s) for c, s in ((client, None), (None, store))]
+            fit = functools.partial(ss.fit_many, level, Y, {"level": 1.0, "noise": 1.0}, ss.positive())
+            fits = [fit(client=client), fit(store=store)]
             assert np.array_equal(fits[0].estimates, fits[1].estimates) and fits[0].converged.all()
             x = r.normal(size=60)
             assert np.array_equal(parallel.bootstrap(np.median, x, 60, client=client), parallel.bootstrap(np.median, x, 60))
