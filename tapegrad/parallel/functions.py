@@ -121,7 +121,7 @@ def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
     ranks = ranks_of(comm)
     if not 0 <= root < ranks.size:
         raise ArgumentError(f"bcast: root={root!r}; the communicator has the ranks 0 to {ranks.size - 1}")
-    return tree_map(lambda v: called(sum_over_ranks, np.where(ranks.rank == root, v, np.zeros_like(v)), comm, exact=False), x)
+    return tree_map(lambda v: called(sum_over_ranks, np.where(ranks.rank == root, v, np.zeros_like(v))[()], comm, exact=False), x)
 
 
 def split(n: int, comm: Any = None) -> slice:
@@ -294,6 +294,11 @@ def together(comm: Any = None) -> Iterator[None]:
     ----------
     comm : mpi4py.MPI.Intracomm, optional
         The communicator. Default: ``COMM_WORLD``.
+
+    Returns
+    -------
+    context manager
+        At its end all ranks wait for each other.
 
     Raises
     ------

@@ -24,6 +24,7 @@ def test_a_killed_worker(tmp_path):
     assert status == 0 and text.endswith("done\n"), text[-4000:]
 
 
+@pytest.mark.long
 def test_a_killed_client(tmp_path):
     assert on_cluster("client", tmp_path)[0] == -signal.SIGKILL
     status, text = on_cluster("again", tmp_path)

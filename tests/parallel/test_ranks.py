@@ -30,7 +30,7 @@ def all_done(count, name, *args):
     return text
 
 
-@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("count", [pytest.param(2, marks=pytest.mark.long), 3])
 def test_derivatives(count):
     all_done(count, "derivatives.py")
 
