@@ -481,6 +481,7 @@ def test_a_kernel_is_compiled_once_and_kept_on_disk(tmp_path, monkeypatch):
             return Function()
 
     monkeypatch.setenv("TAPEGRAD_CACHE", str(tmp_path))
+    monkeypatch.setattr(cuda, "over_host_memory", lambda: False)
     monkeypatch.setattr(cuda, "Module", Module)
     monkeypatch.setattr(cuda, "MODULES", {})
     asked = []
