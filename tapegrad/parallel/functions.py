@@ -5,6 +5,8 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
+import numpy
+
 from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError, callers_line
 from .._core.primitive import layout_of
@@ -121,7 +123,13 @@ def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
     ranks = ranks_of(comm)
     if not 0 <= root < ranks.size:
         raise ArgumentError(f"bcast: root={root!r}; the communicator has the ranks 0 to {ranks.size - 1}")
-    return tree_map(lambda v: called(sum_over_ranks, np.where(ranks.rank == root, v, np.zeros_like(v))[()], comm, exact=False), x)
+
+    def shared(v: Any) -> Any:
+        """(The other ranks give zeros, which depend on v too, so that each rank runs each pullback.)"""
+        given = np.where(xp(v).asarray(ranks.rank == root), v, np.zeros_like(v))
+        return called(sum_over_ranks, given if ndim(v) or xp(v) is not numpy else given[()], comm, exact=False)
+
+    return tree_map(shared, x)
 
 
 def split(n: int, comm: Any = None) -> slice:

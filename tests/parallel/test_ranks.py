@@ -35,6 +35,15 @@ def test_derivatives(count):
     all_done(count, "derivatives.py")
 
 
+@pytest.mark.parametrize("first, count", [(0, 4), *[pytest.param(10 * k, 10, marks=pytest.mark.long) for k in range(1, 6)]])
+def test_random_programs(first, count):
+    all_done(3, "random_programs.py", str(first), str(count))
+
+
+def test_tools():
+    all_done(2, "tools.py")
+
+
 def test_estimation_and_bits():
     texts = [all_done(count, "estimation.py") for count in (1, 3)]
     bits = [[line for line in text.splitlines() if line.startswith("bits")] for text in texts]

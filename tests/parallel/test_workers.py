@@ -164,6 +164,39 @@ def valley(x, a):
     return (x[0] - a) ** 2 + 10 * (x[1] - x[0] ** 2) ** 2
 
 
+def loglik(theta, d):
+    z = (d - theta[0]) * np.exp(-theta[1])
+    return -0.5 * z * z - theta[1]
+
+
+def squares(x):
+    return np.sum(np.sin(x) ** 2)
+
+
+def decay(t, y, k):
+    return -k * y
+
+
+def used(kernel, prepared, solver, model, k):
+    """What came by pickle, in another process."""
+    return [
+        kernel.grad(np.array([k, 0.1]), np.arange(5.0)),
+        prepared.grad(k * np.ones(3)),
+        solver(np.array([1.0]), k).y,
+        ss.loglik(model, k * np.arange(9.0)),
+    ]
+
+
+def test_kernels_prepared_functions_solvers_and_models_travel(pool):
+    prepared = tg.prepare(squares, np.ones(3))
+    prepared.grad(np.ones(3))
+    f = functools.partial(
+        used, tg.kernels.likelihood(loglik), prepared, tg.ode.solver(decay, save_at=np.array([0.0, 1.0])), ss.local_level(0.3, 0.8)
+    )
+    for there, here in zip(parallel.run_parts(f, [0.1, 0.2], pool), [f(0.1), f(0.2)], strict=True):
+        assert all(np.array_equal(a, b) for a, b in zip(there, here, strict=True))
+
+
 @pytest.fixture
 def small_parts(monkeypatch):
     monkeypatch.setattr(_panel, "SERIES_OF_PART", 3)
