@@ -9,7 +9,7 @@ import numpy
 
 from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError, callers_line
-from .._core.primitive import layout_of
+from .._core.primitive import any_tracked, layout_of
 from .._core.trees import tree_map
 from .._transforms import transforms
 from .._transforms.tape import ravel
@@ -336,7 +336,8 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     Parameters
     ----------
     f : callable
-        ``f(x, *args)`` returns the share of this rank, a real scalar. It calls no collectives.
+        ``f(x, *args)`` returns the share of this rank, a real scalar. It calls no collectives. A function that
+        was made by `tapegrad.prepare` is replayed.
     comm : mpi4py.MPI.Intracomm, optional
         The communicator. Default: ``COMM_WORLD``.
     blocks : sequence, optional
@@ -370,7 +371,7 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     >>> g(0.5)
     (np.float64(2.5), np.float64(-4.0))
     """
-    share = transforms.value_and_grad(f)
+    share = fastest(f, "value_and_grad", transforms.value_and_grad(f))
 
     @functools.wraps(f)
     def of_all(x: Any, *args: Any) -> Any:
@@ -417,7 +418,16 @@ def hvp(f: Callable, x: Any, v: Any, comm: Any = None, *, blocks: Sequence | Non
     def product(x: Any, v: Any, *block: Any) -> Any:
         return transforms.hvp(f, x, v, block)
 
-    return combined(product, "hvp", (x, v), (), comm, blocks, lambda: tree_map(lambda d: 0.0 * d, v))
+    share = fastest(f, "hvp", product)
+    return combined(share, "hvp", (x, v), (), comm, blocks, lambda: tree_map(lambda d: 0.0 * d, v))
+
+
+def fastest(f: Callable, method: str, other: Callable) -> Callable:
+    """The method of this name of a prepared function or a kernel, where nothing is tracked; else `other`."""
+    own = getattr(f, method, None)
+    if not callable(own):
+        return other
+    return lambda *args: (other if any_tracked(args) else own)(*args)
 
 
 def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable) -> Any:

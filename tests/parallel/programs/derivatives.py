@@ -79,6 +79,11 @@ h = parallel.value_and_grad(share)
 same(h(x), tg.value_and_grad(all_of_it)(x))
 same(parallel.hvp(share, x, v), tg.hvp(all_of_it, x, v))
 same(tg.grad(lambda x: h(x)[1] @ v)(x), tg.hvp(all_of_it, x, v))
+replayed = parallel.value_and_grad(tg.prepare(share, x))
+for k in range(4):
+    same(replayed(x + k / 8), tg.value_and_grad(all_of_it)(x + k / 8))
+    same(parallel.hvp(tg.prepare(share, x), x, v), tg.hvp(all_of_it, x, v))
+same(tg.grad(lambda x: replayed(x)[1] @ v)(x), tg.hvp(all_of_it, x, v))
 tree = {"a": x[:2], "b": (x[2], x[3:])}
 of_tree = lambda t, A: np.sum(np.exp(A[:, :2] @ t["a"] + A[:, 2] * t["b"][0] + A[:, 3:] @ t["b"][1]))
 same(parallel.value_and_grad(of_tree)(tree, tg.Const(A[mine])), tg.value_and_grad(of_tree)(tree, tg.Const(A)))

@@ -28,9 +28,10 @@ mine = data[parallel.split(1001)]
 total = lambda theta: parallel.psum(kernel(theta, mine))
 same(tg.grad(total)(theta), kernel.grad(theta, data))
 same(tg.hvp(total, theta, v), kernel.hvp(theta, v, data))
-value, gradient = parallel.value_and_grad(lambda theta: kernel(theta, mine))(theta)
-same(value, kernel(theta, data))
-same(gradient, kernel.grad(theta, data))
+for one_rank, args in ((lambda theta: kernel(theta, mine), ()), (kernel, (mine,))):
+    value, gradient = parallel.value_and_grad(one_rank)(theta, *args)
+    same(value, kernel(theta, data))
+    same(gradient, kernel.grad(theta, data))
 
 # a panel of state-space models
 panel = r.normal(size=(5, 40)).cumsum(axis=1) + r.normal(size=(5, 40))
