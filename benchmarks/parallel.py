@@ -2,9 +2,9 @@
 
     python benchmarks/parallel.py [--ranks 1 2] [--seconds 1.0]
 
-A step is value and gradient of a logistic regression, by `parallel.value_and_grad` (one message) and by `grad` of a
-function with `psum`. The column "idle" is a step without data: what the ranks cost. Bytes are those that one rank gives
-to collectives in a step. It starts itself under mpiexec once for each number of ranks."""
+A step is value and gradient of a logistic regression, by `parallel.value_and_grad` (one message) and by `grad`
+of a function with `psum`. A step that is "idle" has no data: it shows what the ranks cost. Bytes are those that
+one rank gives to collectives in a step. It starts itself under mpiexec once for each number of ranks."""
 
 import argparse
 import json

@@ -24,8 +24,10 @@ from .sums import exact_bins, rounded
 
 
 def exchanged(x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False) -> Any:
-    """What all ranks together make of the contiguous host array of x. `prepared(host)` does what may fail, and
-    returns the exchange, for after all ranks have agreed. `rows`: the length of the first axis may differ."""
+    """What all ranks together make of the contiguous host array of x.
+
+    `prepared(host)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`: the
+    length of the first axis may differ."""
     host = np.ascontiguousarray(to_host(x)).reshape(np.shape(x))
     exchange = prepared(host)
     ranks.agree(f"{what} of {host.dtype} {host.shape[rows:]} at {where}")
@@ -123,7 +125,9 @@ def pushed(where: str) -> str:
 
 
 def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: Any) -> Any:
-    """The operation, after the transforms around it were told.  Each collective comes here, those of derivatives too."""
+    """The operation, after the transforms around it were told.
+
+    Each collective comes here, those of derivatives too."""
     for trace in OPEN.hiding:
         trace.external("a collective of tapegrad.parallel")
     kinds = watching_traces(x, ranks)
@@ -133,7 +137,9 @@ def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: 
 
 
 def watching_traces(x: Any, ranks: Ranks) -> str:
-    """The modes of the traces that watch x. The tapes among them, and those that are being swept, are marked."""
+    """The modes of the traces that watch x.
+
+    The tapes among them, and those that are being swept, are marked."""
     kinds, left = [], [x]
     while left:
         x = left.pop()
@@ -207,7 +213,7 @@ class SharedArguments:
         self.ranks = ranks
 
     def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
-        """The cotangents, with those of the arguments replaced by their mean (see the convention in ranks.py).
+        """The cotangents, with those of the arguments replaced by their mean; see the convention in ranks.py.
 
         None if a rank has a nan among them, and `first`."""
         leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}

@@ -5,16 +5,17 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-import numpy
+import numpy as np
 
-from .. import numpy as np
 from .._core.errors import ArgumentError, ShapeError, callers_line
 from .._core.primitive import any_tracked, layout_of
 from .._core.trees import tree_map
 from .._transforms import transforms
 from .._transforms.tape import ravel
 from ..ops.declare import axis_of, ndim, shape, xp
-from .collectives import called, rows_over_ranks, shifted, sum_over_ranks
+from ..ops.elementwise import select
+from ..ops.shaping import concatenate, reshape, stack
+from .collectives import called, operand, rows_over_ranks, shifted, sum_over_ranks
 from .ranks import ranks_of
 
 
@@ -123,13 +124,9 @@ def bcast(x: Any, comm: Any = None, root: int = 0) -> Any:
     ranks = ranks_of(comm)
     if not 0 <= root < ranks.size:
         raise ArgumentError(f"bcast: root={root!r}; the communicator has the ranks 0 to {ranks.size - 1}")
-
-    def shared(v: Any) -> Any:
-        """(The other ranks give zeros, which depend on v too, so that each rank runs each pullback.)"""
-        given = np.where(xp(v).asarray(ranks.rank == root), v, np.zeros_like(v))
-        return called(sum_over_ranks, given if ndim(v) or xp(v) is not numpy else given[()], comm, exact=False)
-
-    return tree_map(shared, x)
+    # (The other ranks give zeros, which depend on x too, so that each rank runs each pullback.)
+    mine = ranks.rank == root
+    return tree_map(lambda v: called(sum_over_ranks, select(mine, v, 0), comm, exact=False), x)
 
 
 def split(n: int, comm: Any = None) -> slice:
@@ -192,6 +189,7 @@ def scatter(x: Any, comm: Any = None, axis: int = 0) -> Any:
     >>> tg.parallel.scatter(np.arange(3.0))
     array([0., 1., 2.])
     """
+    x = operand(x)
     axis = axis_of(axis, ndim(x))
     return x[(slice(None),) * axis + (split(shape(x)[axis], comm),)]
 
@@ -223,9 +221,10 @@ def allgather(x: Any, comm: Any = None, axis: int = 0) -> Any:
     >>> tg.parallel.allgather(np.arange(3.0))
     array([0., 1., 2.])
     """
+    x = operand(x)
     ranks, library = ranks_of(comm), xp(x)
     if ndim(x) == 0:
-        x = np.reshape(x, (1,))
+        x = reshape(x, to=(1,))
     axis = axis_of(axis, ndim(x))
     to = list(shape(x))
     ranks.agree(f"allgather along axis {axis} at {callers_line()}")
@@ -234,7 +233,7 @@ def allgather(x: Any, comm: Any = None, axis: int = 0) -> Any:
     for n in (sum(sizes[: ranks.rank]), sum(sizes[ranks.rank + 1 :])):
         to[axis] = n
         padding.append(library.zeros(tuple(to), layout_of(x).dtype))
-    return called(sum_over_ranks, np.concatenate([padding[0], x, padding[1]], axis=axis), comm, exact=False)
+    return called(sum_over_ranks, concatenate(padding[0], x, padding[1], axis=axis), comm, exact=False)
 
 
 BOUNDARIES = ("none", "zeros", "periodic")
@@ -280,6 +279,7 @@ def halo(x: Any, comm: Any = None, width: int = 1, axis: int = 0, boundary: str 
         raise ArgumentError(f"halo: boundary={boundary!r}; it is one of {', '.join(map(repr, BOUNDARIES))}")
     if not width > 0:
         raise ArgumentError(f"halo: width={width!r}; it is a whole number above 0")
+    x = operand(x)
     ranks, axis = ranks_of(comm), axis_of(axis, ndim(x))
     before, n = (slice(None),) * axis, shape(x)[axis]
     with ranks.together():
@@ -291,7 +291,7 @@ def halo(x: Any, comm: Any = None, width: int = 1, axis: int = 0, boundary: str 
     if boundary == "none":  # what the ends drop still depends on all, so that each rank runs each pullback
         lower = lower[(*before, slice(0 if ranks.rank == 0 else None))]
         upper = upper[(*before, slice(0 if ranks.rank == ranks.size - 1 else None))]
-    return np.concatenate([lower, x, upper], axis=axis)
+    return concatenate(lower, x, upper, axis=axis)
 
 
 @contextmanager
@@ -336,8 +336,8 @@ def value_and_grad(f: Callable, comm: Any = None, *, blocks: Sequence | None = N
     Parameters
     ----------
     f : callable
-        ``f(x, *args)`` returns the share of this rank, a real scalar. It calls no collectives. A function that
-        was made by `tapegrad.prepare` is replayed.
+        ``f(x, *args)`` returns the share of this rank, a real scalar. It calls no collectives. A function
+        that was made by `tapegrad.prepare` is replayed.
     comm : mpi4py.MPI.Intracomm, optional
         The communicator. Default: ``COMM_WORLD``.
     blocks : sequence, optional
@@ -431,7 +431,9 @@ def fastest(f: Callable, method: str, other: Callable) -> Callable:
 
 
 def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, blocks: Sequence | None, like: Callable) -> Any:
-    """The sum of what `share` gives on each rank, or for each block of each rank; `like` gives zeros like one."""
+    """The sum of what `share` gives on each rank, or for each block of each rank.
+
+    `like` gives zeros like one of them."""
     ranks = ranks_of(comm)
     with ranks.together():
         met = ranks.tracked
@@ -440,7 +442,7 @@ def combined(share: Callable, call: str, points: tuple, args: tuple, comm: Any, 
         else:
             shares = [ravel(share(*points, block, *args)) for block in blocks]
             empty, restore = ravel(like())
-            flat = np.stack([row for row, _ in shares]) if shares else np.zeros((0, *shape(empty)), layout_of(empty).dtype)
+            flat = stack([row for row, _ in shares]) if shares else np.zeros((0, *shape(empty)), layout_of(empty).dtype)
         if ranks.tracked > met:
             raise ArgumentError(
                 f"parallel.{call}: the function calls a collective on what is differentiated. It gives the share of one rank, which "

@@ -11,8 +11,8 @@ pullback here is the exact adjoint of that function. So the R sweeps, each start
 the gradient of R f by the R copies. The gradient of f by one common x is their mean. `SharedArguments` takes
 this mean at the arguments of each transform that has met a collective (`Trace.over_ranks`). The rule is the
 same at each level of nested transforms, because the mean is an operation like the others. A sum over ranks is
-its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments and values
-over the ranks, and raises where they differ.
+its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments and
+values over the ranks, and raises where they differ.
 """
 
 import atexit

@@ -16,7 +16,9 @@ SPECIAL = 3  # further integers: how many are nan, +inf, -inf
 
 
 def exact_bins(x: Any) -> Any:
-    """The sum of x along its first axis as integers, shape (LIMBS + SPECIAL, n).  A complex number counts as two."""
+    """The sum of x along its first axis as integers, shape (LIMBS + SPECIAL, n).
+
+    A complex number counts as two."""
     x = np.ascontiguousarray(x).reshape(len(x), math.prod(x.shape[1:]))
     x = (x.view(x.real.dtype) if x.dtype.kind == "c" else x).astype(float)
     bins = np.zeros((LIMBS + SPECIAL, x.shape[1]), np.int64)

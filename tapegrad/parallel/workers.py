@@ -216,7 +216,9 @@ def executor_of(client: Any) -> tuple[Any, int]:
 
 
 class ResultStore:
-    """Finished parts in a folder. The name of a file tells the function and the part, its head the checksum."""
+    """Finished parts in a folder.
+
+    The name of a file tells the function and the part, and its first bytes are a checksum."""
 
     def __init__(self, folder: Any, f: Callable, parts: Sequence):
         self.folder, self.parts = Path(folder), parts
