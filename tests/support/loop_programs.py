@@ -54,6 +54,9 @@ NAMES = {
 CLOSE = {"value": 1e-12, "gradient": 1e-9, "hvp": 1e-7}  # relative to the largest derivative
 
 
+ROUNDING = 10  # how much more than the last digits of x the operations may change
+
+
 def with_names(text: str, **names) -> str:
     return re.sub(r"\b[ABIJ]\b", lambda m: str(names[m[0]]), text)
 
@@ -84,6 +87,13 @@ def different(a, b, tolerance) -> bool:
     return not np.allclose(a, b, rtol=tolerance, atol=tolerance, equal_nan=True)
 
 
+def is_rounding(f, name, x, v, a, b) -> bool:
+    """Is the difference as small as what the last digits of x decide?"""
+    eager = {"value": f, "gradient": tg.grad(f), "hvp": lambda x: tg.hvp(f, x, v)}[name]
+    moved = [eager(x + k * 2.0**-52) for k in (-3, -2, 2, 3)]
+    return np.max(np.abs(a - b)) <= ROUNDING * max([np.max(np.abs(m - b)) for m in moved])
+
+
 def fault_of(seed: int) -> str:
     """What is wrong; empty if nothing is, or if the eager program is refused."""
     names = dict(NAMES)
@@ -104,10 +114,8 @@ def fault_of(seed: int) -> str:
             for n, (x, (value, gradient, product)) in enumerate(zip(points, expected, strict=True)):
                 size = 1 + np.max(np.abs([*gradient, *product]))
                 found = *p.value_and_grad(x), p.hvp(x, v)
-                for name, a, b, close in zip(
-                    ("value", "gradient", "hvp"), found, (value, gradient, product), (1e-12, 1e-9, 1e-7), strict=True
-                ):
-                    if different(a / size, b / size, close):
+                for name, a, b in zip(CLOSE, found, (value, gradient, product), strict=True):
+                    if different(a / size, b / size, CLOSE[name]) and not is_rounding(f, name, x, v, a, b):
                         return f"{name} at point {n} in round {call}: {a}, eager {b}"
     return ""
 
