@@ -2,6 +2,7 @@
 
 import numpy as np
 from mpi4py import MPI
+from scipy.integrate import solve_ivp
 
 import tapegrad as tg
 from tapegrad import parallel
@@ -44,6 +45,18 @@ def newton(F, z, x):
 root = tg.implicit.root(lambda z, x: z**3 + z - g(x), newton)
 alone = tg.implicit.root(lambda z, x: z**3 + z - several(x), newton)
 same(tg.jacobian(lambda x: root(np.zeros(4), x))(x), tg.jacobian(lambda x: alone(np.zeros(4), x))(x))
+state = lambda h: lambda x: np.sum(solve_ivp(lambda t, y: -y + np.tanh(h(y)), (0, 1), x, rtol=1e-8).y[:, -1] ** 2)
+same(tg.grad(state(g))(x), tg.grad(state(several))(x), 1e-9)
+same(tg.hvp(state(g), x, v), tg.hvp(state(several), x, v), 1e-9)
+
+# a divided unknown whose equation is coupled over ranks is refused
+coupled = tg.implicit.root(lambda z, e: z**3 + z - e + 0.1 * parallel.psum(np.sum(z)), newton)
+try:
+    tg.grad(lambda x: parallel.psum(np.sum(coupled(np.zeros(len(mine)), mine @ x))))(x)
+except tg.errors.RankError as error:
+    assert "differ between ranks" in str(error)
+else:
+    raise AssertionError("a coupled equation was differentiated")
 convex = lambda f: lambda x: f(x) + 3 * np.sum(x**4)
 found, wanted = [tg.optimize.minimize(convex(h), x, method="trust-exact") for h in (f, whole)]
 same(found.x, wanted.x, 1e-8)
