@@ -10,6 +10,7 @@ import numpy as np
 
 from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, NotScalarError, ShapeError
+from .._core.registry import load
 from .._core.scope import entry
 from .._core.trees import leaves, tree_map
 from .._transforms.transforms import hmp, vjp
@@ -18,7 +19,6 @@ from ..kernels.generated.kernel import GeneratedKernel, likelihood, of_rows
 from ..kernels.generated.map import MapKernel
 from ..kernels.trace.surroundings import rebuilt_with
 from ..kernels.trace.symbolic import Sym
-from ..parallel.workers import run_parts
 from ._batched import GRADIENT, ROUNDING, TEXTS, Bfgs, Newton
 from ._flat import plain_call, plain_result
 
@@ -152,7 +152,7 @@ def minimize_many(
     if client is None and store is None:
         return solve((X0, args))
     parts = _parts(X0, args)
-    return _joined(run_parts(solve, parts, client, store=store))
+    return _joined(load("tapegrad.parallel.workers").run_parts(solve, parts, client, store=store))
 
 
 PROBLEMS_OF_PART = 1024

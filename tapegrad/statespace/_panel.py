@@ -17,7 +17,6 @@ from .._transforms.transforms import hvp, jvp, vjp
 from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
-from ..parallel.workers import run_parts
 from ._fit import fit, require_function, require_model
 from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, system
 from ._parameters import Parameters
@@ -148,7 +147,7 @@ def fit_many(
         found, way = fitted(build, start, constraints, series)
     else:
         parts = [series[k : k + SERIES_OF_PART] for k in range(0, len(series), SERIES_OF_PART)]
-        each = run_parts(partial(fitted, build, start, constraints), parts, client, store=store)
+        each = load("tapegrad.parallel.workers").run_parts(partial(fitted, build, start, constraints), parts, client, store=store)
         found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
         way = "\n".join([f"{len(each)} parts of up to {SERIES_OF_PART} series", *dict.fromkeys([way for _, way in each])])
     return ManyFits(parameters.names, *found, way, names_of_series(Y))
