@@ -49,6 +49,7 @@ if TYPE_CHECKING:  # what loads on first use, for type checkers
     from . import ode as ode
     from . import operators as operators
     from . import optimize as optimize
+    from . import parallel as parallel
     from . import scipy as scipy
     from . import sparse as sparse
     from . import statespace as statespace

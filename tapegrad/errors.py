@@ -16,6 +16,7 @@ from ._core.errors import NonDifferentiableWarning as NonDifferentiableWarning
 from ._core.errors import NoRuleError as NoRuleError
 from ._core.errors import NotPositiveDefiniteError as NotPositiveDefiniteError
 from ._core.errors import NotScalarError as NotScalarError
+from ._core.errors import RankError as RankError
 from ._core.errors import ReplayWarning as ReplayWarning
 from ._core.errors import RouteError as RouteError
 from ._core.errors import ShapeError as ShapeError

@@ -112,6 +112,10 @@ class ConvergenceError(TapegradError, RuntimeError):
     """An optimiser stopped before it reached a maximum, a solver before it reached a solution."""
 
 
+class RankError(TapegradError, RuntimeError):
+    """A rank of a parallel program has failed, or the ranks do not do the same."""
+
+
 class AnomalyError(OfTracked, FloatingPointError):
     """Under `detect_anomalies`: a nan or inf, with the operation that made it."""
 

@@ -40,7 +40,8 @@ class Primitive:
 
     __slots__ = (
         *("name", "run", "call", "vjp", "jvp", "joint", "pull", "keep_spec", "writes", "multi", "shapes", "_keeps", "infix", "holomorphic"),
-        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as", "declared"),
+        *("aliases", "same", "linear", "multilinear", "batch", "scalar", "ufunc", "total", "rough", "reduces", "known_as"),
+        *("declared", "external"),
     )
     vjp: Any
     jvp: Any
@@ -65,7 +66,7 @@ class Primitive:
         self.name, self.run, self.shapes, self.writes, self.multi, self.infix = name, run, shapes, writes, multi, infix
         self.holomorphic, self.aliases, self.known_as = holomorphic and not multi, aliases, name
         self.vjp = self.jvp = self.pull = self.keep_spec = self.batch = self.scalar = self.ufunc = self.reduces = None
-        self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = False
+        self.joint = self.same = self.linear = self.multilinear = self.total = self.rough = self.declared = self.external = False
         self._keeps = {}
 
     def keeps(self, slots: AnyTuple) -> AnyTuple:
@@ -124,6 +125,9 @@ class Trace:
     levels = itertools.count(1)
     visibility = VISIBLE
     lent = False  # is it a loan (_core/lent_memory.py)?
+    # the ranks that share its arguments, once one of its values was combined over them (parallel/ranks.py)
+    over_ranks: Any = None
+    swept_in: Any = None  # the tape during whose sweep it is swept
     # Are its slots arrays, which belong to the handle as its value does?  Then `copied_slot(slot, x)` copies
     # one, and
     # `laid_slot(slot, value)` gives it in the memory order of `value`, `memory(slot)` the array.
@@ -193,6 +197,9 @@ class Trace:
     def draws(self, name: str) -> None:
         """A random generator from outside is about to draw.  A trace that runs the function once for many
         times may refuse, or note it as an operation (`draw`)."""
+
+    def external(self, what: str) -> None:
+        """An operation is about to act outside of the process.  It must run once in each call."""
 
     def looped(self, name: str) -> None:
         """Under this trace a `vmap` runs this operation on one sample after the other."""

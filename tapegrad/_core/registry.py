@@ -35,8 +35,8 @@ GIVEN = {
 
 # tapegrad.<name> on first use
 PUBLIC = (
-    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "scipy", "sparse", "statespace", "stats", "testing",
-    "tree",
+    "cupy", "implicit", "interop", "kernels", "numpy", "ode", "operators", "optimize", "parallel", "scipy", "sparse", "statespace", "stats",
+    "testing", "tree",
 )  # fmt: skip
 ON_USE = {
     "prepare": "tapegrad.replay", "detect_anomalies": "tapegrad._debug.anomalies", "audit": "tapegrad._debug.audit",
@@ -55,6 +55,9 @@ ELSEWHERE = {  # names of other libraries -> ours
 }  # fmt: skip
 # tapegrad.scipy.<name> on first use
 SCIPYS = ("signal", "ndimage", "interpolate", "integrate", "spatial", "sparse", "optimize")
+RANKS = (  # tapegrad.parallel.<name> on first use, for it starts MPI
+    "allgather", "bcast", "halo", "hvp", "pmean", "psum", "scatter", "split", "together", "value_and_grad",
+)  # fmt: skip
 MODELS = (  # tapegrad.kernels.<name> on first use
     "autoregression", "carma", "celerite", "garch", "gaussian", "kalman", "kalman_vector", "markov", "mixture", "regression", "student_t",
 )  # fmt: skip
@@ -114,6 +117,8 @@ LOADED: dict[str, AnyTuple] = {
     "tapegrad.replay": ("__init__", "optimize._minimize"),
     # another library, with the first function that crosses
     **{f"tapegrad.interop.{name}": ("interop",) for name in ("jax", "pytensor", "pytorch")},
+    "tapegrad.parallel.functions": ("parallel",),
+    "tapegrad.parallel.workers": ("optimize._many", "statespace._panel"),
     # what a replayed program needs
     "tapegrad.replay.emitted": ("replay.form", "replay.partial_evaluation"),
     "tapegrad.replay.fusion.groups": ("replay.emitted",),

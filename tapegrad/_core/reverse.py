@@ -198,6 +198,8 @@ LONG_TAPE_RECORDS = 8192
 
 class Tape(Trace):
     __slots__ = ()
+    leaves: Params  # of a call: slot of an argument -> its value
+    outputs: AnyList  # and (value, slot or None) of what it returned
     Records = list  # tests replace this class to check what is kept
 
     def __init__(self, swept: bool = False):
@@ -328,7 +330,8 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     cotangents of leaves are left.
 
     If the gradient of a leaf has a nan, the sweep is repeated with careful rules
-    (`ops.elementwise.careful`)."""
+    (`ops.elementwise.careful`).  Of a tape over several ranks they decide that together, and add up the
+    gradients."""
     state = OPEN.__dict__
     if state["block"] is None:
         with scope_block():
@@ -338,15 +341,28 @@ def pull(trace: Any, seeds: AnyList) -> AnyList:
     for t in state["hiding"]:
         t.pulled = True
     try:
-        state["sweeping"] = True
+        state["sweeping"] = trace
+        if outer is not None:
+            trace.swept_in = outer
         put(SWEEPING)
+        ranks = trace.over_ranks
         try:
-            return _sweep(trace, seeds, None)
+            G = _sweep(trace, seeds, None if ranks is None else False)
+            if trace.over_ranks is None:
+                return G
+            reduced: AnyList | None = trace.over_ranks.reduced(trace, seeds, G, True)
+            if reduced is not None:
+                return reduced
         except Undefined:
             pass
-        return _sweep(trace, seeds, not any([is_tracked_zero(g) for _, g in seeds]))
+        G = _sweep(trace, seeds, not any([is_tracked_zero(g) for _, g in seeds]))
+        if trace.over_ranks is not None:
+            G = trace.over_ranks.reduced(trace, seeds, G, False)
+        return G
     finally:
         state["sweeping"] = outer
+        if outer is not None:
+            trace.swept_in = None
         put(before)
         if pause is not None:
             pause.end()

@@ -34,7 +34,8 @@ class ThreadScope(threading.local):
     # of each tape by hand, the copies that were made for writes (_transforms.tape.Tape.snapshots)
     copies: AnyTuple
     of_one: bool  # is a call for all samples, or replays, run for one of them (implicit.sequential.py)?
-    sweeping: Any  # is a tape being swept (_core.reverse)?
+    sweeping: Any  # the tape that is being swept (_core.reverse)
+    apart: bool  # is the next call of a transform a part of a sweep (_transforms.call.RecordedCall)?
     watcher: Any  # the watcher of each operation (_debug.anomalies)
     within: bool  # is an operation running that the watcher will be told of?
     again: bool  # are functions called again that SciPy has called before (_transforms.rebind.once_more)?
@@ -56,7 +57,7 @@ class ThreadScope(threading.local):
 CLOSED: dict[str, Any] = {
     **dict.fromkeys(("depth", "sweeps"), 0),
     **dict.fromkeys(("shadows", "hiding", "copies", "unfinished"), ()),
-    **dict.fromkeys(("of_one", "within", "again", "source"), False),
+    **dict.fromkeys(("of_one", "within", "again", "source", "apart"), False),
     **dict.fromkeys(("sweeping", "watcher", "inside", "tracer", "listener", "dropped", "block", "outside")),
     "aliased": MappingProxyType({}),
 }

@@ -119,7 +119,7 @@ class Anomalies(Watcher):
             # the last axis holds the samples
             sample = int(np.nonzero(~np.isfinite(y))[-1][0]) if y.ndim else 0
             try:
-                with changed(within=False, sweeping=False):
+                with changed(within=False, sweeping=None):
                     rerun(sample)
             except AnomalyError as error:
                 raise AnomalyError(f"{error}\n  in the kernel of {name}, sample {sample}, called at {spelt(users_place())}") from None

@@ -460,10 +460,15 @@ class RecordedCall:
         self.tape = tape = reverse.tape(swept)
         self.slots: AnyDict = {}
         self.aux: Any = None
+        part, OPEN.apart = OPEN.apart, False
+        if not part:
+            tape.leaves = {}
 
         def watch(key: Any, value: Any) -> Any:
             x = tape.watch(value)
             self.slots[key] = x._slot
+            if not part:
+                tape.leaves[x._slot] = value
             return x
 
         def read(y: Any) -> None:
@@ -473,6 +478,7 @@ class RecordedCall:
                 y, self.aux = y
             self.tree = y = returned(y)
             self.low = [lowered_leaf(y, tape)] if type(y) in HANDLES else [lowered_leaf(v, tape) for v in leaves(y)]
+            tape.outputs = self.low
 
         entered = inputs.enter(watch)
         if inputs.constants:

@@ -13,7 +13,7 @@ from .._core.arrays import is_array, is_differentiable, xp_of
 from .._core.errors import ArgumentError, GuardError, ShapeError
 from .._core.pickling import PickledByCall
 from .._core.primitive import Primitive, bind, layout_of, primal_of
-from .._core.scope import OPEN, at_the_end_of_an_object, scope_block
+from .._core.scope import OPEN, at_the_end_of_an_object, changed, scope_block
 from .._core.trees import describe_tree, leaves, tree_map
 from .._core.typing import AnyFunction, AnyList, AnyTuple
 from .._core.variable import Variable, frozen, variable
@@ -373,7 +373,8 @@ class CheckpointCall:
         prim.keep_spec = lambda active: (tuple(range(len(active))), False)
 
         def reverse_rule(g: Any, out: Any, need: Any, *inputs: Any) -> Any:
-            y, pullback = vjp(self, *inputs)
+            with changed(apart=True):
+                y, pullback = vjp(self, *inputs)
             seeds = tuple([constant_like(o, 0) if c is None else c for c, o in zip(g, y, strict=True)])
             terms = pullback(seeds)
             return self.spoiled(terms if len(inputs) > 1 else (terms,))

@@ -148,6 +148,7 @@ class SecondOrder:
         being the value at `slot`."""
         tangents, dual = self.tangents(directions), Dual()
         again = watched(reverse.Tape())
+        again.leaves, again.over_ranks = getattr(self.tape, "leaves", {}), self.tape.over_ranks
 
         def with_tangent(s: Any, value: Any, turned: Any) -> Any:
             t = tangents.get(s)

@@ -220,6 +220,7 @@ def primitive(
     batch: Any = None,
     scalar: Any = None,
     total: bool = False,
+    external: bool = False,
     rough: Any = False,
     reduces: str | None = None,
     known_as: str | None = None,
@@ -239,7 +240,8 @@ def primitive(
     or `ComposedScalar(function)`, of which the derivatives are those of what is written there.
 
     `total`: it gives a result for all numbers, as elementwise operations and moves do: it neither raises nor
-    warns of its own. `rough`: kernels compute it less exactly than NumPy (a function of the settings, where
+    warns of its own. `external`: it acts outside of the process, so that it is never left out, merged with
+    another or moved.  `rough`: kernels compute it less exactly than NumPy (a function of the settings, where
     they decide).  `reduces`: it combines elements along axes: "add", "max", "min", or "products".
     `known_as`: the name that errors and graphs show."""
 
@@ -251,7 +253,7 @@ def primitive(
         ufuncs = [f for f in numpy if isinstance(f, np.ufunc) and f.signature is None]
         p.ufunc = next((f for f in ufuncs if getattr(np, f.__name__, None) is f), None)
         p.batch = batch or ("elementwise" if ufuncs else None)
-        p.declared, p.known_as, p.total = True, known_as or p.name, total
+        p.declared, p.external, p.known_as, p.total = True, external, known_as or p.name, total
         signature = signature_of(run)
         space = dict(__name__=__name__, prim=p, run=run, signature=signature, pair=False, bind=bind, paired=paired)
         entry: Any = FunctionType(bound.__code__, space, run.__name__)

@@ -3,14 +3,16 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from .._core.arrays import to_host, xp_of
 from .._core.errors import ArgumentError, NotScalarError, ShapeError
+from .._core.registry import load
 from .._core.scope import entry
-from .._core.trees import leaves
+from .._core.trees import leaves, tree_map
 from .._transforms.transforms import hmp, vjp
 from ..kernels.generated.arguments import as_float, batch_of, kernel_name, stacked_rows
 from ..kernels.generated.kernel import GeneratedKernel, likelihood, of_rows
@@ -82,6 +84,8 @@ def minimize_many(
     vectorized: bool = False,
     gtol: float | None = None,
     maxiter: int | None = None,
+    client: Any = None,
+    store: Any = None,
 ) -> ManyResult:
     """Minimise a function of one parameter vector from many starts, all at once.
 
@@ -107,6 +111,12 @@ def minimize_many(
         no progress. The default is 1.5e-8 for Newton and 5e-7 for BFGS (in float32 3e-4 and 2e-3).
     maxiter : int, optional
         The largest number of steps. The default is 500.
+    client : dask.distributed.Client or concurrent.futures.Executor, optional
+        Who computes, in parts of 1,024 problems. Default: this process. What the function captures is
+        pickled.
+    store : path, optional
+        A folder in which finished parts are kept. A later call with the same arguments reads them there, and
+        computes only the rest.
 
     Returns
     -------
@@ -121,6 +131,7 @@ def minimize_many(
     See Also
     --------
     minimize : One problem, with SciPy's methods.
+    tapegrad.parallel.run_parts : The scheduler behind `client` and `store`.
 
     Examples
     --------
@@ -137,9 +148,44 @@ def minimize_many(
         raise ArgumentError(f"minimize_many: method={method!r}; it is 'newton' or 'bfgs'")
     if not isinstance(args, tuple):
         args = (args,)
+    solve = partial(_minimized, f, method, vectorized, gtol, maxiter)
+    if client is None and store is None:
+        return solve((X0, args))
+    parts = _parts(X0, args)
+    return _joined(load("tapegrad.parallel.workers").run_parts(solve, parts, client, store=store))
+
+
+PROBLEMS_OF_PART = 1024
+
+
+def _minimized(f: Callable, method: str, vectorized: bool, gtol: Any, maxiter: Any, part: tuple) -> ManyResult:
+    """Return the results of some of the problems, a pair of starts and arguments."""
+    X0, args = part
     rows, restore = start_columns(X0)
     objective = _objective(f, rows, restore, args, vectorized)
     return solve_many(objective.value_and_grad, objective.hessian, rows, method, gtol=gtol, maxiter=maxiter, restore=restore)
+
+
+def _parts(X0: Any, args: tuple) -> list:
+    """Return starts and arguments of `PROBLEMS_OF_PART` problems each."""
+    rows, _ = start_columns(X0)
+    ranges = [slice(k, k + PROBLEMS_OF_PART) for k in range(0, rows.shape[1], PROBLEMS_OF_PART)]
+    given = [to_host(a) for a in plain_call(args)]
+    host = tree_map(to_host, X0)
+    return [(tree_map(lambda x, at=at: x[..., at], host), tuple([a[..., at] if a.ndim else a for a in given])) for at in ranges]
+
+
+def _joined(results: list) -> ManyResult:
+    """Return the results of all parts together."""
+
+    def joined(trees: list, axis: int) -> Any:
+        columns = iter([np.concatenate(column, axis=axis) for column in zip(*map(leaves, trees), strict=True)])
+        return tree_map(lambda _: next(columns), trees[0])
+
+    fields = {name: [getattr(r, name) for r in results] for name in ManyResult.__dataclass_fields__}
+    known = {name: trees for name, trees in fields.items() if trees[0] is not None}
+    ends = {name: joined(trees, 0 if name in ("hessian", "inverse") else -1) for name, trees in known.items()}
+    return ManyResult(**{**dict.fromkeys(fields), **ends})
 
 
 @entry

@@ -3,6 +3,7 @@ series."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy
@@ -82,7 +83,9 @@ class ManyFits:
 
 
 @entry
-def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None) -> ManyFits:
+def fit_many(
+    build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constraints: Any = None, *, client: Any = None, store: Any = None
+) -> ManyFits:
     """Estimate one model for many series at once.
 
     The model function becomes a kernel for all series. A function without a kernel is fitted series by
@@ -99,6 +102,12 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
         Starting values for all series, as for `fit`.
     constraints : optional
         As for `fit`.
+    client : dask.distributed.Client or concurrent.futures.Executor, optional
+        Who computes, in parts of 256 series. Default: this process. What the function captures is
+        pickled.
+    store : path, optional
+        A folder in which finished parts are kept. A later call with the same arguments reads them there, and
+        computes only the rest.
 
     Returns
     -------
@@ -117,6 +126,7 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     See Also
     --------
     fit : One series.
+    tapegrad.parallel.run_parts : The scheduler behind `client` and `store`.
 
     Examples
     --------
@@ -133,6 +143,22 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
     series = padded_series(Y)
     parameters = Parameters(start, constraints)
     require_model("fit_many", build, parameters)
+    if client is None and store is None:
+        found, way = fitted(build, start, constraints, series)
+    else:
+        parts = [series[k : k + SERIES_OF_PART] for k in range(0, len(series), SERIES_OF_PART)]
+        each = load("tapegrad.parallel.workers").run_parts(partial(fitted, build, start, constraints), parts, client, store=store)
+        found = [numpy.concatenate(column) for column in zip(*[columns for columns, _ in each], strict=True)]
+        way = "\n".join([f"{len(each)} parts of up to {SERIES_OF_PART} series", *dict.fromkeys([way for _, way in each])])
+    return ManyFits(parameters.names, *found, way, names_of_series(Y))
+
+
+SERIES_OF_PART = 256
+
+
+def fitted(build: Callable, start: Any, constraints: Any, series: numpy.ndarray) -> tuple[list, str]:
+    """Return the results of these series, and how they were computed."""
+    parameters = Parameters(start, constraints)
     try:
         together, least, found = None, 0, None
         while found is None:
@@ -146,7 +172,7 @@ def fit_many(build: Callable[[Any], LinearGaussian], Y: Any, start: Any, constra
         found, rest, way = _nothing(len(series), parameters), range(len(series)), f"series by series, for {error}"
     for b in rest:
         fit_one_series(found, b, build, series[b], start, constraints)
-    return ManyFits(parameters.names, *found, way, names_of_series(Y))
+    return found, way
 
 
 def padded_series(Y: Any) -> numpy.ndarray:

@@ -83,6 +83,7 @@ PASSING = {
     "_fast.regions": "short ways",
     "_fast.stacks": "short ways",
     "_core.lent_memory": "memory in other hands",
+    "parallel.collectives": "which tapes watch what goes over ranks",
     "_transforms.call": "arguments and results of transforms that have ended",
     "_transforms.rebind": "values that leave such a function",
     "_batching.trace": "stacks, and what shows their layout",

@@ -23,7 +23,10 @@ def python_of(page):
     return ["\n" * text[: b.start(1)].count("\n") + b[1] for b in blocks]
 
 
-EXTRA = {"neighbours.md": [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")]}
+EXTRA = {
+    "scale.md": [pytest.mark.mpi],
+    "neighbours.md": [pytest.mark.interop, pytest.mark.filterwarnings("ignore:.torch.jit.script. is deprecated")],
+}
 
 
 @pytest.mark.parametrize("page", [pytest.param(p, marks=EXTRA.get(p.name, ()), id=n) for p, n in zip(PAGES, NAMES, strict=True)])

@@ -20,6 +20,7 @@ ELSEWHERE = {"read", "assign", "add_at"}  # tests of in-place writes
 ELSEWHERE |= {"taken_by", "added_by", "alike_each"}  # tests of hidden values
 ELSEWHERE |= {"shares_memory", "may_share_memory"}  # tests/capture/test_overlaps.py: answers of True and False
 ELSEWHERE |= {"reciprocal_condition"}  # tests/scipy_packages/test_solver_warnings.py
+ELSEWHERE |= {"sum_over_ranks", "rows_over_ranks", "shifted"}  # tests/parallel: over several ranks
 ELSEWHERE |= {"as_strided"}  # below: NumPy hands it over only where code is followed
 ELSEWHERE |= {"last_writer", "places_of", "first_chosen"}  # tests of vmap: met where an index differs between samples
 

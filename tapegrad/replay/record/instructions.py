@@ -29,7 +29,10 @@ WAYS: dict = {}  # how they are done (`instruction_form`)
 
 
 def is_pure(prim: Primitive) -> bool:
-    """Is it an operation of tapegrad's own?  (A function of the user's may count its calls.)"""
+    """Is it an operation of tapegrad's own that acts on its results alone?  (A function of the user's may count
+    its calls.)"""
+    if prim.external:
+        return False
     return prim.declared or (prim.vjp is None and prim is not DRAW)
 
 

@@ -130,7 +130,7 @@ class Record(Trace):
         self.constants = frozenset(map(id, constants))
         self.fixed: dict = {}  # constants that stay as they are: id -> number
         self.constant: dict = {}  # others that are numbers or small: what they are -> number
-        self.drawn: str | None = None  # why random numbers cannot be drawn anew
+        self.drawn: str | None = None  # why random numbers cannot be drawn anew, or calls outside not be repeated
         self.generators: dict = {}  # id -> (generator, its state before the first draw, after the last)
         self.setting, self.watched = self, ()  # the flags looked at now
         self.filters = self.outside = warnings.filters
@@ -227,6 +227,10 @@ class Record(Trace):
             return out
         k = self.new(out, (DRAW, params, ()), ks)
         return None if out is None else self.handles(k)
+
+    def external(self, what):
+        """A replay may stop half-way, and start anew: it cannot stand for this call."""
+        self.drawn = f"{callers_line()}: {what} acts outside of the process"
 
     def plainly(self, real, name, args, kwargs):
         """A draw into memory that is nobody's."""

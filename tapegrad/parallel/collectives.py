@@ -1,0 +1,235 @@
+"""The collectives: each is an operation with both rules, which runs once in each call on each rank.
+
+Three operations move data. Each is linear. The sum over ranks is its own adjoint, a shift has the shift the
+other way, and a sum of the rows of all ranks has the sum of cotangents. The other functions are made of them.
+"""
+
+from typing import Any
+
+import numpy as np
+
+from .._core.arrays import is_array, to_host, xp_of
+from .._core.errors import ArgumentError, callers_line
+from .._core.forward import Dual
+from .._core.primitive import layout_of, primal_of
+from .._core.reverse import Tape
+from .._core.scope import OPEN
+from .._core.typing import AnyDict, AnyFunction, AnyList
+from .._core.variable import Variable
+from .._transforms.call import constant_like
+from ..ops.declare import ndim, primitive, rules, shape
+from ..ops.shaping import broadcast_to, transpose
+from .ranks import MPI, Ranks, ranks_of
+from .sums import exact_bins, rounded
+
+
+def exchanged(x: Any, ranks: Ranks, what: str, where: str, prepared: AnyFunction, rows: bool = False) -> Any:
+    """What all ranks together make of the contiguous host array of x.
+
+    `prepared(host)` does what may fail, and returns the exchange, for after all ranks have agreed. `rows`: the
+    length of the first axis may differ."""
+    host = np.ascontiguousarray(to_host(x)).reshape(np.shape(x))
+    exchange = prepared(host)
+    ranks.agree(f"{what} of {host.dtype} {host.shape[rows:]} at {where}")
+    ranks.bytes += host.nbytes
+    y = exchange()
+    return y[()] if not is_array(x) else y if xp_of(x) is np else xp_of(x).asarray(y)
+
+
+def exact_sum(ranks: Ranks, host: Any) -> AnyFunction:
+    """The exchange that adds the rows of `host` on all ranks, rounded once."""
+    mine = exact_bins(host)
+    total = np.empty_like(mine)
+
+    def exchange() -> Any:
+        ranks.comm.Allreduce(mine, total, MPI.SUM)
+        return rounded(total, host.shape[1:], host.dtype)
+
+    return exchange
+
+
+@primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.psum")
+def sum_over_ranks(x: Any, *, ranks: Any, where: str, exact: bool) -> Any:
+    def prepared(host: Any) -> Any:
+        if exact and host.dtype.kind in "fc":
+            return exact_sum(ranks, host[None])
+        found = np.empty_like(host)
+
+        def exchange() -> Any:
+            ranks.comm.Allreduce(host, found, MPI.SUM)
+            return found
+
+        return exchange
+
+    return x if ranks.size == 1 else exchanged(x, ranks, "an exact psum" if exact else "psum", where, prepared)
+
+
+rules(
+    sum_over_ranks,
+    lambda g, out, x, ranks, where, exact: bound(sum_over_ranks, g, ranks, pulled(where), exact=exact),
+    jvp=lambda t, out, x, ranks, where, exact: bound(sum_over_ranks, t[0], ranks, pushed(where), exact=exact),
+)
+
+
+def stacked_rows(run: AnyFunction, stacks: Any, params: Any) -> Any:
+    """Samples lie along the first axis of a stack, and rows along the second."""
+    return run(transpose(stacks[0], axes=(1, 0, *range(2, ndim(stacks[0])))), **params)
+
+
+@primitive(batch=stacked_rows, external=True, known_as="parallel.psum")
+def rows_over_ranks(x: Any, *, ranks: Any, where: str) -> Any:
+    """The sum of the rows of all ranks, rounded once."""
+
+    return exchanged(x, ranks, "an exact psum of rows", where, lambda host: exact_sum(ranks, host), rows=True)
+
+
+rules(
+    rows_over_ranks,
+    lambda g, out, x, ranks, where: broadcast_to(bound(sum_over_ranks, g, ranks, pulled(where), exact=False), to=shape(x)),
+    jvp=lambda t, out, x, ranks, where: bound(rows_over_ranks, t[0], ranks, pushed(where)),
+)
+
+
+@primitive(batch="elementwise", external=True, aliases=True, known_as="parallel.shift")
+def shifted(x: Any, *, ranks: Any, where: str, by: int, periodic: bool) -> Any:
+    """The array of the rank `by` before this one; zeros where there is none."""
+
+    ends = [ranks.rank - by, ranks.rank + by]
+    source, target = [r % ranks.size if periodic else r if 0 <= r < ranks.size else MPI.PROC_NULL for r in ends]
+
+    def prepared(host: Any) -> Any:
+        found = np.zeros_like(host)
+
+        def exchange() -> Any:
+            ranks.comm.Sendrecv(host, target, 0, found, source, 0)
+            return found
+
+        return exchange
+
+    return exchanged(x, ranks, f"a shift by {by}", where, prepared)
+
+
+rules(
+    shifted,
+    lambda g, out, x, ranks, where, by, periodic: bound(shifted, g, ranks, pulled(where), by=-by, periodic=periodic),
+    jvp=lambda t, out, x, ranks, where, by, periodic: bound(shifted, t[0], ranks, pushed(where), by=by, periodic=periodic),
+)
+
+
+def pulled(where: str) -> str:
+    return f"{where}, in reverse"
+
+
+def pushed(where: str) -> str:
+    return f"{where}, forward"
+
+
+def bound(operation: AnyFunction, x: Any, ranks: Ranks, where: str, **settings: Any) -> Any:
+    """The operation, after the transforms around it were told.
+
+    Each collective comes here, those of derivatives too."""
+    for trace in OPEN.hiding:
+        trace.external("a collective of tapegrad.parallel")
+    kinds = watching_traces(x, ranks)
+    ranks.tracked += bool(kinds)
+    place = f"{where}; number {ranks.position()}" + (f", of a value in {kinds} mode" if kinds else "")
+    return operation(x, ranks=ranks, where=place, **settings)
+
+
+def watching_traces(x: Any, ranks: Ranks) -> str:
+    """The modes of the traces that watch x.
+
+    The tapes among them, and those that are being swept, are marked."""
+    kinds, left = [], [x]
+    while left:
+        x = left.pop()
+        if not isinstance(x, Variable):
+            continue
+        trace = x._trace
+        if isinstance(trace, Tape):
+            kinds.append("reverse")
+            mark(trace, ranks)
+        elif isinstance(trace, Dual):
+            kinds.append("forward")
+            left.append(x._slot)
+        left.append(x._value)
+    swept = OPEN.sweeping
+    while swept is not None:
+        mark(swept, ranks)
+        swept = swept.swept_in
+    return ", ".join(sorted(kinds))
+
+
+def called(operation: AnyFunction, x: Any, comm: Any, **settings: Any) -> Any:
+    """The same for the user's call."""
+    return bound(operation, operand(x), ranks_of(comm), str(callers_line()), **settings)
+
+
+def operand(x: Any) -> Any:
+    """An array, a number or a tracked value; nothing else goes over ranks."""
+    b = layout_of(x)
+    if not is_array(b):
+        if isinstance(x, Variable):
+            return x
+        x = b = np.asarray(x)[()]
+    if b.dtype.kind not in "biufc" or b.dtype.itemsize > 16 or b.dtype.char in "egG":
+        raise ArgumentError(
+            f"tapegrad.parallel: an array of dtype {b.dtype} does not go over ranks; pass numbers of single or double precision"
+        )
+    return x
+
+
+# --- gradients ---
+
+
+def mark(trace: Any, ranks: Ranks) -> None:
+    """The ranks share the arguments of this tape, if it has some."""
+    if ranks.size == 1 or not hasattr(trace, "leaves"):
+        return
+    other = None if trace.over_ranks is None else trace.over_ranks.ranks
+    if other is None or contains(ranks, other):
+        trace.over_ranks = SharedArguments(ranks)
+    elif not contains(other, ranks):
+        raise ArgumentError(
+            "a function that is differentiated combines values over two communicators of which neither holds the other; "
+            "combine its result over one that holds both"
+        )
+
+
+def contains(one: Ranks, other: Ranks) -> bool:
+    """Are the ranks of `other` among those of `one`?"""
+    if one is other:
+        return True
+    mine, theirs = one.comm.Get_group(), other.comm.Get_group()
+    return bool(MPI.Group.Intersection(mine, theirs).Get_size() == theirs.Get_size())
+
+
+class SharedArguments:
+    """What `Trace.over_ranks` holds: the ranks over which the arguments of a tape are the same."""
+
+    __slots__ = ("ranks",)
+
+    def __init__(self, ranks: Ranks):
+        self.ranks = ranks
+
+    def reduced(self, trace: Any, seeds: AnyList, G: AnyList, first: bool) -> AnyList | None:
+        """The cotangents, with those of the arguments replaced by their mean; see the convention in ranks.py.
+
+        None if a rank has a nan among them, and `first`."""
+        leaves: AnyDict = {slot: value for slot, value in trace.leaves.items() if slot < len(G)}
+        nan = any([v is not None and bool(np.isnan(v).any()) for v in [host_values(G[slot]) for slot in leaves]])
+        values = [*leaves.values(), *[v for v, slot in getattr(trace, "outputs", ()) if slot is not None]]
+        if trace.swept_in is None:
+            values += [g for _, g in seeds]
+        if self.ranks.differ([host_values(v) for v in values], nan) and first:
+            return None
+        for slot, value in leaves.items():
+            g = constant_like(value, 0) if G[slot] is None else G[slot]
+            G[slot] = bound(sum_over_ranks, g, self.ranks, "the gradient", exact=False) / self.ranks.size
+        return G
+
+
+def host_values(x: Any) -> Any:
+    """The values of x on the host, or None where a transform hides them."""
+    x = primal_of(x)
+    return None if isinstance(x, Variable) or x is None else np.asarray(to_host(x))

@@ -1,0 +1,244 @@
+"""The ranks of a communicator: how they agree before each exchange, and how all learn that one has failed.
+
+Before data move, all ranks compare what each is about to do: the operation, its line, its place in the call,
+shape and dtype. So different branches and unequal shapes raise on all ranks. A rank that fails takes part in
+one more comparison, with its error. Each rank then raises that error, and nobody waits for a message that
+never comes. A rank that ends, in order or by an error, does the same once for each communicator.
+
+**The convention.** A function over ranks is called with the same arguments on all ranks, and returns the same
+value on all. What it computes in between may differ. Its R copies are one function of R copies of x. Each
+pullback here is the exact adjoint of that function. So the R sweeps, each started with the cotangent 1, give
+the gradient of R f by the R copies. The gradient of f by one common x is their mean. `SharedArguments` takes
+this mean at the arguments of each transform that has met a collective (`Trace.over_ranks`). The rule is the
+same at each level of nested transforms, because the mean is an operation like the others. A sum over ranks is
+its own adjoint, and the mean of equal gradients changes nothing. `SharedArguments` also compares arguments and
+values over the ranks, and raises where they differ.
+"""
+
+import atexit
+import hashlib
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import numpy as np
+
+from .._core.errors import ArgumentError, RankError, callers_line
+from .._core.scope import OPEN
+from .._core.typing import AnyDict, AnyList
+
+try:
+    from mpi4py import MPI
+except ImportError:
+    MPI = None
+
+GOES_ON, FAILED, ENDED = range(3)
+SAME = 1e-9  # relative difference between ranks that counts as rounding
+
+
+def require_mpi() -> None:
+    """Raise if there is no MPI."""
+    if MPI is None:
+        raise ImportError(
+            "tapegrad.parallel needs mpi4py and an MPI library: pip install 'tapegrad[mpi]', then start the program on "
+            "several ranks with: mpiexec -n 4 python program.py"
+        )
+
+
+class Ranks:
+    """The ranks of one communicator.
+
+    It talks over a duplicate, which no other code uses."""
+
+    def __init__(self, comm: Any, seconds: float | None = None):
+        self.comm, request = comm.Idup()
+        finished([request], seconds)
+        self.rank, self.size = self.comm.Get_rank(), self.comm.Get_size()
+        self.closed: str | None = None  # why there is no further exchange
+        self.tracked = 0  # collectives whose argument a transform watched
+        self.bytes = 0  # of data that this rank gave to collectives
+        self.block: Any = None
+        self.place = 0
+        self.given, self.found = np.zeros(3, np.int64), np.zeros(3, np.int64)
+
+    def __reduce__(self) -> Any:
+        raise TypeError("a communicator of MPI cannot be pickled: open it in the process that uses it")
+
+    # --- agreement ---
+
+    def request(self, status: int, tag: str) -> Any:
+        """Begin a comparison of what the ranks do."""
+        digest = int.from_bytes(hashlib.blake2b(tag.encode(), digest_size=7).digest())
+        self.given[:] = status, digest, -digest
+        return self.comm.Iallreduce(self.given, self.found, MPI.MAX)
+
+    def compared(self, status: int, tag: str, message: str) -> None:
+        """End a comparison, and raise unless all ranks do the same."""
+        if self.found[0] == GOES_ON and self.found[1] == -self.found[2]:
+            return
+        told = self.comm.allgather((status, tag, message))
+        ended = [f"rank {r} {m}" for r, (s, _, m) in enumerate(told) if s == ENDED]
+        if ended:
+            self.closed = "; ".join(ended)
+        failed = [f"rank {r}: {m}" for r, (s, _, m) in enumerate(told) if s == FAILED]
+        raise RankError("; ".join([*ended, *failed]) or difference([t for _, t, _ in told]))
+
+    def agree(self, tag: str) -> None:
+        """Raise unless all ranks come here with this tag."""
+        if self.closed:
+            raise RankError(f"{tag}: {self.closed}")
+        if self.size > 1:
+            self.request(GOES_ON, tag).Wait()
+            self.compared(GOES_ON, tag, "")
+
+    def fail(self, error: BaseException) -> None:
+        """Tell the other ranks of an error of this one; they raise it at their next exchange."""
+        if self.closed or self.size == 1 or isinstance(error, RankError):
+            return
+        message = f"{type(error).__name__}: {error}"
+        self.request(FAILED, message).Wait()
+        try:
+            self.compared(FAILED, message, message)
+        except RankError:
+            pass
+
+    @contextmanager
+    def together(self, tag: str | None = None) -> Iterator[None]:
+        """A block that raises on all ranks if it raises on one.  `tag`: what the ranks do at its end."""
+        try:
+            yield
+        except BaseException as error:
+            self.fail(error)
+            raise
+        if tag is not None:
+            self.agree(tag)
+
+    # --- the order of collectives ---
+
+    def position(self) -> int:
+        """The number of this collective in the outermost call of a transform."""
+        state = OPEN.__dict__
+        outermost = state["block"]
+        while outermost is not None and outermost[1]["block"] is not None:
+            outermost = outermost[1]["block"]
+        self.place = self.place + 1 if outermost is not None and outermost is self.block else 0
+        self.block = outermost
+        return self.place
+
+    def differ(self, values: AnyList, flag: bool) -> bool:
+        """Raise if values differ between ranks; else, is the flag set on one of them?"""
+        sums = np.array([checksums(v) for v in values if v is not None]).reshape(-1, 2)
+        mine = np.concatenate([[float(flag)], sums[:, 0], -sums[:, 0], sums[:, 1]])
+        self.agree(f"the end of a gradient, with {len(sums)} arguments and values, {callers_line()}")
+        found = np.empty_like(mine)
+        self.comm.Allreduce(mine, found, MPI.MAX)
+        high, low, size = found[1:].reshape(3, -1)
+        for k in np.flatnonzero(high + low > SAME * size):
+            raise RankError(
+                f"{callers_line()}: a function that combines values over {self.size} ranks has arguments or a value (number {k}) "
+                "that differ between ranks; pass the same arguments on all ranks, and return what tapegrad.parallel.psum gives"
+            )
+        return bool(found[0])
+
+
+def checksums(x: Any) -> tuple:
+    """A sum that tells values apart, and the size of its terms."""
+    x = np.ravel(x)
+    x = x.view(x.real.dtype) if x.dtype.kind == "c" else x
+    x = np.nan_to_num(x.astype(float), nan=0.5, posinf=1e300, neginf=-1e300)
+    weights = 1.5 + np.cos(np.arange(x.size))
+    return x @ weights, np.abs(x) @ weights
+
+
+def difference(tags: AnyList) -> str:
+    """What tells the ranks apart."""
+    head = {t.partition(", of a value in ")[0] for t in tags}
+    if len(head) == 1:
+        return (
+            f"{head.pop()}: the argument depends on what is differentiated on some ranks only; let a rank without data "
+            "give an empty sum of the same arguments, such as 0.0 * x.sum(). " + listed(tags)
+        )
+    return "the ranks do not do the same: " + listed(tags)
+
+
+def listed(tags: AnyList) -> str:
+    groups: AnyDict = {}
+    for r, tag in enumerate(tags):
+        groups.setdefault(tag, []).append(str(r))
+    return "; ".join([f"rank{'s' if len(rs) > 1 else ''} {', '.join(rs)}: {tag}" for tag, rs in groups.items()])
+
+
+def finished(requests: AnyList, seconds: float | None) -> int:
+    """Wait for one of the requests; its number.  `seconds`: after that all ranks are aborted."""
+    if seconds is None:
+        return int(MPI.Request.Waitany(requests))
+    until = time.monotonic() + seconds
+    while True:
+        n, found = MPI.Request.Testany(requests)
+        if found:
+            return int(n)
+        if time.monotonic() > until:
+            MPI.COMM_WORLD.Abort(1)
+        time.sleep(0.001)
+
+
+# --- the communicators of this process ---
+
+PATIENCE = 10.0  # seconds for which a rank that has failed waits for the others to hear of it
+
+KNOWN: AnyList = []  # Ranks
+KEYS: AnyList = [] if MPI is None else [MPI.Comm.Create_keyval()]  # of the attribute of a communicator
+
+
+def ranks_of(comm: Any = None) -> Ranks:
+    """The `Ranks` of a communicator of mpi4py; all its ranks call this together the first time."""
+    require_mpi()
+    comm = MPI.COMM_WORLD if comm is None else comm
+    if not isinstance(comm, MPI.Intracomm):
+        raise ArgumentError(f"tapegrad.parallel: comm is a {type(comm).__name__}; pass a communicator of mpi4py, such as MPI.COMM_WORLD")
+    return known(comm)
+
+
+def known(comm: Any, seconds: float | None = None) -> Ranks:
+    """The same, of a communicator that may be new."""
+    found: Ranks | None = comm.Get_attr(KEYS[0])
+    if found is None:
+        found = Ranks(comm, seconds)
+        comm.Set_attr(KEYS[0], found)
+        KNOWN.append(found)
+    return found
+
+
+class TellingHook:
+    """`sys.excepthook` that shows an error and tells the other ranks."""
+
+    def __init__(self, outer: Any):
+        self.outer = outer
+
+    def __call__(self, kind: Any, error: BaseException, traceback: Any) -> None:
+        self.outer(kind, error, traceback)
+        sys.stderr.flush()
+        if MPI.COMM_WORLD.Get_size() > 1 and not MPI.Is_finalized():
+            known(MPI.COMM_WORLD, PATIENCE)  # the others may be about to use it
+        end_all(f"has ended with {kind.__name__}: {error}", PATIENCE)
+
+
+def end_all(message: str, seconds: float | None) -> None:
+    """This rank leaves all communicators.  Of several, it waits for all at once."""
+    left = [r for r in KNOWN if not r.closed and r.size > 1]
+    if MPI.Is_finalized():
+        return
+    requests = [r.request(ENDED, message) for r in left]
+    for _ in left:
+        ranks = left[finished(requests, seconds)]
+        try:
+            ranks.compared(ENDED, message, message)
+        except RankError:
+            pass
+
+
+if MPI is not None:
+    atexit.register(end_all, "has ended, and takes part no more", None)
+    sys.excepthook = TellingHook(sys.excepthook)
