@@ -22,7 +22,7 @@ from .._transforms.tape import value
 from ._bound_model import BoundModel
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._labels import LibraryBound
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, Start, arma, stationary_covariance
+from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, Start, arma, stationary_covariance
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
@@ -321,38 +321,20 @@ class Arima(LibraryBound):
         return np.linalg.solve(xp.eye(n) - np.sum(phi[:, None, None] * xp.asarray(shifted), axis=0), b)
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """Return the model of w + delta(B) X beta.
-
-        The line's coefficients and beta are states that start from the parameters and stay. Only data vary
-        over time."""
+        """Return the model of w + delta(B) X beta."""
         phi, theta = self._polynomials(p)
         line = self._line(p, phi) if self.powers else None
-        height = line[0] if self.powers else 0.0
-        inner = arma(phi, theta, p["sigma2"], height)
-        known = [line[1:]] if self.degree > 0 else []
-        known += [p["beta"]] if self.X is not None else []
-        if not known:
-            return inner
-        X = numpy.arange(float(self.lost), self.steps)[:, None] ** numpy.arange(1, self.degree + 1)
-        X = numpy.hstack([X, self.differenced(self.X)]) if self.X is not None else X
-        (m, k), xp = (inner.transition.shape[0], X.shape[1]), self.xp
-        Z = numpy.hstack([numpy.tile(numpy.eye(1, m), (len(X), 1)), X])[:, None]
-        mean = np.concatenate([xp.zeros(m), *known])
-        T, R, cov = self._beside(inner, p, xp.asarray(numpy.eye(k, m + k, m)), k)
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, 0.0, height, Start(mean, cov))
+        return arma(phi, theta, p["sigma2"], self._offset(line, p, self.lost))
 
-    def _beside(self, inner: LinearGaussian, p: Mapping[str, Any], below: Any, k: int) -> tuple[Any, Any, Any]:
-        """Return transition, selection and start covariance of the process with k more states without noise.
-
-        `below` is the transition of these states."""
-        T, R, xp = inner.transition, inner.selection, self.xp
-        m = T.shape[0]
-        cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
-        if k:
-            T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
-            R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
-            cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
-        return T, R, cov
+    def _offset(self, line: Any, p: Mapping[str, Any], first: int) -> Any:
+        """Return line and regressors, those of differences if they begin at a step after 0."""
+        if self.X is None and self.degree < 1:
+            return 0.0 if line is None else line[0]
+        X = numpy.arange(float(first), self.steps)[:, None] ** numpy.arange(self.degree + 1)
+        if self.X is not None:
+            X = numpy.hstack([X, self.differenced(self.X) if first else self.X])
+        known = [x for x in (line, p["beta"] if self.X is not None else None) if x is not None]
+        return RegressionOffset(X[:, None], np.concatenate(known))
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
         if not self.lost:
@@ -360,18 +342,22 @@ class Arima(LibraryBound):
         phi, theta = self._polynomials(p)
         xp, k = self.xp, self.lost
         inner = arma(phi, theta, p["sigma2"])
-        m = inner.transition.shape[0]
+        T, R = inner.transition, inner.selection
+        m = T.shape[0]
         Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
-        T, R, cov = self._beside(inner, p, xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)])), k)
-        path = 0.0
-        if self.powers:
+        below = xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)]))
+        cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
+        T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
+        R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
+        cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
+        line = self._line(p, phi) if self.powers else None
+        entry = numpy.eye(m + k)[m]
+        shift: Any = 0.0 if line is None else line[0] * xp.asarray(entry)
+        if self.degree > 0:
             times = numpy.arange(0.0, self.steps)[:, None] ** numpy.arange(self.degree + 1)
-            path = xp.asarray(times if self.degree else times[0]) @ self._line(p, phi)
-        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
-        entry = xp.asarray(numpy.eye(m + k)[m])
-        shift = path[:, None] * entry if self.degree > 0 else path * entry if self.powers else 0.0
-        offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
+            shift = RegressionOffset(times[:, None, :] * entry[:, None], line)
+        start = Start(0.0, cov, [False] * m + [True] * k)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, self._offset(line, p, 0), start)
 
     def extended(self, steps: int, exog: Any, keep: int | None = None) -> "Arima":
         """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""
