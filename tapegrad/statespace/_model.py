@@ -341,7 +341,8 @@ class RegressionOffset:
 
     def array(self) -> Any:
         """Return the offsets (n, size)."""
-        return xp_of(value(self.coefficients)).asarray(self.X) @ self.coefficients
+        n, size, k = self.X.shape
+        return (xp_of(value(self.coefficients)).asarray(self.X.reshape(n * size, k)) @ self.coefficients).reshape((n, size))
 
     def rows(self, at: slice) -> "RegressionOffset":
         return replace(self, X=self.X[at])
@@ -414,7 +415,9 @@ def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
     """Return the fields of a model by their letters, with checked shapes, and the number of states."""
     n, p = data.steps, data.width
-    field = {name: in_library_of_data(name, getattr(model, name), data.xp) for name in _FIELDS}
+    given = {name: getattr(model, name) for name in _FIELDS}
+    given |= {name: x.rows(slice(n)).array() for name, x in given.items() if isinstance(x, RegressionOffset)}
+    field = {name: in_library_of_data(name, x, data.xp) for name, x in given.items()}
     T, R = field["transition"], field["selection"]
     m = T.shape[-1] if T.ndim else 1
     r = m if R is None else R.shape[-1] if R.ndim else 1
@@ -594,7 +597,7 @@ def in_library_of_data(name: str, x: Any, xp: ModuleType) -> Any:
     if x is None:
         return None
     try:
-        x = _given(x.array() if isinstance(x, RegressionOffset) else x)
+        x = _given(x)
     except (TypeError, ValueError) as error:
         raise ArgumentError(f"{name}: a {type(x).__name__} that is no real number, or array or list of such: {error}") from error
     if x.dtype.kind != "f":
