@@ -15,7 +15,7 @@ from ..ops.linalg.block_matrices import block_diag
 from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
@@ -309,7 +309,9 @@ class DynamicFactor(_Process):
             Z = np.concatenate([Z, xp.zeros((k, m - r))], axis=1)
         mean, start = p["mean"] if self.trend == "c" else 0.0, Start(stationary=True)
         if self.regressors:
-            mean = mean + xp.asarray(self.X) @ p["beta"].T
+            X = numpy.hstack([numpy.ones((len(self.X), int(self.trend == "c"))), self.X])
+            rows = np.concatenate(([mean[:, None]] if self.trend == "c" else []) + [p["beta"]], axis=1)
+            mean = RegressionOffset(numpy.stack([numpy.kron(numpy.eye(k), x) for x in X]), rows.reshape((-1,)))
         if not self.error_order:
             return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
         # The errors at each lag are further states

@@ -28,7 +28,7 @@ from ._components import (
     checked_variance,
 )
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from .filters.arrays import is_known_number
@@ -417,11 +417,15 @@ def _require_identified(
     if regressors:
         require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
     plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
-    diffuse = sum([len(s.T) for s in (p.states(plain) for p in parts if not isinstance(p, Noise)) if s.cov is None])
+    diffuse = sum([len(s.T) for s in (p.states(plain) for p in _with_states(parts)) if s.cov is None])
     count = sum([numpy.size(block.start) for block in blocks.values()])
     if data.count < diffuse + count:
         values = "value is" if data.count == 1 else "values are"
         raise DataError(f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} parameters")
+
+
+def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
+    return [p for p in parts if not isinstance(p, Noise) and not (isinstance(p, RegressionComponent) and not p.varying)]
 
 
 def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str) -> None:
@@ -469,6 +473,7 @@ class AssembledModel(LibraryBound):
         self.terms, self.xp = terms, xp
         self.noise, *self.parts = terms
         self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
+        self.moving = _with_states(terms)
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
 
@@ -489,26 +494,28 @@ class AssembledModel(LibraryBound):
             np.stack([variances[i] for i in live]),
             self.noise.variance_of(p),
             xp.asarray(R[:, live]),
-            start=Start(self._mean(states), cov, True if mark.all() else mark.tolist()),
+            observation_offset=self._offset(p),
+            start=Start(0.0, cov, True if mark.all() else mark.tolist()),
             state_names=self._names(states),
         )
 
     def _names(self, states: list[ComponentStates]) -> list[str]:
         """Of the states; one that stays 0 has none."""
-        found = [name for part, s in zip(self.parts, states, strict=False) for name in part.state_names(len(s.T))]
-        return found + [""] * (len(states) - len(self.parts))
+        found = [name for part, s in zip(self.moving, states, strict=False) for name in part.state_names(len(s.T))]
+        return found + [""] * (len(states) - len(self.moving))
 
     def _states(self, p: Mapping[str, Any]) -> list[ComponentStates]:
         """Those of the parts; where nothing moves, one more that stays 0."""
         still = ComponentStates(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
-        found = [part.states(p) for part in self.parts]
+        found = [part.states(p) for part in self.moving]
         return found if any([s.variances for s in found]) else [*found, still]
 
-    def _mean(self, states: list[ComponentStates]) -> Any:
-        """Of the first state: 0 but for coefficients that are parameters."""
-        if all([s.mean is None for s in states]):
+    def _offset(self, p: Mapping[str, Any]) -> Any:
+        """What regressors with constant coefficients add."""
+        if not self.offsets:
             return 0.0
-        return np.concatenate([self.xp.zeros(len(s.T)) if s.mean is None else s.mean for s in states])
+        X = numpy.hstack([part.X for part in self.offsets])
+        return RegressionOffset(X[:, None], np.concatenate([p[part.name] for part in self.offsets]))
 
     def _diagonal(self, blocks: list[Any]) -> Any:
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
@@ -532,11 +539,11 @@ class AssembledModel(LibraryBound):
         mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
-        for part in self.parts:
+        for part in self.moving:
             s = part.states(params)
             inside = slice(at, at + len(s.T))
             at = inside.stop
-            for name, z in [] if part in self.offsets else part.readings(s):
+            for name, z in part.readings(s):
                 z = numpy.broadcast_to(z[fit.problem.past :] if numpy.ndim(z) == 2 else z, (len(mean), len(s.T)))
                 found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
         for part in self.offsets:
