@@ -117,7 +117,7 @@ def test_exact_diffuse_starts_of_kfas(name):
 UNEMPLOYED = MACRO["unemp"].to_numpy()
 DIFFUSE = {"local_level": 1, "random_walk": 1, "local_linear_trend": 2, "smooth_trend": 2, "random_trend": 2, "rtrend_ar1": 2}
 DIFFUSE |= {"irregular": 0, "deterministic_constant": 1, "deterministic_trend": 2, "local_linear_deterministic_trend": 2}
-DIFFUSE |= {"random_walk_with_drift": 2, "seasonal": 3, "freq_seasonal": 4}
+DIFFUSE |= {"random_walk_with_drift": 2}
 STRUCTURAL = {
     "irregular": ss.Structural((ss.noise().parts[0],)),
     "deterministic_constant": ss.level(var=0),
@@ -129,6 +129,7 @@ STRUCTURAL = {
     "local_linear_trend": ss.level() + ss.trend(),
     "smooth_trend": ss.level(var=0) + ss.trend(),
     "random_trend": ss.level(var=0) + ss.trend() + ss.noise(var=0),
+    "rtrend_ar1": ss.level(var=0) + ss.trend() + ss.ar(1) + ss.noise(var=0),  # the highest point is at a unit root
 }
 
 
