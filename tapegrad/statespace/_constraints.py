@@ -16,7 +16,6 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
 from .._transforms.tape import value
 
-
 NEAREST = 8.0  # free number at which an autoregression is as near to a unit root as the digits allow
 
 

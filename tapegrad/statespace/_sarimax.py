@@ -164,9 +164,8 @@ class Arima(LibraryBound):
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
         known = {powers: name for name, powers in TRENDS.items()}
         trend = f" + trend {known.get(self.powers) or [int(k in self.powers) for k in range(self.degree + 1)]}" if self.powers else ""
-        return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}" + "".join(
-            [f" + {x}" for x in (*self.columns, *["measurement error"] * self.noisy)]
-        )
+        more = "".join([f" + {x}" for x in (*self.columns, *["measurement error"] * self.noisy)])
+        return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}{more}"
 
     @property
     def parameters(self) -> int:
