@@ -151,7 +151,8 @@ def _regressors(call: str, exog: Any, data: Observations, trend: str) -> tuple[n
     if len(X) != data.steps:
         raise ShapeError(f"{call}: exog has {len(X)} rows and Y has {data.steps}; wanted one for each step")
     data.labels.require_same_dates(f"{call}: exog", getattr(exog, "index", None))
-    require_rank(call, numpy.hstack([numpy.ones((len(X), 1)), X]) if trend == "c" else X, data.rows, "intercept" if trend == "c" else "")
+    whole, other = (numpy.hstack([numpy.ones((len(X), 1)), X]), "intercept") if trend == "c" else (X, "")
+    require_rank(call, whole, data.rows, names, other)
     return X, names
 
 

@@ -224,7 +224,8 @@ class Arima(LibraryBound):
         seen, coefficients = ~numpy.isnan(w), numpy.zeros(0)
         if self.X is not None:
             rows = [[0] if x else [] for x in seen]
-            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.powers else "differences" if self.lost else "")
+            other = "trend" if self.powers else "differences" if self.lost else ""
+            require_rank("sarimax", numpy.column_stack(design), rows, self.columns, other)
         if design and seen.sum() > len(design):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]

@@ -1,6 +1,6 @@
 """Structural models as sums: `ss.level() + ss.trend() + ss.seasonal(12) + ss.regression(X)`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -415,7 +415,8 @@ def _require_identified(
     columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
     regressors = [p.X for p in parts if isinstance(p, RegressionComponent)]
     if regressors:
-        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
+        names = [name for p in parts if isinstance(p, RegressionComponent) for name in p.columns]
+        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, names, "level" if columns else "")
     plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
     diffuse = sum([len(s.T) for s in (p.states(plain) for p in _with_states(parts)) if s.cov is None])
     count = sum([numpy.size(block.start) for block in blocks.values()])
@@ -428,13 +429,21 @@ def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
     return [p for p in parts if not isinstance(p, Noise) and not (isinstance(p, RegressionComponent) and not p.varying)]
 
 
-def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str) -> None:
-    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data."""
+def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequence[str], other: str) -> None:
+    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data.
+
+    The last of them are the regressors with these names."""
     seen = X[[bool(elements) for elements in rows]]
     size = numpy.linalg.norm(seen, axis=0)
-    if seen.shape[1] and (not size.all() or numpy.linalg.matrix_rank(seen / size) < min(seen.shape)):
+    seen = seen / numpy.where(size > 0, size, 1.0)
+    if seen.size and (not size.all() or numpy.linalg.matrix_rank(seen) < min(seen.shape)):
+        ranks = [numpy.linalg.matrix_rank(seen[:, : k + 1]) for k in range(seen.shape[1])]
+        added = numpy.diff(ranks, prepend=0)[-len(names) :]
+        found = ", ".join([name for name, more in zip(names, added, strict=True) if not more])
         beside = f", or belongs to the {other}" if other else ""
-        raise DataError(f"{call}: regressors are collinear: where there are data one is a sum of others, or 0{beside}; leave it out")
+        raise DataError(
+            f"{call}: regressors are collinear: where there are data, {found} is a sum of those before, or 0{beside}; leave it out"
+        )
 
 
 def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
