@@ -70,6 +70,23 @@ def airline(ss, np):
     return lambda: ss.sarimax(y, order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit()
 
 
+def months_with_gaps():
+    """The airline data with missing months, and two regressors."""
+    y = np.log(column("airline"))
+    y[[5, 17, 60, 61, 100]] = np.nan
+    return y, np.random.default_rng(0).normal(size=(y.size, 2))
+
+
+def gaps(ss, np):
+    y, X = months_with_gaps()
+    return lambda: ss.sarimax(y, order=(1, 1, 1), seasonal_order=(0, 1, 1, 12), exog=X).fit()
+
+
+def random_trend(ss, np):
+    y = np.log(column("airline"))
+    return lambda: ss.fit(ss.level(var=0) + ss.trend() + ss.ar(1) + ss.noise(var=0), y)
+
+
 def ours(name):
     import tapegrad.statespace as ss
 
@@ -110,6 +127,11 @@ def theirs(name):
             return sm.tsa.UnobservedComponents(np.log(column("airline")), "lltrend", seasonal=12).fit(disp=0, **options)
         if name == "arma":
             return ARIMA(column("sunspots"), order=(2, 0, 1)).fit(**({"method_kwargs": options} if options else {}))
+        if name == "gaps":
+            y, X = months_with_gaps()
+            return sm.tsa.SARIMAX(y, X, order=(1, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(disp=0, **options)
+        if name == "random_trend":
+            return sm.tsa.UnobservedComponents(np.log(column("airline")), "rtrend", autoregressive=1).fit(disp=0, **options)
         return sm.tsa.SARIMAX(np.log(column("airline")), order=(0, 1, 1), seasonal_order=(0, 1, 1, 12)).fit(disp=0, **options)
 
     begin = time.process_time()
@@ -124,7 +146,7 @@ def theirs(name):
     return {"seconds": seconds, "loglik": r.llf, "short": best - r.llf}
 
 
-MODELS = {"structural": structural, "arma": arma, "airline": airline}
+MODELS = {"structural": structural, "arma": arma, "airline": airline, "gaps": gaps, "random_trend": random_trend}
 
 
 def alone(system, name, cache):
@@ -154,6 +176,7 @@ def one_model(report):
     )
     goals = []
     titles = {"structural": "structural, 144 months", "arma": "ARMA(2,1), 300 years", "airline": "airline, (0,1,1)(0,1,1)12"}
+    titles |= {"gaps": "airline, (1,1,1)(0,1,1)12, gaps, two regressors", "random_trend": "airline, random trend and AR(1)"}
     for name, title in titles.items():
         with tempfile.TemporaryDirectory() as cache:
             first = alone("ours", name, cache)

@@ -33,15 +33,14 @@ class Sample:
 class ComponentStates:
     """The states of a component.
 
-    T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) and mean
-    (k,), 0 by default, describe a known start; cov is None for a diffuse one."""
+    T is (k, k), z is (k,) or over time (n, k), R is (k, r), with variances of r noises. cov (k, k) is that of a
+    known start; it is None for a diffuse one."""
 
     T: Any
     z: numpy.ndarray
     R: numpy.ndarray
     variances: list[Any]
     cov: Any = None
-    mean: Any = None
 
 
 def checked_variance(call: str, var: float | None) -> None:
@@ -207,10 +206,7 @@ class AutoregressiveComponent(ModelComponent):
 
 @dataclass(frozen=True)
 class RegressionComponent(ModelComponent):
-    """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse start.
-
-    Constant coefficients are also states that start from the parameters and stay. Only data vary over time
-    then."""
+    """X times coefficients: constant ones are parameters, varying ones are random walks with a diffuse start."""
 
     X: numpy.ndarray = field(repr=False, compare=False)
     columns: tuple[str, ...]
@@ -234,8 +230,6 @@ class RegressionComponent(ModelComponent):
 
     def states(self, p: Mapping[str, Any]) -> ComponentStates:
         k = self.X.shape[1]
-        if not self.varying:
-            return ComponentStates(numpy.eye(k), self.X, numpy.zeros((k, 0)), [], numpy.zeros((k, k)), p[self.name])
         variances = [float(self.var)] * k if self.var is not None else [p[self.variance][i] for i in range(k)]
         return ComponentStates(numpy.eye(k), self.X, numpy.eye(k), variances)
 

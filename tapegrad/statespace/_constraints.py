@@ -16,6 +16,8 @@ from .._core.arrays import xp_of
 from .._core.errors import ArgumentError
 from .._transforms.tape import value
 
+NEAREST = 8.0  # free number at which an autoregression is as near to a unit root as the digits allow
+
 
 @dataclass(frozen=True)
 class Constraint:
@@ -58,6 +60,8 @@ class Constraint:
         f = getattr(natural, "func", natural)
         if f is exponential_constraint:
             return u - 30.0
+        if f is _stationary and natural.args[0] > 0:
+            return float(numpy.copysign(NEAREST, u))
         return float(numpy.copysign(15.0, u)) if f in (_from_interval, _stationary) else None
 
     def start(self, name: str, x: numpy.ndarray) -> numpy.ndarray:
@@ -294,7 +298,9 @@ def _to_interval(middle: float, half: float, x: numpy.ndarray) -> numpy.ndarray:
 
 
 def _stationary(sign: float, u: Any) -> Any:
-    return _coefficients(np.tanh(u)) * sign
+    """Return coefficients; those of an autoregression keep a distance from a unit root, where the variance of
+    the stationary start is infinite."""
+    return _coefficients(np.tanh(np.clip(u, -NEAREST, NEAREST) if sign > 0 else u)) * sign
 
 
 def _free_of_stationary(sign: float, x: numpy.ndarray) -> numpy.ndarray:

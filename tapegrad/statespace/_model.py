@@ -330,11 +330,35 @@ class Observations(LibraryBound):
         return self.labels.frame(values[:, 0] if self.labels.single and self.width == 1 else values, index)
 
 
+@dataclass(frozen=True, eq=False)
+class RegressionOffset:
+    """An offset X[t] @ coefficients, in which only known regressors vary over time.
+
+    X is (n, size, k) on the host. Kernels read it as data, and get the k coefficients as numbers."""
+
+    X: numpy.ndarray
+    coefficients: Any
+
+    def array(self) -> Any:
+        """Return the offsets (n, size)."""
+        n, size, k = self.X.shape
+        return (xp_of(value(self.coefficients)).asarray(self.X.reshape(n * size, k)) @ self.coefficients).reshape((n, size))
+
+    def rows(self, at: slice) -> "RegressionOffset":
+        return replace(self, X=self.X[at])
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> numpy.ndarray:
+        return numpy.asarray(to_host(value(self.array())), dtype)
+
+
 def model_after(model: LinearGaussian, steps: int, start: Start) -> LinearGaussian:
     """Return the model without its first steps, with another start."""
     cut: dict[str, Any] = {}
     for name, axes in _FIELDS.items():
         given = getattr(model, name)
+        if isinstance(given, RegressionOffset):
+            cut[name] = given.rows(slice(steps, None))
+            continue
         x = None if given is None else _given(given)
         if x is not None and x.ndim > axes:
             cut[name] = x[steps:]
@@ -345,7 +369,8 @@ def model_after(model: LinearGaussian, steps: int, start: Start) -> LinearGaussi
 class ModelMatrices:
     """A model with all matrices in one form; `at(t, name)` reads a field.
 
-    Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances."""
+    Fields in `varying` have a time axis in front. `zeros` marks structural zeros of covariances. `inputs` holds
+    the offsets of which only the regressors vary."""
 
     T: Any
     Z: Any
@@ -361,6 +386,12 @@ class ModelMatrices:
     xp: ModuleType
     zeros: dict[str, numpy.ndarray]
     names: tuple[str, ...]
+    inputs: dict[str, RegressionOffset]
+
+    def series(self, name: str) -> Any:
+        """Return a field that varies over time, or the regressors of an offset, by their
+        name (`step_kernel.REGRESSOR`)."""
+        return self.inputs[name[0]].X if len(name) > 1 else getattr(self, name)
 
     def at(self, t: int, name: str) -> Any:
         field = getattr(self, name)
@@ -384,7 +415,9 @@ def call_data(call: str, model: LinearGaussian, y: Any) -> Observations:
 def checked_fields(model: LinearGaussian, data: Observations) -> tuple[dict[str, Any], int]:
     """Return the fields of a model by their letters, with checked shapes, and the number of states."""
     n, p = data.steps, data.width
-    field = {name: in_library_of_data(name, getattr(model, name), data.xp) for name in _FIELDS}
+    given = {name: getattr(model, name) for name in _FIELDS}
+    given |= {name: x.rows(slice(n)).array() for name, x in given.items() if isinstance(x, RegressionOffset)}
+    field = {name: in_library_of_data(name, x, data.xp) for name, x in given.items()}
     T, R = field["transition"], field["selection"]
     m = T.shape[-1] if T.ndim else 1
     r = m if R is None else R.shape[-1] if R.ndim else 1
@@ -420,7 +453,9 @@ def system(model: LinearGaussian, data: Observations) -> ModelMatrices:
     names = tuple(model.state_names or [f"state {i}" for i in range(m)])
     if len(names) != m or not all(isinstance(name, str) for name in names):
         raise ShapeError(f"state_names: {names}; wanted {m} names, one for each state")
-    return ModelMatrices(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names)
+    given = {"c": model.transition_offset, "d": model.observation_offset}
+    inputs = {name: x.rows(slice(data.steps)) for name, x in given.items() if isinstance(x, RegressionOffset)}
+    return ModelMatrices(T, Z, Q, H, field["c"], field["d"], mean, cov, diffuse, first, frozenset(varying), xp, zeros, names, inputs)
 
 
 def _zeros(field: dict[str, Any], m: int, p: int) -> dict[str, numpy.ndarray]:

@@ -15,7 +15,7 @@ from ..ops.linalg.block_matrices import block_diag
 from ._bound_model import BoundModel
 from ._constraints import positive, stationary, unconstrained
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
@@ -151,7 +151,8 @@ def _regressors(call: str, exog: Any, data: Observations, trend: str) -> tuple[n
     if len(X) != data.steps:
         raise ShapeError(f"{call}: exog has {len(X)} rows and Y has {data.steps}; wanted one for each step")
     data.labels.require_same_dates(f"{call}: exog", getattr(exog, "index", None))
-    require_rank(call, numpy.hstack([numpy.ones((len(X), 1)), X]) if trend == "c" else X, data.rows, "intercept" if trend == "c" else "")
+    whole, other = (numpy.hstack([numpy.ones((len(X), 1)), X]), "intercept") if trend == "c" else (X, "")
+    require_rank(call, whole, data.rows, names, other)
     return X, names
 
 
@@ -309,7 +310,9 @@ class DynamicFactor(_Process):
             Z = np.concatenate([Z, xp.zeros((k, m - r))], axis=1)
         mean, start = p["mean"] if self.trend == "c" else 0.0, Start(stationary=True)
         if self.regressors:
-            mean = mean + xp.asarray(self.X) @ p["beta"].T
+            X = numpy.hstack([numpy.ones((len(self.X), int(self.trend == "c"))), self.X])
+            rows = np.concatenate(([mean[:, None]] if self.trend == "c" else []) + [p["beta"]], axis=1)
+            mean = RegressionOffset(numpy.stack([numpy.kron(numpy.eye(k), x) for x in X]), rows.reshape((-1,)))
         if not self.error_order:
             return LinearGaussian(T, Z, np.asarray(xp.ones(r)), p["sigma2"], xp.eye(m, r), 0.0, mean, start)
         # The errors at each lag are further states

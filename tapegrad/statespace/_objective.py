@@ -16,7 +16,7 @@ from .._core.arrays import to_host
 from .._core.errors import KernelError
 from .._core.trees import Const
 from .._transforms.tape import value
-from .._transforms.transforms import hessian, jacobian, value_and_grad
+from .._transforms.transforms import hmp, jacobian, value_and_grad
 from ..kernels.generated.kernel import named_recursion
 from ..optimize import Objective
 from ._model import LinearGaussian, Observations, system
@@ -27,6 +27,8 @@ from .filters.compiled import CompiledFilter, kalman_filter, run_filter
 from .filters.diffuse_start import loglik_on_arrays
 from .filters.host import brought, host_data, model_of
 from .filters.step_kernel import cache_key, compile_layout, definition
+
+AT_ONCE = 8  # directions from which a sweep takes them together
 
 
 class ChangedConstants(Exception):
@@ -44,9 +46,10 @@ class CompiledObjective:
         if name is None or p.begins is not None or p.numbers.head is not None or None in [key for *_, key in maps]:
             raise NotCompiled("its name would have to hold functions or data")
         init, step = definition(p.layout)
+        one = data.first(1)  # the numbers are those of any step
 
         def theta(u: Any) -> Any:
-            x = p.numbers.of(build(parameters.tree(u)), data)
+            x = p.numbers.of(build(parameters.tree(u)), one)
             known = x[still].constant()
             if known is None or (known != p.known[still]).any():
                 raise NotCompiled("numbers that were taken for constants depend on the parameters")
@@ -116,10 +119,15 @@ class ModelObjective(Objective):
             with contextlib.suppress(NotCompiled, KernelError):
                 self.whole = self._whole_of(self.pattern)
         if self.whole is None:
-            self._value_and_grad, self._hessian = value_and_grad(self._f), hessian(self._f)
+            self._value_and_grad, self._hessian = value_and_grad(self._f), self._by_directions
         else:
             self._value_and_grad, self._hessian = self.whole.value_and_grad, self.whole.hessian
             self.way += ", with the model function"
+
+    def _by_directions(self, u: Any, *args: Any) -> Any:
+        """Return the Hessian by one sweep for all directions: a kernel runs eight at the cost of one."""
+        units = self.place(numpy.eye(max(u.size, AT_ONCE), u.size))
+        return hmp(self._f, u, units, args)[: u.size]
 
     def _without_pattern(self, u: numpy.ndarray, reason: Exception) -> None:
         """Fall back to a kernel that takes the numbers of each model as they come, or to arrays."""

@@ -18,7 +18,7 @@ from ..kernels.generated.map import MapKernel, map_
 from ..kernels.library.observation import predicted
 from ..optimize._many import solve_many
 from ._fit import fit, require_function, require_model
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, system
+from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, system
 from ._parameters import Parameters
 from ._pattern import ModelPattern, model_pattern
 from ._search import FLAT_CURVATURE
@@ -26,7 +26,7 @@ from ._structural import Structural
 from .filters.arrays import NotCompiled
 from .filters.augmented import LostDigits, start_of
 from .filters.diffuse_start import BeginPhase, begin_of, collapsed_path, last_step
-from .filters.step_kernel import FIELDS, compile_layout, path_of, triangle_places
+from .filters.step_kernel import FIELDS, INPUT, compile_layout, path_of, triangle_places
 
 
 @dataclass(frozen=True)
@@ -470,12 +470,15 @@ def trace_build(build: Callable, parameters: Parameters, found: ModelPattern) ->
         T, R = numpy.reshape(model.transition, (m, m)), model.selection
         Q = covariance_of(model.transition_cov, m if R is None else numpy.shape(R)[-1])
         Q = Q if R is None else R @ Q @ numpy.swapaxes(R, 0, 1)
-        c = model.transition_offset * numpy.ones(m)
+        offsets = {"c": model.transition_offset, "d": model.observation_offset}
+        inputs = {INPUT[name]: x.coefficients for name, x in offsets.items() if isinstance(x, RegressionOffset)}
+        c = numpy.zeros(m) if INPUT["c"] in inputs else model.transition_offset * numpy.ones(m)
         mean, cov = model.start.mean * keep, covariance_of(model.start.cov, m) * numpy.outer(keep, keep)
         if model.start.stationary:
             mean, cov = numpy.linalg.solve(numpy.eye(m) - T, c), stationary_covariance(T, Q, m, passes)
         Z = model.observation * numpy.ones(m)
-        fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": model.observation_offset}
+        fields = {"mean": mean, "cov": cov, "T": T, "Z": Z, "Q": Q, "H": model.observation_cov, "c": c, "d": offsets["d"]}
+        fields |= inputs
         flat = numpy.concatenate([numpy.reshape(fields[name], (place.stop - place.start,)) for name, place in at.items()])
         if head is None:
             return flat[used]

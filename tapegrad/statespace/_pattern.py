@@ -22,9 +22,9 @@ from .._transforms.tape import value
 from ._model import LinearGaussian, ModelMatrices, Observations, system
 from ._parameters import Parameters
 from .filters.arrays import NotCompiled
-from .filters.data_rows import codes_of_series, field_vector, form_of_codes, kernel_data_rows, upper
+from .filters.data_rows import codes_of_series, constant_fields, form_of_codes, kernel_data_rows, upper, vector_of
 from .filters.diffuse_start import BeginPhase, Constants, begin_of
-from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, starts, triangle_places
+from .filters.step_kernel import FIELDS, LETTERS, EntryLayout, KernelForm, constant_codes, triangle_places
 
 NAMES = {"T": "transition", "Z": "observation", "Q": "transition_cov", "H": "observation_cov", "c": "transition_offset"}
 NAMES |= {"d": "observation_offset"}
@@ -32,7 +32,8 @@ NAMES |= {"d": "observation_offset"}
 
 @dataclass(frozen=True)
 class ConstantFields:
-    """The numbers of a model that do not vary over time, as one vector: the fields of FIELDS, flat.
+    """The numbers of a model that do not vary over time, as one vector: the fields of FIELDS, flat, and the
+    coefficients of inputs.
 
     If the filter does not begin by constants (`head`), mean, covariance (upper triangle) and log-likelihood
     of the first steps follow."""
@@ -52,11 +53,10 @@ class ConstantFields:
         return self.of_system(system(model, data), data)
 
     def of_system(self, s: ModelMatrices, data: Observations) -> Any:
-        for name in sorted(s.varying):
+        for name in sorted(s.varying - set(s.inputs)):
             if is_tracked(getattr(s, name)):
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
-        pieces = [field_vector(getattr(s, name), place.stop - place.start) for name, place in self.at.items()]
-        x = np.concatenate(pieces)
+        x = np.concatenate(vector_of(s, self.at))
         return x if self.head is None else np.concatenate([x, self.head.state(self.form, x, s, data)])
 
 
@@ -97,7 +97,7 @@ def model_pattern(
     known."""
     s = system(build(parameters.tree(u)), data)
     _refuse(s, data)
-    numbers = ConstantFields(parameters, data, joseph, starts(len(s.diffuse), data.width, s.varying), len(s.diffuse))
+    numbers = ConstantFields(parameters, data, joseph, constant_fields(s, data.width), len(s.diffuse))
     known, free = _examined(numbers, s, build, u)
     if depends is not None:
         free |= depends[: free.size]
@@ -136,7 +136,7 @@ def _examined(numbers: ConstantFields, s: ModelMatrices, build: Callable, u: num
         except (TapegradError, ValueError, ArithmeticError):  # no model there
             continue
         looked = True
-        for name in sorted(s.varying):
+        for name in sorted(s.varying - set(s.inputs)):
             if name not in other.varying or (value(getattr(s, name)) != value(getattr(other, name))).any():
                 raise NotCompiled(f"{NAMES[name]} varies over time and depends on the parameters")
     if not looked:
@@ -164,7 +164,7 @@ def _laid_out(
     constant = numpy.where(free[origin], 0.0, known[origin])
     total = 0.0
     if begins is not None:
-        slope[:k] = begins.slope(numbers.at, used)
+        slope[:k] = begins.slope(numbers.at, used, s.inputs)
         constant[:k] = upper(*begins.state(s, data)) - slope[:k] @ known[used]
         total = begins.loglik
     rows = numpy.ascontiguousarray(kernel_data_rows(form, s, data, 0))

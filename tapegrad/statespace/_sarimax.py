@@ -22,7 +22,7 @@ from .._transforms.tape import value
 from ._bound_model import BoundModel
 from ._constraints import invertible, positive, stationary, unconstrained
 from ._labels import LibraryBound
-from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, Start, arma, stationary_covariance
+from ._model import SMALL_STATE_COUNT, LinearGaussian, Observations, RegressionOffset, Start, arma, stationary_covariance
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from ._structural import checked_regressors, future_regressors, require_rank
@@ -37,6 +37,7 @@ def sarimax(
     seasonal_order: tuple[int | Sequence[int], int, int | Sequence[int], int] = (0, 0, 0, 0),
     exog: Any = None,
     trend: str | Sequence[int] | None = None,
+    measurement_error: bool = False,
 ) -> BoundModel:
     """Make a seasonal ARIMA model with regressors, to be fitted with ``.fit()``.
 
@@ -58,6 +59,8 @@ def sarimax(
         'c' is an intercept of the differenced series, 't' a drift times the number of the step (0 at the
         first), 'ct' both. A list such as [1, 0, 1] says which powers of that number there are. The process
         starts on its own line.
+    measurement_error : bool, default False
+        Whether the process is observed with noise of its own, of variance ``sigma2.measurement``.
 
     Returns
     -------
@@ -67,7 +70,7 @@ def sarimax(
     Raises
     ------
     ArgumentError
-        If the orders or the trend are not valid.
+        If the orders, the trend or `measurement_error` are not valid.
     ShapeError
         If there are several series, or `exog` has another number of rows.
     DataError
@@ -96,7 +99,9 @@ def sarimax(
     if X is not None and len(X) != data.steps:
         raise ShapeError(f"sarimax: exog has {len(X)} rows and y has {data.steps}; wanted one for each step")
     data.labels.require_same_dates("sarimax: exog", getattr(exog, "index", None))
-    process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp)
+    if not isinstance(measurement_error, bool):
+        raise ArgumentError(f"sarimax: measurement_error={measurement_error!r}; wanted True or False")
+    process = Arima(order, seasonal, _powers(trend), X, columns, data.steps, data.xp, measurement_error)
     if data.count <= process.lost + process.parameters:
         raise DataError(f"sarimax: {data.count} observed values are too few for {process.title}")
     process.regressed(data)  # raises if the data cannot be fitted
@@ -152,18 +157,20 @@ class Arima(LibraryBound):
     columns: tuple[str, ...]
     steps: int
     xp: ModuleType = field(repr=False)
+    noisy: bool = False
 
     @property
     def title(self) -> str:
         season = f"({', '.join(map(str, self.seasonal))})" if any(self.seasonal[:3]) else ""
         known = {powers: name for name, powers in TRENDS.items()}
         trend = f" + trend {known.get(self.powers) or [int(k in self.powers) for k in range(self.degree + 1)]}" if self.powers else ""
-        return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}" + (f" + {', '.join(self.columns)}" if self.columns else "")
+        more = "".join([f" + {x}" for x in (*self.columns, *["measurement error"] * self.noisy)])
+        return f"ARIMA({', '.join(map(str, self.order))}){season}{trend}{more}"
 
     @property
     def parameters(self) -> int:
         """Return the number of parameters."""
-        return sum([len(lags) for lags in self.lags.values()]) + len(self.columns) + len(self.powers) + 1
+        return sum([len(lags) for lags in self.lags.values()]) + len(self.columns) + len(self.powers) + 1 + self.noisy
 
     @property
     def lags(self) -> dict[str, tuple[int, ...]]:
@@ -217,7 +224,8 @@ class Arima(LibraryBound):
         seen, coefficients = ~numpy.isnan(w), numpy.zeros(0)
         if self.X is not None:
             rows = [[0] if x else [] for x in seen]
-            require_rank("sarimax", numpy.column_stack(design), rows, "trend" if self.powers else "differences" if self.lost else "")
+            other = "trend" if self.powers else "differences" if self.lost else ""
+            require_rank("sarimax", numpy.column_stack(design), rows, self.columns, other)
         if design and seen.sum() > len(design):
             matrix = numpy.column_stack(design)
             coefficients = numpy.linalg.lstsq(matrix[seen], w[seen], rcond=None)[0]
@@ -254,7 +262,7 @@ class Arima(LibraryBound):
                 rule = unconstrained() if self._has_gaps(name) else rule
                 blocks[name] = ParameterBlock(found[name], rule, [f"{label}{steps[name] * lag}" for lag in lags])
         blocks["sigma2"] = ParameterBlock(var, positive())
-        return blocks
+        return blocks | ({"sigma2.measurement": ParameterBlock(var / 10, positive())} if self.noisy else {})
 
     def problem(self, data: Observations, start: Any, constraints: Any, joseph: bool, prior: Any, fixed: Any = None) -> FitProblem:
         return self.on(data, parameters_of(self.title, self.start(data), start, constraints, fixed), joseph, prior)
@@ -262,11 +270,11 @@ class Arima(LibraryBound):
     def on(self, data: Observations, parameters: Parameters, joseph: bool, prior: Any) -> FitProblem:
         """Return the problem of these data."""
         name = None if self.lost else self._name
-        linear = (*self.trends.values(), *self.columns)
+        linear, scale = (*self.trends.values(), *self.columns), None if self.noisy else "sigma2"
         whole = FitProblem(
-            self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name, scale="sigma2", linear=linear
+            self, data, parameters, joseph, prior, self, self.lost * LOG_2PI / 2, self.lost, name=name, scale=scale, linear=linear
         )
-        if data.count < data.steps or not 0 < self.lost < data.steps:
+        if data.count < data.steps or not 0 < self.lost < data.steps or self.noisy:
             return whole
         w = Observations(data.xp.asarray(self.differenced(to_host(value(data.raw)))))
         quick = FitProblem(self.of_differences, w, parameters, joseph, prior, name=self._name, scale="sigma2", linear=linear)
@@ -281,7 +289,7 @@ class Arima(LibraryBound):
         ar, ma = (last.get(name, 0) + last.get(f"seasonal_{name}", 0) for name in ("ar", "ma"))
         if ar and (max(ar, ma + 1) > SMALL_STATE_COUNT or self._has_gaps("ar") or self._has_gaps("seasonal_ar")):
             return None
-        return f"arima {self.order} {self.seasonal} {self.powers} {0 if self.X is None else self.X.shape[1]}"
+        return f"arima {self.order} {self.seasonal} {self.powers} {self.noisy} {0 if self.X is None else self.X.shape[1]}"
 
     def _has_gaps(self, name: str) -> bool:
         lags = self.lags[name]
@@ -321,38 +329,23 @@ class Arima(LibraryBound):
         return np.linalg.solve(xp.eye(n) - np.sum(phi[:, None, None] * xp.asarray(shifted), axis=0), b)
 
     def of_differences(self, p: Mapping[str, Any]) -> LinearGaussian:
-        """Return the model of w + delta(B) X beta.
-
-        The line's coefficients and beta are states that start from the parameters and stay. Only data vary
-        over time."""
+        """Return the model of w + delta(B) X beta."""
         phi, theta = self._polynomials(p)
         line = self._line(p, phi) if self.powers else None
-        height = line[0] if self.powers else 0.0
-        inner = arma(phi, theta, p["sigma2"], height)
-        known = [line[1:]] if self.degree > 0 else []
-        known += [p["beta"]] if self.X is not None else []
-        if not known:
-            return inner
-        X = numpy.arange(float(self.lost), self.steps)[:, None] ** numpy.arange(1, self.degree + 1)
-        X = numpy.hstack([X, self.differenced(self.X)]) if self.X is not None else X
-        (m, k), xp = (inner.transition.shape[0], X.shape[1]), self.xp
-        Z = numpy.hstack([numpy.tile(numpy.eye(1, m), (len(X), 1)), X])[:, None]
-        mean = np.concatenate([xp.zeros(m), *known])
-        T, R, cov = self._beside(inner, p, xp.asarray(numpy.eye(k, m + k, m)), k)
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, 0.0, height, Start(mean, cov))
+        return arma(phi, theta, p["sigma2"], self._offset(line, p, self.lost), self._noise(p))
 
-    def _beside(self, inner: LinearGaussian, p: Mapping[str, Any], below: Any, k: int) -> tuple[Any, Any, Any]:
-        """Return transition, selection and start covariance of the process with k more states without noise.
+    def _noise(self, p: Mapping[str, Any]) -> Any:
+        return p["sigma2.measurement"] if self.noisy else 0.0
 
-        `below` is the transition of these states."""
-        T, R, xp = inner.transition, inner.selection, self.xp
-        m = T.shape[0]
-        cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
-        if k:
-            T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
-            R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
-            cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
-        return T, R, cov
+    def _offset(self, line: Any, p: Mapping[str, Any], first: int) -> Any:
+        """Return line and regressors, those of differences if they begin at a step after 0."""
+        if self.X is None and self.degree < 1:
+            return 0.0 if line is None else line[0]
+        X = numpy.arange(float(first), self.steps)[:, None] ** numpy.arange(self.degree + 1)
+        if self.X is not None:
+            X = numpy.hstack([X, self.differenced(self.X) if first else self.X])
+        known = [x for x in (line, p["beta"] if self.X is not None else None) if x is not None]
+        return RegressionOffset(X[:, None], np.concatenate(known))
 
     def __call__(self, p: Mapping[str, Any]) -> LinearGaussian:
         if not self.lost:
@@ -360,18 +353,22 @@ class Arima(LibraryBound):
         phi, theta = self._polynomials(p)
         xp, k = self.xp, self.lost
         inner = arma(phi, theta, p["sigma2"])
-        m = inner.transition.shape[0]
+        T, R = inner.transition, inner.selection
+        m = T.shape[0]
         Z = numpy.r_[1.0, numpy.zeros(m - 1), -self.delta[1:]]
-        T, R, cov = self._beside(inner, p, xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)])), k)
-        path = 0.0
-        if self.powers:
+        below = xp.asarray(numpy.vstack([Z, numpy.eye(k - 1, m + k, m)]))
+        cov = stationary_covariance(T, R @ R.T * p["sigma2"], xp)
+        T = np.concatenate([np.concatenate([T, xp.zeros((m, k))], axis=1), below], axis=0)
+        R = np.concatenate([R, xp.zeros((k, 1))], axis=0)
+        cov = np.concatenate([np.concatenate([cov, xp.zeros((m, k))], axis=1), xp.zeros((k, m + k))], axis=0)
+        line = self._line(p, phi) if self.powers else None
+        entry = numpy.eye(m + k)[m]
+        shift: Any = 0.0 if line is None else line[0] * xp.asarray(entry)
+        if self.degree > 0:
             times = numpy.arange(0.0, self.steps)[:, None] ** numpy.arange(self.degree + 1)
-            path = xp.asarray(times if self.degree else times[0]) @ self._line(p, phi)
-        offset = path if self.X is None else path + xp.asarray(self.X) @ p["beta"]
-        entry = xp.asarray(numpy.eye(m + k)[m])
-        shift = path[:, None] * entry if self.degree > 0 else path * entry if self.powers else 0.0
-        offset = offset[:, None] if getattr(offset, "ndim", 0) else offset
-        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], 0.0, R, shift, offset, Start(0.0, cov, [False] * m + [True] * k))
+            shift = RegressionOffset(times[:, None, :] * entry[:, None], line)
+        start = Start(0.0, cov, [False] * m + [True] * k)
+        return LinearGaussian(T, xp.asarray(Z), p["sigma2"], self._noise(p), R, shift, self._offset(line, p, 0), start)
 
     def extended(self, steps: int, exog: Any, keep: int | None = None) -> "Arima":
         """Return the model with regressors for `steps` more, after the first `keep` (default: all)."""

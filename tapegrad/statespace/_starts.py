@@ -137,8 +137,7 @@ def _profiled(problem: FitProblem, objective: ModelObjective, u: numpy.ndarray) 
     with numpy.errstate(all="ignore"):
         value, gradient = objective(u)
         if linear.size and numpy.isfinite(value):
-            H = objective.hessian(u)[numpy.ix_(linear, linear)]
-            step, gain = newton_step(H, gradient[linear])
+            step, gain = newton_step(_curvature_of(objective, u, gradient, linear), gradient[linear])
             if numpy.isfinite(gain):
                 u = u.copy()
                 u[linear] -= step
@@ -149,6 +148,17 @@ def _profiled(problem: FitProblem, objective: ModelObjective, u: numpy.ndarray) 
     u = u.copy()
     u[k] += numpy.log(ratio)
     return value + gradient[k] + 0.5 * n * numpy.log(ratio), u
+
+
+def _curvature_of(objective: ModelObjective, u: numpy.ndarray, gradient: numpy.ndarray, linear: numpy.ndarray) -> numpy.ndarray:
+    """Return the second derivatives by coefficients, which are differences of gradients: these are linear in
+    them."""
+    rows = []
+    for k in linear:
+        moved = u.copy()
+        moved[k] += abs(u[k]) or 1.0
+        rows.append((objective(moved)[1] - gradient)[linear] / (moved[k] - u[k]))
+    return (numpy.array(rows) + numpy.array(rows).T) / 2
 
 
 def _screened(problem: FitProblem, objective: ModelObjective, first: numpy.ndarray) -> list[numpy.ndarray]:

@@ -1,6 +1,6 @@
 """Structural models as sums: `ss.level() + ss.trend() + ss.seasonal(12) + ss.regression(X)`."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from types import ModuleType
 from typing import Any
@@ -28,7 +28,7 @@ from ._components import (
     checked_variance,
 )
 from ._labels import LibraryBound
-from ._model import LinearGaussian, Observations, Start
+from ._model import LinearGaussian, Observations, RegressionOffset, Start
 from ._parameters import ParameterBlock, Parameters, parameters_of
 from ._problem import FitProblem
 from .filters.arrays import is_known_number
@@ -415,22 +415,35 @@ def _require_identified(
     columns = [t**k for k in range(2 if levels and levels[0].slope else 1 if levels else 0)]
     regressors = [p.X for p in parts if isinstance(p, RegressionComponent)]
     if regressors:
-        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, "level" if columns else "")
+        names = [name for p in parts if isinstance(p, RegressionComponent) for name in p.columns]
+        require_rank("fit", numpy.hstack([*columns, *regressors]), data.rows, names, "level" if columns else "")
     plain = {name: numpy.asarray(block.start, float) for name, block in blocks.items()}
-    diffuse = sum([len(s.T) for s in (p.states(plain) for p in parts if not isinstance(p, Noise)) if s.cov is None])
+    diffuse = sum([len(s.T) for s in (p.states(plain) for p in _with_states(parts)) if s.cov is None])
     count = sum([numpy.size(block.start) for block in blocks.values()])
     if data.count < diffuse + count:
         values = "value is" if data.count == 1 else "values are"
         raise DataError(f"fit: {data.count} observed {values} too few for {model}: {diffuse} diffuse states and {count} parameters")
 
 
-def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], other: str) -> None:
-    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data."""
+def _with_states(parts: tuple[ModelComponent, ...]) -> list[Any]:
+    return [p for p in parts if not isinstance(p, Noise) and not (isinstance(p, RegressionComponent) and not p.varying)]
+
+
+def require_rank(call: str, X: numpy.ndarray, rows: list[list[int]], names: Sequence[str], other: str) -> None:
+    """Raise `DataError` if the columns of X (n, k) depend on each other at the steps with data.
+
+    The last of them are the regressors with these names."""
     seen = X[[bool(elements) for elements in rows]]
     size = numpy.linalg.norm(seen, axis=0)
-    if seen.shape[1] and (not size.all() or numpy.linalg.matrix_rank(seen / size) < min(seen.shape)):
+    seen = seen / numpy.where(size > 0, size, 1.0)
+    if seen.size and (not size.all() or numpy.linalg.matrix_rank(seen) < min(seen.shape)):
+        ranks = [numpy.linalg.matrix_rank(seen[:, : k + 1]) for k in range(seen.shape[1])]
+        added = numpy.diff(ranks, prepend=0)[-len(names) :]
+        found = ", ".join([name for name, more in zip(names, added, strict=True) if not more])
         beside = f", or belongs to the {other}" if other else ""
-        raise DataError(f"{call}: regressors are collinear: where there are data one is a sum of others, or 0{beside}; leave it out")
+        raise DataError(
+            f"{call}: regressors are collinear: where there are data, {found} is a sum of those before, or 0{beside}; leave it out"
+        )
 
 
 def _sample(parts: tuple[ModelComponent, ...], data: Observations) -> Sample:
@@ -469,6 +482,7 @@ class AssembledModel(LibraryBound):
         self.terms, self.xp = terms, xp
         self.noise, *self.parts = terms
         self.offsets = [p for p in self.parts if isinstance(p, RegressionComponent) and not p.varying]
+        self.moving = _with_states(terms)
         titles = [title for p in self.parts for title in ([p.title, p.slope.title] if isinstance(p, Level) and p.slope else [p.title])]
         self.title = " + ".join(titles) or "noise"
 
@@ -489,26 +503,28 @@ class AssembledModel(LibraryBound):
             np.stack([variances[i] for i in live]),
             self.noise.variance_of(p),
             xp.asarray(R[:, live]),
-            start=Start(self._mean(states), cov, True if mark.all() else mark.tolist()),
+            observation_offset=self._offset(p),
+            start=Start(0.0, cov, True if mark.all() else mark.tolist()),
             state_names=self._names(states),
         )
 
     def _names(self, states: list[ComponentStates]) -> list[str]:
         """Of the states; one that stays 0 has none."""
-        found = [name for part, s in zip(self.parts, states, strict=False) for name in part.state_names(len(s.T))]
-        return found + [""] * (len(states) - len(self.parts))
+        found = [name for part, s in zip(self.moving, states, strict=False) for name in part.state_names(len(s.T))]
+        return found + [""] * (len(states) - len(self.moving))
 
     def _states(self, p: Mapping[str, Any]) -> list[ComponentStates]:
         """Those of the parts; where nothing moves, one more that stays 0."""
         still = ComponentStates(numpy.zeros((1, 1)), numpy.zeros(1), numpy.eye(1), [0.0], numpy.zeros((1, 1)))
-        found = [part.states(p) for part in self.parts]
+        found = [part.states(p) for part in self.moving]
         return found if any([s.variances for s in found]) else [*found, still]
 
-    def _mean(self, states: list[ComponentStates]) -> Any:
-        """Of the first state: 0 but for coefficients that are parameters."""
-        if all([s.mean is None for s in states]):
+    def _offset(self, p: Mapping[str, Any]) -> Any:
+        """What regressors with constant coefficients add."""
+        if not self.offsets:
             return 0.0
-        return np.concatenate([self.xp.zeros(len(s.T)) if s.mean is None else s.mean for s in states])
+        X = numpy.hstack([part.X for part in self.offsets])
+        return RegressionOffset(X[:, None], np.concatenate([p[part.name] for part in self.offsets]))
 
     def _diagonal(self, blocks: list[Any]) -> Any:
         """Matrices, tracked or plain, along the diagonal of one; a plain one if all are."""
@@ -532,11 +548,11 @@ class AssembledModel(LibraryBound):
         mean, cov = to_host(fit.smoothed.mean), to_host(fit.smoothed.cov)
         params = {name: to_host(x) for name, x in fit.params.items()}
         found, at = {}, 0
-        for part in self.parts:
+        for part in self.moving:
             s = part.states(params)
             inside = slice(at, at + len(s.T))
             at = inside.stop
-            for name, z in [] if part in self.offsets else part.readings(s):
+            for name, z in part.readings(s):
                 z = numpy.broadcast_to(z[fit.problem.past :] if numpy.ndim(z) == 2 else z, (len(mean), len(s.T)))
                 found[name] = (z * mean[:, inside]).sum(1), numpy.einsum("ti,tij,tj->t", z, cov[:, inside, inside], z)
         for part in self.offsets:

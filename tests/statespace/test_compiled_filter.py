@@ -1,6 +1,8 @@
 """The compiled filter against the one on arrays: value, gradient, Hessian and scores on models of many kinds; which of the two a fit
 takes, and that it says so."""
 
+import itertools
+
 import mpmath as mp
 import numpy as np
 import pytest
@@ -9,7 +11,7 @@ import tapegrad as tg
 from tapegrad import statespace as ss
 from tapegrad.optimize import Objective
 from tapegrad.statespace import _pattern
-from tapegrad.statespace._model import Observations, system
+from tapegrad.statespace._model import Observations, RegressionOffset, system
 from tapegrad.statespace._objective import ModelObjective
 from tapegrad.statespace._parameters import Parameters
 from tapegrad.statespace.filters import compiled
@@ -499,6 +501,37 @@ def test_stationary_covariance_by_doubling():
     x, h = np.array([0.9]), 1e-6
     slope = (first(x + h) - first(x - h)) / (2 * h)
     np.testing.assert_allclose(tg.jacobian(first)(x)[..., 0], slope, rtol=1e-7)
+
+
+ALL_STARTS = itertools.product([False, True], [1, 2], [False, True])
+
+
+@pytest.mark.parametrize(("diffuse", "width", "first"), [x if x == (True, 1, False) else pytest.param(*x, marks=LONG) for x in ALL_STARTS])
+def test_offsets_that_are_regressions(diffuse, width, first, at_once):
+    """Kernels read the regressors as data, whichever offset has them, and whatever is missing."""
+    g = np.random.default_rng(width)
+    n, m = 25, 2
+    inputs = {"c": g.normal(size=(n, m, 3)), "d": g.normal(size=(n, width, 2))}
+    inputs["d"][:, 0, 0], inputs["c"][:, 1, 1] = 1.0, 0.0
+    y, Z = with_gaps(g, n, width, 0.2), g.normal(size=(width, m))
+
+    def build(u):
+        c, d = RegressionOffset(inputs["c"], u), RegressionOffset(inputs["d"], u[1:] * u[0])
+        start = ss.Start(0.3, 1.0, [True, False] if diffuse else False, predict_first=first)
+        return ss.LinearGaussian(np.diag([0.9, 0.5]), Z, np.ones(m), np.exp(u[0]) * np.ones(width), None, c, d, start)
+
+    assert_loglik(build, y, POINTS[:1])
+    assert_moments(build, y, POINTS[0])
+    assert_same(*both(build, y, POINTS[0]), POINTS)
+
+
+def test_regressors_and_gaps_are_compiled():
+    g = np.random.default_rng(0)
+    y, X = g.normal(size=60).cumsum(), g.normal(size=(60, 2))
+    y[[5, 30]] = np.nan
+    fit = ss.sarimax(y, order=(1, 1, 0), exog=X, trend="t").fit()
+    assert fit.report().startswith("compiled filter: 2 states")
+    assert "with the model function" in ss.sarimax(X[:, 0], order=(1, 0, 0), exog=X[:, 1]).fit().report()
 
 
 @pytest.mark.parametrize("size", [1.0, 1.02])

@@ -114,6 +114,20 @@ def test_structural_models():
         np.testing.assert_allclose(r.loglik[b], ss.fit(structural, y, start, ss.positive()).loglik, rtol=1e-8)
 
 
+def test_regressors_of_all_series():
+    """The model of one series, with its regressors, fitted to others."""
+    g = np.random.default_rng(6)
+    X = g.normal(size=(70, 2))
+    Y = X @ [1.0, -0.5] + g.normal(size=(4, 70))
+    Y[1, 5] = np.nan
+    build = ss.sarimax(Y[0], order=(1, 0, 0), exog=X, trend="t").model
+    start = {"drift": 0.0, "beta": np.zeros(2), "ar": np.zeros(1), "sigma2": 1.0}
+    constraints = {"ar": ss.stationary(), "sigma2": ss.positive()}
+    r = ss.fit_many(build, Y, start, constraints)
+    assert r.report().startswith("one compiled filter for 4 series: 1 states")
+    assert_as_one_by_one(r, build, Y, start, constraints)
+
+
 @pytest.mark.parametrize("order", [(2, 1), (0, 4)])
 def test_stationary_models(order):
     g = np.random.default_rng(5)

@@ -3,6 +3,7 @@ against figures of statsmodels 0.15 (its models named beside them, all with exac
 
 import numpy as np
 import pytest
+from statsmodels.tsa.statespace.sarimax import SARIMAX
 from test_statespace import NILE, host
 
 from tapegrad import statespace as ss
@@ -468,3 +469,25 @@ def test_bad_lists():
     ):
         with pytest.raises(ArgumentError, match=message):
             ss.sarimax(FLOW, **settings)
+
+
+@pytest.mark.parametrize("order", [(1, 0, 0), (1, 1, 0)])
+def test_arima_with_measurement_error(order):
+    """statsmodels' likelihood at our estimates; with differences it lacks the constant of what begins them."""
+    g = np.random.default_rng(2)
+    e, x = g.normal(size=120), np.zeros(120)
+    for t in range(1, 120):
+        x[t] = 0.8 * x[t - 1] + e[t]
+    regressor = g.normal(size=120)
+    y = (x.cumsum() if order[1] else x) + g.normal(size=120) + regressor
+    fit = ss.sarimax(y, order=order, exog=regressor, measurement_error=True).fit()
+    assert fit.names == ["x1", "ar.L1", "sigma2", "sigma2.measurement"] and not fit.at_bound
+    theirs = SARIMAX(y, exog=regressor, order=order, measurement_error=True, use_exact_diffuse=order[1] > 0)
+    assert theirs.param_names == ["x1", "ar.L1", "var.measurement_error", "sigma2"]
+    at = lambda v: theirs.loglike(v[[0, 1, 3, 2]]) + order[1] * np.log(2 * np.pi) / 2
+    np.testing.assert_allclose(fit.loglik, at(fit.estimates), rtol=1e-10)
+    for k in range(4):
+        for step in (-1e-3, 1e-3):
+            assert at(fit.estimates + step * np.eye(4)[k]) < fit.loglik
+    with pytest.raises(ArgumentError, match="measurement_error=1; wanted True or False"):
+        ss.sarimax(y, order=order, measurement_error=1)

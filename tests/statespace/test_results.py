@@ -15,6 +15,7 @@ from tapegrad import statespace as ss
 from tapegrad.errors import ArgumentError, DataError, ShapeError
 from tapegrad.statespace.results.diagnostics import diagnostics, ljung_box
 
+TIME = np.arange(100.0)
 YEARS = pd.Series(NILE, index=pd.period_range("1871", periods=100, freq="Y"), name="flow")
 
 
@@ -373,8 +374,17 @@ NILE2 = np.stack([NILE, NILE], axis=1)
         (lambda: ss.sarimax([np.nan] * 5), DataError, "0 observed values are too few"),
         (lambda: ss.fit(ss.level(), [1.0]), DataError, "1 observed value"),
         (lambda: ss.fit(ss.level() + ss.trend(), [1.0, 2.0, 4.0]), DataError, "3 observed values are too few for level + trend"),
-        (lambda: ss.fit(ss.level() + ss.regression(np.ones((100, 1))), NILE), DataError, "regressors are collinear"),
-        (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear"),
+        (
+            lambda: ss.fit(ss.level() + ss.regression(np.ones((100, 1))), NILE),
+            DataError,
+            "data, x1 is a sum",
+        ),
+        (lambda: ss.sarimax(NILE, exog=np.ones((100, 2))), DataError, "regressors are collinear: where there are data, x2 is"),
+        (
+            lambda: ss.sarimax(NILE, exog=pd.DataFrame({"a": TIME, "b": 2 * TIME, "c": 0 * TIME})),
+            DataError,
+            "data, b, c is",
+        ),
         (lambda: ss.fit(ss.level() + ss.regression(DAM.shift(1, freq="Y")), YEARS), DataError, "fit: regression has other dates than y"),
         (lambda: ss.sarimax(YEARS, exog=DAM.shift(1, freq="Y")), DataError, "sarimax: exog has other dates than y; write X.reindex"),
         (lambda: ss.sarimax(YEARS, exog=pd.Series(NILE**2, range(1, 101))), DataError, "sarimax: exog has other labels of rows than y"),

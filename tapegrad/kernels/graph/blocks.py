@@ -31,7 +31,7 @@ class Limits:
     `elements` are unrolled, arrays below `row` even as parts of a block, and matrix products of at most
     `products` multiplications."""
 
-    nodes: float = 8000
+    nodes: float = 12_000
     elements: float = 64
     row: float = 9
     products: float = 600

@@ -17,7 +17,7 @@ from ...kernels.launch import stored
 from .._model import LinearGaussian, ModelMatrices, Observations, call_data, system
 from .arrays import ArrayFilter, FilterResult, ForecastResult, Moments, NotCompiled, first_state, observed_moments, with_noise
 from .augmented import LostDigits, at_estimate, start_of
-from .data_rows import codes_of_series, field_vector, form_of_codes, kernel_data_rows
+from .data_rows import codes_of_series, constant_fields, form_of_codes, kernel_data_rows, vector_of
 from .diffuse_start import begin_of, loglik_on_arrays, moments_by_kernel
 from .gains import delta_of, filtered
 from .host import brought, on_processor
@@ -28,8 +28,6 @@ from .step_kernel import (
     cache_key,
     compile_layout,
     constant_codes,
-    field_sizes,
-    starts,
     triangle_places,
     weights,
 )
@@ -274,14 +272,12 @@ def _form(s: ModelMatrices, data: Observations, joseph: bool) -> tuple[KernelFor
     if data.xp is not numpy:
         raise NotCompiled("the data are on a device")
     m, p = len(s.diffuse), data.width
-    size, at = field_sizes(m, p), starts(m, p, s.varying)
-    values = {name: getattr(s, name) for name in at}
-    x = np.concatenate([field_vector(value, size[name]) for name, value in values.items()])
+    at = constant_fields(s, p)
+    values = dict(zip(at, vector_of(s, at), strict=True))
+    x = np.concatenate(list(values.values()))
     host = x  # tracked entries need no inspection
     if is_tracked(x):
-        host = numpy.concatenate(
-            [numpy.zeros(size[name]) if is_tracked(v) else field_vector(seen(v), size[name]) for name, v in values.items()]
-        )
+        host = numpy.concatenate([numpy.zeros(v.shape) if is_tracked(v) else seen(v) for v in values.values()])
     codes = constant_codes(host)
     for name, place in at.items():
         if name in LETTERS:

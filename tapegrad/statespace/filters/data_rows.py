@@ -8,7 +8,7 @@ from ... import numpy as np
 from ..._core.primitive import is_tracked, seen
 from ..._transforms.tape import value
 from .._model import ModelMatrices, Observations
-from .step_kernel import OWN, KernelForm, constant_codes, kernel_form, triangle_places
+from .step_kernel import INPUT, OWN, REGRESSOR, KernelForm, constant_codes, kernel_form, starts, triangle_places
 
 
 def field_vector(x: Any, size: int) -> Any:
@@ -23,14 +23,16 @@ def upper(a: Any, P: Any) -> Any:
 
 def at_steps(s: ModelMatrices, name: str, first: int, steps: int) -> Any:
     """Return a field that varies over time at each step of the kernel, flat: (steps - first, entries)."""
-    ahead = s.predict_first and name in "TQc"
-    x = getattr(s, name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
+    ahead = s.predict_first and name[0] in "TQc"
+    x = s.series(name)[numpy.minimum(numpy.arange(first, steps) + ahead, steps - 1)]
     return x.reshape((steps - first, -1))
 
 
 def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
-    """Return the codes (`constant_codes`) of a field that varies over time."""
-    x = getattr(s, name)
+    """Return the codes (`constant_codes`) of a field that varies over time; those of inputs are apart."""
+    x = s.series(name)
+    if name in s.inputs:
+        return numpy.zeros(x[0].size, numpy.int8)
     if is_tracked(x):
         return numpy.full(x[0].size, OWN, numpy.int8)
     x = seen(x)[:steps].reshape(steps, -1)
@@ -40,7 +42,24 @@ def codes_of_series(s: ModelMatrices, name: str, steps: int) -> numpy.ndarray:
 def form_of_codes(s: ModelMatrices, data: Observations, joseph: bool, codes: list[numpy.ndarray]) -> KernelForm:
     """Return the form of a model with these codes of its fields LETTERS."""
     gaps = data.count < data.steps * data.width
-    return kernel_form(len(s.diffuse), data.width, gaps, joseph, s.varying, numpy.concatenate(codes).tobytes())
+    inputs = tuple([(name, k, codes_of_series(s, REGRESSOR[name], data.steps).tobytes()) for name, k in input_sizes(s)])
+    return kernel_form(len(s.diffuse), data.width, gaps, joseph, s.varying, numpy.concatenate(codes).tobytes(), inputs)
+
+
+def input_sizes(s: ModelMatrices) -> tuple[tuple[str, int], ...]:
+    """Return the letters of the offsets that are regressions, and how many coefficients they have."""
+    return tuple([(name, x.X.shape[2]) for name, x in s.inputs.items()])
+
+
+def constant_fields(s: ModelMatrices, p: int) -> dict[str, slice]:
+    """Return the places of what does not vary over time, in one vector."""
+    return starts(len(s.diffuse), p, s.varying, input_sizes(s))
+
+
+def vector_of(s: ModelMatrices, at: dict[str, slice]) -> list[Any]:
+    """Return the constant fields as vectors, and the coefficients of inputs."""
+    found = [s.inputs[name[0]].coefficients if name in INPUT.values() else getattr(s, name) for name in at]
+    return [field_vector(x, place.stop - place.start) for x, place in zip(found, at.values(), strict=True)]
 
 
 def data_rows(data: Observations, steps: int, gaps: bool = False) -> tuple[list[numpy.ndarray], bool]:
@@ -58,7 +77,7 @@ def kernel_data_rows(form: KernelForm, s: ModelMatrices, data: Observations, ste
     """Return the data rows of a kernel that begins after these steps; those without the model are cached."""
     if form.lines or is_tracked(data.values):
         rows, _ = data_rows(data, steps, form.layout.gaps)
-        series = {name: at_steps(s, name, steps, data.steps) for name in s.varying}
+        series = {name: at_steps(s, name, steps, data.steps) for name in dict(form.lines)}
         return np.stack(rows + [series[name][:, e] for name, e in form.lines])
     if data.lines is None:
         data.lines = numpy.stack(data_rows(data, 0, form.layout.gaps)[0])

@@ -13,11 +13,11 @@ from ... import numpy as np
 from ..._core.arrays import to_host
 from ..._core.primitive import is_tracked
 from ..._transforms.tape import value
-from .._model import LinearGaussian, ModelMatrices, Observations, system
+from .._model import LinearGaussian, ModelMatrices, Observations, RegressionOffset, system
 from .arrays import LOG_2PI, ArrayFilter, Moments, first_state, run_recursion, scalar_loglik
 from .augmented import DiffuseStart, collapsed, condition, plain_model, start_of
 from .data_rows import kernel_data_rows, upper
-from .step_kernel import KernelForm, path_of, triangle_places
+from .step_kernel import INPUT, KernelForm, path_of, triangle_places
 
 COLLAPSE = 300.0  # condition number of the whitened diffuse columns below which the start may be collapsed
 
@@ -189,7 +189,7 @@ class Constants:
             P = P + self.first @ s.cov @ self.first.T
         return a, (P + P.T) * 0.5
 
-    def slope(self, at: dict[str, slice], used: numpy.ndarray) -> numpy.ndarray:
+    def slope(self, at: dict[str, slice], used: numpy.ndarray, inputs: dict[str, RegressionOffset]) -> numpy.ndarray:
         """Return the derivative of mean and upper triangle of the covariance with respect to the used
         numbers."""
         m = self.first.shape[0]
@@ -204,6 +204,10 @@ class Constants:
                 a = self.noise[:, :, j].sum(axis=0)
             elif name == "d":
                 a = -self.errors.sum(axis=0)
+            elif name == INPUT["c"]:
+                a = (self.noise @ inputs["c"].X[: self.steps, :, e - at[name].start, None]).sum(axis=0)[:, 0]
+            elif name == INPUT["d"]:
+                a = -self.errors.T @ inputs["d"].X[: self.steps, 0, e - at[name].start]
             elif name == "cov":
                 P = numpy.outer(self.first[:, i], self.first[:, j])
             elif name == "Q":

@@ -24,14 +24,16 @@ from ...kernels.library import observation
 
 CONSTANTS = (0.0, 1.0, -1.0)
 LETTERS = "TZQHcd"
+# names of coefficients and regressors of an offset that is a regression
+INPUT, REGRESSOR = {"c": "c inputs", "d": "d inputs"}, {"c": "c regressors", "d": "d regressors"}
 
 
 class EntryLayout(NamedTuple):
     """The pattern of a model's matrices.
 
-    `places` holds for each letter the places of its entries, as bytes of an int64 array. `gaps`: elements may
-    be missing. `apart`: the errors of the elements are independent. `joseph`: the longer update of the
-    covariance."""
+    `places` holds for each letter the places of its entries, as bytes of an int64 array. `inputs` holds, for
+    offsets that are regressions, the places of coefficients and of regressors. `gaps`: elements may be missing.
+    `apart`: the errors of the elements are independent. `joseph`: the longer update of the covariance."""
 
     states: int
     width: int
@@ -39,6 +41,7 @@ class EntryLayout(NamedTuple):
     gaps: bool
     apart: bool
     joseph: bool
+    inputs: tuple[tuple[str, int, bytes, bytes], ...] = ()
 
 
 def cache_key(layout: EntryLayout) -> str:
@@ -72,13 +75,14 @@ class KernelForm:
     sources: tuple[tuple[str, int], ...]
     lines: tuple[tuple[str, int], ...]
     varying: frozenset[str]
+    inputs: tuple[tuple[str, int], ...] = ()
     filtered: Counter[str] = field(default_factory=Counter)
     ready: set[str] = field(default_factory=set)
 
     @functools.cached_property
     def at(self) -> np.ndarray:
         """Return the places of the sources in the vector of all constant fields."""
-        first = starts(self.layout.states, self.layout.width, self.varying)
+        first = starts(self.layout.states, self.layout.width, self.varying, self.inputs)
         return np.array([first[name].start + e for name, e in self.sources], int)
 
     @functools.cached_property
@@ -107,10 +111,11 @@ def field_sizes(m: int, p: int) -> dict[str, int]:
 
 
 @functools.lru_cache(maxsize=256)
-def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
-    """Return the slices of the constant fields in the vector of their entries."""
+def starts(m: int, p: int, varying: frozenset[str], inputs: tuple[tuple[str, int], ...] = ()) -> dict[str, slice]:
+    """Return the slices of the constant fields in the vector of their entries, and of the coefficients of
+    inputs."""
     at, first = {}, 0
-    for name, size in field_sizes(m, p).items():
+    for name, size in (*field_sizes(m, p).items(), *[(INPUT[letter], k) for letter, k in inputs]):
         if name not in varying:
             at[name] = slice(first, first + size)
             first += size
@@ -118,11 +123,13 @@ def starts(m: int, p: int, varying: frozenset[str]) -> dict[str, slice]:
 
 
 @functools.lru_cache(maxsize=256)
-def kernel_form(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes) -> KernelForm:
+def kernel_form(
+    m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str], codes: bytes, inputs: tuple[tuple[str, int, bytes], ...] = ()
+) -> KernelForm:
     """Return the form of models of m states and p observations.
 
     `codes` are those of the entries of the fields LETTERS, one field after the other. Of a covariance the
-    upper triangle counts."""
+    upper triangle counts. `inputs` are letters, numbers of coefficients, and codes of the regressors."""
     size, code, first = field_sizes(m, p), np.frombuffer(codes, np.int8), 0
     places, own = {}, {}
     for name in LETTERS:
@@ -134,15 +141,23 @@ def kernel_form(m: int, p: int, gaps: bool, joseph: bool, varying: frozenset[str
         places[name] = here, mirrored
     sources = [(name, e) for name in LETTERS if name not in varying for e in own[name]]
     lines = [(name, e) for name in sorted(varying) for e in own[name]]
+    regressors = {letter: np.frombuffer(x, np.int8).astype(np.int64) for letter, _, x in inputs}
+    sources += [(INPUT[letter], j) for letter, k, _ in inputs for j in range(k)]
+    lines += [(REGRESSOR[letter], int(e)) for letter, x in regressors.items() for e in np.flatnonzero(x == OWN)]
     at = {entry: OWN + k for k, entry in enumerate(sources)}
     at |= {entry: OWN + len(sources) + (2 if gaps else 1) * p + k for k, entry in enumerate(lines)}
     placed = {
         name: np.array([at[name, e] if here[e] == OWN else here[e] for e in mirrored], np.int64)
         for name, (here, mirrored) in places.items()
     }
+    products = []
+    for letter, k, _ in inputs:
+        rows = np.array([at[REGRESSOR[letter], e] if x == OWN else x for e, x in enumerate(regressors[letter])], np.int64)
+        coefficients = np.array([at[INPUT[letter], j] for j in range(k)], np.int64)
+        products.append((letter, k, coefficients.tobytes(), rows.tobytes()))
     apart = not np.triu(placed["H"].reshape(p, p), 1).any()
-    layout = EntryLayout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph)
-    return KernelForm(layout, tuple(sources), tuple(lines), varying)
+    layout = EntryLayout(m, p, tuple(placed[name].tobytes() for name in LETTERS), gaps, apart, joseph, tuple(products))
+    return KernelForm(layout, tuple(sources), tuple(lines), varying, tuple([(letter, k) for letter, k, _ in inputs]))
 
 
 @functools.cache
@@ -160,10 +175,14 @@ def reader(layout: EntryLayout) -> Callable:
     shapes = {"T": (m, m), "Z": (p, m), "Q": (m, m), "H": (p, p), "c": (m,), "d": (p,)}
     T, Z, Q, H, c, d = (np.frombuffer(x, np.int64).reshape(shapes[name]) for name, x in zip(LETTERS, layout.places, strict=True))
     constants, H = np.array(CONSTANTS), np.diag(H) if layout.apart else H
+    inputs = {name: (np.frombuffer(a, np.int64), np.frombuffer(x, np.int64).reshape(-1, k)) for name, k, a, x in layout.inputs}
 
     def read(numbers: Any, row: Any) -> tuple:
         pool = np.concatenate([constants, numbers, row])
-        return pool[T], pool[Q], pool[Z], pool[H], row[:p] - pool[d], pool[c]
+        offsets = {"c": pool[c], "d": pool[d]}
+        for name, (coefficients, regressors) in inputs.items():
+            offsets[name] = offsets[name] + pool[regressors] @ pool[coefficients]
+        return pool[T], pool[Q], pool[Z], pool[H], row[:p] - offsets["d"], offsets["c"]
 
     return read
 
