@@ -76,7 +76,7 @@ class EmittedProgram:
     """The text of a program, and the function that it makes; `compiled`: with groups in it; `blocks`: may it
     have those?"""
 
-    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True):
+    def __init__(self, program: Program, compiled: bool = False, blocks: bool = True, rolled: bool = True, kinds: Any = None):
         self.groups: list = []
         self.alone: dict = {}
         self.in_blocks = blocks
@@ -97,7 +97,7 @@ class EmittedProgram:
             self.name[k] = f"v{k}"
         self.space.update({f"v{k}": v for k, v in program.constants.items()})
         self.space.update({f"v{k}": v for k, v in program.captured})
-        self.kinds = InstructionKinds(program)
+        self.kinds = InstructionKinds(program) if kinds is None else kinds
         self.table = table = self.kinds.table
         self.last = table.last.tolist()
         self.free: dict = {}  # layout -> names of dead memory
@@ -529,6 +529,12 @@ class EmittedProgram:
         if type(at) is tuple and at and all([type(a) in PLAIN_INDEX and is_literal(a) for a in at]):
             return ", ".join([literal_index(a) for a in at]) + ","
         return literal_index(at) if type(at) in PLAIN_INDEX and is_literal(at) else self.given(at, "c")
+
+
+def is_repeated(kinds: InstructionKinds) -> bool:
+    """Are most of the instructions in loops of blocks?"""
+    loops = [loop for start, stop in block_ranges(kinds) for loop in program_loops(kinds.table, start, stop)]
+    return sum([loop.stop - loop.start for loop in loops]) > 0.9 * len(kinds.table.code)
 
 
 def is_rolled(table: InstructionTable, start: int, stop: int) -> bool:

@@ -34,6 +34,7 @@ from .costs import (
     GRAPHED_REPLAY,
     GROUP_REFUSALS,
     PROGRAMS_KEPT,
+    REPEATED_INSTRUCTIONS,
     REPLAYS_PER_RECORDING,
     VAIN_RECORDINGS,
 )
@@ -346,7 +347,9 @@ class CachedProgram:
         self.setting, self.modes, self.warned = now(), np.geterr(), warned()
         self.emitted: Any = None
         # the replay for which the text is written next
-        self.name, self.compile, self.due = owner.name, owner.compile, EMITTED_REPLAY
+        self.name, self.compile = owner.name, owner.compile
+        self.due = 1 if len(program.numbers) >= REPEATED_INSTRUCTIONS else EMITTED_REPLAY
+        self.kinds: Any = None  # what is known of its instructions, until the text is there
         self.cuda_graph = owner.cuda_graph
         self.graph: Any = None
         self.graphless: str | None = None  # why it is none
@@ -410,8 +413,14 @@ class CachedProgram:
     def written(self) -> None:
         emitter, program = load(EMITTER), self.program
         wanted = self.compile is True
+        if self.replays < EMITTED_REPLAY:
+            self.kinds = emitter.InstructionKinds(program)
+            if wanted or not emitter.is_repeated(self.kinds):
+                self.due = EMITTED_REPLAY
+                return
         if self.emitted is None and not wanted:
-            self.emitted = emitter.EmittedProgram(program)
+            self.emitted = emitter.EmittedProgram(program, kinds=self.kinds)
+        self.kinds = None
         if self.compile == "auto":
             after = self.emitted.worthwhile(COMPILE_NS)
             wanted = self.replays >= after

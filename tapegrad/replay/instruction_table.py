@@ -42,6 +42,7 @@ class InstructionTable:
         self.constant = np.zeros(size, bool)
         self.constant[[*program.constants]] = True
         self.indices: dict = {}  # id of settings -> the numbers of its index
+        self.loops: dict = {}  # (start, stop) -> those of interpreter.program_loops
         self.refused: set = set()  # why instructions that repeat are no loop
         self.classes, self.example = self.sorted_out(arity)
         self.counts = np.bincount(self.classes, minlength=len(self.example))

@@ -240,3 +240,18 @@ def test_many_random_loops():
                 judged(f, *points, method=method, compile=bool(seed % 2))
             except AssertionError as error:
                 raise AssertionError(f"seed {seed}, {method}: {error}") from error
+
+
+@pytest.mark.parametrize("steps", [200, 3])
+def test_a_program_that_repeats_is_written_for_the_first_replay(steps):
+    """Preparing costs little then; else the bound calls come first."""
+
+    def f(x):
+        for _ in range(steps):
+            x = A @ np.tanh(x) + 0.1 * X
+        return x @ x
+
+    p = tg.prepare(f, X)
+    for _ in range(2):
+        p.grad(X)
+    assert (p.forms["grad"].programs[0].emitted is not None) == (steps == 200)

@@ -125,7 +125,9 @@ def is_all(path: tuple, at: Any) -> bool:
 
 def program_loops(table: InstructionTable, start: int, stop: int) -> list:
     """The loops within these instructions, in order."""
-    found: list = []
+    if (start, stop) in table.loops:
+        return table.loops[start, stop]
+    found = table.loops.setdefault((start, stop), [])
     owner = np.full(len(table.code), -1)
     for loop in searched(table, start, stop):
         made = loop.settled(owner, found)
